@@ -1,0 +1,14 @@
+/* Time for metrics and measurement. */
+#ifndef BALLAST_BASE_CLOCK_H
+#define BALLAST_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline int64_t clock_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* Fault injection: tests make the n-th allocation or file operation fail and check what follows.
+ *
+ * Disarmed (the normal state) a fault point costs one relaxed atomic load and increment. Counters run in every build,
+ * so that tests can also count allocations. */
+#ifndef BALLAST_BASE_FAULT_H
+#define BALLAST_BASE_FAULT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum fault_kind { FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME, FAULT_KINDS };
+
+/* True when this operation is to fail. File operations that fail so set errno to ENOSPC for FAULT_WRITE, else EIO. */
+bool fault_point(enum fault_kind kind);
+/* Makes the `nth` operation of this kind from now on fail (1 = the next), and all later ones too if `sticky`; nth 0
+ * disarms. */
+void fault_arm(enum fault_kind kind, int64_t nth, bool sticky);
+/* Operations of this kind since the process began. */
+int64_t fault_count(enum fault_kind kind);
+
+#endif

@@ -1,0 +1,238 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+
+enum { WRITER_BYTES = 1 << 20 };
+
+static int open_checked(const char *path, int flags, mode_t mode) {
+    return fault_point(FAULT_OPEN) ? -1 : open(path, flags | O_CLOEXEC, mode);
+}
+
+static enum status input_failed(const char *path, const char *doing) {
+    return status_set(STATUS_BAD_INPUT, "%s: cannot %s: %s", path, doing, strerror(errno));
+}
+
+static enum status output_failed(const char *path, const char *doing) {
+    return status_set(STATUS_FAILED, "%s: cannot %s: %s", path, doing, strerror(errno));
+}
+
+static enum status open_regular(const char *path, int *descriptor, size_t *bytes) {
+    /* O_NONBLOCK: a FIFO given by mistake must be refused, not waited for. */
+    int file = open_checked(path, O_RDONLY | O_NONBLOCK, 0);
+    struct stat info;
+    if (file < 0) return input_failed(path, "open");
+    if (fstat(file, &info) != 0) {
+        close(file);
+        return input_failed(path, "examine");
+    }
+    if (!S_ISREG(info.st_mode)) {
+        close(file);
+        return status_set(STATUS_BAD_INPUT, "%s: not a regular file", path);
+    }
+    *descriptor = file;
+    *bytes = (size_t)info.st_size;
+    return STATUS_OK;
+}
+
+enum status file_map_open(const char *path, struct file_map *out) {
+    int file;
+    size_t bytes;
+    TRY(open_regular(path, &file, &bytes));
+    void *data = NULL;
+    if (bytes > 0) {
+        data = fault_point(FAULT_READ) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
+        if (data == MAP_FAILED) {
+            enum status status = input_failed(path, "map");
+            close(file);
+            return status;
+        }
+    }
+    close(file);
+    *out = (struct file_map){.data = data, .bytes = bytes};
+    return STATUS_OK;
+}
+
+void file_map_close(struct file_map *map) {
+    if (map->data) munmap((void *)(uintptr_t)map->data, map->bytes);
+    *map = (struct file_map){0};
+}
+
+void file_map_forget(const struct file_map *map, const void *from, size_t bytes) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)map->data, begin = (uintptr_t)from;
+    uintptr_t end = begin + bytes, stop = start + map->bytes;
+    if (begin < start) begin = start;
+    if (end > stop) end = stop;
+    if (begin >= end) return;
+    begin -= begin % page;
+    /* Only a wish: what cannot be dropped stays resident. */
+    (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+static bool read_fully(int file, char *text, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = fault_point(FAULT_READ) ? -1 : read(file, text + done, bytes - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = EIO; /* shorter than fstat said */
+        if (got <= 0) return false;
+        done += (size_t)got;
+    }
+    return true;
+}
+
+enum status file_read(const char *path, size_t limit_bytes, char **text, size_t *bytes) {
+    int file;
+    size_t size;
+    TRY(open_regular(path, &file, &size));
+    if (size > limit_bytes) {
+        close(file);
+        return status_set(STATUS_BAD_INPUT, "%s: %zu bytes are more than the limit of %zu for such a file", path, size,
+                          limit_bytes);
+    }
+    char *data = mem_array(size + 1, 1);
+    if (!data) {
+        close(file);
+        return STATUS_FAILED;
+    }
+    enum status status = read_fully(file, data, size) ? STATUS_OK : input_failed(path, "read");
+    close(file);
+    if (status != STATUS_OK) {
+        mem_free(data);
+        return status;
+    }
+    *text = data;
+    *bytes = size;
+    return STATUS_OK;
+}
+
+enum status file_writer_open(const char *path, struct file_writer *out) {
+    struct file_writer writer = {.path = mem_string(path), .buffer = mem_array(WRITER_BYTES, 1), .descriptor = -1};
+    if (writer.path && writer.buffer) {
+        writer.descriptor = open_checked(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (writer.descriptor < 0) (void)output_failed(path, "create");
+    }
+    if (writer.descriptor < 0) {
+        mem_free(writer.path);
+        mem_free(writer.buffer);
+        return STATUS_FAILED;
+    }
+    struct stat info;
+    writer.regular = fstat(writer.descriptor, &info) == 0 && S_ISREG(info.st_mode);
+    *out = writer;
+    return STATUS_OK;
+}
+
+static void write_fully(struct file_writer *writer, const unsigned char *data, size_t bytes) {
+    for (size_t done = 0; done < bytes && writer->status == STATUS_OK;) {
+        ssize_t put = fault_point(FAULT_WRITE) ? -1 : write(writer->descriptor, data + done, bytes - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0)
+            writer->status = output_failed(writer->path, "write");
+        else
+            done += (size_t)put;
+    }
+}
+
+static void flush_writer(struct file_writer *writer) {
+    write_fully(writer, writer->buffer, writer->used);
+    writer->used = 0;
+}
+
+void file_writer_write(struct file_writer *writer, const void *data, size_t bytes) {
+    writer->written += bytes;
+    if (bytes > WRITER_BYTES - writer->used) flush_writer(writer);
+    if (bytes >= WRITER_BYTES) {
+        write_fully(writer, data, bytes);
+        return;
+    }
+    if (bytes > 0) memcpy(writer->buffer + writer->used, data, bytes);
+    writer->used += bytes;
+}
+
+void file_writer_print(struct file_writer *writer, const char *format, ...) {
+    char text[4096], *longer = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    BUG_IF(length < 0, "a line that cannot be printed: %s", format);
+    if ((size_t)length >= sizeof text) {
+        longer = mem_array((size_t)length + 1, 1);
+        if (!longer) {
+            writer->status = STATUS_FAILED;
+            return;
+        }
+        va_start(arguments, format);
+        vsnprintf(longer, (size_t)length + 1, format, arguments);
+        va_end(arguments);
+    }
+    file_writer_write(writer, longer ? longer : text, (size_t)length);
+    mem_free(longer);
+}
+
+static void release_writer(struct file_writer *writer) {
+    if (writer->descriptor >= 0) close(writer->descriptor);
+    mem_free(writer->path);
+    mem_free(writer->buffer);
+    *writer = (struct file_writer){.descriptor = -1};
+}
+
+enum status file_writer_close(struct file_writer *writer) {
+    flush_writer(writer);
+    if (writer->status == STATUS_OK && writer->regular && (fault_point(FAULT_SYNC) || fsync(writer->descriptor) != 0))
+        writer->status = output_failed(writer->path, "sync");
+    enum status status = writer->status;
+    if (status != STATUS_OK && writer->regular) unlink(writer->path);
+    release_writer(writer);
+    return status;
+}
+
+void file_writer_abandon(struct file_writer *writer) {
+    if (writer->path && writer->regular) unlink(writer->path);
+    release_writer(writer);
+}
+
+static enum status write_whole(const char *path, const void *data, size_t bytes) {
+    struct file_writer writer;
+    TRY(file_writer_open(path, &writer));
+    file_writer_write(&writer, data, bytes);
+    return file_writer_close(&writer);
+}
+
+enum status file_replace(const char *path, const char *text, size_t bytes) {
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, text, bytes);
+    char *beside = mem_format("%s.new", path);
+    if (!beside) return STATUS_FAILED;
+    enum status status = write_whole(beside, text, bytes);
+    if (status == STATUS_OK) {
+        status = file_rename(beside, path);
+        if (status != STATUS_OK) unlink(beside);
+    }
+    mem_free(beside);
+    return status;
+}
+
+static bool is_same_file(const char *a, const char *b) {
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+enum status file_copy(const char *from, const char *to) {
+    struct file_map map;
+    TRY(file_map_open(from, &map));
+    enum status status = is_same_file(from, to)
+                             ? status_set(STATUS_FAILED, "%s: cannot be copied to itself (%s)", from, to)
+                             : write_whole(to, map.data, map.bytes);
+    file_map_close(&map);
+    return status;
+}

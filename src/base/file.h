@@ -1,0 +1,53 @@
+/* Files: whole reads, maps, and writes that leave either the old file or the new one. All with fault points. */
+#ifndef BALLAST_BASE_FILE_H
+#define BALLAST_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/folder.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+/* A file mapped read-only. Pages belong to the page cache, not to the process's anonymous memory. */
+struct file_map {
+    const unsigned char *data; /* NULL when bytes is 0 */
+    size_t bytes;
+};
+/* STATUS_BAD_INPUT, naming the file, when it cannot be opened or is not a regular file. */
+enum status file_map_open(const char *path, struct file_map *out);
+void file_map_close(struct file_map *map);
+/* Takes the pages of [from, from + bytes) that lie in the map out of the process's resident memory; they stay valid and
+ * are mapped again when touched. For files that are read once, front to back. */
+void file_map_forget(const struct file_map *map, const void *from, size_t bytes);
+
+/* The whole file in fresh memory with a NUL after it (the caller frees with mem_free); BAD_INPUT when larger than
+ * `limit_bytes`. */
+enum status file_read(const char *path, size_t limit_bytes, char **text, size_t *bytes);
+
+/* Buffered writing to a new file; errors stick and are reported by file_writer_close, which also syncs to disk.
+ * Failure (disk full, permission) is STATUS_FAILED and names the file; the partial file is removed. Devices and pipes
+ * (/dev/stdout, /dev/full) are written to, and neither synced nor removed. */
+struct file_writer {
+    char *path;
+    int descriptor;
+    bool regular; /* a file proper, no device or pipe */
+    enum status status;
+    size_t used;
+    uint64_t written; /* bytes, buffered ones included */
+    unsigned char *buffer;
+};
+enum status file_writer_open(const char *path, struct file_writer *out);
+void file_writer_write(struct file_writer *writer, const void *data, size_t bytes);
+void file_writer_print(struct file_writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+enum status file_writer_close(struct file_writer *writer);
+/* Closes and removes without an error. */
+void file_writer_abandon(struct file_writer *writer);
+
+/* Writes text beside `path`, syncs, renames over it and syncs the folder. A device or pipe is written to directly. */
+enum status file_replace(const char *path, const char *text, size_t bytes);
+/* BAD_INPUT when `from` cannot be read, FAILED when `to` cannot be written or is the same file. */
+enum status file_copy(const char *from, const char *to);
+
+#endif

@@ -1,0 +1,154 @@
+#include "base/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/mem.h"
+
+static enum status folder_failed(const char *path, const char *doing) {
+    return status_set(STATUS_FAILED, "%s: cannot %s: %s", path, doing, strerror(errno));
+}
+
+bool file_exists(const char *path) {
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+bool file_is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+enum status folder_create(const char *path) {
+    char part[PATH_MAX];
+    if (path[0] == '\0') return status_set(STATUS_FAILED, "a folder without a name cannot be created");
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+        return status_set(STATUS_FAILED, "%s: path too long", path);
+    for (char *at = part + 1;; at++) {
+        if (*at != '/' && *at != '\0') continue;
+        char kept = *at;
+        *at = '\0';
+        if (fault_point(FAULT_OPEN) || (mkdir(part, 0777) != 0 && errno != EEXIST))
+            return folder_failed(part, "create folder");
+        *at = kept;
+        if (kept == '\0') break;
+    }
+    return file_is_folder(path) ? STATUS_OK : status_set(STATUS_FAILED, "%s: exists and is not a folder", path);
+}
+
+/* Calls `visit` on each thing in the folder until one fails. */
+static enum status folder_visit(const char *path, enum status (*visit)(const char *child)) {
+    struct names names = {0};
+    if (folder_list(path, &names) != STATUS_OK) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
+        char *child = path_join(path, names.items[i]);
+        status = child ? visit(child) : STATUS_FAILED;
+        mem_free(child);
+    }
+    names_free(&names);
+    return status;
+}
+
+enum status folder_remove(const char *path) {
+    struct stat info;
+    if (lstat(path, &info) != 0) return errno == ENOENT ? STATUS_OK : folder_failed(path, "examine");
+    if (!S_ISDIR(info.st_mode)) return unlink(path) == 0 ? STATUS_OK : folder_failed(path, "remove");
+    TRY(folder_visit(path, folder_remove));
+    return rmdir(path) == 0 ? STATUS_OK : folder_failed(path, "remove");
+}
+
+static enum status sync_path(const char *path) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool good = file >= 0 && !fault_point(FAULT_SYNC) && fsync(file) == 0;
+    enum status status = good ? STATUS_OK : folder_failed(path, "sync");
+    if (file >= 0) close(file);
+    return status;
+}
+
+static enum status sync_tree(const char *path) {
+    struct stat info;
+    if (lstat(path, &info) != 0) return folder_failed(path, "examine");
+    if (S_ISLNK(info.st_mode)) return STATUS_OK; /* the folder that holds a link holds all of it */
+    if (S_ISDIR(info.st_mode)) TRY(folder_visit(path, sync_tree));
+    return sync_path(path);
+}
+
+static char *path_parent(const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    return length == 0 ? mem_string(".") : mem_format("%.*s", (int)length, path);
+}
+
+enum status file_rename(const char *from, const char *to) {
+    char *parent = path_parent(to); /* before the rename: what can fail early should */
+    if (!parent) return STATUS_FAILED;
+    enum status status;
+    if (fault_point(FAULT_RENAME) || rename(from, to) != 0)
+        status = status_set(STATUS_FAILED, "%s: cannot rename to %s: %s", from, to, strerror(errno));
+    else
+        status = sync_path(parent);
+    mem_free(parent);
+    return status;
+}
+
+enum status folder_publish(const char *from, const char *to) {
+    TRY(sync_tree(from));
+    return file_rename(from, to);
+}
+
+static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static enum status read_names(const char *path, DIR *folder, struct names *names) {
+    for (;;) {
+        errno = 0; /* readdir tells its end from a failure by errno alone */
+        struct dirent *entry = fault_point(FAULT_READ) ? NULL : readdir(folder);
+        if (!entry && errno != 0) return status_set(STATUS_BAD_INPUT, "%s: cannot list: %s", path, strerror(errno));
+        if (!entry) return STATUS_OK;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        char *name = mem_string(entry->d_name);
+        enum status status = name ? vec_push(names, name) : STATUS_FAILED;
+        if (status != STATUS_OK) {
+            mem_free(name);
+            return status;
+        }
+    }
+}
+
+enum status folder_list(const char *path, struct names *out) {
+    DIR *folder = fault_point(FAULT_OPEN) ? NULL : opendir(path);
+    if (!folder) return status_set(STATUS_BAD_INPUT, "%s: cannot list: %s", path, strerror(errno));
+    struct names names = {0};
+    enum status status = read_names(path, folder, &names);
+    closedir(folder);
+    if (status != STATUS_OK) {
+        names_free(&names);
+        return status;
+    }
+    if (names.count > 0) qsort(names.items, names.count, sizeof *names.items, compare_names);
+    *out = names;
+    return STATUS_OK;
+}
+
+void names_free(struct names *names) {
+    for (size_t i = 0; i < names->count; i++)
+        mem_free(names->items[i]);
+    vec_free(names);
+}
+
+char *path_join(const char *folder, const char *name) {
+    size_t length = strlen(folder);
+    const char *between = length == 0 || folder[length - 1] == '/' ? "" : "/";
+    return mem_format("%s%s%s", folder, between, name);
+}

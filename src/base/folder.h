@@ -1,0 +1,38 @@
+/* Folders, paths, and the steps that make a rename durable. All with fault points. */
+#ifndef BALLAST_BASE_FOLDER_H
+#define BALLAST_BASE_FOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* True for anything that has this name, a dangling link included. */
+bool file_exists(const char *path);
+bool file_is_folder(const char *path);
+
+/* Creates the folder and its parents; an existing folder is success. */
+enum status folder_create(const char *path);
+/* Removes a folder and all below it; a missing one is success. Does not follow links. */
+enum status folder_remove(const char *path);
+/* Makes a finished folder appear under its name at once: syncs all below `from`, renames it to `to` (which must not
+ * exist, or be an empty folder) and syncs the parent. On failure both are as they were, or, where only the last sync
+ * failed, the folder is at `to`. */
+enum status folder_publish(const char *from, const char *to);
+
+/* Names in a folder, sorted, without "." and ".."; free with names_free. BAD_INPUT when it cannot be listed. */
+struct names {
+    char **items;
+    size_t count, capacity;
+};
+enum status folder_list(const char *path, struct names *out);
+void names_free(struct names *names);
+
+/* "folder/name" in fresh memory ("name" where the folder is ""), NULL when out of memory. */
+char *path_join(const char *folder, const char *name);
+
+/* Renames over whatever file has the name `to`, and syncs the folder that holds it. The source must be synced already.
+ */
+enum status file_rename(const char *from, const char *to);
+
+#endif

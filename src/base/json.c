@@ -1,0 +1,91 @@
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum status json_parse_object(const char *name, const char *text, size_t bytes, json_t **out) {
+    json_error_t error;
+    json_t *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!value)
+        return status_set(STATUS_BAD_INPUT, "%s: not valid JSON: line %d, column %d: %s", name, error.line,
+                          error.column, error.text);
+    if (!json_is_object(value)) {
+        json_decref(value);
+        return status_set(STATUS_BAD_INPUT, "%s: must hold a JSON object", name);
+    }
+    *out = value;
+    return STATUS_OK;
+}
+
+enum status json_read_object(const char *path, size_t limit_bytes, json_t **out) {
+    char *text;
+    size_t bytes;
+    TRY(file_read(path, limit_bytes, &text, &bytes));
+    enum status status = json_parse_object(path, text, bytes, out);
+    mem_free(text);
+    return status;
+}
+
+static const json_t *present(const json_t *object, const char *field) {
+    const json_t *value = json_object_get(object, field);
+    return json_is_null(value) ? NULL : value;
+}
+
+enum status json_require(const char *file, const json_t *object, const char *field) {
+    if (present(object, field)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: missing", file, field);
+}
+
+enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t least, int64_t most,
+                          int64_t *out) {
+    const json_t *value = present(object, field);
+    if (!value) return STATUS_OK;
+    if (!json_is_integer(value)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be a whole number", file, field);
+    int64_t number = json_integer_value(value);
+    if (number < least || number > most)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: %lld is outside %lld to %lld", file, field, (long long)number,
+                          (long long)least, (long long)most);
+    *out = number;
+    return STATUS_OK;
+}
+
+enum status json_read_double(const char *file, const json_t *object, const char *field, double least, double most,
+                             double *out) {
+    const json_t *value = present(object, field);
+    if (!value) return STATUS_OK;
+    if (!json_is_number(value)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be a number", file, field);
+    double number = json_number_value(value);
+    if (!(number >= least && number <= most))
+        return status_set(STATUS_BAD_INPUT, "%s: %s: %g is outside %g to %g", file, field, number, least, most);
+    *out = number;
+    return STATUS_OK;
+}
+
+enum status json_read_bool(const char *file, const json_t *object, const char *field, bool *out) {
+    const json_t *value = present(object, field);
+    if (!value) return STATUS_OK;
+    if (!json_is_boolean(value)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be true or false", file, field);
+    *out = json_is_true(value);
+    return STATUS_OK;
+}
+
+enum status json_read_string(const char *file, const json_t *object, const char *field, const char **out) {
+    const json_t *value = present(object, field);
+    if (!value) return STATUS_OK;
+    if (!json_is_string(value)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be a string", file, field);
+    *out = json_string_value(value);
+    return STATUS_OK;
+}
+
+enum status json_write(const char *path, const json_t *value) {
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    if (!text) return status_no_memory(0, "JSON text");
+    size_t length = strlen(text);
+    text[length] = '\n'; /* over the NUL: file_replace is given the length */
+    enum status status = file_replace(path, text, length + 1);
+    free(text);
+    return status;
+}

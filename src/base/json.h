@@ -1,0 +1,31 @@
+/* Reading JSON files with errors that name the file and the field. Values are jansson's. */
+#ifndef BALLAST_BASE_JSON_H
+#define BALLAST_BASE_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Parses a file whose top value is an object; BAD_INPUT with line and column when malformed, nested too deeply, given
+ * duplicate keys, or larger than `limit_bytes`. The caller drops the result with json_decref. */
+enum status json_read_object(const char *path, size_t limit_bytes, json_t **out);
+/* The same for text already in memory; `name` stands for the path in messages. */
+enum status json_parse_object(const char *name, const char *text, size_t bytes, json_t **out);
+
+/* Fields of an object. Each fails with BAD_INPUT "FILE: FIELD: what is wrong" when the field is of another type or out
+ * of range. A missing field (or null) leaves *out as it is: set the default first, or use json_require before. */
+enum status json_require(const char *file, const json_t *object, const char *field);
+enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t least, int64_t most,
+                          int64_t *out);
+enum status json_read_double(const char *file, const json_t *object, const char *field, double least, double most,
+                             double *out);
+enum status json_read_bool(const char *file, const json_t *object, const char *field, bool *out);
+/* Borrowed from the object. */
+enum status json_read_string(const char *file, const json_t *object, const char *field, const char **out);
+
+/* Writes pretty JSON in place of the file (file_replace). */
+enum status json_write(const char *path, const json_t *value);
+
+#endif

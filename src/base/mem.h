@@ -1,0 +1,55 @@
+/* Heap memory, growing arrays, and scratch regions.
+ *
+ * All of Ballast's heap memory comes through here, so that tests can count allocations and make each fail in turn. A
+ * training step's own memory does not: it lies in the arenas of src/store. */
+#ifndef BALLAST_BASE_MEM_H
+#define BALLAST_BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Zeroed memory for `count` items of `size` bytes, or NULL (with the message set) when there is none, the product
+ * overflows, or a fault is injected. A request for 0 bytes gives a valid pointer. */
+void *mem_array(size_t count, size_t size);
+/* Grows or shrinks; on failure the old block stays valid and NULL is returned. New bytes are not cleared. */
+void *mem_resize(void *block, size_t count, size_t size);
+void mem_free(void *block);
+/* A copy of a string, or NULL. */
+char *mem_string(const char *text);
+/* printf into fresh memory, or NULL. */
+char *mem_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* a*b and a+b for sizes that come from files; false on overflow. */
+static inline bool mem_multiply(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool mem_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+
+/* A growing array: `VEC(int) v = {0}; TRY(vec_push(&v, 3)); v.items[0]; vec_free(&v);` */
+#define VEC(type)                                                                                                      \
+    struct {                                                                                                           \
+        type *items;                                                                                                   \
+        size_t count, capacity;                                                                                        \
+    }
+#define vec_push(v, ...)                                                                                               \
+    (vec_reserve_bytes((void **)&(v)->items, &(v)->capacity, (v)->count + 1, sizeof *(v)->items)                       \
+         ? ((v)->items[(v)->count++] = (__VA_ARGS__), STATUS_OK)                                                       \
+         : STATUS_FAILED)
+/* Room for `n` items in all; contents beyond count are undefined. */
+#define vec_reserve(v, n)                                                                                              \
+    (vec_reserve_bytes((void **)&(v)->items, &(v)->capacity, (n), sizeof *(v)->items) ? STATUS_OK : STATUS_FAILED)
+#define vec_free(v) (mem_free((v)->items), (v)->items = NULL, (v)->count = (v)->capacity = 0, (void)0)
+bool vec_reserve_bytes(void **items, size_t *capacity, size_t wanted, size_t item_bytes);
+
+/* A region that is freed as a whole: for structures built piece by piece and dropped together (graphs, programs).
+ * Zero-initialise, use, scratch_free. */
+struct scratch {
+    struct scratch_block *blocks; /* newest first */
+};
+/* Zeroed, 16-byte aligned; NULL as mem_array. Valid until scratch_free. */
+void *scratch_alloc(struct scratch *scratch, size_t count, size_t size);
+char *scratch_format(struct scratch *scratch, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void scratch_free(struct scratch *scratch);
+
+#endif

@@ -1,0 +1,25 @@
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
+ *
+ * A draw is a pure function of (seed, stream, counter): nothing to save on checkpoints, the same on every thread and
+ * rank. */
+#ifndef BALLAST_BASE_RANDOM_H
+#define BALLAST_BASE_RANDOM_H
+
+#include <stdint.h>
+
+/* One stream for each use, so that two uses of one seed never see the same numbers. */
+enum random_stream { RANDOM_INIT = 1, RANDOM_SHUFFLE, RANDOM_SAMPLE, RANDOM_TEST };
+
+/* 128 random bits for (seed, stream, high, counter). */
+void random_block(uint64_t seed, uint32_t stream, uint32_t high, uint64_t counter, uint32_t out[4]);
+uint64_t random_u64(uint64_t seed, uint32_t stream, uint32_t high, uint64_t counter);
+/* Uniform in [0, 1), 53 bits. */
+double random_uniform(uint64_t seed, uint32_t stream, uint32_t high, uint64_t counter);
+/* Standard normal (Box-Muller). */
+double random_normal(uint64_t seed, uint32_t stream, uint32_t high, uint64_t counter);
+/* `index` < `count`. Position of element `index` in a random permutation of [0, count): a Feistel network over the next
+ * power of four with cycle walking, so that any element is found without holding the permutation. `round` picks the
+ * permutation (the epoch). */
+uint64_t random_permute(uint64_t seed, uint32_t round, uint64_t index, uint64_t count);
+
+#endif

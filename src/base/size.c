@@ -1,0 +1,64 @@
+#include "base/size.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char units[] = "KMGTP";
+
+static enum status not_a_size(const char *text) {
+    return status_set(STATUS_BAD_INPUT, "'%s' is not a size (write 512M, 8G, 1.5T or plain bytes)", text);
+}
+
+/* "" or K to P in either case, then optionally "i" and "B". */
+static bool read_unit(const char *text, int64_t *scale) {
+    *scale = 1;
+    if (*text == '\0') return true;
+    const char *unit = strchr(units, toupper((unsigned char)*text));
+    if (!unit) return false;
+    *scale = (int64_t)1 << 10 * (unit - units + 1);
+    text++;
+    if (*text == 'i') text++;
+    if (*text == 'B') text++;
+    return *text == '\0';
+}
+
+enum status size_parse(const char *text, int64_t *bytes) {
+    size_t whole = strspn(text, "0123456789"), fraction = text[whole] == '.' ? 1 : 0;
+    if (fraction) fraction += strspn(text + whole + 1, "0123456789");
+    int64_t scale, result = 0;
+    if (whole == 0 || fraction == 1 || !read_unit(text + whole + fraction, &scale)) return not_a_size(text);
+    if (fraction > 0 && scale == 1) return not_a_size(text);
+    bool overflow = false;
+    for (size_t i = 0; i < whole; i++) /* whole numbers exactly: a double holds only 53 bits */
+        overflow |=
+            __builtin_mul_overflow(result, 10, &result) | __builtin_add_overflow(result, text[i] - '0', &result);
+    overflow |= __builtin_mul_overflow(result, scale, &result);
+    if (fraction > 0) {
+        double rest = strtod(text + whole, NULL) * (double)scale;
+        overflow |= __builtin_add_overflow(result, (int64_t)rest, &result);
+    }
+    if (overflow) return status_set(STATUS_BAD_INPUT, "'%s' is more bytes than any machine has", text);
+    *bytes = result;
+    return STATUS_OK;
+}
+
+char *size_print(int64_t bytes, char text[24]) {
+    double value = (double)bytes;
+    int unit = -1;
+    while (value >= (unit < 0 ? 1024 : 1023.5) && unit < 4) { /* what would be printed as 1024 is 1 of the next */
+        value /= 1024;
+        unit++;
+    }
+    if (unit < 0)
+        snprintf(text, SIZE_TEXT, "%lld B", (long long)bytes);
+    else
+        snprintf(text, SIZE_TEXT,
+                 value < 9.995   ? "%.2f %ciB"
+                 : value < 99.95 ? "%.1f %ciB"
+                                 : "%.0f %ciB",
+                 value, units[unit]);
+    return text;
+}

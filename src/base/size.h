@@ -1,0 +1,16 @@
+/* Sizes as people write them: `512M`, `8G`, `1.5T` (powers of 1024) or plain bytes. */
+#ifndef BALLAST_BASE_SIZE_H
+#define BALLAST_BASE_SIZE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* BAD_INPUT when the text is not a size, is negative, or does not fit 63 bits. */
+enum status size_parse(const char *text, int64_t *bytes);
+/* "1.25 GiB", "310 B" into `text` (at least 24 bytes); returns `text`. */
+char *size_print(int64_t bytes, char text[24]);
+enum { SIZE_TEXT = 24 };
+
+#endif

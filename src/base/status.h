@@ -1,0 +1,60 @@
+/* How functions report failure.
+ *
+ * Every function that can fail returns `enum status` and, when it is not STATUS_OK, leaves one message (what went
+ * wrong, with file and field) and optionally one hint (what to try) in thread-local storage. Results come back through
+ * out-parameters, which are written only on success. Nothing below src/cli ends the process; what cannot happen unless
+ * Ballast itself is wrong calls BUG(). */
+#ifndef BALLAST_BASE_STATUS_H
+#define BALLAST_BASE_STATUS_H
+
+#define STATUS_LIST(X)                                                                                                 \
+    X(OK, 0, "done")                                                                                                   \
+    X(FAILED, 1, "failed after the inputs were accepted")                                                              \
+    X(BAD_INPUT, 2, "the command line or an input file is wrong")                                                      \
+    X(NO_FIT, 3, "no plan fits the machine")                                                                           \
+    X(INTERRUPTED, 130, "stopped by SIGINT after a checkpoint")                                                        \
+    X(TERMINATED, 143, "stopped by SIGTERM after a checkpoint")
+
+/* The values are the exit statuses of the command line. */
+enum status {
+#define STATUS_ENUM(name, value, text) STATUS_##name = (value),
+    STATUS_LIST(STATUS_ENUM)
+#undef STATUS_ENUM
+};
+
+/* Records the message (one line, no trailing newline; control characters become "?"), drops any earlier hint, and
+ * returns `code`. */
+enum status status_set(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds a hint to the current message and returns `code` for use in a return statement. */
+enum status status_hint(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Puts "text: " before the current message; for callers that know the file or field, and returns `code`. */
+enum status status_prefix(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* STATUS_FAILED with "out of memory (N bytes for WHAT)". */
+enum status status_no_memory(unsigned long long bytes, const char *what);
+/* The last message and hint of this thread; "" when there is none. Valid until the next call that sets them. */
+const char *status_message(void);
+const char *status_hint_text(void);
+const char *status_name(enum status code);
+void status_clear(void);
+
+#define TRY(expression)                                                                                                \
+    do {                                                                                                               \
+        enum status try_status_ = (expression);                                                                        \
+        if (try_status_ != STATUS_OK) return try_status_;                                                              \
+    } while (0)
+/* The same in functions with one clean-up label: sets `variable` and jumps. */
+#define TRY_GOTO(variable, expression, label)                                                                          \
+    do {                                                                                                               \
+        (variable) = (expression);                                                                                     \
+        if ((variable) != STATUS_OK) goto label;                                                                       \
+    } while (0)
+
+/* Ends the process with a report: for states that only a defect in Ballast can reach. */
+_Noreturn void bug_report(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define BUG(...) bug_report(__FILE__, __LINE__, __VA_ARGS__)
+#define BUG_IF(condition, ...)                                                                                         \
+    do {                                                                                                               \
+        if (condition) BUG(__VA_ARGS__);                                                                               \
+    } while (0)
+
+#endif
