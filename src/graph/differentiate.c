@@ -1,0 +1,156 @@
+#include "graph/differentiate.h"
+
+#include <string.h>
+
+/* What is known of the gradient of one tensor, by tensor id of the forward graph. */
+struct entry {
+    struct tensor *gradient; /* sum over the uses seen so far; for the base of views: whose columns they write */
+    bool wanted;             /* some trainable parameter lies behind it, or it is one */
+    int uses;                /* accumulators made for a parameter so far */
+};
+
+struct gradients {
+    struct graph *graph;
+    const struct node *node; /* whose rule is running: what it reads is checked against its declared saves */
+    struct entry *entries;
+    size_t count;
+};
+
+struct graph *gradients_graph(struct gradients *gradients) {
+    return gradients->graph;
+}
+
+static struct entry *entry_of(const struct gradients *gradients, const struct tensor *tensor) {
+    BUG_IF((size_t)tensor->id >= gradients->count, "%s is no forward tensor", tensor->name);
+    return &gradients->entries[tensor->id];
+}
+
+/* The gradient of a view is the same columns of its base's gradient, so that what writes them fills the base's. */
+static struct tensor *matching_view(struct gradients *gradients, const struct tensor *view) {
+    struct tensor *base = entry_of(gradients, view->base)->gradient;
+    return base ? graph_view(gradients->graph, base, view->base_column, shape_columns(&view->shape)) : NULL;
+}
+
+struct tensor *gradient_of(struct gradients *gradients, struct tensor *tensor) {
+    return tensor ? entry_of(gradients, tensor)->gradient : NULL;
+}
+
+bool gradient_wanted(const struct gradients *gradients, const struct tensor *tensor) {
+    return tensor && entry_of(gradients, tensor)->wanted;
+}
+
+struct tensor *gradient_partial(struct gradients *gradients, struct tensor *tensor) {
+    return tensor->kind == TENSOR_PARAMETER ? NULL : entry_of(gradients, tensor)->gradient;
+}
+
+static struct tensor *accumulator(struct gradients *gradients, struct tensor *parameter) {
+    struct entry *entry = entry_of(gradients, parameter);
+    const char *name =
+        graph_format(gradients->graph, entry->uses ? "grad.%s.%d" : "grad.%s", parameter->name, entry->uses);
+    struct shape shape = parameter->shape;
+    shape.dtype = DTYPE_F32;
+    struct tensor *tensor = graph_tensor(gradients->graph, TENSOR_GRADIENT, name, shape);
+    if (!tensor) return NULL;
+    tensor->parameter = parameter;
+    entry->uses++;
+    return tensor;
+}
+
+struct tensor *gradient_target(struct gradients *gradients, struct tensor *tensor) {
+    if (tensor->kind == TENSOR_PARAMETER) return accumulator(gradients, tensor);
+    struct graph *graph = gradients->graph;
+    if (!tensor->base)
+        return graph_tensor(graph, TENSOR_ACTIVATION, graph_format(graph, "%s.d", tensor->name), tensor->shape);
+    BUG_IF(entry_of(gradients, tensor)->gradient, "%s: columns that are used twice", tensor->name);
+    struct entry *base = entry_of(gradients, tensor->base);
+    if (!base->gradient) base->gradient = gradient_target(gradients, tensor->base);
+    return matching_view(gradients, tensor);
+}
+
+void gradient_deliver(struct gradients *gradients, struct tensor *tensor, struct tensor *gradient) {
+    if (tensor->kind == TENSOR_PARAMETER) return;
+    entry_of(gradients, tensor)->gradient = gradient;
+}
+
+struct node *gradient_add_node(struct gradients *gradients, const struct op *op, const struct node *of,
+                               struct tensor *const *in, const void *attributes, struct tensor *const *into) {
+    struct graph *graph = gradients->graph;
+    for (int k = 0; k < OP_INPUTS_MAX; k++) {
+        for (int i = 0; i < OP_INPUTS_MAX; i++)
+            BUG_IF(in[k] && in[k] == of->in[i] && !(of->op->saved_inputs >> i & 1),
+                   "the gradient of %s reads input %d, which it does not declare as saved", of->op->name, i);
+        for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+            BUG_IF(in[k] && in[k] == of->out[i] && !(of->op->saved_outputs >> i & 1),
+                   "the gradient of %s reads output %d, which it does not declare as saved", of->op->name, i);
+    }
+    struct node *node = graph_add(graph, op, graph_format(graph, "%s.%s", of->name, op->name), in, attributes, into);
+    if (node) node->block = of->block;
+    return node;
+}
+
+void gradient_contribute(struct gradients *gradients, struct tensor *tensor, struct tensor *gradient) {
+    struct entry *entry = entry_of(gradients, tensor);
+    if (!entry->wanted) return;
+    BUG_IF(entry->gradient, "%s: a shared contribution that is not the first", tensor->name);
+    entry->gradient = gradient;
+}
+
+/* A tensor's gradient is wanted when a trainable parameter lies behind it. */
+static void mark_wanted(struct gradients *gradients) {
+    const struct graph *graph = gradients->graph;
+    for (size_t i = 0; i < gradients->count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        gradients->entries[i].wanted = tensor->kind == TENSOR_PARAMETER && tensor->trainable;
+    }
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        bool wanted = false;
+        for (int i = 0; i < OP_INPUTS_MAX && node->op->differentiate; i++) {
+            const struct tensor *in = node->in[i];
+            if (in)
+                wanted |= gradients->entries[in->id].wanted || (in->base && gradients->entries[in->base->id].wanted);
+        }
+        for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+            if (node->out[i]) gradients->entries[node->out[i]->id].wanted |= wanted;
+    }
+    for (size_t i = 0; i < gradients->count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->base) gradients->entries[i].wanted |= gradients->entries[tensor->base->id].wanted;
+    }
+}
+
+static void remove_node(struct graph *graph, const struct node *node) {
+    size_t at = (size_t)node->id;
+    graph->nodes.count--;
+    memmove(graph->nodes.items + at, graph->nodes.items + at + 1,
+            (graph->nodes.count - at) * sizeof *graph->nodes.items);
+    for (size_t i = at; i < graph->nodes.count; i++)
+        graph->nodes.items[i]->id = (int)i;
+}
+
+static bool has_gradient(struct gradients *gradients, const struct node *node) {
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        if (node->out[i] && gradient_of(gradients, node->out[i])) return true;
+    return false;
+}
+
+enum status graph_differentiate(struct graph *graph, struct tensor *loss) {
+    TRY(graph_status(graph));
+    struct node *last = loss->producer;
+    BUG_IF(!last || last->out[0] != loss || !last->op->differentiate_loss, "%s is not a loss", loss->name);
+    struct gradients gradients = {.graph = graph, .count = graph->tensors.count};
+    gradients.entries = mem_array(gradients.count, sizeof *gradients.entries);
+    if (!gradients.entries) return STATUS_FAILED;
+    mark_wanted(&gradients);
+    graph->phase = PHASE_BACKWARD;
+    size_t nodes = graph->nodes.count;
+    last->op->differentiate_loss(&gradients, last);
+    for (size_t n = nodes; n-- > 0 && graph->status == STATUS_OK;) {
+        const struct node *node = graph->nodes.items[n];
+        if (node == last || !node->op->differentiate || !has_gradient(&gradients, node)) continue;
+        node->op->differentiate(&gradients, node);
+    }
+    remove_node(graph, last);
+    mem_free(gradients.entries);
+    return graph_status(graph);
+}

@@ -1,0 +1,172 @@
+#include "graph/graph.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct graph *graph_create(enum dtype dtype, int64_t grain_sequences, int64_t sequence_length) {
+    struct graph *graph = mem_array(1, sizeof *graph);
+    if (!graph) return NULL;
+    graph->dtype = dtype;
+    graph->grain_sequences = grain_sequences;
+    graph->sequence_length = sequence_length;
+    return graph;
+}
+
+void graph_free(struct graph *graph) {
+    if (!graph) return;
+    vec_free(&graph->tensors);
+    vec_free(&graph->nodes);
+    vec_free(&graph->blocks);
+    scratch_free(&graph->memory);
+    mem_free(graph);
+}
+
+static bool failed(const struct graph *graph) { return graph->status != STATUS_OK; }
+
+/* The only way by which an error enters a graph: the first one stays. */
+static void *fail(struct graph *graph, enum status status) {
+    if (!failed(graph)) graph->status = status;
+    return NULL;
+}
+
+enum status graph_status(const struct graph *graph) {
+    if (failed(graph) && status_message()[0] == '\0') return status_set(graph->status, "the graph could not be built");
+    return graph->status;
+}
+
+const char *graph_format(struct graph *graph, const char *format, ...) {
+    if (failed(graph)) return NULL;
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const char *copy = scratch_format(&graph->memory, "%s", text);
+    return copy ? copy : fail(graph, STATUS_FAILED);
+}
+
+void graph_begin_block(struct graph *graph, const char *name) {
+    const char *copy = graph_format(graph, "%s", name);
+    if (copy && vec_push(&graph->blocks, copy) != STATUS_OK) fail(graph, STATUS_FAILED);
+}
+
+static int current_block(const struct graph *graph) {
+    return graph->blocks.count == 0 ? 0 : (int)graph->blocks.count - 1;
+}
+
+struct tensor *graph_tensor(struct graph *graph, enum tensor_kind kind, const char *name, struct shape shape) {
+    const char *copy = name ? graph_format(graph, "%s", name) : NULL;
+    if (!copy) return NULL;
+    struct tensor *tensor = scratch_alloc(&graph->memory, 1, sizeof *tensor);
+    if (!tensor || vec_push(&graph->tensors, tensor) != STATUS_OK) return fail(graph, STATUS_FAILED);
+    *tensor = (struct tensor){
+        .id = (int)graph->tensors.count - 1,
+        .name = copy,
+        .shape = shape,
+        .kind = kind,
+        .block = current_block(graph),
+    };
+    return tensor;
+}
+
+struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, int64_t d0, int64_t d1) {
+    if (failed(graph)) return NULL;
+    BUG_IF(rank < 1 || rank > 2, "parameter %s of rank %d", name, rank);
+    BUG_IF(graph_find(graph, name) != NULL, "two parameters are called %s", name);
+    struct tensor *tensor = graph_tensor(graph, TENSOR_PARAMETER, name, shape_make(graph->dtype, rank, d0, d1, 1));
+    if (!tensor) return NULL;
+    tensor->trainable = true;
+    tensor->decays = rank == 2;
+    return tensor;
+}
+
+struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns) {
+    if (failed(graph) || !base) return NULL;
+    BUG_IF(base->base != NULL, "a view of a view of %s", base->name);
+    BUG_IF(column < 0 || columns < 1 || column + columns > shape_columns(&base->shape), "columns outside %s",
+           base->name);
+    struct shape shape = base->shape;
+    shape.dims[shape.rank - 1] = columns;
+    struct tensor *view = graph_tensor(graph, base->kind, base->name, shape);
+    if (!view) return NULL;
+    view->name = graph_format(graph, "%s[%lld:%lld]", base->name, (long long)column, (long long)(column + columns));
+    if (!view->name) return NULL;
+    view->base = base;
+    view->base_column = column;
+    view->producer = base->producer;
+    view->block = base->block;
+    return view;
+}
+
+static struct tensor *output_tensor(struct graph *graph, struct node *node, int index, const struct shape *shape) {
+    const char *name = index == 0 ? node->name : graph_format(graph, "%s.%d", node->name, index);
+    struct tensor *tensor = graph_tensor(graph, TENSOR_ACTIVATION, name, *shape);
+    if (tensor) tensor->producer = node;
+    return tensor;
+}
+
+static enum status connect_outputs(struct graph *graph, struct node *node, struct tensor *const *into) {
+    struct shape shapes[OP_OUTPUTS_MAX] = {0};
+    enum status status = node->op->infer(node, shapes);
+    if (status != STATUS_OK) return status_prefix(status, "%s (%s)", node->name, node->op->name);
+    for (int i = 0; i < node->op->outputs; i++) {
+        struct tensor *given = into ? into[i] : NULL;
+        if (shapes[i].dtype == DTYPE_NONE) {
+            BUG_IF(given != NULL, "%s: output %d does not exist", node->name, i);
+            continue;
+        }
+        char wanted[SHAPE_TEXT], found[SHAPE_TEXT];
+        BUG_IF(given && !shape_equal(&given->shape, &shapes[i]), "%s: output %d is %s, not %s", node->name, i,
+               shape_print(&given->shape, found), shape_print(&shapes[i], wanted));
+        node->out[i] = given ? given : output_tensor(graph, node, i, &shapes[i]);
+        if (failed(graph)) return graph->status;
+        if (given && given->kind != TENSOR_PARAMETER && given->kind != TENSOR_STATE) given->producer = node;
+    }
+    return STATUS_OK;
+}
+
+struct node *graph_add(struct graph *graph, const struct op *op, const char *name, struct tensor *const *in,
+                       const void *attributes, struct tensor *const *into) {
+    for (int i = 0; i < op->inputs_least && !failed(graph); i++)
+        BUG_IF(!in[i], "%s (%s): input %d is missing", name ? name : "?", op->name, i);
+    const char *copy = name ? graph_format(graph, "%s", name) : NULL;
+    if (!copy) return NULL;
+    struct node *node = scratch_alloc(&graph->memory, 1, sizeof *node);
+    void *own = scratch_alloc(&graph->memory, 1, op->attribute_bytes);
+    if (!node || !own) return fail(graph, STATUS_FAILED);
+    if (op->attribute_bytes > 0) memcpy(own, attributes, op->attribute_bytes);
+    *node = (struct node){
+        .id = (int)graph->nodes.count,
+        .op = op,
+        .name = copy,
+        .attributes = own,
+        .phase = graph->phase,
+        .block = current_block(graph),
+    };
+    memcpy(node->in, in, sizeof node->in);
+    enum status status = connect_outputs(graph, node, into);
+    if (status == STATUS_OK) status = vec_push(&graph->nodes, node);
+    return status == STATUS_OK ? node : fail(graph, status);
+}
+
+struct tensor *graph_find(const struct graph *graph, const char *name) {
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        struct tensor *tensor = graph->tensors.items[i];
+        bool named = tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_INPUT || tensor->kind == TENSOR_RESULT;
+        if (named && !tensor->base && strcmp(tensor->name, name) == 0) return tensor;
+    }
+    return NULL;
+}
+
+void op_cost(const struct node *node, struct op_cost *out) {
+    double bytes = 0;
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        if (node->in[i]) bytes += (double)shape_bytes(&node->in[i]->shape);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        if (!node->out[i]) continue;
+        bool updated = node->op->updates >> i & 1;
+        bytes += (double)shape_bytes(&node->out[i]->shape) * (updated ? 2 : 1);
+    }
+    *out = (struct op_cost){.flops = node->op->flops ? node->op->flops(node) : 0, .bytes = bytes};
+}

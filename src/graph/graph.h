@@ -1,0 +1,74 @@
+/* The graph: tensors and nodes of one grain of a model, in an order in which they can run.
+ *
+ * Model builders call the functions of ops/ops.h, which call graph_add. Nothing here knows of hardware: no tiers,
+ * streams or offsets. Dimensions are constants. A graph owns everything in it and is freed as a whole. */
+#ifndef BALLAST_GRAPH_GRAPH_H
+#define BALLAST_GRAPH_GRAPH_H
+
+#include "base/mem.h"
+#include "graph/op.h"
+#include "graph/tensor.h"
+
+enum phase {
+    PHASE_FORWARD,
+    PHASE_BACKWARD,
+    PHASE_UPDATE, /* once a step, after the last pass: norms, clipping, optimizer */
+};
+
+struct node {
+    int id; /* index in its graph; nodes run in this order unless the program says otherwise */
+    const struct op *op;
+    const char *name;
+    const void *attributes;           /* op->attribute_bytes bytes, of the type that ops.h names for the operator */
+    struct tensor *in[OP_INPUTS_MAX]; /* NULL where an optional input is left out */
+    struct tensor *out[OP_OUTPUTS_MAX];
+    enum phase phase;
+    int block;
+};
+
+struct graph {
+    struct scratch memory; /* of all tensors, nodes, names and attributes */
+    VEC(struct tensor *) tensors;
+    VEC(struct node *) nodes;
+    VEC(const char *) blocks; /* names; a block is the unit of activation policy: embedding, layer, head */
+    enum phase phase;         /* given to nodes as they are added */
+    enum status status;       /* first error; see graph_status */
+    /* Dimensions shared by all activations. */
+    enum dtype dtype; /* compute dtype of parameters and activations */
+    int64_t grain_sequences;
+    int64_t sequence_length;
+};
+
+/* An empty graph; NULL when out of memory. */
+struct graph *graph_create(enum dtype dtype, int64_t grain_sequences, int64_t sequence_length);
+void graph_free(struct graph *graph);
+
+/* Errors stick: after the first one all calls return NULL and do nothing, and NULL operands are passed on, so that a
+ * builder is written without checks and asks here once. The message is set again if it was lost. */
+enum status graph_status(const struct graph *graph);
+
+/* Starts a block; nodes added from now on belong to it. */
+void graph_begin_block(struct graph *graph, const char *name);
+
+/* A tensor without producer. The name is copied. */
+struct tensor *graph_tensor(struct graph *graph, enum tensor_kind kind, const char *name, struct shape shape);
+/* A trainable parameter in the graph's dtype; rank 1 or 2. Decays when its rank is 2, as the training recipes of GPT-2
+ * and Llama have it: matrices and embeddings decay, biases and norm weights do not. */
+struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, int64_t d0, int64_t d1);
+/* Columns [column, column + columns) of an activation, sharing its bytes. */
+struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns);
+
+/* Adds a node. `in` holds OP_INPUTS_MAX pointers, NULL for left-out optional ones; `attributes` is copied. `into` is
+ * NULL, or holds OP_OUTPUTS_MAX pointers: a non-NULL one is an existing tensor that the node writes (a view, an
+ * accumulator, a state) and must have the inferred shape; others are created as activations named "NODE" or "NODE.k".
+ * Shapes that do not fit the operator are BAD_INPUT, since they come from a config. */
+struct node *graph_add(struct graph *graph, const struct op *op, const char *name, struct tensor *const *in,
+                       const void *attributes, struct tensor *const *into);
+
+/* The parameter, input or result of that name, or NULL. */
+struct tensor *graph_find(const struct graph *graph, const char *name);
+/* Names "layer.3.attention" and the like, in the graph's memory. NULL when out of memory (the graph's status is then
+ * set). */
+const char *graph_format(struct graph *graph, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,75 @@
+#include "graph/tensor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    int64_t bytes;
+    const char *name;
+} dtypes[] = {
+#define DTYPE_ROW(name, bytes, text) [DTYPE_##name] = {bytes, text},
+    DTYPE_LIST(DTYPE_ROW)
+#undef DTYPE_ROW
+};
+
+int64_t dtype_bytes(enum dtype dtype) { return dtypes[dtype].bytes; }
+const char *dtype_name(enum dtype dtype) { return dtypes[dtype].name; }
+
+enum dtype dtype_find(const char *name) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtypes[i].name, name) == 0) return (enum dtype)i;
+    return DTYPE_NONE;
+}
+
+struct shape shape_make(enum dtype dtype, int rank, int64_t d0, int64_t d1, int64_t d2) {
+    struct shape shape = {.dtype = dtype, .rank = rank, .dims = {1, 1, 1, 1}};
+    const int64_t dims[3] = {d0, d1, d2};
+    for (int i = 0; i < rank; i++)
+        shape.dims[i] = dims[i];
+    return shape;
+}
+
+int64_t shape_elements(const struct shape *shape) {
+    int64_t elements = 1;
+    for (int i = 0; i < shape->rank; i++)
+        elements *= shape->dims[i];
+    return elements;
+}
+
+int64_t shape_bytes(const struct shape *shape) { return shape_elements(shape) * dtype_bytes(shape->dtype); }
+
+bool shape_equal(const struct shape *a, const struct shape *b) {
+    if (a->dtype != b->dtype || a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->dims[i] != b->dims[i]) return false;
+    return true;
+}
+
+int64_t shape_columns(const struct shape *shape) { return shape->rank == 0 ? 1 : shape->dims[shape->rank - 1]; }
+
+int64_t shape_rows(const struct shape *shape) {
+    int64_t rows = 1;
+    for (int i = 0; i + 1 < shape->rank; i++)
+        rows *= shape->dims[i];
+    return rows;
+}
+
+char *shape_print(const struct shape *shape, char text[96]) {
+    int used = snprintf(text, SHAPE_TEXT, "%s [", dtype_name(shape->dtype));
+    for (int i = 0; i < shape->rank; i++)
+        used += snprintf(text + used, (size_t)(SHAPE_TEXT - used), "%s%lld", i ? ", " : "", (long long)shape->dims[i]);
+    snprintf(text + used, (size_t)(SHAPE_TEXT - used), "]");
+    return text;
+}
+
+int64_t tensor_row_stride(const struct tensor *tensor) {
+    return shape_columns(tensor->base ? &tensor->base->shape : &tensor->shape);
+}
+
+struct tensor *tensor_storage(struct tensor *tensor) {
+    return tensor->base ? tensor->base : tensor;
+}
+
+int64_t tensor_storage_offset(const struct tensor *tensor) {
+    return tensor->base_column * dtype_bytes(tensor->shape.dtype);
+}

@@ -1,0 +1,78 @@
+/* Tensors: shapes, dtypes, and what a tensor is for. A tensor is a description; its bytes are a program's buffers. */
+#ifndef BALLAST_GRAPH_TENSOR_H
+#define BALLAST_GRAPH_TENSOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DTYPE_LIST(X)                                                                                                  \
+    X(NONE, 0, "none")                                                                                                 \
+    X(F64, 8, "fp64")                                                                                                  \
+    X(F32, 4, "fp32")                                                                                                  \
+    X(BF16, 2, "bf16")                                                                                                 \
+    X(I32, 4, "int32")
+
+enum dtype {
+#define DTYPE_ENUM(name, bytes, text) DTYPE_##name,
+    DTYPE_LIST(DTYPE_ENUM)
+#undef DTYPE_ENUM
+};
+int64_t dtype_bytes(enum dtype dtype);
+const char *dtype_name(enum dtype dtype);
+/* DTYPE_NONE when there is none of that name. */
+enum dtype dtype_find(const char *name);
+
+enum { TENSOR_RANK_MAX = 4 };
+
+struct shape {
+    enum dtype dtype;              /* DTYPE_NONE: there is no such tensor (an optional output) */
+    int rank;                      /* 0 to TENSOR_RANK_MAX; a rank of 0 is one element */
+    int64_t dims[TENSOR_RANK_MAX]; /* row-major, the last is contiguous; all at least 1 */
+};
+struct shape shape_make(enum dtype dtype, int rank, int64_t d0, int64_t d1, int64_t d2);
+int64_t shape_elements(const struct shape *shape);
+int64_t shape_bytes(const struct shape *shape);
+bool shape_equal(const struct shape *a, const struct shape *b);
+/* The last dimension, and the product of all before it. */
+int64_t shape_columns(const struct shape *shape);
+int64_t shape_rows(const struct shape *shape);
+/* "fp32 [4, 1024, 768]"; returns `text`. */
+char *shape_print(const struct shape *shape, char text[96]);
+enum { SHAPE_TEXT = 96 };
+
+/* What a tensor is for decides how many instances it has and how long they live. */
+enum tensor_kind {
+    TENSOR_ACTIVATION, /* made in a pass: one instance for each grain in flight and each run of its producer */
+    TENSOR_INPUT,      /* set by the caller before a step, one slice for each grain of the step */
+    TENSOR_PARAMETER,  /* weights in the compute dtype; persistent */
+    TENSOR_GRADIENT,   /* fp32 sum over the grains of a step for one use of a parameter; zeroed when the step begins */
+    TENSOR_STATE,      /* optimizer state: fp32 master weights and moments; persistent */
+    TENSOR_RESULT, /* fp64 values of a whole step: loss, squared norms, clip factor; sums are zeroed as gradients are */
+};
+
+struct node;
+
+struct tensor {
+    int id;             /* index in its graph */
+    const char *name;   /* unique for parameters: the name in the weight files */
+    struct shape shape; /* activations and inputs: of one grain */
+    enum tensor_kind kind;
+    int block;                /* index of the block that makes it (parameters: that first uses it) */
+    struct node *producer;    /* NULL for inputs, parameters and state */
+    struct tensor *base;      /* not NULL: these are columns of `base`, without bytes of their own */
+    int64_t base_column;      /* first of those columns */
+    bool kept;                /* read by the caller after a step: lives to its end (results always do) */
+    bool trainable;           /* parameters: has a gradient and optimizer state */
+    bool decays;              /* parameters: weight decay applies */
+    struct tensor *parameter; /* gradients and state: the parameter they belong to */
+    const char *role;         /* state: "master", "exp_avg", "exp_avg_sq"; else NULL */
+};
+
+/* Elements from one row to the next in memory: the base's columns for a view. */
+int64_t tensor_row_stride(const struct tensor *tensor);
+/* The tensor that owns the bytes. */
+struct tensor *tensor_storage(struct tensor *tensor);
+/* Bytes from the storage's first to this tensor's first element. */
+int64_t tensor_storage_offset(const struct tensor *tensor);
+
+#endif

@@ -1,0 +1,93 @@
+#include "ops/check.h"
+#include "ops/ops.h"
+
+#include "graph/differentiate.h"
+
+/* All inputs are activations of one shape, and so is each output. */
+static enum status infer_alike(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    for (int i = 1; i < node->op->inputs; i++)
+        TRY(check_shape(node, i, &node->in[0]->shape));
+    for (int i = 0; i < node->op->outputs; i++)
+        out[i] = node->in[0]->shape;
+    return STATUS_OK;
+}
+
+static void differentiate_activation(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0];
+    if (!gradient_wanted(gradients, x)) return;
+    BUG_IF(gradient_partial(gradients, x), "%s is used beside its activation", x->name);
+    struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), x};
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
+    gradient_add_node(gradients, &op_activation_grad, node, in, node->attributes, into);
+    gradient_deliver(gradients, x, into[0]);
+}
+
+const struct op op_activation = {
+    .name = "activation",
+    .attribute_bytes = sizeof(struct activation_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_alike,
+    .differentiate = differentiate_activation,
+    .saved_inputs = 1u << 0,
+};
+
+const struct op op_activation_grad = {
+    .name = "activation_grad",
+    .attribute_bytes = sizeof(struct activation_attributes),
+    .inputs_least = 2,
+    .inputs = 2,
+    .outputs = 1,
+    .infer = infer_alike,
+    .in_place_input = 1 + 0,
+};
+
+static void differentiate_gated(struct gradients *gradients, const struct node *node) {
+    struct tensor *gate = node->in[0], *up = node->in[1];
+    if (!gradient_wanted(gradients, gate) && !gradient_wanted(gradients, up)) return;
+    struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), gate, up};
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, gate), gradient_target(gradients, up)};
+    gradient_add_node(gradients, &op_gated_activation_grad, node, in, node->attributes, into);
+    gradient_deliver(gradients, gate, into[0]);
+    gradient_deliver(gradients, up, into[1]);
+}
+
+const struct op op_gated_activation = {
+    .name = "gated_activation",
+    .attribute_bytes = sizeof(struct activation_attributes),
+    .inputs_least = 2,
+    .inputs = 2,
+    .outputs = 1,
+    .infer = infer_alike,
+    .differentiate = differentiate_gated,
+    .saved_inputs = 1u << 0 | 1u << 1,
+};
+
+const struct op op_gated_activation_grad = {
+    .name = "gated_activation_grad",
+    .attribute_bytes = sizeof(struct activation_attributes),
+    .inputs_least = 3,
+    .inputs = 3,
+    .outputs = 2,
+    .infer = infer_alike,
+    .in_place_input = 1 + 0,
+};
+
+struct tensor *ops_activation(struct graph *graph, const char *name, struct tensor *x, enum activation function) {
+    if (!x) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x};
+    struct activation_attributes attributes = {.function = function};
+    struct node *node = graph_add(graph, &op_activation, name, in, &attributes, NULL);
+    return node ? node->out[0] : NULL;
+}
+
+struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
+                                    enum activation function) {
+    if (!gate || !up) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {gate, up};
+    struct activation_attributes attributes = {.function = function};
+    struct node *node = graph_add(graph, &op_gated_activation, name, in, &attributes, NULL);
+    return node ? node->out[0] : NULL;
+}

@@ -1,0 +1,108 @@
+#include "ops/check.h"
+#include "ops/ops.h"
+
+#include "graph/differentiate.h"
+
+static const struct attention_attributes *attention_of(const struct node *node) {
+    return NODE_ATTRIBUTES(node, attention_attributes);
+}
+
+/* Inputs first, first + 1 and first + 2 are q, k and v. */
+static enum status check_heads(const struct node *node, int first, struct shape *q, struct shape *kv) {
+    const struct attention_attributes *attributes = attention_of(node);
+    if (attributes->heads < 1 || attributes->kv_heads < 1 || attributes->heads % attributes->kv_heads != 0)
+        return status_set(STATUS_BAD_INPUT, "%lld heads are no multiple of %lld key-value heads",
+                          (long long)attributes->heads, (long long)attributes->kv_heads);
+    TRY(check_activation(node, first));
+    *q = with_columns(node->in[first]->shape, attributes->heads * attributes->head_dim);
+    *kv = with_columns(*q, attributes->kv_heads * attributes->head_dim);
+    TRY(check_shape(node, first, q));
+    TRY(check_shape(node, first + 1, kv));
+    return check_shape(node, first + 2, kv);
+}
+
+static struct shape lse_shape(const struct node *node, const struct shape *q) {
+    return shape_make(DTYPE_F32, 3, q->dims[0], attention_of(node)->heads, q->dims[1]);
+}
+
+/* Query-key pairs that a causal mask with this window leaves, over all heads and sequences of a grain. */
+static double attended_pairs(const struct node *node, const struct shape *q) {
+    double length = (double)q->dims[1], window = (double)attention_of(node)->window;
+    double pairs = length * (length + 1) / 2;
+    if (window > 0 && window < length) pairs -= (length - window) * (length - window + 1) / 2;
+    return pairs * (double)q->dims[0] * (double)attention_of(node)->heads;
+}
+
+static double flops_attention(const struct node *node) {
+    return 4.0 * attended_pairs(node, &node->in[0]->shape) * (double)attention_of(node)->head_dim;
+}
+
+/* Five products: the scores again, dP, dV, dQ, dK. */
+static double flops_attention_grad(const struct node *node) {
+    return 10.0 * attended_pairs(node, &node->in[0]->shape) * (double)attention_of(node)->head_dim;
+}
+
+static enum status infer_attention(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    struct shape q, kv;
+    TRY(check_heads(node, 0, &q, &kv));
+    struct shape segments = shape_make(DTYPE_I32, 2, q.dims[0], q.dims[1], 1);
+    out[0] = q;
+    out[1] = lse_shape(node, &q);
+    return check_optional(node, 3, &segments);
+}
+
+static void differentiate_attention(struct gradients *gradients, const struct node *node) {
+    struct tensor *q = node->in[0], *k = node->in[1], *v = node->in[2];
+    if (!gradient_wanted(gradients, q) && !gradient_wanted(gradients, k) && !gradient_wanted(gradients, v)) return;
+    struct tensor *in[OP_INPUTS_MAX] = {
+        gradient_of(gradients, node->out[0]), q, k, v, node->out[0], node->out[1], node->in[3]};
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, q), gradient_target(gradients, k),
+                                           gradient_target(gradients, v)};
+    gradient_add_node(gradients, &op_attention_grad, node, in, node->attributes, into);
+    gradient_deliver(gradients, q, into[0]);
+    gradient_deliver(gradients, k, into[1]);
+    gradient_deliver(gradients, v, into[2]);
+}
+
+const struct op op_attention = {
+    .name = "attention",
+    .attribute_bytes = sizeof(struct attention_attributes),
+    .inputs_least = 3,
+    .inputs = 4,
+    .outputs = 2,
+    .infer = infer_attention,
+    .flops = flops_attention,
+    .differentiate = differentiate_attention,
+    .saved_inputs = 0xf,
+    .saved_outputs = 1u << 0 | 1u << 1,
+};
+
+static enum status infer_attention_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    struct shape q, kv;
+    TRY(check_heads(node, 1, &q, &kv));
+    struct shape lse = lse_shape(node, &q), segments = shape_make(DTYPE_I32, 2, q.dims[0], q.dims[1], 1);
+    TRY(check_shape(node, 0, &q));
+    TRY(check_shape(node, 4, &q));
+    TRY(check_shape(node, 5, &lse));
+    out[0] = q;
+    out[1] = out[2] = kv;
+    return check_optional(node, 6, &segments);
+}
+
+const struct op op_attention_grad = {
+    .name = "attention_grad",
+    .attribute_bytes = sizeof(struct attention_attributes),
+    .inputs_least = 6,
+    .inputs = 7,
+    .outputs = 3,
+    .infer = infer_attention_grad,
+    .flops = flops_attention_grad,
+};
+
+struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
+                             struct tensor *v, struct tensor *segments, struct attention_attributes attributes) {
+    if (!q || !k || !v) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {q, k, v, segments};
+    struct node *node = graph_add(graph, &op_attention, name, in, &attributes, NULL);
+    return node ? node->out[0] : NULL;
+}

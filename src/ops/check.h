@@ -1,0 +1,19 @@
+/* Helpers for the operators' shape rules. */
+#ifndef BALLAST_OPS_CHECK_H
+#define BALLAST_OPS_CHECK_H
+
+#include "graph/graph.h"
+
+/* BAD_INPUT "input K is SHAPE, expected SHAPE" when they differ. */
+enum status check_shape(const struct node *node, int input, const struct shape *expected);
+/* The same for an optional input: left out is fine. */
+enum status check_optional(const struct node *node, int input, const struct shape *expected);
+/* Activations: [S, T, C] in bf16 or fp32. */
+enum status check_activation(const struct node *node, int input);
+/* The activation's shape with another last dimension. */
+struct shape with_columns(struct shape shape, int64_t columns);
+/* fp32 of the same dimensions: what accumulates the gradient of a parameter. */
+struct shape as_accumulator(struct shape shape);
+struct shape vector_of(enum dtype dtype, int64_t count);
+
+#endif

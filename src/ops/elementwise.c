@@ -1,0 +1,34 @@
+#include "ops/check.h"
+#include "ops/ops.h"
+
+#include "graph/differentiate.h"
+
+static enum status infer_add(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    TRY(check_shape(node, 1, &node->in[0]->shape));
+    out[0] = node->in[0]->shape;
+    return STATUS_OK;
+}
+
+static void differentiate_add(struct gradients *gradients, const struct node *node) {
+    struct tensor *dy = gradient_of(gradients, node->out[0]);
+    gradient_contribute(gradients, node->in[0], dy);
+    gradient_contribute(gradients, node->in[1], dy);
+}
+
+const struct op op_add = {
+    .name = "add",
+    .inputs_least = 2,
+    .inputs = 2,
+    .outputs = 1,
+    .infer = infer_add,
+    .differentiate = differentiate_add,
+    .in_place_input = 1 + 0,
+};
+
+struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b) {
+    if (!a || !b) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {a, b};
+    struct node *node = graph_add(graph, &op_add, name, in, NULL, NULL);
+    return node ? node->out[0] : NULL;
+}

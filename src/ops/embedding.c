@@ -1,0 +1,57 @@
+#include "ops/check.h"
+#include "ops/ops.h"
+
+#include "graph/differentiate.h"
+
+static enum status infer_embedding(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct shape *tokens = &node->in[0]->shape, *table = &node->in[1]->shape;
+    if (tokens->dtype != DTYPE_I32 || tokens->rank != 2)
+        return status_set(STATUS_BAD_INPUT, "tokens must be int32 [S, T]");
+    if (table->rank != 2) return status_set(STATUS_BAD_INPUT, "the table must be [V, C]");
+    out[0] = shape_make(table->dtype, 3, tokens->dims[0], tokens->dims[1], table->dims[1]);
+    return STATUS_OK;
+}
+
+static void differentiate_embedding(struct gradients *gradients, const struct node *node) {
+    struct tensor *table = node->in[1];
+    if (!gradient_wanted(gradients, table)) return;
+    struct tensor *in[OP_INPUTS_MAX] = {node->in[0], gradient_of(gradients, node->out[0])};
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, table)};
+    struct embedding_grad_attributes attributes = {.rows = table->shape.dims[0]};
+    gradient_add_node(gradients, &op_embedding_grad, node, in, &attributes, into);
+    gradient_deliver(gradients, table, into[0]);
+}
+
+const struct op op_embedding = {
+    .name = "embedding",
+    .inputs_least = 2,
+    .inputs = 2,
+    .outputs = 1,
+    .infer = infer_embedding,
+    .differentiate = differentiate_embedding,
+    .saved_inputs = 1u << 0,
+};
+
+static enum status infer_embedding_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 1));
+    int64_t rows = NODE_ATTRIBUTES(node, embedding_grad_attributes)->rows;
+    out[0] = shape_make(DTYPE_F32, 2, rows, shape_columns(&node->in[1]->shape), 1);
+    return STATUS_OK;
+}
+
+const struct op op_embedding_grad = {
+    .name = "embedding_grad",
+    .attribute_bytes = sizeof(struct embedding_grad_attributes),
+    .inputs_least = 2,
+    .inputs = 2,
+    .outputs = 1,
+    .infer = infer_embedding_grad,
+    .updates = 1u << 0,
+};
+
+struct tensor *ops_embedding(struct graph *graph, const char *name, struct tensor *tokens, struct tensor *table) {
+    if (!tokens || !table) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {tokens, table};
+    struct node *node = graph_add(graph, &op_embedding, name, in, NULL, NULL);
+    return node ? node->out[0] : NULL;
+}

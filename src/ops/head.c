@@ -1,0 +1,119 @@
+#include "ops/check.h"
+#include "ops/ops.h"
+
+#include "graph/differentiate.h"
+
+static enum status check_head(const struct node *node, int bias) {
+    TRY(check_activation(node, 0));
+    const struct shape *x = &node->in[0]->shape;
+    int64_t vocab = node->in[1]->shape.dims[0];
+    struct shape weight = shape_make(x->dtype, 2, vocab, shape_columns(x), 1);
+    TRY(check_shape(node, 1, &weight));
+    struct shape vector = vector_of(x->dtype, vocab);
+    return check_optional(node, bias, &vector);
+}
+
+static enum status check_targets(const struct node *node) {
+    const struct shape *x = &node->in[0]->shape;
+    struct shape targets = shape_make(DTYPE_I32, 2, x->dims[0], x->dims[1], 1);
+    return check_shape(node, 2, &targets);
+}
+
+static double head_flops(const struct node *node) {
+    return 2.0 * (double)shape_rows(&node->in[0]->shape) * (double)shape_elements(&node->in[1]->shape);
+}
+
+static enum status infer_head_loss(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_head(node, 3));
+    out[0] = vector_of(DTYPE_F64, 1);
+    return check_targets(node);
+}
+
+static void differentiate_head_loss(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[3];
+    struct head_loss_grad_attributes attributes = {
+        .dx = gradient_wanted(gradients, x),
+        .dweight = gradient_wanted(gradients, weight),
+        .dbias = gradient_wanted(gradients, bias),
+    };
+    struct tensor *in[OP_INPUTS_MAX] = {x, weight, node->in[2], bias};
+    struct tensor *into[OP_OUTPUTS_MAX] = {node->out[0], attributes.dx ? gradient_target(gradients, x) : NULL,
+                                           attributes.dweight ? gradient_target(gradients, weight) : NULL,
+                                           attributes.dbias ? gradient_target(gradients, bias) : NULL};
+    gradient_add_node(gradients, &op_head_loss_grad, node, in, &attributes, into);
+    if (attributes.dx) gradient_deliver(gradients, x, into[1]);
+}
+
+const struct op op_head_loss = {
+    .name = "head_loss",
+    .inputs_least = 3,
+    .inputs = 4,
+    .outputs = 1,
+    .infer = infer_head_loss,
+    .flops = head_flops,
+    .differentiate_loss = differentiate_head_loss,
+    .saved_inputs = 0xf,
+    .updates = 1u << 0,
+};
+
+static enum status infer_head_loss_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct head_loss_grad_attributes *attributes = NODE_ATTRIBUTES(node, head_loss_grad_attributes);
+    TRY(check_head(node, 3));
+    TRY(check_targets(node));
+    const struct shape *weight = &node->in[1]->shape;
+    out[0] = vector_of(DTYPE_F64, 1);
+    if (attributes->dx) out[1] = node->in[0]->shape;
+    if (attributes->dweight) out[2] = as_accumulator(*weight);
+    if (attributes->dbias) out[3] = vector_of(DTYPE_F32, weight->dims[0]);
+    return STATUS_OK;
+}
+
+static double head_grad_flops(const struct node *node) {
+    const struct head_loss_grad_attributes *attributes = NODE_ATTRIBUTES(node, head_loss_grad_attributes);
+    return head_flops(node) * (1 + attributes->dx + attributes->dweight);
+}
+
+const struct op op_head_loss_grad = {
+    .name = "head_loss_grad",
+    .attribute_bytes = sizeof(struct head_loss_grad_attributes),
+    .inputs_least = 3,
+    .inputs = 4,
+    .outputs = 4,
+    .infer = infer_head_loss_grad,
+    .flops = head_grad_flops,
+    .updates = 1u << 0 | 1u << 2 | 1u << 3,
+};
+
+static enum status infer_head_logits(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_head(node, 2));
+    out[0] = with_columns(as_accumulator(node->in[0]->shape), node->in[1]->shape.dims[0]);
+    return STATUS_OK;
+}
+
+const struct op op_head_logits = {
+    .name = "head_logits",
+    .inputs_least = 2,
+    .inputs = 3,
+    .outputs = 1,
+    .infer = infer_head_logits,
+    .flops = head_flops,
+};
+
+struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                             struct tensor *targets, struct tensor *bias) {
+    if (!x || !weight || !targets) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x, weight, targets, bias};
+    struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT, "loss", vector_of(DTYPE_F64, 1))};
+    struct node *node = graph_add(graph, &op_head_loss, name, in, NULL, into);
+    return node ? node->out[0] : NULL;
+}
+
+struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                               struct tensor *bias) {
+    if (!x || !weight) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x, weight, bias};
+    struct node *node = graph_add(graph, &op_head_logits, name, in, NULL, NULL);
+    if (!node) return NULL;
+    node->out[0]->kept = true;
+    return node->out[0];
+}

@@ -1,0 +1,114 @@
+#include "ops/check.h"
+#include "ops/ops.h"
+
+#include "graph/differentiate.h"
+
+static bool weight_is_kn(const struct node *node) { return NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn; }
+
+static struct shape weight_shape(const struct node *node, enum dtype dtype, int64_t inputs, int64_t outputs) {
+    return weight_is_kn(node) ? shape_make(dtype, 2, inputs, outputs, 1) : shape_make(dtype, 2, outputs, inputs, 1);
+}
+
+static double product_flops(const struct node *node) {
+    const struct shape *weight = node->op == &op_linear_dw ? &node->out[0]->shape : &node->in[1]->shape;
+    return 2.0 * (double)shape_rows(&node->in[0]->shape) * (double)shape_elements(weight);
+}
+
+static enum status infer_linear(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    const struct shape *x = &node->in[0]->shape, *weight = &node->in[1]->shape;
+    int64_t inputs = shape_columns(x);
+    int64_t outputs = weight->dims[weight_is_kn(node) ? 1 : 0];
+    struct shape expected = weight_shape(node, x->dtype, inputs, outputs);
+    TRY(check_shape(node, 1, &expected));
+    struct shape bias = vector_of(x->dtype, outputs);
+    TRY(check_optional(node, 2, &bias));
+    out[0] = with_columns(*x, outputs);
+    return check_optional(node, 3, &out[0]);
+}
+
+static void differentiate_linear(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[2], *residual = node->in[3];
+    struct tensor *dy = gradient_of(gradients, node->out[0]);
+    if (gradient_wanted(gradients, weight)) {
+        bool bias_too = gradient_wanted(gradients, bias);
+        struct tensor *in[OP_INPUTS_MAX] = {x, dy};
+        struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, weight),
+                                               bias_too ? gradient_target(gradients, bias) : NULL};
+        struct linear_dw_attributes attributes = {.weight_is_kn = weight_is_kn(node), .has_bias = bias_too};
+        gradient_add_node(gradients, &op_linear_dw, node, in, &attributes, into);
+        gradient_deliver(gradients, weight, into[0]);
+    }
+    if (gradient_wanted(gradients, x)) {
+        struct tensor *in[OP_INPUTS_MAX] = {dy, weight, gradient_partial(gradients, x)};
+        struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
+        gradient_add_node(gradients, &op_linear_dx, node, in, node->attributes, into);
+        gradient_deliver(gradients, x, into[0]);
+    }
+    if (residual) gradient_contribute(gradients, residual, dy);
+}
+
+const struct op op_linear = {
+    .name = "linear",
+    .attribute_bytes = sizeof(struct linear_attributes),
+    .inputs_least = 2,
+    .inputs = 4,
+    .outputs = 1,
+    .infer = infer_linear,
+    .flops = product_flops,
+    .differentiate = differentiate_linear,
+    .saved_inputs = 1u << 0 | 1u << 1,
+};
+
+static enum status infer_linear_dx(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    const struct shape *dy = &node->in[0]->shape, *weight = &node->in[1]->shape;
+    int64_t inputs = weight->dims[weight_is_kn(node) ? 0 : 1];
+    struct shape expected = weight_shape(node, dy->dtype, inputs, shape_columns(dy));
+    TRY(check_shape(node, 1, &expected));
+    out[0] = with_columns(*dy, inputs);
+    return check_optional(node, 2, &out[0]);
+}
+
+const struct op op_linear_dx = {
+    .name = "linear_dx",
+    .attribute_bytes = sizeof(struct linear_attributes),
+    .inputs_least = 2,
+    .inputs = 3,
+    .outputs = 1,
+    .infer = infer_linear_dx,
+    .flops = product_flops,
+    .in_place_input = 1 + 2,
+};
+
+static enum status infer_linear_dw(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    const struct linear_dw_attributes *attributes = NODE_ATTRIBUTES(node, linear_dw_attributes);
+    const struct shape *x = &node->in[0]->shape;
+    int64_t inputs = shape_columns(x), outputs = shape_columns(&node->in[1]->shape);
+    struct shape dy = with_columns(*x, outputs);
+    TRY(check_shape(node, 1, &dy));
+    out[0] = attributes->weight_is_kn ? shape_make(DTYPE_F32, 2, inputs, outputs, 1)
+                                      : shape_make(DTYPE_F32, 2, outputs, inputs, 1);
+    if (attributes->has_bias) out[1] = vector_of(DTYPE_F32, outputs);
+    return STATUS_OK;
+}
+
+const struct op op_linear_dw = {
+    .name = "linear_dw",
+    .attribute_bytes = sizeof(struct linear_dw_attributes),
+    .inputs_least = 2,
+    .inputs = 2,
+    .outputs = 2,
+    .infer = infer_linear_dw,
+    .flops = product_flops,
+    .updates = 1u << 0 | 1u << 1,
+};
+
+struct tensor *ops_linear(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                          struct tensor *bias, struct tensor *residual, struct linear_attributes attributes) {
+    if (!x || !weight) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x, weight, bias, residual};
+    struct node *node = graph_add(graph, &op_linear, name, in, &attributes, NULL);
+    return node ? node->out[0] : NULL;
+}

@@ -1,0 +1,155 @@
+#include "ops/check.h"
+#include "ops/ops.h"
+
+#include "graph/differentiate.h"
+
+/* One fp32 value for each token. */
+static struct shape row_values(const struct shape *x) { return shape_make(DTYPE_F32, 2, x->dims[0], x->dims[1], 1); }
+
+static enum status check_weights(const struct node *node, int first, int count, const struct shape *x) {
+    struct shape weight = vector_of(x->dtype, shape_columns(x));
+    for (int i = first; i < first + count; i++)
+        TRY(check_optional(node, i, &weight));
+    return STATUS_OK;
+}
+
+static enum status infer_rms_norm(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    const struct shape *x = &node->in[0]->shape;
+    TRY(check_weights(node, 1, 1, x));
+    out[0] = *x;
+    out[1] = row_values(x);
+    return STATUS_OK;
+}
+
+static void differentiate_rms_norm(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0], *weight = node->in[1];
+    bool weight_too = gradient_wanted(gradients, weight);
+    struct norm_grad_attributes attributes = {.dx = gradient_wanted(gradients, x), .dweight = weight_too};
+    struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), x, weight, node->out[1],
+                                        attributes.dx ? gradient_partial(gradients, x) : NULL};
+    struct tensor *into[OP_OUTPUTS_MAX] = {attributes.dx ? gradient_target(gradients, x) : NULL,
+                                           weight_too ? gradient_target(gradients, weight) : NULL};
+    gradient_add_node(gradients, &op_rms_norm_grad, node, in, &attributes, into);
+    if (attributes.dx) gradient_deliver(gradients, x, into[0]);
+}
+
+const struct op op_rms_norm = {
+    .name = "rms_norm",
+    .attribute_bytes = sizeof(struct norm_attributes),
+    .inputs_least = 2,
+    .inputs = 2,
+    .outputs = 2,
+    .infer = infer_rms_norm,
+    .differentiate = differentiate_rms_norm,
+    .saved_inputs = 1u << 0 | 1u << 1,
+    .saved_outputs = 1u << 1,
+};
+
+/* `statistics` fp32 values a row stand before the addend: mean and rstd, or rstd alone. */
+static enum status infer_norm_grad(const struct node *node, int statistics, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 1));
+    const struct norm_grad_attributes *attributes = NODE_ATTRIBUTES(node, norm_grad_attributes);
+    const struct shape *x = &node->in[1]->shape;
+    struct shape row = row_values(x);
+    TRY(check_shape(node, 0, x));
+    TRY(check_weights(node, 2, 1, x));
+    for (int i = 0; i < statistics; i++)
+        TRY(check_shape(node, 3 + i, &row));
+    TRY(check_optional(node, 3 + statistics, x));
+    struct shape weight = vector_of(DTYPE_F32, shape_columns(x));
+    if (attributes->dx) out[0] = *x;
+    if (attributes->dweight) out[1] = weight;
+    if (attributes->dbias) out[2] = weight;
+    return STATUS_OK;
+}
+
+static enum status infer_rms_norm_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    return infer_norm_grad(node, 1, out);
+}
+
+const struct op op_rms_norm_grad = {
+    .name = "rms_norm_grad",
+    .attribute_bytes = sizeof(struct norm_grad_attributes),
+    .inputs_least = 4,
+    .inputs = 5,
+    .outputs = 2,
+    .infer = infer_rms_norm_grad,
+    .updates = 1u << 1,
+    .in_place_input = 1 + 4,
+};
+
+static enum status infer_layer_norm(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    const struct shape *x = &node->in[0]->shape;
+    TRY(check_weights(node, 1, 2, x));
+    out[0] = *x;
+    out[1] = out[2] = row_values(x);
+    return STATUS_OK;
+}
+
+static void differentiate_layer_norm(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[2];
+    struct norm_grad_attributes attributes = {
+        .dx = gradient_wanted(gradients, x),
+        .dweight = gradient_wanted(gradients, weight),
+        .dbias = gradient_wanted(gradients, bias),
+    };
+    struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]),
+                                        x,
+                                        weight,
+                                        node->out[1],
+                                        node->out[2],
+                                        attributes.dx ? gradient_partial(gradients, x) : NULL};
+    struct tensor *into[OP_OUTPUTS_MAX] = {attributes.dx ? gradient_target(gradients, x) : NULL,
+                                           attributes.dweight ? gradient_target(gradients, weight) : NULL,
+                                           attributes.dbias ? gradient_target(gradients, bias) : NULL};
+    gradient_add_node(gradients, &op_layer_norm_grad, node, in, &attributes, into);
+    if (attributes.dx) gradient_deliver(gradients, x, into[0]);
+}
+
+const struct op op_layer_norm = {
+    .name = "layer_norm",
+    .attribute_bytes = sizeof(struct norm_attributes),
+    .inputs_least = 2,
+    .inputs = 3,
+    .outputs = 3,
+    .infer = infer_layer_norm,
+    .differentiate = differentiate_layer_norm,
+    .saved_inputs = 1u << 0 | 1u << 1,
+    .saved_outputs = 1u << 1 | 1u << 2,
+};
+
+static enum status infer_layer_norm_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    return infer_norm_grad(node, 2, out);
+}
+
+const struct op op_layer_norm_grad = {
+    .name = "layer_norm_grad",
+    .attribute_bytes = sizeof(struct norm_grad_attributes),
+    .inputs_least = 5,
+    .inputs = 6,
+    .outputs = 3,
+    .infer = infer_layer_norm_grad,
+    .updates = 1u << 1 | 1u << 2,
+    .in_place_input = 1 + 5,
+};
+
+static struct tensor *add_norm(struct graph *graph, const struct op *op, const char *name, struct tensor *x,
+                               struct tensor *weight, struct tensor *bias, double epsilon) {
+    if (!x || !weight) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x, weight, bias};
+    struct norm_attributes attributes = {.epsilon = epsilon};
+    struct node *node = graph_add(graph, op, name, in, &attributes, NULL);
+    return node ? node->out[0] : NULL;
+}
+
+struct tensor *ops_rms_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                            double epsilon) {
+    return add_norm(graph, &op_rms_norm, name, x, weight, NULL, epsilon);
+}
+
+struct tensor *ops_layer_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                              struct tensor *bias, double epsilon) {
+    return add_norm(graph, &op_layer_norm, name, x, weight, bias, epsilon);
+}

@@ -1,0 +1,196 @@
+/* The operators: what model builders call, and the attributes that kernels read.
+ *
+ * Activations have the shape [S, T, C]: the sequences of one grain, the positions, the features; "rows" are the S*T
+ * tokens. Heads lie side by side in the features: [S, T, heads * head_dim]. `d` marks a gradient. Sums are in fp32
+ * whatever the dtype of the operands; bf16 results are rounded once, to nearest even. All functions pass NULL operands
+ * on (graph.h). */
+#ifndef BALLAST_OPS_OPS_H
+#define BALLAST_OPS_OPS_H
+
+#include "graph/graph.h"
+
+/* Every operator, in one list: backends look kernels up in it; tests and benchmarks go through it.
+ * Signatures: inputs -> outputs; [x] is optional, += is a sum over grains (or an update in place). */
+#define OP_LIST(X)                                                                                                     \
+    /* embedding.c: tokens [S,T] int32, table [V,C] -> y [S,T,C] */                                                    \
+    X(embedding)                                                                                                       \
+    /* tokens, dy -> dtable += [V,C] fp32, adding rows in token order */                                               \
+    X(embedding_grad)                                                                                                  \
+    /* linear.c: x [S,T,K], weight, [bias [N]], [residual [S,T,N]] -> y [S,T,N] = x W + bias + residual */             \
+    X(linear)                                                                                                          \
+    /* dy [S,T,N], weight, [addend [S,T,K]] -> dx [S,T,K] = dy Wt + addend */                                          \
+    X(linear_dx)                                                                                                       \
+    /* x, dy -> dweight += (fp32, the weight's shape), [dbias += [N] fp32] */                                          \
+    X(linear_dw)                                                                                                       \
+    /* norm.c: x, weight [C] -> y, rstd [S,T] fp32; rstd = (mean(x^2) + epsilon)^-1/2, y = x * rstd * weight */        \
+    X(rms_norm)                                                                                                        \
+    /* dy, x, weight, rstd, [addend] -> dx (+ addend), dweight += */                                                   \
+    X(rms_norm_grad)                                                                                                   \
+    /* x, weight [C], [bias [C]] -> y, mean [S,T] fp32, rstd [S,T] fp32 */                                             \
+    X(layer_norm)                                                                                                      \
+    /* dy, x, weight, mean, rstd, [addend] -> dx (+ addend), dweight +=, [dbias +=] */                                 \
+    X(layer_norm_grad)                                                                                                 \
+    /* rope.c: positions [S,T] int32 -> table [S,T,head_dim] fp32: cosines of head_dim/2 angles, then their sines */   \
+    X(rope_table)                                                                                                      \
+    /* x [S,T,heads*head_dim], table -> y; halves rotated as Llama's rotate_half; sign -1 turns back (the gradient) */ \
+    X(rope)                                                                                                            \
+    /* attention.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], [segments [S,T] int32]                                   \
+     *  -> y [S,T,Hq*D], lse [S,Hq,T] fp32 (log of the sum of exponentials of the scaled scores) */                    \
+    X(attention)                                                                                                       \
+    /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv */                                                                \
+    X(attention_grad)                                                                                                  \
+    /* activation.c: x -> y = f(x) */                                                                                  \
+    X(activation)                                                                                                      \
+    /* dy, x -> dx */                                                                                                  \
+    X(activation_grad)                                                                                                 \
+    /* gate, up -> y = f(gate) * up */                                                                                 \
+    X(gated_activation)                                                                                                \
+    /* dy, gate, up -> dgate, dup */                                                                                   \
+    X(gated_activation_grad)                                                                                           \
+    /* elementwise.c: a, b -> a + b */                                                                                 \
+    X(add)                                                                                                             \
+    /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]]                             \
+     *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled */                      \
+    X(head_loss)                                                                                                       \
+    /* x, weight, targets, [bias] -> loss +=, dx, [dweight +=], [dbias +=]; gradients times SCALAR_LOSS_SCALE */       \
+    X(head_loss_grad)                                                                                                  \
+    /* x, weight, [bias] -> logits [S,T,V] fp32: for comparison and sampling, small models and short inputs */         \
+    X(head_logits)                                                                                                     \
+    /* optimizer.c (PHASE_UPDATE): a, b -> a + b in fp32: two accumulators of one parameter */                         \
+    X(gradient_sum)                                                                                                    \
+    /* gradient -> fp64 [1]: sum of squares, in fixed blocks of GRADIENT_NORM_BLOCK elements, then blocks in order */  \
+    X(squared_norm)                                                                                                    \
+    /* any number of fp64 [1], as columns of one fp64 [count] -> fp64 [2]: norm over all, clip factor (see there) */   \
+    X(clip_factor)                                                                                                     \
+    /* gradient fp32, clip fp64 [2] -> parameter +=, exp_avg +=, exp_avg_sq +=, [master +=] */                         \
+    X(adamw)
+
+#define OP_DECLARE(name) extern const struct op op_##name;
+OP_LIST(OP_DECLARE)
+#undef OP_DECLARE
+
+/* All of them, in the order of the list. */
+extern const struct op *const op_table[];
+extern const int op_table_count;
+
+/* Runtime values that a step is given, by slot. */
+enum scalar {
+    SCALAR_LOSS_SCALE,         /* 1 / unmasked tokens of the whole step, over all grains and ranks */
+    SCALAR_LEARNING_RATE,      /* of this step */
+    SCALAR_BIAS_CORRECTION,    /* 1 / (1 - beta1^t), t = 1 in the first step */
+    SCALAR_BIAS_CORRECTION_SQ, /* 1 / sqrt(1 - beta2^t) */
+    SCALAR_COUNT,
+};
+
+struct embedding_grad_attributes {
+    int64_t rows; /* of the table */
+};
+struct linear_attributes {
+    bool weight_is_kn; /* weight [K,N] (GPT-2's Conv1D) instead of [N,K] (torch.nn.Linear) */
+};
+struct linear_dw_attributes {
+    bool weight_is_kn;
+    bool has_bias; /* output 1 exists */
+};
+struct norm_attributes {
+    double epsilon;
+};
+
+/* Which outputs exist; the others are NULL. */
+struct norm_grad_attributes {
+    bool dx, dweight, dbias;
+};
+
+enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_LLAMA3 };
+struct rope_table_attributes {
+    int64_t head_dim;
+    double theta;
+    enum rope_scaling scaling;
+    double factor;                            /* linear and llama3 */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double original_context;                  /* llama3: original_max_position_embeddings */
+};
+/* Fills head_dim/2 inverse frequencies in fp32, as transformers computes them (modeling_rope_utils). */
+void rope_inverse_frequencies(const struct rope_table_attributes *attributes, float *out);
+struct rope_attributes {
+    int64_t heads, head_dim;
+    int sign; /* +1 forward, -1 gradient */
+};
+
+struct attention_attributes {
+    int64_t heads, kv_heads,
+        head_dim;   /* heads is a multiple of kv_heads; query head h reads key head h*kv_heads/heads */
+    double scale;   /* of the scores, usually head_dim^-1/2 */
+    int64_t window; /* position t sees t-window+1 … t; 0: all up to t */
+};
+
+#define ACTIVATION_LIST(X)                                                                                             \
+    X(GELU_TANH, "gelu_tanh") /* gelu_new, gelu_pytorch_tanh */                                                        \
+    X(GELU_ERF, "gelu_erf")   /* gelu */                                                                               \
+    X(RELU, "relu")                                                                                                    \
+    X(SILU, "silu")
+enum activation {
+#define ACTIVATION_ENUM(name, text) ACTIVATION_##name,
+    ACTIVATION_LIST(ACTIVATION_ENUM)
+#undef ACTIVATION_ENUM
+};
+struct head_loss_grad_attributes {
+    bool dx, dweight, dbias; /* which outputs exist */
+};
+struct activation_attributes {
+    enum activation function;
+};
+
+enum { GRADIENT_NORM_BLOCK = 1 << 16 };
+/* norm = sqrt(sum); factor = min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_; limit 0: factor 1. When
+ * the norm is not finite the factor is NaN, and adamw then changes nothing, so that the step can be examined. */
+struct clip_attributes {
+    double limit;
+};
+/* AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of torch.optim.AdamW: w -= lr*decay*w; moments from
+ * g*factor; w -= lr*correction * m / (sqrt(v)*correction_sq + epsilon). With a master, it is updated and the parameter
+ * is its rounding. */
+struct adamw_attributes {
+    double beta1, beta2, epsilon;
+    double weight_decay; /* 0 for parameters that do not decay */
+    bool has_master;     /* the parameter is bf16 and output 3 exists */
+};
+
+/* Builder calls, one for each operator that models are made of. */
+struct tensor *ops_embedding(struct graph *graph, const char *name, struct tensor *tokens, struct tensor *table);
+/* `bias` and `residual` may be NULL. */
+struct tensor *ops_linear(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                          struct tensor *bias, struct tensor *residual, struct linear_attributes attributes);
+struct tensor *ops_rms_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                            double epsilon);
+struct tensor *ops_layer_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                              struct tensor *bias, double epsilon);
+struct tensor *ops_rope_table(struct graph *graph, const char *name, struct tensor *positions,
+                              struct rope_table_attributes attributes);
+struct tensor *ops_rope(struct graph *graph, const char *name, struct tensor *x, struct tensor *table, int64_t heads,
+                        int64_t head_dim);
+/* `segments` may be NULL. Causal. */
+struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
+                             struct tensor *v, struct tensor *segments, struct attention_attributes attributes);
+struct tensor *ops_activation(struct graph *graph, const char *name, struct tensor *x, enum activation function);
+struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
+                                    enum activation function);
+struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
+/* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. `bias` may be NULL. */
+struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                             struct tensor *targets, struct tensor *bias);
+struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                               struct tensor *bias);
+
+/* Adds the update (PHASE_UPDATE) to a differentiated graph: sums of accumulators, squared norms in parameter order, the
+ * clip factor (result "clip"), AdamW for every trainable parameter, with its state tensors "exp_avg", "exp_avg_sq" and,
+ * when the graph's dtype is bf16, "master" (roles; names are the parameter's). */
+struct optimizer_options {
+    double beta1, beta2, epsilon, weight_decay, clip_norm;
+};
+enum status ops_add_optimizer(struct graph *graph, const struct optimizer_options *options);
+
+/* Attributes of a node, typed. */
+#define NODE_ATTRIBUTES(node, type) ((const struct type *)(node)->attributes)
+
+#endif

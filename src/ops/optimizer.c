@@ -1,0 +1,158 @@
+#include "ops/ops.h"
+
+#include <string.h>
+
+#include "ops/check.h"
+
+static enum status infer_gradient_sum(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    out[0] = node->in[0]->shape;
+    return check_shape(node, 1, &out[0]);
+}
+
+const struct op op_gradient_sum = {
+    .name = "gradient_sum",
+    .inputs_least = 2,
+    .inputs = 2,
+    .outputs = 1,
+    .infer = infer_gradient_sum,
+    .in_place_input = 1 + 0,
+};
+
+static enum status infer_squared_norm(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    (void)node;
+    out[0] = vector_of(DTYPE_F64, 1);
+    return STATUS_OK;
+}
+
+const struct op op_squared_norm = {
+    .name = "squared_norm",
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_squared_norm,
+};
+
+static enum status infer_clip_factor(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    (void)node;
+    out[0] = vector_of(DTYPE_F64, 2);
+    return STATUS_OK;
+}
+
+const struct op op_clip_factor = {
+    .name = "clip_factor",
+    .attribute_bytes = sizeof(struct clip_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_clip_factor,
+};
+
+/* The parameter's own shape gives the node's; its state comes along as outputs that are given. */
+static enum status infer_adamw(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct shape *gradient = &node->in[0]->shape;
+    const struct adamw_attributes *attributes = NODE_ATTRIBUTES(node, adamw_attributes);
+    struct shape clip = vector_of(DTYPE_F64, 2);
+    TRY(check_shape(node, 1, &clip));
+    out[0] = *gradient;
+    out[0].dtype = attributes->has_master ? DTYPE_BF16 : DTYPE_F32;
+    out[1] = out[2] = *gradient;
+    if (attributes->has_master) out[3] = *gradient;
+    return STATUS_OK;
+}
+
+const struct op op_adamw = {
+    .name = "adamw",
+    .attribute_bytes = sizeof(struct adamw_attributes),
+    .inputs_least = 2,
+    .inputs = 2,
+    .outputs = 4,
+    .infer = infer_adamw,
+    .updates = 0xf,
+};
+
+/* The accumulators of one parameter, in the order in which differentiation made them, as one tensor. */
+static struct tensor *complete_gradient(struct graph *graph, const struct tensor *parameter, size_t tensors) {
+    struct tensor *sum = NULL;
+    for (size_t i = 0; i < tensors; i++) {
+        struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != TENSOR_GRADIENT || tensor->parameter != parameter) continue;
+        if (!sum) {
+            sum = tensor;
+            continue;
+        }
+        struct tensor *in[OP_INPUTS_MAX] = {sum, tensor};
+        struct node *node =
+            graph_add(graph, &op_gradient_sum, graph_format(graph, "sum.%s", parameter->name), in, NULL, NULL);
+        sum = node ? node->out[0] : NULL;
+    }
+    return sum;
+}
+
+static struct tensor *state_tensor(struct graph *graph, struct tensor *parameter, const char *role) {
+    struct shape shape = as_accumulator(parameter->shape);
+    struct tensor *state =
+        graph_tensor(graph, TENSOR_STATE, graph_format(graph, "%s.%s", role, parameter->name), shape);
+    if (!state) return NULL;
+    state->parameter = parameter;
+    state->role = role;
+    return state;
+}
+
+static void add_adamw(struct graph *graph, struct tensor *parameter, struct tensor *gradient, struct tensor *clip,
+                      const struct optimizer_options *options) {
+    struct adamw_attributes attributes = {
+        .beta1 = options->beta1,
+        .beta2 = options->beta2,
+        .epsilon = options->epsilon,
+        .weight_decay = parameter->decays ? options->weight_decay : 0,
+        .has_master = parameter->shape.dtype != DTYPE_F32,
+    };
+    struct tensor *in[OP_INPUTS_MAX] = {gradient, clip};
+    struct tensor *into[OP_OUTPUTS_MAX] = {parameter, state_tensor(graph, parameter, "exp_avg"),
+                                           state_tensor(graph, parameter, "exp_avg_sq"),
+                                           attributes.has_master ? state_tensor(graph, parameter, "master") : NULL};
+    graph_add(graph, &op_adamw, graph_format(graph, "adamw.%s", parameter->name), in, &attributes, into);
+}
+
+/* Squared norms are columns of one tensor, which the clip factor then sums in parameter order. */
+static struct tensor *add_clipping(struct graph *graph, struct tensor *const *gradients, int count, double limit) {
+    struct tensor *norms = graph_tensor(graph, TENSOR_RESULT, "squared_norms", vector_of(DTYPE_F64, count));
+    for (int i = 0; i < count; i++) {
+        struct tensor *in[OP_INPUTS_MAX] = {gradients[i]};
+        struct tensor *into[OP_OUTPUTS_MAX] = {graph_view(graph, norms, i, 1)};
+        if (!gradients[i] || !into[0]) return NULL;
+        graph_add(graph, &op_squared_norm, graph_format(graph, "norm.%s", gradients[i]->name), in, NULL, into);
+    }
+    struct tensor *in[OP_INPUTS_MAX] = {norms};
+    struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT, "clip", vector_of(DTYPE_F64, 2))};
+    struct clip_attributes attributes = {.limit = limit};
+    if (!norms || !into[0]) return NULL;
+    graph_add(graph, &op_clip_factor, "clip_factor", in, &attributes, into);
+    return into[0];
+}
+
+enum status ops_add_optimizer(struct graph *graph, const struct optimizer_options *options) {
+    TRY(graph_status(graph));
+    graph->phase = PHASE_UPDATE;
+    graph_begin_block(graph, "update");
+    size_t tensors = graph->tensors.count;
+    struct tensor **parameters = mem_array(2 * tensors, sizeof *parameters);
+    if (!parameters) return STATUS_FAILED;
+    struct tensor **gradients = parameters + tensors;
+    int count = 0;
+    for (size_t i = 0; i < tensors; i++) {
+        struct tensor *parameter = graph->tensors.items[i];
+        if (parameter->kind != TENSOR_PARAMETER || !parameter->trainable) continue;
+        struct tensor *gradient = complete_gradient(graph, parameter, tensors);
+        if (!gradient) continue; /* the loss does not depend on it */
+        parameters[count] = parameter;
+        gradients[count++] = gradient;
+    }
+    struct tensor *clip = count > 0 ? add_clipping(graph, gradients, count, options->clip_norm) : NULL;
+    for (int i = 0; i < count && clip; i++)
+        add_adamw(graph, parameters[i], gradients[i], clip, options);
+    mem_free(parameters);
+    if (graph->status == STATUS_OK && count == 0)
+        return status_set(STATUS_BAD_INPUT, "nothing to train: every parameter is frozen");
+    return graph_status(graph);
+}

@@ -1,0 +1,101 @@
+#include "ops/check.h"
+#include "ops/ops.h"
+
+#include <math.h>
+
+#include "graph/differentiate.h"
+
+static enum status infer_rope_table(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct shape *positions = &node->in[0]->shape;
+    int64_t head_dim = NODE_ATTRIBUTES(node, rope_table_attributes)->head_dim;
+    if (positions->dtype != DTYPE_I32 || positions->rank != 2)
+        return status_set(STATUS_BAD_INPUT, "positions must be int32 [S, T]");
+    if (head_dim < 2 || head_dim % 2 != 0)
+        return status_set(STATUS_BAD_INPUT, "rotary embedding needs an even head size, not %lld", (long long)head_dim);
+    out[0] = shape_make(DTYPE_F32, 3, positions->dims[0], positions->dims[1], head_dim);
+    return STATUS_OK;
+}
+
+const struct op op_rope_table = {
+    .name = "rope_table",
+    .attribute_bytes = sizeof(struct rope_table_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_rope_table,
+};
+
+static enum status infer_rope(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    const struct rope_attributes *attributes = NODE_ATTRIBUTES(node, rope_attributes);
+    const struct shape *x = &node->in[0]->shape;
+    if (shape_columns(x) != attributes->heads * attributes->head_dim)
+        return status_set(STATUS_BAD_INPUT, "%lld features are not %lld heads of %lld", (long long)shape_columns(x),
+                          (long long)attributes->heads, (long long)attributes->head_dim);
+    struct shape table = with_columns(as_accumulator(*x), attributes->head_dim);
+    out[0] = *x;
+    return check_shape(node, 1, &table);
+}
+
+/* A rotation's gradient is the rotation back (its matrix is orthogonal). */
+static void differentiate_rope(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0];
+    if (!gradient_wanted(gradients, x)) return;
+    struct rope_attributes back = *NODE_ATTRIBUTES(node, rope_attributes);
+    back.sign = -back.sign;
+    BUG_IF(gradient_partial(gradients, x) && !x->base, "%s is used beside its rotation", x->name);
+    struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), node->in[1]};
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
+    gradient_add_node(gradients, &op_rope, node, in, &back, into);
+    gradient_deliver(gradients, x, into[0]);
+}
+
+const struct op op_rope = {
+    .name = "rope",
+    .attribute_bytes = sizeof(struct rope_attributes),
+    .inputs_least = 2,
+    .inputs = 2,
+    .outputs = 1,
+    .infer = infer_rope,
+    .differentiate = differentiate_rope,
+    .saved_inputs = 1u << 1,
+    .in_place_input = 1 + 0,
+};
+
+void rope_inverse_frequencies(const struct rope_table_attributes *attributes, float *out) {
+    const double pi = 3.14159265358979323846;
+    double low_wavelength = attributes->original_context / attributes->low_freq_factor;
+    double high_wavelength = attributes->original_context / attributes->high_freq_factor;
+    for (int64_t i = 0; i < attributes->head_dim / 2; i++) {
+        double exponent = (double)(2 * i) / (double)attributes->head_dim;
+        double frequency = 1.0 / pow(attributes->theta, exponent);
+        if (attributes->scaling == ROPE_SCALING_LINEAR) frequency /= attributes->factor;
+        if (attributes->scaling == ROPE_SCALING_LLAMA3) {
+            double wavelength = 2 * pi / frequency;
+            double smooth = (attributes->original_context / wavelength - attributes->low_freq_factor) /
+                            (attributes->high_freq_factor - attributes->low_freq_factor);
+            if (wavelength > low_wavelength)
+                frequency /= attributes->factor;
+            else if (wavelength >= high_wavelength)
+                frequency = (1 - smooth) * frequency / attributes->factor + smooth * frequency;
+        }
+        out[i] = (float)frequency;
+    }
+}
+
+struct tensor *ops_rope_table(struct graph *graph, const char *name, struct tensor *positions,
+                              struct rope_table_attributes attributes) {
+    if (!positions) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {positions};
+    struct node *node = graph_add(graph, &op_rope_table, name, in, &attributes, NULL);
+    return node ? node->out[0] : NULL;
+}
+
+struct tensor *ops_rope(struct graph *graph, const char *name, struct tensor *x, struct tensor *table, int64_t heads,
+                        int64_t head_dim) {
+    if (!x || !table) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x, table};
+    struct rope_attributes attributes = {.heads = heads, .head_dim = head_dim, .sign = 1};
+    struct node *node = graph_add(graph, &op_rope, name, in, &attributes, NULL);
+    return node ? node->out[0] : NULL;
+}
