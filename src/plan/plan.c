@@ -1,0 +1,160 @@
+#include "plan/plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+
+enum { PLAN_FILE_LIMIT_BYTES = 1 << 24, THREADS_MAX = 4096 };
+static const int64_t SEQUENCES_MAX = (int64_t)1 << 24, TOKENS_MAX = (int64_t)1 << 24;
+
+int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens) {
+    int64_t sequences = (least_tokens + sequence_length - 1) / sequence_length;
+    return sequences < batch ? sequences : batch;
+}
+
+int64_t recipe_grains(const struct recipe *recipe) {
+    return (recipe->batch + recipe->grain_sequences - 1) / recipe->grain_sequences;
+}
+
+static enum status check_range(const char *field, int64_t value, int64_t least, int64_t most, const char *rule) {
+    if (value >= least && value <= most) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "plan: %s: %" PRId64 " is not legal: %s", field, value, rule);
+    return status_hint(status, "the nearest legal value is %" PRId64, value < least ? least : most);
+}
+
+enum status plan_check(const struct plan *plan) {
+    const struct recipe *recipe = &plan->recipe;
+    TRY(check_range("recipe.batch", recipe->batch, 1, SEQUENCES_MAX, "a step needs at least one sequence"));
+    TRY(check_range("recipe.sequence_length", recipe->sequence_length, 1, TOKENS_MAX,
+                    "a sequence needs at least one token"));
+    TRY(check_range("recipe.grain_sequences", recipe->grain_sequences, 1, recipe->batch,
+                    "a grain holds whole sequences and at most the batch"));
+    TRY(check_range("recipe.threads", recipe->threads, 1, THREADS_MAX, "at least one compute thread"));
+    return check_range("policy.grains_per_pass", plan->policy.grains_per_pass, 1, recipe_grains(recipe),
+                       "a pass holds at least one grain and at most those of the step");
+}
+
+/* One list of the recipe's numbers serves writing, reading and comparing. */
+#define RECIPE_INTEGERS(X)                                                                                             \
+    X(batch, int64_t, SEQUENCES_MAX)                                                                                   \
+    X(sequence_length, int64_t, TOKENS_MAX)                                                                            \
+    X(grain_sequences, int64_t, SEQUENCES_MAX)                                                                         \
+    X(threads, int, THREADS_MAX)                                                                                       \
+    X(seed, uint64_t, INT64_MAX)                                                                                       \
+    X(kernels_version, int, INT32_MAX)
+#define RECIPE_DOUBLES(X) X(beta1) X(beta2) X(epsilon) X(weight_decay) X(clip_norm)
+
+json_t *recipe_to_json(const struct recipe *recipe) {
+    json_t *object = json_object();
+    int failed = !object;
+    failed |= json_object_set_new(object, "dtype", json_string(dtype_name(recipe->dtype)));
+#define SET_INTEGER(field, type, most)                                                                                 \
+    failed |= json_object_set_new(object, #field, json_integer((json_int_t)recipe->field));
+    RECIPE_INTEGERS(SET_INTEGER)
+#define SET_DOUBLE(field) failed |= json_object_set_new(object, #field, json_real(recipe->field));
+    RECIPE_DOUBLES(SET_DOUBLE)
+    failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
+    if (!failed) return object;
+    json_decref(object);
+    (void)status_no_memory(0, "a recipe's JSON");
+    return NULL;
+}
+
+json_t *plan_to_json(const struct plan *plan) {
+    json_t *recipe = recipe_to_json(&plan->recipe);
+    if (!recipe) return NULL;
+    json_t *object = json_pack("{s:i, s:o, s:{s:I}}", "version", PLAN_VERSION, "recipe", recipe, "policy",
+                               "grains_per_pass", (json_int_t)plan->policy.grains_per_pass);
+    if (!object) (void)status_no_memory(0, "a plan's JSON");
+    return object;
+}
+
+static enum status refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,
+                                  size_t count) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        bool found = false;
+        for (size_t i = 0; i < count; i++)
+            found |= strcmp(key, known[i]) == 0;
+        if (!found) return status_set(STATUS_BAD_INPUT, "%s: %s%s: unknown field", file, where, key);
+    }
+    return STATUS_OK;
+}
+
+enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
+    static const char *const known[] = {"dtype", "isa",
+#define NAME_INTEGER(field, type, most) #field,
+                                        RECIPE_INTEGERS(NAME_INTEGER)
+#define NAME_DOUBLE(field) #field,
+                                            RECIPE_DOUBLES(NAME_DOUBLE)};
+    struct recipe recipe = {0};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        TRY(json_require(file, object, known[i]));
+    TRY(refuse_unknown(file, "recipe.", object, known, sizeof known / sizeof *known));
+#define READ_INTEGER(field, type, most)                                                                                \
+    {                                                                                                                  \
+        int64_t value = 0;                                                                                             \
+        TRY(json_read_int(file, object, #field, 0, most, &value));                                                     \
+        recipe.field = (type)value;                                                                                    \
+    }
+    RECIPE_INTEGERS(READ_INTEGER)
+#define READ_DOUBLE(field) TRY(json_read_double(file, object, #field, 0, 1e30, &recipe.field));
+    RECIPE_DOUBLES(READ_DOUBLE)
+    const char *dtype = "", *isa = "";
+    TRY(json_read_string(file, object, "dtype", &dtype));
+    TRY(json_read_string(file, object, "isa", &isa));
+    recipe.dtype = dtype_find(dtype);
+    if (recipe.dtype != DTYPE_F32 && recipe.dtype != DTYPE_BF16)
+        return status_set(STATUS_BAD_INPUT, "%s: dtype: '%s' is neither fp32 nor bf16", file, dtype);
+    snprintf(recipe.isa, sizeof recipe.isa, "%s", isa);
+    *out = recipe;
+    return STATUS_OK;
+}
+
+enum status plan_from_json(const char *file, const json_t *object, struct plan *out) {
+    struct plan plan = {0};
+    int64_t version = 0;
+    TRY(json_require(file, object, "version"));
+    TRY(json_read_int(file, object, "version", PLAN_VERSION, PLAN_VERSION, &version));
+    const json_t *recipe = json_object_get(object, "recipe"), *policy = json_object_get(object, "policy");
+    if (!json_is_object(recipe)) return status_set(STATUS_BAD_INPUT, "%s: recipe: must be an object", file);
+    if (!json_is_object(policy)) return status_set(STATUS_BAD_INPUT, "%s: policy: must be an object", file);
+    TRY(recipe_from_json(file, recipe, &plan.recipe));
+    static const char *const known[] = {"grains_per_pass"};
+    TRY(refuse_unknown(file, "policy.", policy, known, 1));
+    TRY(json_require(file, policy, "grains_per_pass"));
+    TRY(json_read_int(file, policy, "grains_per_pass", INT64_MIN, INT64_MAX, &plan.policy.grains_per_pass));
+    enum status status = plan_check(&plan);
+    if (status != STATUS_OK) {
+        char hint[256];
+        snprintf(hint, sizeof hint, "%s", status_hint_text());
+        return status_hint(status_prefix(status, "%s", file), "%s", hint);
+    }
+    *out = plan;
+    return STATUS_OK;
+}
+
+enum status plan_read(const char *path, struct plan *out) {
+    json_t *object;
+    TRY(json_read_object(path, PLAN_FILE_LIMIT_BYTES, &object));
+    enum status status = plan_from_json(path, object, out);
+    json_decref(object);
+    return status;
+}
+
+enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual) {
+#define DIFFERENT(field)                                                                                               \
+    return status_set(STATUS_BAD_INPUT, "recipe: %s differs from the one that began the run", #field);
+#define COMPARE_INTEGER(field, type, most)                                                                             \
+    if (expected->field != actual->field) DIFFERENT(field)
+    RECIPE_INTEGERS(COMPARE_INTEGER)
+#define COMPARE_DOUBLE(field)                                                                                          \
+    if (expected->field < actual->field || expected->field > actual->field) DIFFERENT(field)
+    RECIPE_DOUBLES(COMPARE_DOUBLE)
+    if (expected->dtype != actual->dtype) DIFFERENT(dtype)
+    if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT(isa)
+    return STATUS_OK;
+}

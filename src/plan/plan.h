@@ -1,0 +1,53 @@
+/* A plan: what was decided about a run, as data. The recipe fixes the bits of the result; the policy never changes
+ * them. */
+#ifndef BALLAST_PLAN_PLAN_H
+#define BALLAST_PLAN_PLAN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "graph/tensor.h"
+
+enum { PLAN_VERSION = 1, RECIPE_KERNELS_VERSION = 1, RECIPE_NAME_BYTES = 32, PLAN_TIERS_MAX = 3 };
+
+struct recipe {
+    enum dtype dtype;        /* of parameters and activations; bf16 keeps fp32 masters */
+    int64_t batch;           /* sequences a step, over all ranks */
+    int64_t sequence_length; /* tokens of a sequence */
+    int64_t grain_sequences; /* sequences on which each kernel is called; parameter gradients add up grain by grain */
+    int threads;             /* compute threads */
+    uint64_t seed;
+    double beta1, beta2, epsilon, weight_decay, clip_norm; /* AdamW and clipping by global norm; clip_norm 0: none */
+    char isa[RECIPE_NAME_BYTES];                           /* the backend's instruction set */
+    int kernels_version;                                   /* RECIPE_KERNELS_VERSION of the program that ran it */
+};
+
+struct policy {
+    int64_t grains_per_pass; /* grains whose activations are in memory at once; 1 to the step's grains */
+};
+
+struct plan {
+    struct recipe recipe;
+    struct policy policy;
+};
+
+/* The fewest sequences that hold at least `least_tokens` (1024 on a CPU, 4096 on a GPU), at most `batch`. */
+int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens);
+/* Grains of a step: a short last grain is filled up with sequences of weight zero. */
+int64_t recipe_grains(const struct recipe *recipe);
+
+/* BAD_INPUT naming the field, the rule and the nearest legal value. */
+enum status plan_check(const struct plan *plan);
+
+/* {"version", "recipe": {…}, "policy": {…}}; NULL when out of memory. `file` stands for the path in messages. */
+json_t *recipe_to_json(const struct recipe *recipe);
+json_t *plan_to_json(const struct plan *plan);
+enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out);
+enum status plan_from_json(const char *file, const json_t *object, struct plan *out);
+enum status plan_read(const char *path, struct plan *out);
+/* BAD_INPUT that names the first field in which two recipes differ. */
+enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual);
+
+#endif

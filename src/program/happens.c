@@ -1,0 +1,56 @@
+#include "program/happens.h"
+
+static void join(struct clock *into, const struct clock *other) {
+    for (int s = 0; s < STREAMS_MAX; s++)
+        if (other->ended[s] > into->ended[s]) into->ended[s] = other->ended[s];
+}
+
+void walk_refresh(struct walk *walk) {
+    const struct instruction *instruction = &walk->program->instructions.items[walk->instruction];
+    walk->before = walk->streams[instruction->stream];
+    for (int32_t i = 0; i < instruction->wait_count; i++) {
+        int32_t other = instruction->waits[i];
+        if (walk->started[other]) join(&walk->before, &walk->latest[other]);
+    }
+}
+
+static enum status visit_issue(struct walk *walk, enum status (*visit)(void *, struct walk *), void *payload) {
+    const struct instruction *instruction = &walk->program->instructions.items[walk->instruction];
+    int stream = instruction->stream;
+    walk->number = walk->issued[stream] + 1;
+    walk_refresh(walk);
+    TRY(visit(payload, walk));
+    walk->issued[stream] = walk->number;
+    struct clock after = walk->before;
+    after.ended[stream] = walk->number;
+    walk->streams[stream] = walk->latest[walk->instruction] = after;
+    walk->started[walk->instruction] = true;
+    return STATUS_OK;
+}
+
+static enum status visit_step(struct walk *walk, enum status (*visit)(void *, struct walk *), void *payload) {
+    const struct program *program = walk->program;
+    for (walk->section = 0; walk->section < program->sections.count; walk->section++) {
+        const struct section *section = &program->sections.items[walk->section];
+        int64_t runs = section->repeat < WALK_RUNS_MAX ? section->repeat : WALK_RUNS_MAX;
+        for (walk->run = 0; walk->run < runs; walk->run++, walk->section_run++)
+            for (int32_t i = 0; i < section->count; i++) {
+                walk->instruction = section->first + i;
+                TRY(visit_issue(walk, visit, payload));
+            }
+    }
+    return STATUS_OK;
+}
+
+enum status walk_program(const struct program *program, enum status (*visit)(void *payload, struct walk *walk),
+                         void *payload) {
+    struct walk walk = {.program = program};
+    walk.latest = mem_array(program->instructions.count, sizeof *walk.latest);
+    walk.started = mem_array(program->instructions.count, sizeof *walk.started);
+    enum status status = walk.latest && walk.started ? STATUS_OK : STATUS_FAILED;
+    for (walk.step = 0; walk.step < WALK_STEPS && status == STATUS_OK; walk.step++)
+        status = visit_step(&walk, visit, payload);
+    mem_free(walk.latest);
+    mem_free(walk.started);
+    return status;
+}

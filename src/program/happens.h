@@ -1,0 +1,47 @@
+/* What happens before what: the order that streams and waits guarantee, as vector clocks over the unrolled program.
+ *
+ * (Mattern, "Virtual time and global states of distributed systems", 1989.) An issue of an instruction is known by its
+ * stream and its number on that stream. `before` of an issue holds, for each stream, how many issues are certain to
+ * have ended when it starts. */
+#ifndef BALLAST_PROGRAM_HAPPENS_H
+#define BALLAST_PROGRAM_HAPPENS_H
+
+#include "program/program.h"
+
+enum { STREAMS_MAX = 8 };
+
+struct clock {
+    int64_t ended[STREAMS_MAX];
+};
+
+struct walk {
+    const struct program *program;
+    int64_t issued[STREAMS_MAX];       /* on each stream so far */
+    struct clock streams[STREAMS_MAX]; /* what has ended when the stream's latest issue ends */
+    struct clock *latest;              /* by instruction: what has ended when its latest issue ends */
+    bool *started;                     /* by instruction: has been issued */
+    /* The present issue. */
+    int step; /* 0 or 1 */
+    size_t section;
+    int64_t run; /* of the section */
+    int32_t instruction;
+    int64_t number;      /* on its stream, from 1 */
+    int64_t section_run; /* counts the runs of all sections over both steps */
+    struct clock before;
+};
+
+enum { WALK_STEPS = 2, WALK_RUNS_MAX = 3 };
+
+/* Visits every issue of two steps, with repeated sections cut to three runs: enough to meet every pair of neighbours.
+ * The visitor may add waits to the present instruction and then call walk_refresh. Stops at the first status that is
+ * not OK. */
+enum status walk_program(const struct program *program, enum status (*visit)(void *payload, struct walk *walk),
+                         void *payload);
+/* Computes `before` again after waits were added. */
+void walk_refresh(struct walk *walk);
+/* True when issue `number` of `stream` is certain to have ended before the present one starts. */
+static inline bool walk_ended(const struct walk *walk, int stream, int64_t number) {
+    return walk->before.ended[stream] >= number;
+}
+
+#endif

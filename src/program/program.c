@@ -1,0 +1,80 @@
+#include "program/program.h"
+
+#include "program/passes.h"
+
+const char *tier_name(enum tier tier) {
+    static const char *const names[] = {[TIER_DEVICE] = "device", [TIER_HOST] = "host", [TIER_DISK] = "disk"};
+    return names[tier];
+}
+
+const char *buffer_kind_name(enum buffer_kind kind) {
+    static const char *const names[] = {
+#define BUFFER_KIND_ROW(name, text) [BUFFER_##name] = text,
+        BUFFER_KIND_LIST(BUFFER_KIND_ROW)
+#undef BUFFER_KIND_ROW
+    };
+    return names[kind];
+}
+
+enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
+                            struct program **out) {
+    TRY(plan_check(plan));
+    struct program *program;
+    TRY(program_schedule(graph, plan, workspace, &program));
+    enum status status = program_place(program);
+    if (status == STATUS_OK) status = program_synchronise(program);
+    if (status == STATUS_OK) status = program_verify(program);
+    if (status != STATUS_OK) {
+        program_free(program);
+        return status;
+    }
+    *out = program;
+    return STATUS_OK;
+}
+
+void program_free(struct program *program) {
+    if (!program) return;
+    for (size_t i = 0; i < program->instructions.count; i++)
+        mem_free(program->instructions.items[i].waits);
+    vec_free(&program->sections);
+    vec_free(&program->instructions);
+    vec_free(&program->buffers);
+    scratch_free(&program->memory);
+    mem_free(program);
+}
+
+const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor) {
+    for (size_t i = 0; i < program->buffers.count; i++)
+        if (program->buffers.items[i].tensor == tensor) return &program->buffers.items[i];
+    return NULL;
+}
+
+enum status program_report_memory(const struct program *program, enum tier tier, struct memory_report *out) {
+    size_t positions = program->instructions.count;
+    int64_t *changes = mem_array(positions + 1, sizeof *changes);
+    if (!changes) return STATUS_FAILED;
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        const struct buffer *buffer = &program->buffers.items[i];
+        if (buffer->tier != tier) continue;
+        changes[buffer->first] += buffer->bytes;
+        changes[buffer->last + 1] -= buffer->bytes;
+    }
+    int64_t live = 0, peak = -1;
+    int32_t at = 0;
+    for (size_t i = 0; i < positions; i++) {
+        live += changes[i];
+        if (live <= peak) continue;
+        peak = live;
+        at = (int32_t)i;
+    }
+    mem_free(changes);
+    struct memory_report report = {.total = program->tier_bytes[tier], .unused = program->tier_bytes[tier]};
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        const struct buffer *buffer = &program->buffers.items[i];
+        if (buffer->tier != tier || buffer->first > at || buffer->last < at) continue;
+        report.by_kind[buffer->kind] += buffer->bytes;
+        report.unused -= buffer->bytes;
+    }
+    *out = report;
+    return STATUS_OK;
+}

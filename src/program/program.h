@@ -1,0 +1,135 @@
+/* A program: a training step (or an evaluation, or a forward pass) as instructions on streams over buffers at fixed
+ * offsets.
+ *
+ *   sections ── instructions ── operands ── buffers ── tiers
+ *
+ * Order. Sections run in order, each as often as its repeat count; within a run of a section each stream runs its
+ * instructions in their order. Streams run side by side, also across the borders of sections and steps: only waits hold
+ * them together. An instruction that waits for another waits for that one's most recent issue before its own (none
+ * issued yet: it does not wait), so that one list of waits serves every repetition, as recorded events do on a GPU.
+ *
+ * Bytes. A buffer lies at a fixed offset of its tier's arena. Two buffers may share bytes only if every use of one
+ * happens before every use of the other; program_verify proves it. */
+#ifndef BALLAST_PROGRAM_PROGRAM_H
+#define BALLAST_PROGRAM_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+enum tier { TIER_DEVICE, TIER_HOST, TIER_DISK, TIER_COUNT };
+const char *tier_name(enum tier tier);
+
+#define BUFFER_KIND_LIST(X)                                                                                            \
+    X(PARAMETERS, "parameters")                                                                                        \
+    X(GRADIENTS, "gradients")                                                                                          \
+    X(OPTIMIZER, "optimizer")                                                                                          \
+    X(ACTIVATIONS, "activations")                                                                                      \
+    X(INPUTS, "inputs")                                                                                                \
+    X(RESULTS, "results")                                                                                              \
+    X(WORKSPACE, "workspace")
+enum buffer_kind {
+#define BUFFER_KIND_ENUM(name, text) BUFFER_##name,
+    BUFFER_KIND_LIST(BUFFER_KIND_ENUM) BUFFER_KIND_COUNT
+#undef BUFFER_KIND_ENUM
+};
+const char *buffer_kind_name(enum buffer_kind kind);
+
+enum { BUFFER_ALIGNMENT = 64 };
+
+struct buffer {
+    int id;
+    const struct tensor *tensor; /* what it holds; NULL for workspace */
+    const char *name;
+    enum buffer_kind kind;
+    enum tier tier;
+    int64_t bytes;
+    int64_t offset;  /* in the tier's arena, a multiple of BUFFER_ALIGNMENT; -1 before placement */
+    bool persistent; /* keeps its contents from step to step: parameters, state, inputs */
+    int32_t first,
+        last; /* issue positions (indices of instructions) between which it is live, by the rule of schedule.h */
+};
+
+enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
+
+/* What an instruction does with a buffer: all of it, one grain's slice of it, or some columns of its rows. */
+struct operand {
+    int32_t buffer;
+    enum access access;
+    int64_t offset;     /* bytes from the buffer's first to the first byte used, in the section's first run */
+    int64_t stride;     /* bytes added for each further run of the section (slices of a step's inputs); else 0 */
+    int64_t bytes;      /* from the first byte used to the end of the last */
+    int64_t row_bytes;  /* columns: bytes used of each row; 0: all `bytes` are used */
+    int64_t row_stride; /* columns: bytes from row to row */
+};
+
+enum opcode {
+    OPCODE_KERNEL, /* the node's kernel */
+    OPCODE_ZERO,   /* writes zeros to operand 0 */
+};
+
+enum { OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX + 1 };
+
+struct instruction {
+    enum opcode opcode;
+    const struct node *node; /* kernels */
+    int stream;
+    int section;
+    int64_t grain;                         /* slot of the pass in which it works, for reports */
+    struct operand operands[OPERANDS_MAX]; /* inputs by index, then outputs from OP_INPUTS_MAX on, then workspace;
+                                              buffer -1 where there is none */
+    int32_t *waits;                        /* instructions on other streams, ascending */
+    int32_t wait_count;
+};
+enum { OPERAND_WORKSPACE = OP_INPUTS_MAX + OP_OUTPUTS_MAX };
+
+struct section {
+    const char *name;     /* "first pass", "middle passes", "last pass", "update" */
+    int32_t first, count; /* its instructions */
+    int64_t repeat;       /* at least 1 */
+    int64_t first_grain;  /* of its first run; -1 when it holds no pass */
+    int64_t grains;       /* of each run */
+};
+
+struct program {
+    const struct graph *graph; /* borrowed; outlives the program */
+    struct scratch memory;
+    VEC(struct section) sections;
+    VEC(struct instruction) instructions;
+    VEC(struct buffer) buffers;
+    int streams;
+    int64_t tier_bytes[TIER_COUNT]; /* size of each arena */
+    int64_t live_bytes[TIER_COUNT]; /* largest sum of live buffers: what no placement can go below */
+};
+
+/* Bytes of workspace of each node of the graph, by node id: the backend's answer, reaching the compiler as a table. */
+struct workspace_table {
+    const int64_t *bytes;
+    int count;
+};
+
+/* schedule > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller frees. */
+enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
+                            struct program **out);
+void program_free(struct program *program);
+
+/* Proves: every operand lies in its buffer and every buffer in its arena; nothing is read before it is written or after
+ * other bytes took its place; no two accesses that conflict run at once; every wait can be met. FAILED with the
+ * instruction, the buffer and the rule that is broken. It uses nothing of how the program was made. */
+enum status program_verify(const struct program *program);
+
+/* The buffer of a parameter, input, state or result; NULL when the program has none. */
+const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor);
+
+/* Bytes by kind at the moment of the tier's peak; the sum with `unused` is the arena's size. */
+struct memory_report {
+    int64_t by_kind[BUFFER_KIND_COUNT];
+    int64_t unused; /* alignment and gaps between buffers */
+    int64_t total;  /* the arena */
+};
+enum status program_report_memory(const struct program *program, enum tier tier, struct memory_report *out);
+
+#endif

@@ -1,0 +1,102 @@
+#include <string.h>
+
+#include "program/happens.h"
+#include "program/passes.h"
+#include "program/segments.h"
+
+/* Waits from conflicts: for each access, the last write of the same bytes and, when it writes, the reads since then
+ * must have ended. Where the order so far does not say so, a wait is added. Two steps with up to three runs of each
+ * section are walked, so that conflicts with the run before and the step before are met too. */
+
+struct issue {
+    int64_t number; /* on its stream; 0: none */
+    int32_t instruction;
+};
+
+struct history {
+    struct issue write;
+    int write_stream;
+    struct issue reads[STREAMS_MAX]; /* latest on each stream since the write */
+};
+
+struct synchroniser {
+    struct program *program;
+    struct segments segments;
+    struct history *histories; /* by segment */
+};
+
+static enum status add_wait(struct instruction *instruction, int32_t other) {
+    int32_t at = 0;
+    while (at < instruction->wait_count && instruction->waits[at] < other)
+        at++;
+    if (at < instruction->wait_count && instruction->waits[at] == other) return STATUS_OK;
+    int32_t *waits = mem_resize(instruction->waits, (size_t)instruction->wait_count + 1, sizeof *waits);
+    if (!waits) return STATUS_FAILED;
+    memmove(waits + at + 1, waits + at, (size_t)(instruction->wait_count - at) * sizeof *waits);
+    waits[at] = other;
+    instruction->waits = waits;
+    instruction->wait_count++;
+    return STATUS_OK;
+}
+
+static enum status require_ended(struct synchroniser *synchroniser, struct walk *walk, int stream,
+                                 const struct issue *issue) {
+    if (issue->number == 0 || walk_ended(walk, stream, issue->number)) return STATUS_OK;
+    TRY(add_wait(&synchroniser->program->instructions.items[walk->instruction], issue->instruction));
+    walk_refresh(walk);
+    return STATUS_OK;
+}
+
+static enum status order_access(struct synchroniser *synchroniser, struct walk *walk, const struct operand *operand) {
+    int32_t first, end;
+    segments_of_operand(&synchroniser->segments, synchroniser->program, operand, &first, &end);
+    for (int32_t i = first; i < end; i++) {
+        const struct history *history = &synchroniser->histories[i];
+        TRY(require_ended(synchroniser, walk, history->write_stream, &history->write));
+        for (int s = 0; s < STREAMS_MAX && operand->access != ACCESS_READ; s++)
+            TRY(require_ended(synchroniser, walk, s, &history->reads[s]));
+    }
+    return STATUS_OK;
+}
+
+static void record_access(struct synchroniser *synchroniser, const struct walk *walk, int stream,
+                          const struct operand *operand) {
+    int32_t first, end;
+    segments_of_operand(&synchroniser->segments, synchroniser->program, operand, &first, &end);
+    struct issue issue = {.number = walk->number, .instruction = walk->instruction};
+    for (int32_t i = first; i < end; i++) {
+        struct history *history = &synchroniser->histories[i];
+        if (operand->access == ACCESS_READ)
+            history->reads[stream] = issue;
+        else
+            *history = (struct history){.write = issue, .write_stream = stream};
+    }
+}
+
+static enum status synchronise_issue(void *payload, struct walk *walk) {
+    struct synchroniser *synchroniser = payload;
+    const struct instruction *instruction = &synchroniser->program->instructions.items[walk->instruction];
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (instruction->operands[k].buffer >= 0) TRY(order_access(synchroniser, walk, &instruction->operands[k]));
+    /* Reads first: a write of the same instruction replaces the history. */
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = 0; k < OPERANDS_MAX; k++) {
+            const struct operand *operand = &instruction->operands[k];
+            bool reads = operand->access == ACCESS_READ;
+            if (operand->buffer >= 0 && reads == (pass == 0))
+                record_access(synchroniser, walk, instruction->stream, operand);
+        }
+    return STATUS_OK;
+}
+
+enum status program_synchronise(struct program *program) {
+    if (program->streams == 1) return STATUS_OK; /* one stream is ordered already */
+    struct synchroniser synchroniser = {.program = program};
+    TRY(segments_create(program, &synchroniser.segments));
+    synchroniser.histories = mem_array((size_t)synchroniser.segments.count, sizeof *synchroniser.histories);
+    enum status status =
+        synchroniser.histories ? walk_program(program, synchronise_issue, &synchroniser) : STATUS_FAILED;
+    mem_free(synchroniser.histories);
+    segments_free(&synchroniser.segments);
+    return status;
+}

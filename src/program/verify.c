@@ -1,0 +1,315 @@
+#include <string.h>
+
+#include "program/happens.h"
+#include "program/segments.h"
+
+/* Two parts. The form: every index, size and border is what it must be. The order: the program is walked with vector
+ * clocks, and for each segment of bytes it is known which buffer's data it holds and which accesses may still be
+ * running. */
+
+struct tenancy {
+    int32_t buffer; /* whose data these bytes hold; -1: nobody's */
+    int step;       /* in which it was last written */
+    int64_t run;    /* of a section, likewise */
+    int write_stream;
+    int64_t write;              /* number of the last write on its stream; 0: none */
+    int64_t reads[STREAMS_MAX]; /* latest reads since */
+};
+
+/* Columns of a buffer's rows that are written, when it is filled piece by piece. */
+enum { PIECES_MAX = 16 };
+struct pieces {
+    int64_t begin[PIECES_MAX], end[PIECES_MAX];
+    int count;
+};
+
+struct verifier {
+    const struct program *program;
+    struct segments segments;
+    struct tenancy *tenancies; /* by segment */
+    struct pieces *pieces;     /* by buffer; whole writes leave one piece that covers all */
+};
+
+static const char *instruction_name(const struct instruction *instruction) {
+    return instruction->node ? instruction->node->name : "zero";
+}
+
+/* FAILED "program: instruction 12 (layer 0.q): buffer x: rule". */
+#define FAULT(program, index, operand, ...) fault(program, index, operand, status_set(STATUS_FAILED, __VA_ARGS__))
+static enum status fault(const struct program *program, int32_t index, const struct operand *operand,
+                         enum status status) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    bool named = operand && operand->buffer >= 0 && operand->buffer < (int32_t)program->buffers.count;
+    return status_prefix(status, "program: instruction %d (%s)%s%s", index, instruction_name(instruction),
+                         named ? ": buffer " : "", named ? program->buffers.items[operand->buffer].name : "");
+}
+
+static enum status check_buffers(const struct program *program) {
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        const struct buffer *buffer = &program->buffers.items[i];
+        bool inside = buffer->tier < TIER_COUNT && buffer->offset >= 0 && buffer->bytes > 0 &&
+                      buffer->bytes <= program->tier_bytes[buffer->tier] - buffer->offset;
+        if (!inside) return status_set(STATUS_FAILED, "program: buffer %s lies outside its arena", buffer->name);
+        if (buffer->offset % BUFFER_ALIGNMENT != 0)
+            return status_set(STATUS_FAILED, "program: buffer %s is not aligned to %d bytes", buffer->name,
+                              BUFFER_ALIGNMENT);
+    }
+    for (size_t i = 0; i < program->buffers.count; i++)
+        for (size_t j = 0; j < i && program->buffers.items[i].persistent; j++) {
+            const struct buffer *a = &program->buffers.items[i], *b = &program->buffers.items[j];
+            bool meet = a->tier == b->tier && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+            if (b->persistent && meet)
+                return status_set(STATUS_FAILED, "program: persistent buffers %s and %s overlap", a->name, b->name);
+        }
+    return STATUS_OK;
+}
+
+static enum status check_sections(const struct program *program) {
+    int32_t next = 0;
+    for (size_t i = 0; i < program->sections.count; i++) {
+        const struct section *section = &program->sections.items[i];
+        if (section->first != next || section->count < 1)
+            return status_set(STATUS_FAILED, "program: section %s does not follow the one before it", section->name);
+        if (section->repeat < 1) return status_set(STATUS_FAILED, "program: section %s has no runs", section->name);
+        next += section->count;
+    }
+    if (next != (int32_t)program->instructions.count)
+        return status_set(STATUS_FAILED, "program: %zu instructions, %d of them in sections",
+                          program->instructions.count, next);
+    return STATUS_OK;
+}
+
+static int64_t section_runs(const struct program *program, int32_t index) {
+    for (size_t i = 0; i < program->sections.count; i++) {
+        const struct section *section = &program->sections.items[i];
+        if (index < section->first + section->count) return section->repeat;
+    }
+    BUG("instruction %d is in no section", index);
+}
+
+static enum status check_operand(const struct program *program, int32_t index, const struct operand *operand) {
+    if (operand->buffer >= (int32_t)program->buffers.count)
+        return FAULT(program, index, NULL, "operand names buffer %d of %zu", operand->buffer, program->buffers.count);
+    const struct buffer *buffer = &program->buffers.items[operand->buffer];
+    int64_t last = operand->offset + (section_runs(program, index) - 1) * operand->stride;
+    bool inside =
+        operand->offset >= 0 && operand->stride >= 0 && operand->bytes > 0 && last <= buffer->bytes - operand->bytes;
+    if (!inside) return FAULT(program, index, operand, "the operand reaches outside the buffer");
+    if (operand->stride != 0 && operand->access != ACCESS_READ)
+        return FAULT(program, index, operand, "slices of runs may only be read");
+    if (buffer->kind == BUFFER_INPUTS && operand->access != ACCESS_READ)
+        return FAULT(program, index, operand, "a step's inputs may only be read");
+    if (operand->row_bytes > operand->row_stride)
+        return FAULT(program, index, operand, "columns wider than their rows");
+    return STATUS_OK;
+}
+
+/* The operand of a tensor must reach all of it, by the access that the operator makes. */
+static enum status check_tensor(const struct program *program, int32_t index, const struct operand *operand,
+                                const struct tensor *tensor, enum access access) {
+    if (!tensor != (operand->buffer < 0))
+        return FAULT(program, index, operand, "operand %s", tensor ? "is missing" : "without a tensor");
+    if (!tensor) return STATUS_OK;
+    if (operand->access != access) return FAULT(program, index, operand, "accessed otherwise than the operator does");
+    int64_t bytes = shape_bytes(&tensor->shape);
+    if (tensor->base)
+        bytes += (shape_rows(&tensor->shape) - 1) * (tensor_row_stride(tensor) - shape_columns(&tensor->shape)) *
+                 dtype_bytes(tensor->shape.dtype);
+    if (operand->bytes != bytes)
+        return FAULT(program, index, operand, "the operand has %lld bytes, its tensor %lld", (long long)operand->bytes,
+                     (long long)bytes);
+    return STATUS_OK;
+}
+
+static enum status check_node_operands(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct node *node = instruction->node;
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        TRY(check_tensor(program, index, &instruction->operands[i], node->in[i], ACCESS_READ));
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        enum access access = node->op->updates >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
+        TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX + i], node->out[i], access));
+    }
+    return STATUS_OK;
+}
+
+/* Within one instruction only the operator's own in-place pair may share bytes with what is written. */
+static enum status check_aliases(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    for (int a = 0; a < OPERANDS_MAX; a++)
+        for (int b = 0; b < OPERANDS_MAX; b++) {
+            const struct operand *x = &instruction->operands[a], *y = &instruction->operands[b];
+            if (a == b || x->buffer < 0 || y->buffer < 0 || x->access == ACCESS_READ) continue;
+            const struct buffer *p = &program->buffers.items[x->buffer], *q = &program->buffers.items[y->buffer];
+            int64_t begin = p->offset + x->offset, other = q->offset + y->offset;
+            bool meet = p->tier == q->tier && begin < other + y->bytes && other < begin + x->bytes;
+            bool columns = x->buffer == y->buffer && x->row_bytes && y->row_bytes;
+            bool in_place = a == OP_INPUTS_MAX && instruction->node && b == instruction->node->op->in_place_input - 1 &&
+                            x->buffer == y->buffer && x->bytes == y->bytes && begin == other;
+            if (meet && !in_place && !columns)
+                return FAULT(program, index, x, "written while the same instruction uses the bytes as %s", q->name);
+        }
+    return STATUS_OK;
+}
+
+static enum status check_instruction(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    if (instruction->stream < 0 || instruction->stream >= program->streams)
+        return FAULT(program, index, NULL, "stream %d of %d", instruction->stream, program->streams);
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (instruction->operands[k].buffer >= 0) TRY(check_operand(program, index, &instruction->operands[k]));
+    for (int32_t i = 0; i < instruction->wait_count; i++) {
+        int32_t other = instruction->waits[i];
+        bool known = other >= 0 && other < (int32_t)program->instructions.count && other != index;
+        if (!known) return FAULT(program, index, NULL, "waits for instruction %d, which cannot end before it", other);
+    }
+    if (instruction->opcode == OPCODE_KERNEL) {
+        if (!instruction->node) return FAULT(program, index, NULL, "a kernel without a node");
+        TRY(check_node_operands(program, index));
+    }
+    return check_aliases(program, index);
+}
+
+static bool covers(const struct pieces *pieces, int64_t begin, int64_t end) {
+    for (bool moved = true; moved && begin < end;) {
+        moved = false;
+        for (int i = 0; i < pieces->count; i++)
+            if (pieces->begin[i] <= begin && pieces->end[i] > begin) begin = pieces->end[i], moved = true;
+    }
+    return begin >= end;
+}
+
+static void operand_columns(const struct operand *operand, int64_t *begin, int64_t *end) {
+    *begin = operand->row_bytes ? operand->offset % operand->row_stride : 0;
+    *end = operand->row_bytes ? *begin + operand->row_bytes : INT64_MAX;
+}
+
+static enum status verify_contents(struct verifier *verifier, const struct walk *walk, const struct operand *operand,
+                                   int32_t first, int32_t end) {
+    const struct buffer *buffer = &verifier->program->buffers.items[operand->buffer];
+    for (int32_t i = first; i < end; i++) {
+        const struct tenancy *tenancy = &verifier->tenancies[i];
+        if (tenancy->buffer < 0)
+            return FAULT(verifier->program, walk->instruction, operand, "read before it is written");
+        if (tenancy->buffer != operand->buffer)
+            return FAULT(verifier->program, walk->instruction, operand, "read after %s took its bytes",
+                         verifier->program->buffers.items[tenancy->buffer].name);
+        if (!buffer->persistent && tenancy->step != walk->step)
+            return FAULT(verifier->program, walk->instruction, operand, "read before this step has written it");
+        if (buffer->kind == BUFFER_ACTIVATIONS && tenancy->run != walk->section_run)
+            return FAULT(verifier->program, walk->instruction, operand, "read before this pass has written it");
+    }
+    int64_t begin, stop;
+    operand_columns(operand, &begin, &stop);
+    if (!covers(&verifier->pieces[operand->buffer], begin, stop))
+        return FAULT(verifier->program, walk->instruction, operand, "read before all of its columns are written");
+    return STATUS_OK;
+}
+
+static enum status verify_order(struct verifier *verifier, const struct walk *walk, const struct operand *operand,
+                                int32_t first, int32_t end) {
+    for (int32_t i = first; i < end; i++) {
+        const struct tenancy *tenancy = &verifier->tenancies[i];
+        if (!walk_ended(walk, tenancy->write_stream, tenancy->write))
+            return FAULT(verifier->program, walk->instruction, operand, "may run before a write on stream %d has ended",
+                         tenancy->write_stream);
+        for (int s = 0; s < STREAMS_MAX && operand->access != ACCESS_READ; s++)
+            if (!walk_ended(walk, s, tenancy->reads[s]))
+                return FAULT(verifier->program, walk->instruction, operand, "may overwrite what stream %d still reads",
+                             s);
+    }
+    return STATUS_OK;
+}
+
+static void take_over(struct verifier *verifier, const struct walk *walk, int stream, const struct operand *operand,
+                      int32_t first, int32_t end) {
+    struct pieces *pieces = &verifier->pieces[operand->buffer];
+    bool fresh = operand->row_bytes == 0;
+    for (int32_t i = first; i < end; i++) {
+        struct tenancy *tenancy = &verifier->tenancies[i];
+        fresh |= tenancy->buffer != operand->buffer;
+        *tenancy = (struct tenancy){.buffer = operand->buffer,
+                                    .step = walk->step,
+                                    .run = walk->section_run,
+                                    .write_stream = stream,
+                                    .write = walk->number};
+    }
+    /* An update keeps what was there; any other write of a new tenant starts with nothing. */
+    if (operand->access == ACCESS_UPDATE) return;
+    if (fresh) pieces->count = 0;
+    BUG_IF(pieces->count == PIECES_MAX, "a buffer in more than %d pieces", PIECES_MAX);
+    operand_columns(operand, &pieces->begin[pieces->count], &pieces->end[pieces->count]);
+    if (!covers(pieces, pieces->begin[pieces->count], pieces->end[pieces->count])) pieces->count++;
+}
+
+static enum status verify_issue(void *payload, struct walk *walk) {
+    struct verifier *verifier = payload;
+    const struct instruction *instruction = &verifier->program->instructions.items[walk->instruction];
+    int32_t first[OPERANDS_MAX], end[OPERANDS_MAX];
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        const struct operand *operand = &instruction->operands[k];
+        if (operand->buffer < 0) continue;
+        segments_of_operand(&verifier->segments, verifier->program, operand, &first[k], &end[k]);
+        if (operand->access != ACCESS_WRITE) TRY(verify_contents(verifier, walk, operand, first[k], end[k]));
+        TRY(verify_order(verifier, walk, operand, first[k], end[k]));
+    }
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        const struct operand *operand = &instruction->operands[k];
+        if (operand->buffer < 0) continue;
+        if (operand->access == ACCESS_READ)
+            for (int32_t i = first[k]; i < end[k]; i++)
+                verifier->tenancies[i].reads[instruction->stream] = walk->number;
+    }
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        const struct operand *operand = &instruction->operands[k];
+        if (operand->buffer >= 0 && operand->access != ACCESS_READ)
+            take_over(verifier, walk, instruction->stream, operand, first[k], end[k]);
+    }
+    return STATUS_OK;
+}
+
+/* Persistent buffers hold their data when the first step begins. */
+static void settle_persistent(struct verifier *verifier) {
+    const struct program *program = verifier->program;
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        const struct buffer *buffer = &program->buffers.items[i];
+        if (!buffer->persistent) continue;
+        verifier->pieces[i] = (struct pieces){.begin = {0}, .end = {INT64_MAX}, .count = 1};
+    }
+    for (size_t n = 0; n < program->instructions.count; n++)
+        for (int k = 0; k < OPERANDS_MAX; k++) {
+            const struct operand *operand = &program->instructions.items[n].operands[k];
+            if (operand->buffer < 0 || !program->buffers.items[operand->buffer].persistent) continue;
+            int32_t first, end;
+            segments_of_operand(&verifier->segments, program, operand, &first, &end);
+            for (int32_t i = first; i < end; i++)
+                verifier->tenancies[i].buffer = operand->buffer;
+        }
+}
+
+static enum status verify_walk(struct verifier *verifier) {
+    const struct program *program = verifier->program;
+    verifier->tenancies = mem_array((size_t)verifier->segments.count, sizeof *verifier->tenancies);
+    verifier->pieces = mem_array(program->buffers.count, sizeof *verifier->pieces);
+    if (!verifier->tenancies || !verifier->pieces) return STATUS_FAILED;
+    for (int32_t i = 0; i < verifier->segments.count; i++)
+        verifier->tenancies[i].buffer = -1;
+    settle_persistent(verifier);
+    return walk_program(program, verify_issue, verifier);
+}
+
+enum status program_verify(const struct program *program) {
+    if (program->streams < 1 || program->streams > STREAMS_MAX)
+        return status_set(STATUS_FAILED, "program: %d streams, at most %d are possible", program->streams, STREAMS_MAX);
+    TRY(check_buffers(program));
+    TRY(check_sections(program));
+    for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
+        TRY(check_instruction(program, i));
+    struct verifier verifier = {.program = program};
+    TRY(segments_create(program, &verifier.segments));
+    enum status status = verify_walk(&verifier);
+    mem_free(verifier.tenancies);
+    mem_free(verifier.pieces);
+    segments_free(&verifier.segments);
+    return status;
+}

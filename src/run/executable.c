@@ -1,0 +1,46 @@
+#include "run/executable.h"
+
+void executable_free(struct executable *executable) {
+    if (!executable) return;
+    for (size_t i = 0; executable->kernels && i < executable->graph->nodes.count; i++)
+        if (executable->kernels[i]) executable->kernels[i]->release(executable->kernels[i]);
+    mem_free(executable->kernels);
+    program_free(executable->program);
+    graph_free(executable->graph);
+    mem_free(executable);
+}
+
+static enum status create_kernels(struct executable *executable, int64_t *workspace_bytes) {
+    const struct graph *graph = executable->graph;
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        enum status status = executable->backend->kernel_create(node, &executable->kernels[i]);
+        if (status != STATUS_OK) return status_prefix(status, "%s", node->name);
+        workspace_bytes[i] = executable->kernels[i]->workspace_bytes;
+    }
+    return STATUS_OK;
+}
+
+enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
+                              struct executable **out) {
+    struct executable *executable = mem_array(1, sizeof *executable);
+    if (!executable) {
+        graph_free(graph);
+        return STATUS_FAILED;
+    }
+    *executable = (struct executable){.backend = backend, .graph = graph, .threads = plan->recipe.threads};
+    size_t nodes = graph->nodes.count;
+    executable->kernels = mem_array(nodes, sizeof(struct kernel *));
+    int64_t *workspace_bytes = mem_array(nodes, sizeof *workspace_bytes);
+    enum status status = executable->kernels && workspace_bytes ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) status = create_kernels(executable, workspace_bytes);
+    struct workspace_table table = {.bytes = workspace_bytes, .count = (int)nodes};
+    if (status == STATUS_OK) status = program_compile(graph, plan, &table, &executable->program);
+    mem_free(workspace_bytes);
+    if (status != STATUS_OK) {
+        executable_free(executable);
+        return status;
+    }
+    *out = executable;
+    return STATUS_OK;
+}

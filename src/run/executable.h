@@ -1,0 +1,22 @@
+/* An executable: a program with a kernel for each of its nodes, ready for an arena. Made before any weight is read:
+ * what `ballast plan` prints is read off it. */
+#ifndef BALLAST_RUN_EXECUTABLE_H
+#define BALLAST_RUN_EXECUTABLE_H
+
+#include "backend/backend.h"
+#include "program/program.h"
+
+struct executable {
+    const struct backend *backend;
+    struct graph *graph;
+    struct kernel **kernels; /* by node id */
+    struct program *program;
+    int threads; /* the recipe's: every thread that runs kernels sets them first */
+};
+
+/* Takes over `graph` (also on failure) and compiles it under the plan. The backend's threads must be set before. */
+enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
+                              struct executable **out);
+void executable_free(struct executable *executable);
+
+#endif
