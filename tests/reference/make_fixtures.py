@@ -1,0 +1,34 @@
+"""Make the reference tensors under tests/fixtures/models and tests/fixtures/ops.
+
+    python3 -m venv venv && venv/bin/pip install -r tests/reference/requirements.txt
+    venv/bin/python tests/reference/make_fixtures.py [CASE...]     # no CASE: all of them, and the operators
+
+The outputs are committed: only who changes a reference needs Python. Seeds fix every input. The recorded numbers
+may differ in their last digits between processors, as fp32 products do.
+"""
+
+import pathlib
+import sys
+
+import torch
+
+import model_cases
+import op_cases
+
+FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "fixtures"
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    wanted = sys.argv[1:]
+    known = {"ops"} | model_cases.names()
+    if not known.issuperset(wanted):
+        sys.exit(f"no such case among {', '.join(wanted)}; there are {', '.join(sorted(known))}")
+    model_cases.write(FIXTURES / "models", wanted)
+    if not wanted or "ops" in wanted:
+        op_cases.write(FIXTURES / "ops")
+
+
+if __name__ == "__main__":
+    main()

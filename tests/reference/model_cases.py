@@ -1,0 +1,300 @@
+"""Tiny models with the logits, losses, gradients and short training runs that transformers gives for them.
+
+FULL cases record everything; each LIGHT case is another way to store a full case's model (dtype, shards, names,
+spelling of the config) and records logits and loss. Every folder holds a Hugging Face model, plus
+
+reference.safetensors, B = 4 sequences of T = 29 tokens, V = vocabulary:
+    input_ids, labels             I32 [B,T]     labels[b,t] is the token to predict at position t, -100 where masked
+    logits                        F32 [B,T,V]   weights and arithmetic in fp32, whatever dtype the file stores
+    loss, loss64                  F64 [1]       mean over unmasked tokens, of the fp32 and of the fp64 model
+  and of full cases, for every parameter by its name in the file (a tied head goes by the embedding's name)
+    grad.<name>, grad64.<name>    F32, F64      of that loss
+    train.input_ids, train.labels I32 [20,B,T]  one batch a step
+    train.losses                  F64 [20]      before each step's update
+    train.grad_norms, train.lrs   F64 [20]      the norm before clipping
+    train.losses_bf16             F64 [20]      by the bf16 recipe, see train_bf16
+    final.<name>                  F32           the weights after the 20 fp32 steps
+reference.json: what the numbers were made with.
+"""
+
+import contextlib
+import json
+import math
+import shutil
+import unittest.mock
+import zlib
+
+import numpy
+import safetensors.torch
+import torch
+import transformers
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
+
+BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
+TRAINING = {
+    "steps": STEPS, "lr": 3e-3, "warmup_steps": 5, "min_lr_fraction": 0.1, "betas": [0.9, 0.95], "eps": 1e-6,
+    "weight_decay": 0.1,
+    "decayed": "tensors of two or more dimensions, embeddings included",
+    "clipping": "gradients times min(1, clip_norm / (norm + 1e-6))",
+    "schedule": "step s from 0: (s + 1) / warmup_steps while s < warmup_steps, then min_lr_fraction + "
+                "(1 - min_lr_fraction) / 2 * (1 + cos(pi * (s - warmup_steps) / (steps - warmup_steps))), times lr",
+    "bf16_recipe": "fp32 master weights; each step, parameters are the masters cast to bfloat16; forward (eager "
+                   "attention) and backward in bfloat16, logits cast to fp32 for softmax and loss; gradients cast to "
+                   "fp32, clipped by global norm, AdamW in fp32 on the masters",
+}
+
+
+def gpt2(heads=3, **settings):
+    return GPT2Config(vocab_size=VOCAB, n_positions=40, n_embd=10 * heads, n_head=heads, n_layer=2,
+                      bos_token_id=VOCAB - 1, eos_token_id=VOCAB - 1, **settings)
+
+
+def llama(hidden_size=27, intermediate_size=51, rope=None, **settings):
+    return LlamaConfig(vocab_size=VOCAB, hidden_size=hidden_size, intermediate_size=intermediate_size,
+                       num_hidden_layers=2, num_attention_heads=9, num_key_value_heads=3, head_dim=10,
+                       max_position_embeddings=128, rope_parameters=rope or {"rope_theta": 10000.0}, **settings)
+
+
+# At these settings two of the five frequencies stay, one is blended, two are divided by the factor.
+ROPE_LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
+               "high_freq_factor": 4.0, "original_max_position_embeddings": 100}
+
+# Each with the norm to clip at: one that most steps pass and some do not.
+FULL = {
+    "gpt2": (2.0, lambda: gpt2(heads=9, n_inner=77)),
+    "gpt2_gelu": (1.0, lambda: gpt2(activation_function="gelu", layer_norm_epsilon=1e-3)),
+    "gpt2_relu": (1.0, lambda: gpt2(activation_function="relu")),
+    "gpt2_inverse_layer": (0.9, lambda: gpt2(scale_attn_by_inverse_layer_idx=True, tie_word_embeddings=False)),
+    "llama": (5.3, lambda: llama(hidden_size=90, intermediate_size=62)),
+    "llama_tied": (1.4, lambda: llama(tie_word_embeddings=True, rms_norm_eps=1e-5)),
+    "llama_bias": (1.2, lambda: llama(attention_bias=True, mlp_bias=True)),
+    "llama_rope_linear": (1.3, lambda: llama(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5})),
+    "llama_rope_llama3": (1.5, lambda: llama(rope=ROPE_LLAMA3, rms_norm_eps=1e-2)),
+}
+
+
+def store_bf16(folder, model):
+    model.to(torch.bfloat16).save_pretrained(folder)
+
+
+def store_f16(folder, model):
+    model.to(torch.float16).save_pretrained(folder)
+
+
+def store_sharded(folder, model):
+    model.save_pretrained(folder, max_shard_size="60KB")
+
+
+def store_bare(folder, model):
+    """As the published GPT-2 files: no "transformer." before the names, and the causal masks stored as tensors."""
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    tensors = model.transformer.state_dict()
+    positions = model.config.n_positions
+    for layer in range(model.config.n_layer):
+        tensors[f"h.{layer}.attn.bias"] = torch.ones(positions, positions).tril()[None, None].contiguous()
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def store_older_config(folder, model):
+    """With rope_theta, rope_scaling and torch_dtype, as transformers wrote configs before release 5."""
+    model.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    scaling = config.pop("rope_parameters")
+    config["rope_theta"] = scaling.pop("rope_theta")
+    if scaling["rope_type"] == "linear":
+        scaling["type"] = scaling.pop("rope_type")
+    config["rope_scaling"] = scaling
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.43.0"
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+LIGHT = {
+    "gpt2_bare": ("gpt2_relu", store_bare),
+    "gpt2_f16": ("gpt2_gelu", store_f16),
+    "llama_bf16": ("llama_bias", store_bf16),
+    "llama_sharded": ("llama_tied", store_sharded),
+    "llama_rope_scaling_linear": ("llama_rope_linear", store_older_config),
+    "llama_rope_scaling_llama3": ("llama_rope_llama3", store_older_config),
+}
+
+
+def names():
+    return FULL.keys() | LIGHT.keys()
+
+
+def seed_of(case):
+    return zlib.crc32(case.encode())
+
+
+@contextlib.contextmanager
+def all_double():
+    """Lifts to fp64 what transformers casts to fp32 inside the models: RMSNorm, softmax and rotary angles."""
+    with unittest.mock.patch.multiple(torch, float=torch.float64, float32=torch.float64):
+        yield
+
+
+def make_model(config, seed):
+    """No weight is left at a value that hides it: norms are away from 1, biases away from 0."""
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    rng = numpy.random.default_rng(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            value = torch.from_numpy(rng.standard_normal(parameter.shape, dtype=numpy.float32))
+            is_norm = parameter.dim() == 1 and name.endswith("weight")
+            parameter.copy_(1 + 0.25 * value if is_norm else 0.15 * value)
+    return model
+
+
+def copy_of(model, dtype):
+    twin = AutoModelForCausalLM.from_config(model.config, attn_implementation="eager", dtype=dtype).eval()
+    twin.load_state_dict(model.state_dict())
+    return twin
+
+
+def make_batch(rng, masked_sequence):
+    """Frequent tokens are small, so that there is something to learn. One label in ten is masked, and most of one
+    sequence's; all of it where masked_sequence is 1."""
+    tokens = (VOCAB * rng.random((BATCH, TOKENS + 1)) ** 3).astype(numpy.int32)
+    ids, labels = torch.from_numpy(tokens[:, :-1].copy()), torch.from_numpy(tokens[:, 1:].copy())
+    labels[torch.from_numpy(rng.random(labels.shape) < 0.1)] = -100
+    labels[masked_sequence, : TOKENS if masked_sequence == 1 else 22] = -100
+    return ids, labels
+
+
+def loss_of(model, ids, labels):
+    logits = model(input_ids=ids.long(), use_cache=False).logits
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    return cross_entropy(wide.flatten(0, 1), labels.flatten().long(), ignore_index=-100), logits
+
+
+def gradients(model, ids, labels):
+    model.zero_grad()
+    loss, logits = loss_of(model, ids, labels)
+    loss.backward()
+    return loss.item(), logits.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def lr_at(step):
+    warmup, least = TRAINING["warmup_steps"], TRAINING["min_lr_fraction"]
+    if step < warmup:
+        return TRAINING["lr"] * (step + 1) / warmup
+    done = (step - warmup) / (STEPS - warmup)
+    return TRAINING["lr"] * (least + (1 - least) * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+def make_optimizer(model):
+    groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": TRAINING["weight_decay"]},
+              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, betas=TRAINING["betas"], eps=TRAINING["eps"], foreach=False)
+
+
+def train(model, batches, clip_norm, gradients_at=gradients):
+    """Trains in place; gradients_at(model, ids, labels) gives loss, logits and gradients in the model's dtype."""
+    optimizer = make_optimizer(model)
+    losses, norms = [], []
+    for step, (ids, labels) in enumerate(batches):
+        loss, _, grads = gradients_at(model, ids, labels)
+        for name, parameter in model.named_parameters():
+            parameter.grad = grads[name].to(parameter.dtype)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm, foreach=False)
+        for group in optimizer.param_groups:
+            group["lr"] = lr_at(step)
+        optimizer.step()
+        losses.append(loss)
+        norms.append(norm.item())
+    return losses, norms
+
+
+def train_bf16(model, batches, clip_norm):
+    """The bf16 recipe: model holds the fp32 masters, a bfloat16 twin does forward and backward."""
+    twin = copy_of(model, torch.bfloat16)
+
+    def gradients_at(masters, ids, labels):
+        twin.load_state_dict(masters.state_dict())
+        return gradients(twin, ids, labels)
+
+    return train(model, batches, clip_norm, gradients_at)[0]
+
+
+def spread(found, exact):
+    """The largest relative difference between two lists of numbers."""
+    return max(abs(a - b) / abs(b) for a, b in zip(found, exact))
+
+
+def double_check(model, ids, labels, batches, clip_norm, tensors):
+    """Adds the fp64 references; returns how far fp32 is from them: what a correct fp32 implementation may differ by."""
+    with all_double():
+        exact = copy_of(model, torch.float64)
+        loss64, _, grads64 = gradients(exact, ids, labels)
+        losses64, _ = train(exact, batches, clip_norm)
+    tensors["loss64"] = torch.tensor([loss64], dtype=torch.float64)
+    tensors |= {f"grad64.{name}": grad for name, grad in grads64.items()}
+    scale = math.sqrt(sum(g.norm().item() ** 2 for g in grads64.values()) / len(grads64))
+    return losses64, {
+        "gradient": max((tensors[f"grad.{n}"] - g).norm().item() / (g.norm().item() + 1e-3 * scale)
+                        for n, g in grads64.items()),
+        "losses": spread(tensors["train.losses"].tolist(), losses64),
+        "final": max(((tensors[f"final.{n}"] - p).norm() / p.norm()).item() for n, p in exact.named_parameters()),
+    }
+
+
+def reference_of(model, case):
+    rng = numpy.random.default_rng(seed_of(case) + 1)
+    ids, labels = make_batch(rng, 2)
+    loss, logits, grads = gradients(model, ids, labels)
+    tensors = {"input_ids": ids, "labels": labels, "logits": logits,
+               "loss": torch.tensor([loss], dtype=torch.float64)}
+    about = {"case": case, "seed": seed_of(case), "torch": torch.__version__.split("+")[0],
+             "transformers": transformers.__version__}
+    if case in LIGHT:
+        with all_double():
+            tensors["loss64"] = loss_of(copy_of(model, torch.float64), ids, labels)[0].detach()[None]
+        return tensors, about
+
+    clip_norm = FULL[case][0]
+    batches = [make_batch(rng, step % BATCH) for step in range(STEPS)]
+    tensors |= {f"grad.{name}": grad for name, grad in grads.items()}
+    trained = copy_of(model, torch.float32)
+    losses, norms = train(trained, batches, clip_norm)
+    losses_bf16 = train_bf16(copy_of(model, torch.float32), batches, clip_norm)
+    for name, values in {"losses": losses, "grad_norms": norms, "losses_bf16": losses_bf16,
+                         "lrs": [lr_at(step) for step in range(STEPS)]}.items():
+        tensors[f"train.{name}"] = torch.tensor(values, dtype=torch.float64)
+    tensors["train.input_ids"], tensors["train.labels"] = (torch.stack(part) for part in zip(*batches))
+    tensors |= {f"final.{name}": parameter.detach() for name, parameter in trained.named_parameters()}
+    losses64, fp32_error = double_check(model, ids, labels, batches, clip_norm, tensors)
+
+    clipped = sum(norm > clip_norm for norm in norms)
+    about |= {"training": TRAINING | {"clip_norm": clip_norm}, "steps_clipped": clipped, "fp32_from_fp64": fp32_error,
+              "bf16_losses_from_fp64": spread(losses_bf16, losses64)}
+    print(f"{case}: loss {losses[0]:.3f} to {losses[-1]:.3f}, {clipped} steps clipped, fp32 from fp64: "
+          + ", ".join(f"{what} {error:.1e}" for what, error in fp32_error.items())
+          + f", bf16 losses {about['bf16_losses_from_fp64']:.1e}")
+    return tensors, about
+
+
+def write_reference(folder, case):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    tensors, about = reference_of(model, case)
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    safetensors.torch.save_file(contiguous, folder / "reference.safetensors")
+    (folder / "reference.json").write_text(json.dumps(about, indent=2) + "\n")
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+
+
+def write(root, wanted):
+    transformers.utils.logging.disable_progress_bar()
+    for case in sorted(names()):
+        if wanted and case not in wanted:
+            continue
+        source, store = LIGHT.get(case, (case, lambda folder, model: model.save_pretrained(folder)))
+        folder = root / case
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        store(folder, make_model(FULL[source][1](), seed_of(source)))
+        write_reference(folder, case)
