@@ -7,11 +7,14 @@ static int compare_borders(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* A strided operand (slices of an input, which programs only read) is taken to reach its whole buffer. */
+/* Slices of an input (which programs only read) and columns are taken to reach their whole buffer: what holds its bytes
+ * is known for all of them at once, and nothing is gained by letting two streams fill the columns of one buffer
+ * unordered. */
 static void reach(const struct program *program, const struct operand *operand, int64_t *begin, int64_t *end) {
     const struct buffer *buffer = &program->buffers.items[operand->buffer];
-    *begin = buffer->offset + (operand->stride ? 0 : operand->offset);
-    *end = operand->stride ? buffer->offset + buffer->bytes : *begin + operand->bytes;
+    bool whole = operand->stride || operand->row_bytes;
+    *begin = buffer->offset + (whole ? 0 : operand->offset);
+    *end = whole ? buffer->offset + buffer->bytes : *begin + operand->bytes;
 }
 
 static enum status collect(const struct program *program, struct segments *segments) {

@@ -179,9 +179,23 @@ static bool covers(const struct pieces *pieces, int64_t begin, int64_t end) {
     return begin >= end;
 }
 
+/* The last columns of a row end where everything does, so that they complete what a whole write covers at once. */
 static void operand_columns(const struct operand *operand, int64_t *begin, int64_t *end) {
     *begin = operand->row_bytes ? operand->offset % operand->row_stride : 0;
     *end = operand->row_bytes ? *begin + operand->row_bytes : INT64_MAX;
+    if (*end == operand->row_stride) *end = INT64_MAX;
+}
+
+static void add_piece(struct pieces *pieces, int64_t begin, int64_t end) {
+    if (covers(pieces, begin, end)) return;
+    for (int i = 0; i < pieces->count; i++)
+        if (pieces->end[i] == begin) {
+            pieces->end[i] = end;
+            return;
+        }
+    BUG_IF(pieces->count == PIECES_MAX, "a buffer in more than %d pieces", PIECES_MAX);
+    pieces->begin[pieces->count] = begin;
+    pieces->end[pieces->count++] = end;
 }
 
 static enum status verify_contents(struct verifier *verifier, const struct walk *walk, const struct operand *operand,
@@ -237,9 +251,9 @@ static void take_over(struct verifier *verifier, const struct walk *walk, int st
     /* An update keeps what was there; any other write of a new tenant starts with nothing. */
     if (operand->access == ACCESS_UPDATE) return;
     if (fresh) pieces->count = 0;
-    BUG_IF(pieces->count == PIECES_MAX, "a buffer in more than %d pieces", PIECES_MAX);
-    operand_columns(operand, &pieces->begin[pieces->count], &pieces->end[pieces->count]);
-    if (!covers(pieces, pieces->begin[pieces->count], pieces->end[pieces->count])) pieces->count++;
+    int64_t begin, stop;
+    operand_columns(operand, &begin, &stop);
+    add_piece(pieces, begin, stop);
 }
 
 static enum status verify_issue(void *payload, struct walk *walk) {

@@ -1,0 +1,34 @@
+/* Small training graphs for tests of the compiler: built from operators alone, without a model's files. */
+#ifndef BALLAST_TESTS_SMALL_GRAPH_H
+#define BALLAST_TESTS_SMALL_GRAPH_H
+
+#include "graph/graph.h"
+#include "plan/plan.h"
+#include "program/passes.h"
+
+struct small_graph_options {
+    int layers;
+    bool tied;       /* head and embedding share their weight */
+    bool packed_qkv; /* q, k, v are columns of one product, as in GPT-2; else three products and rotary embedding */
+    enum dtype dtype;
+    int64_t grain_sequences, sequence_length;
+    bool forward_only;
+};
+
+/* A decoder-only transformer with hidden size 20, 2 heads and a vocabulary of 37, with loss, gradients and optimizer.
+ * Ends the test when it cannot be built. */
+struct graph *small_graph_build(const struct small_graph_options *options);
+
+/* Synthetic workspace sizes for tests without kernels: from nothing to a few KiB, by node. Free with mem_free. */
+int64_t *small_graph_workspace(const struct graph *graph);
+
+/* A plan for the graph with this many grains a step. */
+struct plan small_plan(const struct graph *graph, int64_t grains, int64_t grains_per_pass);
+
+/* Compiles with synthetic workspace on `streams` streams, to which instructions are dealt at random by `seed`. */
+struct program *small_program(const struct graph *graph, int64_t grains, int64_t grains_per_pass, int streams,
+                              uint64_t seed);
+/* Deals the instructions of a scheduled program to streams at random. */
+void small_scatter(struct program *program, int streams, uint64_t seed);
+
+#endif

@@ -1,0 +1,18 @@
+/* A folder of its own for a test. */
+#ifndef BALLAST_TESTS_TEMP_FOLDER_H
+#define BALLAST_TESTS_TEMP_FOLDER_H
+
+#include <stddef.h>
+
+/* cmocka setup and teardown: *state becomes the path of a fresh empty folder (a string), which the teardown removes
+ * with all in it. For cmocka_unit_test_setup_teardown or cmocka_run_group_tests. */
+int temp_folder_make(void **state);
+int temp_folder_drop(void **state);
+
+/* "folder/name", valid until the teardown. From the test's own thread. */
+const char *temp_path(const char *folder, const char *name);
+/* Writes a file without any help from the code under test. */
+void temp_write(const char *path, const void *data, size_t bytes);
+void temp_write_text(const char *path, const char *text);
+
+#endif
