@@ -32,13 +32,13 @@ enum status size_parse(const char *text, int64_t *bytes) {
     if (whole == 0 || fraction == 1 || !read_unit(text + whole + fraction, &scale)) return not_a_size(text);
     if (fraction > 0 && scale == 1) return not_a_size(text);
     bool overflow = false;
-    for (size_t i = 0; i < whole; i++) /* whole numbers exactly: a double holds only 53 bits */
-        overflow |=
-            __builtin_mul_overflow(result, 10, &result) | __builtin_add_overflow(result, text[i] - '0', &result);
-    overflow |= __builtin_mul_overflow(result, scale, &result);
+    for (size_t i = 0; i < whole && !overflow; i++) /* whole numbers exactly: a double holds only 53 bits */
+        overflow =
+            __builtin_mul_overflow(result, 10, &result) || __builtin_add_overflow(result, text[i] - '0', &result);
+    overflow = overflow || __builtin_mul_overflow(result, scale, &result);
     if (fraction > 0) {
         double rest = strtod(text + whole, NULL) * (double)scale;
-        overflow |= __builtin_add_overflow(result, (int64_t)rest, &result);
+        overflow = overflow || __builtin_add_overflow(result, (int64_t)rest, &result);
     }
     if (overflow) return status_set(STATUS_BAD_INPUT, "'%s' is more bytes than any machine has", text);
     *bytes = result;

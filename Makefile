@@ -1,0 +1,84 @@
+# `make help` lists the targets. Everything is done by CMake and Ninja; this file only holds the commands to type.
+
+BUILD ?= build
+PREFIX ?= /usr/local
+CMAKE_FLAGS ?=
+JOBS ?= $(shell nproc)
+# Runs at once; a test that uses more cores says so in its source.
+TEST_JOBS ?= 2
+FUZZ_SECONDS ?= 60
+CTEST = ctest --output-on-failure --no-tests=error -j$(TEST_JOBS)
+
+configure = cmake -G Ninja -S . -B $(1) -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(2) $(CMAKE_FLAGS)
+compile = cmake --build $(1) --parallel $(JOBS)
+
+.PHONY: all packages packages-test demo test test-asan fuzz fuzz-build check bench install format clean help
+
+all: packages
+	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=)
+	$(call compile,$(BUILD))
+
+packages:
+	@scripts/install-packages.sh build
+
+packages-test:
+	@scripts/install-packages.sh build test
+
+demo: all
+	@scripts/install-packages.sh demo
+	BALLAST=$(BUILD)/ballast scripts/demo.sh
+
+# Without clang (where packages are not installed for you) the tests run without the fuzz targets.
+have_clang = $(shell command -v clang 2>/dev/null)
+fuzz_folder = $(if $(have_clang),$(abspath $(BUILD)-fuzz))
+
+fuzz-build: packages-test
+	$(if $(have_clang),$(call configure,$(BUILD)-fuzz,-DCMAKE_C_COMPILER=clang -DBALLAST_FUZZ=ON))
+	$(if $(have_clang),$(call compile,$(BUILD)-fuzz),@echo "clang was not found: the fuzz targets are left out")
+
+test: fuzz-build
+	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
+	$(call compile,$(BUILD))
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CTEST) --test-dir $(BUILD) --timeout 300
+
+test-asan: packages-test
+	$(call configure,$(BUILD)-asan,-DBALLAST_SANITIZE=address$(,)undefined)
+	$(call compile,$(BUILD)-asan)
+	$(CTEST) --test-dir $(BUILD)-asan --timeout 900
+
+fuzz: fuzz-build
+	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CTEST) --test-dir $(BUILD) --timeout $$(($(FUZZ_SECONDS) + 60)) -R '^fuzz\.'
+
+check: fuzz-build
+	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
+	$(call compile,$(BUILD))
+	BALLAST_LONG=1 FUZZ_SECONDS=600 $(CTEST) --test-dir $(BUILD) --timeout 3600
+
+bench: all
+	@for program in $(BUILD)/bench/*; do \
+	    if [ -x "$$program" ]; then echo "== $$program"; "$$program" || exit 1; fi; done
+
+install: all
+	cmake --install $(BUILD)
+
+format:
+	find src include tests bench -name '*.[ch]' | xargs clang-format -i
+
+clean:
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-fuzz
+
+help:
+	@echo 'make            install missing packages, configure, build $(BUILD)/ballast'
+	@echo 'make demo       train a small model on a real text, and show what it writes'
+	@echo 'make test       all tests, and each fuzz target for a minute'
+	@echo 'make test-asan  all tests under the address and undefined-behaviour sanitizers'
+	@echo 'make fuzz       the fuzz targets alone; FUZZ_SECONDS=60 each'
+	@echo 'make check      all tests with their long sweeps, and ten minutes of each fuzz target'
+	@echo 'make bench      the benchmarks, one after the other'
+	@echo 'make install    into PREFIX ($(PREFIX)); DESTDIR is honoured'
+	@echo 'make format     clang-format over all sources'
+	@echo 'make clean      remove the build folders'
+	@echo 'settings        BUILD=folder CMAKE_FLAGS=... JOBS=n TEST_JOBS=n'
+
+, := ,

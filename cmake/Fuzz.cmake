@@ -1,0 +1,19 @@
+# libFuzzer targets: each tests/fuzz/fuzz_<name>.c becomes <build>/fuzz/fuzz_<name>, its seeds in tests/fuzz/corpus/<name>.
+
+if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "The fuzz targets need clang: configure with -DCMAKE_C_COMPILER=clang")
+endif()
+set(fuzz_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+target_compile_options(ballast PRIVATE ${fuzz_flags} -fsanitize=fuzzer-no-link)
+
+file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
+foreach(source IN LISTS fuzz_sources)
+    cmake_path(GET source STEM program)
+    add_executable(${program} ${source})
+    set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzz")
+    target_compile_options(${program} PRIVATE ${fuzz_flags} -fsanitize=fuzzer-no-link)
+    target_link_options(${program} PRIVATE ${fuzz_flags} -fsanitize=fuzzer)
+    target_link_libraries(${program} PRIVATE ballast ballast_warnings)
+endforeach()
+list(LENGTH fuzz_sources fuzz_count)
+summary_add("fuzz targets" "${fuzz_count}")

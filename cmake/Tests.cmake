@@ -1,0 +1,99 @@
+# One program for each tests/<room>/test_<name>.c, one ctest entry `<room>.<name>` for each program or test_<name>.sh.
+#
+# A test that needs other ctest properties says so in a line of its own, for example
+#     /* ctest: PROCESSORS 2 */          or, in a script,          # ctest: PROCESSORS 2
+# Programs see BALLAST_FIXTURES, BALLAST_SOURCE and BALLAST_PROGRAM as string macros, scripts as environment variables.
+
+enable_testing()
+set(BALLAST_FUZZ_BUILD "" CACHE PATH "Build folder of the libFuzzer targets; ctest then runs each for a minute")
+
+set(test_places
+    "BALLAST_FIXTURES=${PROJECT_SOURCE_DIR}/tests/fixtures"
+    "BALLAST_SOURCE=${PROJECT_SOURCE_DIR}"
+    "BALLAST_PROGRAM=${PROJECT_BINARY_DIR}/ballast")
+set(test_environment
+    ${test_places}
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leak-suppressions.txt:print_suppressions=0"
+    "ASAN_OPTIONS=allocator_may_return_null=1" # a huge request must come back as NULL, as it does without sanitizers
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "OMP_WAIT_POLICY=passive")
+
+function(test_set_properties test source)
+    set_property(TEST ${test} PROPERTY ENVIRONMENT "${test_environment}")
+    file(STRINGS "${source}" asked REGEX "^(/\\*|#) ctest: ")
+    foreach(line IN LISTS asked)
+        string(REGEX REPLACE "^(/\\*|#) ctest: *| *\\*/ *$" "" line "${line}")
+        separate_arguments(line)
+        set_tests_properties(${test} PROPERTIES ${line})
+    endforeach()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+endfunction()
+
+function(test_name source out)
+    cmake_path(GET source PARENT_PATH folder)
+    cmake_path(GET folder FILENAME room)
+    cmake_path(GET source STEM name)
+    string(REGEX REPLACE "^test_" "" name "${name}")
+    set(${out} "${room}.${name}" PARENT_SCOPE)
+endfunction()
+
+pkg_check_modules(cmocka QUIET IMPORTED_TARGET cmocka)
+if(cmocka_FOUND)
+    summary_add(cmocka "${cmocka_VERSION}")
+    file(GLOB support_sources CONFIGURE_DEPENDS tests/support/*.c)
+    add_library(test_support INTERFACE)
+    if(support_sources)
+        add_library(test_support_objects STATIC ${support_sources})
+        target_link_libraries(test_support_objects PUBLIC ballast PkgConfig::cmocka PRIVATE ballast_warnings)
+        target_include_directories(test_support_objects PRIVATE tests)
+        target_link_libraries(test_support INTERFACE test_support_objects)
+        list(TRANSFORM test_places REPLACE "=(.*)" "=\"\\1\"" OUTPUT_VARIABLE test_macros)
+        target_compile_definitions(test_support_objects PUBLIC ${test_macros})
+    endif()
+    list(TRANSFORM test_places REPLACE "=(.*)" "=\"\\1\"" OUTPUT_VARIABLE test_macros)
+    target_compile_definitions(test_support INTERFACE ${test_macros})
+    target_include_directories(test_support INTERFACE tests)
+    target_link_libraries(test_support INTERFACE ballast PkgConfig::cmocka)
+
+    file(GLOB test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
+    foreach(source IN LISTS test_sources)
+        cmake_path(GET source STEM program)
+        test_name("${source}" test)
+        add_executable(${program} ${source})
+        set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+        target_link_libraries(${program} PRIVATE test_support ballast_warnings)
+        if(TARGET ballast_program)
+            add_dependencies(${program} ballast_program)
+        endif()
+        add_test(NAME ${test} COMMAND ${program})
+        test_set_properties(${test} "${source}")
+    endforeach()
+else()
+    summary_add(cmocka "not found" "the tests are left out (libcmocka-dev)")
+endif()
+
+file(GLOB test_scripts CONFIGURE_DEPENDS tests/*/test_*.sh)
+foreach(source IN LISTS test_scripts)
+    test_name("${source}" test)
+    add_test(NAME ${test} COMMAND sh ${source})
+    test_set_properties(${test} "${source}")
+endforeach()
+
+find_program(AARCH64_GCC aarch64-linux-gnu-gcc)
+if(AARCH64_GCC)
+    summary_add("arm64 compiler" "${AARCH64_GCC}")
+    add_test(NAME build.arm64 COMMAND "${PROJECT_SOURCE_DIR}/scripts/check-arm64.sh" "${AARCH64_GCC}")
+else()
+    summary_add("arm64 compiler" "not found" "the test that arm64 compiles is left out (gcc-aarch64-linux-gnu)")
+endif()
+
+if(BALLAST_FUZZ_BUILD)
+    file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
+    foreach(source IN LISTS fuzz_sources)
+        cmake_path(GET source STEM program)
+        string(REGEX REPLACE "^fuzz_" "" name "${program}")
+        add_test(NAME fuzz.${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/run-fuzzer.sh" "${BALLAST_FUZZ_BUILD}" ${name})
+    endforeach()
+else()
+    summary_add("fuzz targets" "not asked for" "ctest runs none (make test builds them in a folder of their own)")
+endif()

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Compiles all of src for arm64 into a folder that is then dropped, with the flags of the build.
+#   usage: scripts/check-arm64.sh [COMPILER]         default: aarch64-linux-gnu-gcc
+# The headers of the libraries are this machine's: they are the same on both, and come after the compiler's own.
+set -eu
+compiler=${1:-aarch64-linux-gnu-gcc}
+cd "$(dirname "$0")/.."
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+flags='-std=gnu11 -O1 -fopenmp -ffp-contract=off -fno-math-errno -D_GNU_SOURCE -Isrc -Iinclude -idirafter /usr/include
+       -idirafter /usr/include/'"$(cc -dumpmachine)"'
+       -DBALLAST_VERSION="arm64" -Werror=implicit-function-declaration -Werror=int-conversion'
+failed=0
+for file in $(find src -name '*.c' | sort); do
+    isa=
+    case $file in src/backend/cpu/simd/*) isa=-DCPU_ISA=generic ;; esac
+    # shellcheck disable=SC2086 # a list of flags
+    "$compiler" $flags $isa -c "$file" -o "$out/object.o" || failed=1
+done
+exit $failed

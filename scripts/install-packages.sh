@@ -1,0 +1,62 @@
+#!/bin/sh
+# Installs the Debian packages that Ballast needs, and only those that are missing; silent when there are none.
+#   usage: scripts/install-packages.sh GROUP...      GROUP: build, test, demo
+# Needs root or sudo only when something is missing. Asks nothing.
+set -eu
+
+build='gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev'
+test='libcmocka-dev clang libclang-rt-14-dev libomp-dev'
+# On x86-64 the tests also compile for arm64.
+cross='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
+demo='bible-kjv bible-kjv-text'
+
+wanted=
+for group in "$@"; do
+    case $group in
+    build) wanted="$wanted $build" ;;
+    test)
+        wanted="$wanted $test"
+        if [ "$(uname -m)" = x86_64 ]; then wanted="$wanted $cross"; fi
+        ;;
+    demo) wanted="$wanted $demo" ;;
+    *)
+        echo "install-packages: '$group' is no group of packages (build, test, demo)" >&2
+        exit 2
+        ;;
+    esac
+done
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "install-packages: not a Debian system, so nothing is installed; needed are what Debian calls$wanted" >&2
+    exit 0
+fi
+
+missing=
+for package in $wanted; do
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || state=absent
+    if [ "$state" != installed ]; then missing="$missing $package"; fi
+done
+if [ -z "$missing" ]; then exit 0; fi
+
+if [ "$(id -u)" = 0 ]; then
+    as_root='env'
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    as_root='sudo -n env'
+else
+    echo "install-packages: these packages are missing, and installing them takes root or sudo without a password:" >&2
+    echo "    sudo apt-get install$missing" >&2
+    exit 1
+fi
+
+echo "Installing$missing"
+apt() {
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
+}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# shellcheck disable=SC2086 # a list of names
+if ! { apt update && apt install --no-install-recommends $missing; } </dev/null >"$log" 2>&1; then
+    tail -n 40 "$log" >&2
+    echo "install-packages: apt-get failed (above); is there a network, and a Debian 12 mirror?" >&2
+    exit 1
+fi

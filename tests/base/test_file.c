@@ -1,0 +1,233 @@
+/* Files: maps, whole reads, buffered writes and replacement, with each file operation failing in turn. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+static void assert_holds(const char *path, const void *data, size_t bytes) {
+    struct file_map map;
+    if (file_map_open(path, &map) != STATUS_OK) fail_msg("%s", status_message());
+    assert_int_equal(map.bytes, bytes);
+    if (bytes > 0) assert_memory_equal(map.data, data, bytes);
+    file_map_close(&map);
+    char *text;
+    size_t read;
+    assert_int_equal(file_read(path, bytes, &text, &read), STATUS_OK);
+    assert_int_equal(read, bytes);
+    if (bytes > 0) assert_memory_equal(text, data, bytes);
+    assert_int_equal(text[bytes], 0);
+    mem_free(text);
+}
+
+static void what_was_written_is_read(void **state) {
+    enum { MOST = 3 << 20 };
+    const char *path = temp_path(*state, "data");
+    unsigned char *data = mem_array(MOST, 1);
+    uint64_t seed = 1234;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (size_t i = 0; i < MOST; i += 8) {
+        uint64_t draw = random_u64(seed, RANDOM_TEST, 0, i);
+        memcpy(data + i, &draw, 8);
+    }
+    /* Pieces around the buffer's size of 1 MiB, so that every way through the buffer is taken. */
+    static const size_t pieces[] = {1, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, MOST};
+    for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
+        for (size_t total = 0; total <= MOST; total = total * 7 + 1) {
+            struct file_writer writer;
+            assert_int_equal(file_writer_open(path, &writer), STATUS_OK);
+            for (size_t done = 0; done < total; done += pieces[p])
+                file_writer_write(&writer, data + done, total - done < pieces[p] ? total - done : pieces[p]);
+            assert_int_equal(writer.written, total);
+            assert_int_equal(file_writer_close(&writer), STATUS_OK);
+            assert_holds(path, data, total);
+        }
+    }
+    mem_free(data);
+}
+
+static void lines_of_any_length_are_printed(void **state) {
+    const char *path = temp_path(*state, "lines");
+    static const int widths[] = {0, 1, 4094, 4095, 4096, 100000};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        struct file_writer writer;
+        assert_int_equal(file_writer_open(path, &writer), STATUS_OK);
+        file_writer_print(&writer, "%*d", widths[i], 7);
+        file_writer_print(&writer, "%s", "\n");
+        assert_int_equal(file_writer_close(&writer), STATUS_OK);
+        char *expected = mem_format("%*d\n", widths[i], 7);
+        assert_holds(path, expected, strlen(expected));
+        mem_free(expected);
+    }
+}
+
+static void assert_unreadable(const char *path, const char *said) {
+    struct file_map map;
+    char *text;
+    size_t bytes;
+    assert_int_equal(file_map_open(path, &map), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), path));
+    assert_non_null(strstr(status_message(), said));
+    assert_int_equal(file_read(path, 1000, &text, &bytes), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), said));
+}
+
+static void what_is_no_file_is_refused(void **state) {
+    const char *pipe = temp_path(*state, "pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_unreadable(temp_path(*state, "absent"), "No such file");
+    assert_unreadable(*state, "regular");
+    assert_unreadable(pipe, "regular");
+    assert_unreadable("/dev/zero", "regular");
+    temp_write_text(temp_path(*state, "six"), "123456");
+    char *text = NULL;
+    size_t bytes;
+    assert_int_equal(file_read(temp_path(*state, "six"), 5, &text, &bytes), STATUS_BAD_INPUT);
+    assert_null(text);
+}
+
+static void unwritable_places_are_reported(void **state) {
+    struct file_writer writer;
+    assert_int_equal(file_writer_open(temp_path(*state, "no/such/folder"), &writer), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "no/such/folder"));
+    assert_int_equal(file_replace(*state, "x", 1), STATUS_FAILED);
+    assert_int_equal(file_replace(temp_path(*state, "no/file"), "x", 1), STATUS_FAILED);
+}
+
+/* A full disk, by the device that plays one: reported, and the device itself left alone. */
+static void full_device_is_reported(void **state) {
+    (void)state;
+    static unsigned char data[3 << 20];
+    for (size_t bytes = 1; bytes <= sizeof data;
+         bytes = bytes * 100 < sizeof data ? bytes * 100 : bytes + sizeof data - 1) {
+        struct file_writer writer;
+        assert_int_equal(file_writer_open("/dev/full", &writer), STATUS_OK);
+        file_writer_write(&writer, data, bytes);
+        file_writer_write(&writer, data, bytes);
+        assert_int_equal(file_writer_close(&writer), STATUS_FAILED);
+        assert_non_null(strstr(status_message(), "/dev/full"));
+        assert_non_null(strstr(status_message(), "No space"));
+    }
+    assert_int_equal(file_replace("/dev/full", "text", 4), STATUS_FAILED);
+    assert_int_equal(file_replace("/dev/null", "text", 4), STATUS_OK);
+    struct stat info;
+    assert_int_equal(stat("/dev/full", &info), 0);
+    assert_true(S_ISCHR(info.st_mode));
+    assert_int_equal(stat("/dev/null", &info), 0);
+    assert_true(S_ISCHR(info.st_mode));
+}
+
+static void abandoned_files_are_gone(void **state) {
+    const char *path = temp_path(*state, "half");
+    struct file_writer writer;
+    assert_int_equal(file_writer_open(path, &writer), STATUS_OK);
+    file_writer_write(&writer, "half", 4);
+    file_writer_abandon(&writer);
+    assert_false(file_exists(path));
+}
+
+static void copies_are_equal_and_never_of_itself(void **state) {
+    const char *from = temp_path(*state, "from"), *to = temp_path(*state, "to"), *link = temp_path(*state, "link");
+    temp_write(from, "a\0b", 3);
+    assert_int_equal(file_copy(from, to), STATUS_OK);
+    assert_holds(to, "a\0b", 3);
+    assert_int_equal(symlink(from, link), 0);
+    assert_int_equal(file_copy(from, from), STATUS_FAILED);
+    assert_int_equal(file_copy(from, link), STATUS_FAILED);
+    assert_holds(from, "a\0b", 3);
+    assert_int_equal(file_copy(temp_path(*state, "absent"), to), STATUS_BAD_INPUT);
+    assert_holds(to, "a\0b", 3);
+}
+
+static enum status replace(void *folder) { return file_replace(temp_path(folder, "kept"), "new text", 8); }
+
+/* Whatever fails, the name holds the old text or the new one, whole, and nothing is left beside it. */
+static void replacement_is_all_or_nothing(void **state) {
+    const char *path = temp_path(*state, "kept");
+    static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        for (int nth = 1;; nth++) {
+            temp_write_text(path, "old");
+            int64_t before = fault_count(kinds[k]);
+            fault_arm(kinds[k], nth, false);
+            enum status status = replace(*state);
+            fault_arm(kinds[k], 0, false);
+            bool met = fault_count(kinds[k]) - before >= nth;
+            struct names names;
+            assert_int_equal(folder_list(*state, &names), STATUS_OK);
+            assert_int_equal(names.count, 1);
+            names_free(&names);
+            if (status == STATUS_OK) {
+                assert_true(!met && nth > 1);
+                assert_holds(path, "new text", 8);
+                break;
+            }
+            assert_int_equal(status, STATUS_FAILED);
+            if (kinds[k] == FAULT_SYNC && nth == 2)
+                assert_holds(path, "new text", 8); /* only the folder's sync was left */
+            else
+                assert_holds(path, "old", 3);
+        }
+    }
+}
+
+static enum status write_much(void *folder) {
+    static const unsigned char data[3 << 19];
+    struct file_writer writer;
+    TRY(file_writer_open(temp_path(folder, "much"), &writer));
+    for (int i = 0; i < 3; i++) {
+        file_writer_write(&writer, data, sizeof data);
+        file_writer_print(&writer, "%5000d", i);
+    }
+    return file_writer_close(&writer);
+}
+
+static enum status read_it(void *folder) {
+    char *text;
+    size_t bytes;
+    struct file_map map;
+    TRY(file_map_open(temp_path(folder, "in"), &map));
+    file_map_close(&map);
+    TRY(file_read(temp_path(folder, "in"), 100, &text, &bytes));
+    mem_free(text);
+    return file_copy(temp_path(folder, "in"), temp_path(folder, "copy"));
+}
+
+static void each_operation_may_fail(void **state) {
+    static const enum fault_kind writing[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_WRITE, FAULT_SYNC};
+    for (size_t i = 0; i < sizeof writing / sizeof *writing; i++)
+        for (int sticky = 0; sticky < 2; sticky++)
+            assert_true(fault_sweep(writing[i], sticky, write_much, *state) > 0);
+    fault_arm(FAULT_WRITE, 2, false);
+    assert_int_equal(write_much(*state), STATUS_FAILED);
+    fault_arm(FAULT_WRITE, 0, false);
+    assert_non_null(strstr(status_message(), "No space"));
+    assert_false(file_exists(temp_path(*state, "much")));
+    temp_write_text(temp_path(*state, "in"), "text");
+    static const enum fault_kind reading[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC};
+    for (size_t i = 0; i < sizeof reading / sizeof *reading; i++)
+        assert_true(fault_sweep(reading[i], false, read_it, *state) > 0);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_drop)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(what_was_written_is_read),
+        IN_FOLDER(lines_of_any_length_are_printed),
+        IN_FOLDER(what_is_no_file_is_refused),
+        IN_FOLDER(unwritable_places_are_reported),
+        cmocka_unit_test(full_device_is_reported),
+        IN_FOLDER(abandoned_files_are_gone),
+        IN_FOLDER(copies_are_equal_and_never_of_itself),
+        IN_FOLDER(replacement_is_all_or_nothing),
+        IN_FOLDER(each_operation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,45 @@
+#!/bin/sh
+# The sources keep to the order of the rooms, and the check that says so sees each kind of violation.
+set -eu
+check=$BALLAST_SOURCE/scripts/check-layers.sh
+
+sh "$check" "$BALLAST_SOURCE"
+
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+
+# plant FILE LINE: a small sound tree with one more file in it
+plant() {
+    rm -rf "$place/src" "$place/tests"
+    mkdir -p "$place/src/base" "$place/src/graph" "$place/src/cli" "$place/$(dirname "$1")"
+    echo '#include <stdio.h>' >"$place/src/base/low.h"
+    echo '#include "base/low.h"' >"$place/src/graph/middle.c"
+    printf '#include "base/low.h"\n#include "graph/high.h"\n' >"$place/src/cli/top.c"
+    printf '%s\n' "$2" >"$place/$1"
+}
+must_fail() {
+    plant "$1" "$2"
+    if said=$(sh "$check" "$place" 2>&1); then
+        echo "not noticed: $2 in $1"
+        exit 1
+    fi
+    case $said in *"$3"*) ;; *) echo "$1: expected '$3' in: $said" && exit 1 ;; esac
+}
+
+plant src/graph/good.c '#include "base/low.h"'
+sh "$check" "$place"
+
+must_fail src/base/bad.c '#include "graph/high.h"' 'src/base/bad.c:1: base may not use graph'
+must_fail src/graph/bad.h '  #  include "cli/top.h"' 'graph may not use cli'
+must_fail src/data/bad.c '#include "train/loop.h"' 'data may not use train'
+must_fail src/backend/cpu/bad.c '#include "run/worker.h"' 'backend may not use run'
+must_fail src/graph/bad.c '#include "high.h"' 'names no room'
+must_fail src/graph/bad.c '#include "../cli/top.h"' 'not written from src'
+must_fail src/attic/bad.c '#include "base/low.h"' 'no room of the house'
+must_fail src/graph/low.h '' 'two files are called low.h'
+rm -rf "$place/src"
+mkdir "$place/src"
+if sh "$check" "$place" 2>/dev/null; then
+    echo 'an empty tree passed'
+    exit 1
+fi
