@@ -11,7 +11,6 @@ struct entry {
 
 struct gradients {
     struct graph *graph;
-    const struct node *node; /* whose rule is running: what it reads is checked against its declared saves */
     struct entry *entries;
     size_t count;
 };
@@ -72,17 +71,29 @@ void gradient_deliver(struct gradients *gradients, struct tensor *tensor, struct
     entry_of(gradients, tensor)->gradient = gradient;
 }
 
+/* A rule may read those of its node's operands that the operator declares as saved, and whatever is no operand of it.
+ */
+static bool may_read(const struct node *node, const struct tensor *tensor) {
+    bool operand = false;
+    for (int i = 0; i < OP_INPUTS_MAX; i++) {
+        if (node->in[i] != tensor) continue;
+        operand = true;
+        if (node->op->saved_inputs >> i & 1) return true;
+    }
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        if (node->out[i] != tensor) continue;
+        operand = true;
+        if (node->op->saved_outputs >> i & 1) return true;
+    }
+    return !operand;
+}
+
 struct node *gradient_add_node(struct gradients *gradients, const struct op *op, const struct node *of,
                                struct tensor *const *in, const void *attributes, struct tensor *const *into) {
     struct graph *graph = gradients->graph;
-    for (int k = 0; k < OP_INPUTS_MAX; k++) {
-        for (int i = 0; i < OP_INPUTS_MAX; i++)
-            BUG_IF(in[k] && in[k] == of->in[i] && !(of->op->saved_inputs >> i & 1),
-                   "the gradient of %s reads input %d, which it does not declare as saved", of->op->name, i);
-        for (int i = 0; i < OP_OUTPUTS_MAX; i++)
-            BUG_IF(in[k] && in[k] == of->out[i] && !(of->op->saved_outputs >> i & 1),
-                   "the gradient of %s reads output %d, which it does not declare as saved", of->op->name, i);
-    }
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        BUG_IF(in[i] && !may_read(of, in[i]), "the gradient of %s reads %s, which it does not declare as saved",
+               of->op->name, in[i]->name);
     struct node *node = graph_add(graph, op, graph_format(graph, "%s.%s", of->name, op->name), in, attributes, into);
     if (node) node->block = of->block;
     return node;

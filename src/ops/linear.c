@@ -30,6 +30,8 @@ static enum status infer_linear(const struct node *node, struct shape out[OP_OUT
 static void differentiate_linear(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[2], *residual = node->in[3];
     struct tensor *dy = gradient_of(gradients, node->out[0]);
+    /* First, since x may be the residual too: its product's gradient then takes this as its addend. */
+    if (residual) gradient_contribute(gradients, residual, dy);
     if (gradient_wanted(gradients, weight)) {
         bool bias_too = gradient_wanted(gradients, bias);
         struct tensor *in[OP_INPUTS_MAX] = {x, dy};
@@ -45,7 +47,6 @@ static void differentiate_linear(struct gradients *gradients, const struct node 
         gradient_add_node(gradients, &op_linear_dx, node, in, node->attributes, into);
         gradient_deliver(gradients, x, into[0]);
     }
-    if (residual) gradient_contribute(gradients, residual, dy);
 }
 
 const struct op op_linear = {

@@ -1,0 +1,91 @@
+/* Operators refuse what does not fit, naming the input, and count FLOPs as the formulas say. */
+#include <string.h>
+
+#include "ops/ops.h"
+#include "support/unit.h"
+
+static struct tensor *activation(struct graph *graph, int64_t columns) {
+    return graph_tensor(graph, TENSOR_ACTIVATION, "x", shape_make(graph->dtype, 3, 2, 5, columns));
+}
+
+static void expect_refusal(struct graph *graph, struct tensor *result, const char *part) {
+    assert_null(result);
+    assert_int_equal(graph_status(graph), STATUS_BAD_INPUT);
+    if (!strstr(status_message(), part)) fail_msg("expected '%s' in '%s'", part, status_message());
+    graph_free(graph);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    struct graph *graph = graph_create(DTYPE_F32, 2, 5);
+    struct tensor *w = graph_parameter(graph, "w", 2, 7, 6);
+    expect_refusal(graph,
+                   ops_linear(graph, "product", activation(graph, 8), w, NULL, NULL, (struct linear_attributes){0}),
+                   "product (linear): input 1 (w)");
+    graph = graph_create(DTYPE_F32, 2, 5);
+    expect_refusal(graph, ops_rms_norm(graph, "norm", activation(graph, 8), graph_parameter(graph, "w", 1, 7, 1), 1e-5),
+                   "(w)");
+    graph = graph_create(DTYPE_F32, 2, 5);
+    expect_refusal(graph, ops_add(graph, "sum", activation(graph, 8), activation(graph, 9)), "input 1");
+    graph = graph_create(DTYPE_F32, 2, 5);
+    struct tensor *q = activation(graph, 18), *k = activation(graph, 8);
+    struct attention_attributes odd = {.heads = 9, .kv_heads = 4, .head_dim = 2};
+    expect_refusal(graph, ops_attention(graph, "attention", q, k, k, NULL, odd), "no multiple");
+    graph = graph_create(DTYPE_F32, 2, 5);
+    struct tensor *positions = graph_tensor(graph, TENSOR_INPUT, "positions", shape_make(DTYPE_I32, 2, 2, 5, 1));
+    expect_refusal(graph, ops_rope_table(graph, "rope", positions, (struct rope_table_attributes){.head_dim = 5}),
+                   "even");
+}
+
+/* After the first error nothing more is built and the message stays. */
+static void test_errors_stick(void **state) {
+    (void)state;
+    struct graph *graph = graph_create(DTYPE_F32, 2, 5);
+    assert_null(ops_add(graph, "sum", activation(graph, 8), activation(graph, 9)));
+    size_t tensors = graph->tensors.count;
+    assert_null(ops_activation(graph, "next", NULL, ACTIVATION_RELU));
+    assert_null(graph_tensor(graph, TENSOR_INPUT, "more", shape_make(DTYPE_I32, 1, 1, 1, 1)));
+    assert_int_equal(graph->tensors.count, tensors);
+    assert_int_equal(graph_status(graph), STATUS_BAD_INPUT);
+    graph_free(graph);
+}
+
+static void test_costs(void **state) {
+    (void)state;
+    struct graph *graph = graph_create(DTYPE_BF16, 2, 5);
+    struct tensor *x = activation(graph, 8), *w = graph_parameter(graph, "w", 2, 7, 8);
+    struct tensor *y = ops_linear(graph, "product", x, w, NULL, NULL, (struct linear_attributes){0});
+    struct op_cost cost;
+    op_cost(y->producer, &cost);
+    assert_true(cost.flops == 2.0 * 10 * 7 * 8 && cost.bytes == 2.0 * (10 * 8 + 7 * 8 + 10 * 7));
+    struct attention_attributes heads = {.heads = 4, .kv_heads = 4, .head_dim = 2};
+    struct tensor *o = ops_attention(graph, "attention", x, x, x, NULL, heads);
+    op_cost(o->producer, &cost);
+    assert_true(cost.flops == 4.0 * 2 * 4 * 15 * 2); /* 15 pairs of 5 positions under the causal mask */
+    heads.window = 2;
+    o = ops_attention(graph, "windowed", x, x, x, NULL, heads);
+    op_cost(o->producer, &cost);
+    assert_true(cost.flops == 4.0 * 2 * 4 * 9 * 2); /* 1 + 2 + 2 + 2 + 2 */
+    graph_free(graph);
+}
+
+static void test_table_is_complete(void **state) {
+    (void)state;
+    for (int i = 0; i < op_table_count; i++) {
+        const struct op *op = op_table[i];
+        assert_non_null(op->infer);
+        assert_true(op->inputs <= OP_INPUTS_MAX && op->outputs <= OP_OUTPUTS_MAX && op->in_place_input <= op->inputs);
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(op->name, op_table[k]->name);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_errors_stick),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_table_is_complete),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
