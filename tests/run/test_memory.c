@@ -1,0 +1,188 @@
+/* Memory is what the program says: resident memory grows by the arena's size and no more, and a step allocates nothing.
+ */
+/* ctest: PROCESSORS 2 TIMEOUT 600 */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "support/trainer.h"
+#include "support/unit.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+/* In bytes, 0 when the line is missing. */
+static int64_t status_line(const char *name) {
+    FILE *file = fopen("/proc/self/status", "r");
+    assert_non_null(file);
+    char line[256];
+    long long kibibytes = 0;
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, name, strlen(name)) == 0) sscanf(line + strlen(name) + 1, "%lld", &kibibytes);
+    fclose(file);
+    return kibibytes * 1024;
+}
+
+/* The peak of what is not backed by files. */
+static int64_t own_peak(void) { return status_line("VmHWM") - status_line("RssFile"); }
+
+static void note_peak(void *payload) { *(int64_t *)payload = own_peak(); }
+
+static void random_batch(struct trainer *trainer, int64_t vocab, uint64_t step) {
+    int64_t count = trainer->options.batch * trainer->options.sequence_length;
+    int32_t *tokens = mem_array((size_t)count * 2, sizeof *tokens);
+    assert_non_null(tokens);
+    for (int64_t i = 0; i < 2 * count; i++)
+        tokens[i] = (int32_t)(random_u64(step, RANDOM_TEST, 0, (uint64_t)i) % (uint64_t)vocab);
+    trainer_set_inputs(trainer, tokens, tokens + count);
+    mem_free(tokens);
+}
+
+static struct model_config llama(int64_t hidden, int64_t layers, int64_t vocab) {
+    struct model_config config;
+    assert_int_equal(model_config_init("llama", &config), STATUS_OK);
+    config.hidden = hidden;
+    config.layers = layers;
+    config.heads = hidden / 64;
+    config.kv_heads = config.head_dim = config.ffn = 0;
+    config.vocab_size = vocab;
+    config.context = 512;
+    return config;
+}
+
+/* In a child, whose peak begins with nothing. Exit status 0: within 2% + 16 MiB. */
+static int measure(int64_t hidden, int64_t layers, int64_t vocab, int64_t batch, int64_t length, int64_t least_arena) {
+    struct model_config config = llama(hidden, layers, vocab);
+    int64_t before = 0;
+    struct trainer_options options = {.config = &config,
+                                      .purpose = MODEL_LOSS,
+                                      .dtype = DTYPE_BF16,
+                                      .batch = batch,
+                                      .sequence_length = length,
+                                      .grain_sequences = 1,
+                                      .grains_per_pass = 2,
+                                      .clip_norm = 1,
+                                      .before_arena = note_peak,
+                                      .payload = &before,
+                                      .seed = 1};
+    struct trainer trainer;
+    trainer_open(&options, &trainer);
+    for (uint64_t step = 0; step < 2; step++) {
+        random_batch(&trainer, vocab, step);
+        trainer_step(&trainer, 1e-4, false);
+    }
+    int64_t arena = trainer.arena.bytes, grown = own_peak() - before;
+    print_message("arena %.1f MiB, resident memory grew by %.1f MiB\n", (double)arena / 0x1p20, (double)grown / 0x1p20);
+    trainer_close(&trainer);
+    double off = (double)(grown - arena), allowed = 0.02 * (double)arena + 16 * 0x1p20;
+    return arena < least_arena ? 2 : off > allowed || -off > allowed;
+}
+
+static void measure_in_child(int64_t hidden, int64_t layers, int64_t vocab, int64_t batch, int64_t length,
+                             int64_t least) {
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(measure(hidden, layers, vocab, batch, length, least));
+    int result;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result));
+    assert_int_equal(WEXITSTATUS(result), 0);
+}
+
+static void test_resident_memory(void **state) {
+    (void)state;
+#ifdef SANITIZED
+    print_message("the sanitizers' shadow memory is no part of the claim\n");
+    skip();
+#endif
+    measure_in_child(128, 2, 512, 4, 64, 0);
+    measure_in_child(1024, 4, 16000, 4, 128, (int64_t)1 << 30);
+}
+
+#ifndef SANITIZED
+/* Every allocation of the process passes here: ours, oneDNN's, OpenMP's. */
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *block, size_t bytes);
+extern void *__libc_memalign(size_t alignment, size_t bytes);
+static atomic_bool counting;
+static atomic_llong allocations, allocated_bytes;
+
+static void count_allocation(size_t bytes) {
+    if (!atomic_load_explicit(&counting, memory_order_relaxed)) return;
+    atomic_fetch_add(&allocations, 1);
+    atomic_fetch_add(&allocated_bytes, (long long)bytes);
+}
+void *malloc(size_t bytes) {
+    count_allocation(bytes);
+    return __libc_malloc(bytes);
+}
+void *calloc(size_t count, size_t bytes) {
+    count_allocation(count * bytes);
+    return __libc_calloc(count, bytes);
+}
+void *realloc(void *block, size_t bytes) {
+    count_allocation(bytes);
+    return __libc_realloc(block, bytes);
+}
+void *aligned_alloc(size_t alignment, size_t bytes) {
+    count_allocation(bytes);
+    return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void **out, size_t alignment, size_t bytes) {
+    count_allocation(bytes);
+    *out = __libc_memalign(alignment, bytes);
+    return *out ? 0 : 12;
+}
+#endif
+
+static void test_steps_allocate_nothing(void **state) {
+    (void)state;
+#ifdef SANITIZED
+    skip();
+#else
+    for (int d = 0; d < 2; d++) {
+        struct model_config config = llama(128, 2, 512);
+        struct trainer_options options = {.config = &config,
+                                          .purpose = MODEL_LOSS,
+                                          .dtype = d ? DTYPE_BF16 : DTYPE_F32,
+                                          .batch = 4,
+                                          .sequence_length = 64,
+                                          .grain_sequences = 1,
+                                          .grains_per_pass = 2,
+                                          .clip_norm = 1,
+                                          .seed = 1};
+        struct trainer trainer;
+        trainer_open(&options, &trainer);
+        random_batch(&trainer, 512, 1);
+        trainer_step(&trainer, 1e-4, false);
+        atomic_store(&allocations, 0);
+        atomic_store(&allocated_bytes, 0);
+        atomic_store(&counting, true);
+        for (int step = 0; step < 3; step++)
+            trainer_step(&trainer, 1e-4, false);
+        atomic_store(&counting, false);
+        print_message("%s: %lld allocations, %lld bytes in three steps after the first\n", d ? "bf16" : "fp32",
+                      atomic_load(&allocations), atomic_load(&allocated_bytes));
+        trainer_close(&trainer);
+        assert_int_equal(atomic_load(&allocations), 0);
+    }
+#endif
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resident_memory),
+        cmocka_unit_test(test_steps_allocate_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

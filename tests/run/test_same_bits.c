@@ -1,0 +1,107 @@
+/* One recipe, one result: whatever the grains per pass, the streams, the order in which they run, and however often. */
+/* ctest: PROCESSORS 2 TIMEOUT 600 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "support/trainer.h"
+#include "support/unit.h"
+
+enum { STEPS = 3, BATCH = 7, TOKENS = 13, VOCAB = 211 };
+
+struct outcome {
+    double losses[STEPS];
+    double norms[STEPS];
+    uint64_t weights;
+};
+
+static struct outcome train(const char *name, enum dtype dtype, int64_t grains_per_pass, int streams, bool interleaved,
+                            uint64_t seed) {
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, name);
+    struct trainer_options options = {.folder = folder,
+                                      .purpose = MODEL_LOSS,
+                                      .dtype = dtype,
+                                      .batch = BATCH,
+                                      .sequence_length = TOKENS,
+                                      .grain_sequences = 2,
+                                      .grains_per_pass = grains_per_pass,
+                                      .clip_norm = 0.5,
+                                      .weight_decay = 0.1,
+                                      .streams = streams,
+                                      .seed = seed};
+    struct trainer trainer;
+    trainer_open(&options, &trainer);
+    struct outcome outcome;
+    for (int step = 0; step < STEPS; step++) {
+        int32_t tokens[BATCH * TOKENS], targets[BATCH * TOKENS];
+        for (uint64_t i = 0; i < BATCH * TOKENS; i++) {
+            tokens[i] = (int32_t)(random_u64(5, RANDOM_TEST, (uint32_t)step, i) % VOCAB);
+            targets[i] = i % 11 == 0 ? -100 : (tokens[i] * 7 + 3) % VOCAB;
+        }
+        trainer_set_inputs(&trainer, tokens, targets);
+        outcome.losses[step] = trainer_step(&trainer, 1e-3, interleaved);
+        outcome.norms[step] = ((const double *)trainer_data(&trainer, "clip"))[0];
+    }
+    outcome.weights = trainer_fingerprint(&trainer);
+    trainer_close(&trainer);
+    return outcome;
+}
+
+static void require_equal(const char *what, const struct outcome *a, const struct outcome *b) {
+    for (int step = 0; step < STEPS; step++)
+        if (memcmp(&a->losses[step], &b->losses[step], sizeof(double)) != 0 ||
+            memcmp(&a->norms[step], &b->norms[step], sizeof(double)) != 0)
+            fail_msg("%s: step %d: loss %.17g, norm %.17g; plain run %.17g, %.17g", what, step, b->losses[step],
+                     b->norms[step], a->losses[step], a->norms[step]);
+    if (a->weights != b->weights) fail_msg("%s: the weights differ", what);
+}
+
+static const char *const models[] = {"gpt2", "llama", "llama_tied"};
+
+static void test_run_after_run_and_grains_per_pass(void **state) {
+    (void)state;
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (int d = 0; d < 2; d++) {
+            enum dtype dtype = d ? DTYPE_BF16 : DTYPE_F32;
+            struct outcome plain = train(models[m], dtype, 1, 1, false, 0);
+            for (int64_t grains = 1; grains <= 4; grains++) {
+                struct outcome other = train(models[m], dtype, grains, 1, false, 0);
+                char what[128];
+                snprintf(what, sizeof what, "%s, %s, %d grains per pass", models[m], dtype_name(dtype), (int)grains);
+                require_equal(what, &plain, &other);
+            }
+        }
+}
+
+static void test_random_interleavings(void **state) {
+    (void)state;
+    struct outcome plain[2] = {train("llama_tied", DTYPE_BF16, 1, 1, false, 0),
+                               train("gpt2", DTYPE_BF16, 1, 1, false, 0)};
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        int which = (int)(seed % 2);
+        struct outcome other =
+            train(which ? "gpt2" : "llama_tied", DTYPE_BF16, 1 + (int64_t)seed % 4, 2 + (int)seed % 4, true, seed);
+        char what[128];
+        snprintf(what, sizeof what, "interleaving with seed %d", (int)seed);
+        require_equal(what, &plain[which], &other);
+    }
+}
+
+static void test_several_workers(void **state) {
+    (void)state;
+    struct outcome plain = train("llama", DTYPE_F32, 1, 1, false, 0);
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct outcome other = train("llama", DTYPE_F32, 2, 3, false, seed);
+        require_equal("three workers", &plain, &other);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_run_after_run_and_grains_per_pass),
+        cmocka_unit_test(test_random_interleavings),
+        cmocka_unit_test(test_several_workers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,50 @@
+/* Runs a model's program directly, below src/train: for tests that compare it with recorded references and with itself.
+ */
+#ifndef BALLAST_TESTS_TRAINER_H
+#define BALLAST_TESTS_TRAINER_H
+
+#include "model/model.h"
+#include "model/safetensors.h"
+#include "run/runner.h"
+
+struct trainer_options {
+    const char *folder; /* a Hugging Face directory; NULL: `config`, with initial weights */
+    const struct model_config *config;
+    void (*before_arena)(void *payload); /* called when all is compiled; NULL: nothing */
+    void *payload;
+    enum model_purpose purpose;
+    bool forward_only; /* MODEL_LOSS without gradients */
+    enum dtype dtype;
+    int64_t batch, sequence_length, grain_sequences, grains_per_pass;
+    int threads; /* 0: 2 */
+    double clip_norm, weight_decay, epsilon, beta1, beta2;
+    int streams; /* more than 1: instructions are dealt to streams at random by `seed` */
+    uint64_t seed;
+};
+
+struct trainer {
+    struct trainer_options options;
+    struct model *model;
+    struct executable *executable;
+    struct arena arena;
+    struct runner *runner;
+    struct tensor *output; /* loss or logits */
+    int64_t step;
+};
+
+/* Ends the test on any failure. */
+void trainer_open(const struct trainer_options *options, struct trainer *out);
+void trainer_close(struct trainer *trainer);
+struct graph *trainer_graph(const struct trainer *trainer);
+void *trainer_data(const struct trainer *trainer, const char *name);
+
+/* Sets the inputs from `batch` sequences; targets may be NULL (logits). Sequences beyond the batch have weight zero. */
+void trainer_set_inputs(struct trainer *trainer, const int32_t *tokens, const int32_t *targets);
+/* One step over what trainer_set_inputs set; returns the mean loss. `interleaved`: by runner_step_interleaved. */
+double trainer_step(struct trainer *trainer, double learning_rate, bool interleaved);
+/* Weights of a parameter as fp32 (the master where there is one). */
+const float *trainer_weights(const struct trainer *trainer, const struct tensor *parameter);
+/* Mixes all parameters' and states' bytes into one number: equal for equal bits. */
+uint64_t trainer_fingerprint(const struct trainer *trainer);
+
+#endif
