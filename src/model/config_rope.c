@@ -1,0 +1,134 @@
+#include <string.h>
+
+#include "base/json.h"
+#include "model/model_config.h"
+
+/* Which settings each type takes, as transformers' modeling_rope_utils has it: a bit for each type. */
+enum { FOR_DEFAULT = 1, FOR_LINEAR = 2, FOR_LLAMA3 = 4, FOR_ALL = 7 };
+
+static const struct {
+    const char *name;
+    enum rope_scaling scaling;
+    unsigned bit;
+} types[] = {
+    {"default", ROPE_SCALING_NONE, FOR_DEFAULT},
+    {"linear", ROPE_SCALING_LINEAR, FOR_LINEAR},
+    {"llama3", ROPE_SCALING_LLAMA3, FOR_LLAMA3},
+};
+enum { TYPES = sizeof types / sizeof *types };
+
+static const struct setting {
+    const char *name;
+    unsigned types;
+    bool required;
+    bool whole;    /* written as an integer, which transformers wants there */
+    size_t offset; /* in struct rope_table_attributes */
+    double least, most;
+} settings[] = {
+#define ROPE_FIELD(field) offsetof(struct rope_table_attributes, field)
+    {"rope_theta", FOR_ALL, false, false, ROPE_FIELD(theta), 1e-3, 1e18},
+    {"factor", FOR_LINEAR | FOR_LLAMA3, true, false, ROPE_FIELD(factor), 1, 1e9},
+    {"low_freq_factor", FOR_LLAMA3, true, false, ROPE_FIELD(low_freq_factor), 1e-6, 1e9},
+    {"high_freq_factor", FOR_LLAMA3, true, false, ROPE_FIELD(high_freq_factor), 1e-6, 1e9},
+    {"original_max_position_embeddings", FOR_LLAMA3, true, true, ROPE_FIELD(original_context), 1, 1e12},
+};
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+/* "rope_type" or, in older files, "type"; both are the same when both are there. */
+static enum status read_type(const char *file, const json_t *object, int *out) {
+    const char *newer = NULL, *older = NULL;
+    TRY(json_read_string(file, object, "rope_type", &newer));
+    TRY(json_read_string(file, object, "type", &older));
+    if (newer && older && strcmp(newer, older) != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: rope_type and type: differ", file);
+    const char *name = newer ? newer : older ? older : types[0].name;
+    for (int i = 0; i < TYPES; i++) {
+        if (strcmp(types[i].name, name) != 0) continue;
+        *out = i;
+        return STATUS_OK;
+    }
+    status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not supported", file, newer ? "rope_type" : "type", name);
+    return status_hint(STATUS_BAD_INPUT, "supported: default, linear, llama3");
+}
+
+static const struct setting *find_setting(const char *name, unsigned type) {
+    for (int i = 0; i < SETTINGS; i++)
+        if (strcmp(settings[i].name, name) == 0 && (settings[i].types & type)) return &settings[i];
+    return NULL;
+}
+
+static enum status check_names(const char *file, const json_t *object, int type) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+        if (strcmp(name, "rope_type") == 0 || strcmp(name, "type") == 0) continue;
+        if (strcmp(name, "partial_rotary_factor") == 0) {
+            if (json_is_null(value) || (json_is_number(value) && json_number_value(value) == 1.0)) continue;
+            return status_set(STATUS_BAD_INPUT, "%s: %s: only 1 is supported", file, name);
+        }
+        if (!find_setting(name, types[type].bit))
+            return status_set(STATUS_BAD_INPUT, "%s: %.100s: unknown setting for rope_type %s", file, name,
+                              types[type].name);
+    }
+    return STATUS_OK;
+}
+
+/* The object under rope_parameters or rope_scaling; `file` includes the key. */
+static enum status read_scaling(const char *file, const json_t *object, struct rope_table_attributes *rope) {
+    int type = 0;
+    TRY(read_type(file, object, &type));
+    TRY(check_names(file, object, type));
+    for (int i = 0; i < SETTINGS; i++) {
+        const struct setting *setting = &settings[i];
+        if (!(setting->types & types[type].bit)) continue;
+        if (setting->required) TRY(json_require(file, object, setting->name));
+        double *field = (double *)(void *)((char *)rope + setting->offset);
+        TRY(json_read_double(file, object, setting->name, setting->least, setting->most, field));
+    }
+    rope->scaling = types[type].scaling;
+    if (rope->scaling == ROPE_SCALING_LLAMA3 && rope->high_freq_factor <= rope->low_freq_factor)
+        return status_set(STATUS_BAD_INPUT, "%s: high_freq_factor: must be above low_freq_factor (%g)", file,
+                          rope->low_freq_factor);
+    return STATUS_OK;
+}
+
+enum status config_read_rope(const char *file, const json_t *object, struct rope_table_attributes *rope) {
+    double outer = 0;
+    TRY(json_read_double(file, object, "rope_theta", settings[0].least, settings[0].most, &outer));
+    if (outer != 0) rope->theta = outer;
+    const json_t *parameters = json_object_get(object, "rope_parameters");
+    const json_t *scaling = json_object_get(object, "rope_scaling");
+    bool has_parameters = parameters && !json_is_null(parameters), has_scaling = scaling && !json_is_null(scaling);
+    if (has_parameters && has_scaling)
+        return status_set(STATUS_BAD_INPUT, "%s: rope_parameters and rope_scaling: only one may be given", file);
+    if (!has_parameters && !has_scaling) return STATUS_OK;
+    const char *key = has_parameters ? "rope_parameters" : "rope_scaling";
+    const json_t *found = has_parameters ? parameters : scaling;
+    if (!json_is_object(found)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", file, key);
+    char *place = mem_format("%s: %s", file, key);
+    if (!place) return STATUS_FAILED;
+    enum status status = read_scaling(place, found, rope);
+    mem_free(place);
+    TRY(status);
+    if (outer != 0 && rope->theta != outer)
+        return status_set(STATUS_BAD_INPUT, "%s: rope_theta: differs from the one in %s", file, key);
+    return STATUS_OK;
+}
+
+bool config_write_rope(const struct rope_table_attributes *rope, json_t *object) {
+    if (json_object_set_new(object, "rope_theta", json_real(rope->theta)) != 0) return false;
+    if (rope->scaling == ROPE_SCALING_NONE) return true;
+    json_t *scaling = json_object();
+    bool good = json_object_set_new(object, "rope_scaling", scaling) == 0;
+    for (int i = 0; good && i < TYPES; i++)
+        if (types[i].scaling == rope->scaling)
+            good = json_object_set_new(scaling, "rope_type", json_string(types[i].name)) == 0;
+    unsigned bit = rope->scaling == ROPE_SCALING_LINEAR ? FOR_LINEAR : FOR_LLAMA3;
+    for (int i = 1; good && i < SETTINGS; i++) {
+        if (!(settings[i].types & bit)) continue;
+        double value = *(const double *)(const void *)((const char *)rope + settings[i].offset);
+        json_t *number = settings[i].whole ? json_integer((json_int_t)value) : json_real(value);
+        good = json_object_set_new(scaling, settings[i].name, number) == 0;
+    }
+    return good;
+}

@@ -1,0 +1,178 @@
+#include "model/model.h"
+
+#include <string.h>
+
+#include "base/folder.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "model/model_families.h"
+#include "model/model_weights.h"
+
+enum { CONFIG_LIMIT_BYTES = 16 << 20 };
+
+const struct model_family *const model_families[] = {&family_gpt2, &family_llama};
+const int model_family_count = sizeof model_families / sizeof *model_families;
+
+enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out) {
+    for (int i = 0; i < model_family_count; i++) {
+        if (strcmp(model_families[i]->name, name) != 0) continue;
+        *out = model_families[i];
+        return STATUS_OK;
+    }
+    char known[256] = "";
+    for (int i = 0; i < model_family_count; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", model_families[i]->name);
+    }
+    status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not supported", file, field, name);
+    return status_hint(STATUS_BAD_INPUT, "supported: %s", known);
+}
+
+static enum status read_config(struct model *model, const char *file) {
+    const char *type = NULL;
+    const struct model_family *family = NULL;
+    TRY(json_read_object(file, CONFIG_LIMIT_BYTES, &model->config_json));
+    TRY(json_require(file, model->config_json, "model_type"));
+    TRY(json_read_string(file, model->config_json, "model_type", &type));
+    TRY(model_family_find(file, "model_type", type, &family));
+    return family->read_config(file, model->config_json, &model->config);
+}
+
+static enum status open_into(struct model *model, const char *folder) {
+    model->folder = mem_string(folder);
+    char *file = path_join(folder, "config.json");
+    enum status status = model->folder && file ? read_config(model, file) : STATUS_FAILED;
+    mem_free(file);
+    TRY(status);
+    TRY(safetensors_open_folder(folder, &model->weights));
+    weights_find_prefix(model);
+    TRY(weights_check(model));
+    if (model->config.dropout > 0)
+        log_warning("%s/config.json asks for dropout (up to %g), which is not applied", folder, model->config.dropout);
+    return STATUS_OK;
+}
+
+enum status model_open(const char *folder, struct model **out) {
+    struct model *model = mem_array(1, sizeof *model);
+    if (!model) return STATUS_FAILED;
+    enum status status = open_into(model, folder);
+    if (status != STATUS_OK) {
+        model_free(model);
+        return status;
+    }
+    *out = model;
+    return STATUS_OK;
+}
+
+enum status model_config_init(const char *arch, struct model_config *out) {
+    struct model_config config = {0};
+    TRY(model_family_find("new model", "arch", arch, &config.family));
+    config.family->set_defaults(&config);
+    *out = config;
+    return STATUS_OK;
+}
+
+/* The config is written and read back, so that a new model meets the same checks as one from a file. */
+static enum status create_into(struct model *model, const struct model_config *config) {
+    static const char file[] = "new model";
+    if (config->heads > 0 && config->hidden % config->heads != 0) {
+        status_set(STATUS_BAD_INPUT, "%s: hidden: %lld is not a multiple of heads (%lld)", file,
+                   (long long)config->hidden, (long long)config->heads);
+        return status_hint(STATUS_BAD_INPUT, "transformers refuses such models, whatever the head size");
+    }
+    model->config_json = config->family->write_config(config);
+    if (!model->config_json) return status_no_memory(0, "a config");
+    TRY(config->family->read_config(file, model->config_json, &model->config));
+    model->prefix = config->family->prefix;
+    return STATUS_OK;
+}
+
+enum status model_create(const struct model_config *config, struct model **out) {
+    struct model *model = mem_array(1, sizeof *model);
+    if (!model) return STATUS_FAILED;
+    enum status status = create_into(model, config);
+    if (status != STATUS_OK) {
+        model_free(model);
+        return status;
+    }
+    *out = model;
+    return STATUS_OK;
+}
+
+void model_free(struct model *model) {
+    if (!model) return;
+    safetensors_close(model->weights);
+    json_decref(model->config_json);
+    mem_free(model->folder);
+    mem_free(model);
+}
+
+/* The bytes of the widest activation must be countable; the operators' shapes rest on it. */
+static enum status check_sizes(const struct model_config *config, int64_t sequences, int64_t length) {
+    enum { BYTES_PER_VALUE = 8, PARTS = 3 };
+    int64_t width = config->heads * config->head_dim * PARTS, bytes;
+    if (sequences < 1 || length < 1)
+        return status_set(STATUS_BAD_INPUT, "a grain of %lld sequences of %lld tokens: both must be at least 1",
+                          (long long)sequences, (long long)length);
+    if (length > config->context) {
+        status_set(STATUS_BAD_INPUT, "a sequence length of %lld is more than the model's context of %lld tokens",
+                   (long long)length, (long long)config->context);
+        return status_hint(STATUS_BAD_INPUT, "set a sequence length of at most %lld", (long long)config->context);
+    }
+    if (config->ffn > width) width = config->ffn;
+    if (config->vocab_size > width) width = config->vocab_size;
+    if (__builtin_mul_overflow(sequences, length, &bytes) || __builtin_mul_overflow(bytes, width, &bytes) ||
+        __builtin_mul_overflow(bytes, BYTES_PER_VALUE, &bytes))
+        return status_set(STATUS_BAD_INPUT, "a grain of %lld sequences of %lld tokens: its bytes overflow 64 bits",
+                          (long long)sequences, (long long)length);
+    return STATUS_OK;
+}
+
+enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
+                              int64_t grain_sequences, int64_t sequence_length, struct graph **out,
+                              struct tensor **out_tensor) {
+    const struct model_config *config = &model->config;
+    TRY(check_sizes(config, grain_sequences, sequence_length));
+    struct graph *graph = graph_create(dtype, grain_sequences, sequence_length);
+    if (!graph) return STATUS_FAILED;
+    struct tensor *tensor = config->family->build(config, model->prefix, purpose, graph);
+    enum status status = graph_status(graph);
+    if (status != STATUS_OK) {
+        graph_free(graph);
+        return status;
+    }
+    *out = graph;
+    *out_tensor = tensor;
+    return STATUS_OK;
+}
+
+int64_t model_parameter_count(const struct graph *graph) {
+    int64_t count = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind == TENSOR_PARAMETER && !tensor->base) count += shape_elements(&tensor->shape);
+    }
+    return count;
+}
+
+/* Whether the node multiplies its second input, a weight, by activations in the forward direction. */
+static bool is_matrix_product(const struct node *node) {
+    return node->op == &op_linear || node->op == &op_head_loss || node->op == &op_head_loss_grad ||
+           node->op == &op_head_logits;
+}
+
+static int64_t first_use(const struct graph *graph, const struct tensor *weight) {
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (is_matrix_product(graph->nodes.items[i]) && graph->nodes.items[i]->in[1] == weight) return (int64_t)i;
+    return -1;
+}
+
+int64_t model_matrix_parameter_count(const struct graph *graph) {
+    int64_t count = 0;
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        if (is_matrix_product(node) && first_use(graph, node->in[1]) == (int64_t)i)
+            count += shape_elements(&node->in[1]->shape);
+    }
+    return count;
+}

@@ -1,0 +1,110 @@
+/* Models: from a Hugging Face directory to a forward graph, and the weights' names and layout.
+ *
+ * A family is one file (model_gpt2.c, model_llama.c): it reads its config.json and builds the graph from operators; no
+ * model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
+ * same name. */
+#ifndef BALLAST_MODEL_MODEL_H
+#define BALLAST_MODEL_MODEL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/status.h"
+#include "graph/graph.h"
+#include "model/safetensors.h"
+#include "ops/ops.h"
+
+/* What config.json says, for all families; a family uses the fields that it has. */
+struct model_config {
+    const struct model_family *family;
+    int64_t vocab_size, hidden, layers, heads, kv_heads, head_dim, ffn, context;
+    double norm_epsilon;
+    enum activation activation;
+    bool tied;                     /* the head's weight is the embedding's */
+    bool attention_bias, mlp_bias; /* Llama */
+    bool scale_by_inverse_layer;   /* GPT-2: attention scores of layer i (from 0) are also divided by i + 1 */
+    bool scale_attention;          /* scores times head_dim^-1/2; GPT-2 can leave it out */
+    struct rope_table_attributes rope;
+    double initial_range; /* standard deviation with which matrices start */
+    double dropout;       /* the largest that the file asks for; not applied, model_open says so */
+};
+
+struct model {
+    struct model_config config;
+    char *folder;                /* where it was read; NULL for a model made from scratch */
+    json_t *config_json;         /* as read, written back with the weights */
+    const char *prefix;          /* before the names of all but the head in the weight files: the family's, or "" */
+    struct safetensors *weights; /* the mapped and checked files; NULL for a model made from scratch */
+};
+
+/* Which outputs a graph shall have. */
+enum model_purpose {
+    MODEL_LOSS,   /* inputs "tokens", "targets" (and "positions"); result "loss" */
+    MODEL_LOGITS, /* inputs "tokens" (and "positions"); activation "logits" [S,T,V] fp32 */
+};
+
+struct model_family {
+    const char *name;           /* model_type in config.json */
+    const char *prefix;         /* what transformers puts before the names when it saves the model with its head */
+    const char *embedding;      /* name of the token embedding, without prefix */
+    const char *const *buffers; /* tensors in older files that are no parameters, without prefix; '#' stands for a
+                                   number; ends with NULL */
+    /* What the authors of the family start from, for fields that a config leaves out. */
+    void (*set_defaults)(struct model_config *config);
+    /* Reads and checks every key; a key or value that the family does not know is BAD_INPUT by name. */
+    enum status (*read_config)(const char *file, const json_t *object, struct model_config *out);
+    /* Adds parameters and nodes; returns the loss or the logits (NULL: see graph_status). */
+    struct tensor *(*build)(const struct model_config *config, const char *prefix, enum model_purpose purpose,
+                            struct graph *graph);
+    /* config.json for a model made from scratch; NULL when out of memory. */
+    json_t *(*write_config)(const struct model_config *config);
+    /* Standard deviation (0: zeros, -1: ones) with which the authors of the family start the parameter. */
+    double (*initial_deviation)(const struct model_config *config, const struct tensor *parameter);
+};
+extern const struct model_family *const model_families[];
+extern const int model_family_count;
+/* BAD_INPUT naming the families that there are when `name` is none of them; `file` and `field` are for the message. */
+enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
+
+/* Reads config.json of a Hugging Face directory (not the weights' contents, but their headers are checked against the
+ * config: names, shapes, dtypes, offsets). */
+enum status model_open(const char *folder, struct model **out);
+/* The config of a new model of the family `arch` ("llama", "gpt2"), with the family's defaults in all other fields.
+ * Set the sizes that are asked for; kv_heads, head_dim and ffn may stay 0, model_create then fills them in. */
+enum status model_config_init(const char *arch, struct model_config *out);
+/* A model from a config, without files; BAD_INPUT when its sizes make no model. */
+enum status model_create(const struct model_config *config, struct model **out);
+void model_free(struct model *model);
+
+/* The forward graph of one grain. *out_tensor is the loss or the logits. The caller frees the graph. BAD_INPUT when the
+ * sequences are longer than the model's context. */
+enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
+                              int64_t grain_sequences, int64_t sequence_length, struct graph **out,
+                              struct tensor **out_tensor);
+/* Parameters that take part in matrix products (for model FLOPs: 6 a token and parameter), and all parameters. */
+int64_t model_parameter_count(const struct graph *graph);
+int64_t model_matrix_parameter_count(const struct graph *graph);
+
+/* Where a parameter's values go to or come from: contiguous, of the tensor's shape, in `dtype`. */
+struct weight_target {
+    const struct tensor *tensor;
+    void *data;
+    enum dtype dtype; /* F32 or BF16 */
+};
+/* Fills every target from the model's files, converting; any of the model's parameters, each by its name. With OpenMP's
+ * threads, straight from the mapped files, whose pages are let go again. */
+enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count);
+/* Fills every target with the family's initial values for this seed; independent of the order of the targets. */
+void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets, int count);
+/* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a folder, copies its
+ * tokenizer files, into an existing empty folder. On failure it is empty again. */
+enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count);
+
+/* What there is to say about a model: sizes, settings, parameters, files; for `inspect --json`. The caller drops it. */
+enum status model_summarise(const struct model *model, json_t **out);
+/* The same for people. */
+enum status model_print_summary(const struct model *model, FILE *out);
+
+#endif

@@ -1,0 +1,47 @@
+#include "model/model_build.h"
+
+#include <string.h>
+
+struct tensor *build_input(struct builder *builder, const char *name) {
+    struct graph *graph = builder->graph;
+    return graph_tensor(graph, TENSOR_INPUT, name,
+                        shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
+}
+
+static struct tensor *parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1) {
+    return d1 == 0 ? graph_parameter(builder->graph, name, 1, d0, 1) : graph_parameter(builder->graph, name, 2, d0, d1);
+}
+
+struct tensor *build_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1) {
+    return parameter(builder, graph_format(builder->graph, "%s%s", builder->prefix, name), d0, d1);
+}
+
+struct tensor *build_layer_parameter(struct builder *builder, const char *layers, const char *name, int64_t d0,
+                                     int64_t d1, bool wanted) {
+    if (!wanted) return NULL;
+    long long layer = builder->layer;
+    return parameter(builder, graph_format(builder->graph, "%s%s.%lld.%s", builder->prefix, layers, layer, name), d0,
+                     d1);
+}
+
+const char *build_node_name(struct builder *builder, const char *name) {
+    return graph_format(builder->graph, "layer.%lld.%s", (long long)builder->layer, name);
+}
+
+void build_begin_layer(struct builder *builder) {
+    graph_begin_block(builder->graph, graph_format(builder->graph, "layer %lld", (long long)builder->layer));
+}
+
+struct tensor *build_head(struct builder *builder, struct tensor *x, struct tensor *embedding) {
+    const struct model_config *config = builder->config;
+    struct graph *graph = builder->graph;
+    struct tensor *weight = embedding;
+    if (!config->tied) weight = parameter(builder, "lm_head.weight", config->vocab_size, config->hidden);
+    if (builder->purpose == MODEL_LOGITS) return ops_head_logits(graph, "logits", x, weight, NULL);
+    return ops_head_loss(graph, "head", x, weight, build_input(builder, "targets"), NULL);
+}
+
+bool name_ends(const char *name, const char *end) {
+    size_t length = strlen(name), wanted = strlen(end);
+    return length >= wanted && strcmp(name + length - wanted, end) == 0;
+}

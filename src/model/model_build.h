@@ -1,0 +1,33 @@
+/* What the families' graph builders share. */
+#ifndef BALLAST_MODEL_MODEL_BUILD_H
+#define BALLAST_MODEL_MODEL_BUILD_H
+
+#include "model/model.h"
+
+struct builder {
+    struct graph *graph;
+    const struct model_config *config;
+    const char *prefix; /* of parameter names */
+    enum model_purpose purpose;
+    int64_t layer; /* being built; names of its nodes and parameters hold it */
+};
+
+/* An int32 input [S,T]. */
+struct tensor *build_input(struct builder *builder, const char *name);
+/* A parameter of the model, named PREFIX NAME; of rank 1 when d1 is 0. */
+struct tensor *build_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1);
+/* A parameter of the present layer, named PREFIX LAYERS.LAYER.NAME; NULL when not `wanted`. */
+struct tensor *build_layer_parameter(struct builder *builder, const char *layers, const char *name, int64_t d0,
+                                     int64_t d1, bool wanted);
+/* "layer.LAYER.NAME" for a node. */
+const char *build_node_name(struct builder *builder, const char *name);
+/* Starts the block "layer LAYER". */
+void build_begin_layer(struct builder *builder);
+/* The loss or the logits of x [S,T,hidden]; the head's weight is `embedding` [V,hidden] when the config ties them, else
+ * the parameter "lm_head.weight", which takes no prefix. */
+struct tensor *build_head(struct builder *builder, struct tensor *x, struct tensor *embedding);
+
+/* Whether a name ends like this. */
+bool name_ends(const char *name, const char *end);
+
+#endif

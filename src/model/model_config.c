@@ -1,0 +1,268 @@
+#include "model/model_config.h"
+
+#include <string.h>
+
+#include "base/json.h"
+
+/* Keys of every family that change nothing in training. */
+static const struct config_key common_keys[] = {
+    KEY_ELSEWHERE("model_type"),
+    /* where the file comes from, and what else it was used for */
+    KEY_IGNORED("_name_or_path"),
+    KEY_IGNORED("transformers_version"),
+    KEY_IGNORED("transformers.js_config"),
+    KEY_IGNORED("finetuning_task"),
+    KEY_IGNORED("task_specific_params"),
+    KEY_IGNORED("problem_type"),
+    KEY_IGNORED("id2label"),
+    KEY_IGNORED("label2id"),
+    KEY_IGNORED("_num_labels"),
+    KEY_IGNORED("num_labels"),
+    /* dtype of the stored weights: the files themselves say it */
+    KEY_IGNORED("dtype"),
+    KEY_IGNORED("torch_dtype"),
+    KEY_IGNORED("use_bfloat16"),
+    /* tokens: the tokenizer and generation decide on them */
+    KEY_IGNORED("bos_token_id"),
+    KEY_IGNORED("eos_token_id"),
+    KEY_IGNORED("pad_token_id"),
+    KEY_IGNORED("sep_token_id"),
+    KEY_IGNORED("decoder_start_token_id"),
+    KEY_IGNORED("tokenizer_class"),
+    KEY_IGNORED("prefix"),
+    /* how transformers runs the model and what it returns */
+    KEY_IGNORED("_attn_implementation"),
+    KEY_IGNORED("_attn_implementation_autoset"),
+    KEY_IGNORED("attn_implementation"),
+    KEY_IGNORED("_flash_attn_2_enabled"),
+    KEY_IGNORED("gradient_checkpointing"),
+    KEY_IGNORED("use_cache"),
+    KEY_IGNORED("output_attentions"),
+    KEY_IGNORED("output_hidden_states"),
+    KEY_IGNORED("output_past"),
+    KEY_IGNORED("return_dict"),
+    KEY_IGNORED("torchscript"),
+    KEY_IGNORED("tf_legacy_loss"),
+    KEY_IGNORED("chunk_size_feed_forward"), /* the same result in pieces */
+    /* generation, which older releases kept here */
+    KEY_IGNORED("max_length"),
+    KEY_IGNORED("min_length"),
+    KEY_IGNORED("do_sample"),
+    KEY_IGNORED("early_stopping"),
+    KEY_IGNORED("num_beams"),
+    KEY_IGNORED("num_beam_groups"),
+    KEY_IGNORED("diversity_penalty"),
+    KEY_IGNORED("temperature"),
+    KEY_IGNORED("top_k"),
+    KEY_IGNORED("top_p"),
+    KEY_IGNORED("typical_p"),
+    KEY_IGNORED("repetition_penalty"),
+    KEY_IGNORED("length_penalty"),
+    KEY_IGNORED("no_repeat_ngram_size"),
+    KEY_IGNORED("encoder_no_repeat_ngram_size"),
+    KEY_IGNORED("bad_words_ids"),
+    KEY_IGNORED("num_return_sequences"),
+    KEY_IGNORED("output_scores"),
+    KEY_IGNORED("return_dict_in_generate"),
+    KEY_IGNORED("forced_bos_token_id"),
+    KEY_IGNORED("forced_eos_token_id"),
+    KEY_IGNORED("remove_invalid_values"),
+    KEY_IGNORED("exponential_decay_length_penalty"),
+    KEY_IGNORED("suppress_tokens"),
+    KEY_IGNORED("begin_suppress_tokens"),
+    /* settings that would make it another model */
+    KEY_FIXED("is_decoder", "false"),
+    KEY_FIXED("is_encoder_decoder", "false"),
+    KEY_FIXED("add_cross_attention", "false"),
+    KEY_FIXED("cross_attention_hidden_size", "null"),
+    KEY_FIXED("tie_encoder_decoder", "false"),
+    KEY_FIXED("pruned_heads", "{}"),
+    {0},
+};
+
+/* Names of transformers' ACT2FN; the first of each function is the one that is written. */
+static const struct {
+    const char *name;
+    enum activation function;
+} activations[] = {
+    {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+    {"gelu", ACTIVATION_GELU_ERF},      {"gelu_python", ACTIVATION_GELU_ERF},
+    {"relu", ACTIVATION_RELU},          {"silu", ACTIVATION_SILU},
+    {"swish", ACTIVATION_SILU},
+};
+enum { ACTIVATION_NAMES = sizeof activations / sizeof *activations };
+
+static const struct config_key *find_key(const struct config_key *keys, const char *name) {
+    for (; keys->name; keys++)
+        if (strcmp(keys->name, name) == 0) return keys;
+    return NULL;
+}
+
+static enum status read_activation(const char *file, const json_t *object, const char *key, enum activation *out) {
+    const char *name = NULL;
+    TRY(json_read_string(file, object, key, &name));
+    if (!name) return STATUS_OK;
+    for (int i = 0; i < ACTIVATION_NAMES; i++) {
+        if (strcmp(name, activations[i].name) != 0) continue;
+        *out = activations[i].function;
+        return STATUS_OK;
+    }
+    status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not supported", file, key, name);
+    return status_hint(STATUS_BAD_INPUT, "supported: gelu_new, gelu_pytorch_tanh, gelu, relu, silu");
+}
+
+static enum status read_dropout(const char *file, const json_t *object, const struct config_key *key, double *out) {
+    double found = 0;
+    TRY(json_read_double(file, object, key->name, key->least, key->most, &found));
+    if (found > *out) *out = found;
+    return STATUS_OK;
+}
+
+static enum status parse_text(const struct config_key *key, json_t **out) {
+    *out = json_loads(key->text, JSON_DECODE_ANY, NULL);
+    return *out ? STATUS_OK : status_no_memory(strlen(key->text), "a JSON value");
+}
+
+static enum status check_fixed(const char *file, const json_t *object, const struct config_key *key) {
+    const json_t *found = json_object_get(object, key->name);
+    json_t *wanted;
+    if (json_is_null(found)) return STATUS_OK;
+    TRY(parse_text(key, &wanted));
+    bool equal = json_equal(found, wanted);
+    json_decref(wanted);
+    if (equal) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: only %s is supported", file, key->name, key->text);
+}
+
+static bool array_holds(const json_t *array, const json_t *value) {
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (json_equal(json_array_get(array, i), value)) return true;
+    return false;
+}
+
+static enum status check_architectures(const char *file, const json_t *object, const struct config_key *key) {
+    const json_t *found = json_object_get(object, key->name);
+    json_t *known;
+    if (json_is_null(found)) return STATUS_OK;
+    if (!json_is_array(found)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", file, key->name);
+    TRY(parse_text(key, &known));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < json_array_size(found) && status == STATUS_OK; i++) {
+        const json_t *item = json_array_get(found, i);
+        const char *name = json_is_string(item) ? json_string_value(item) : "(not a string)";
+        if (!array_holds(known, item))
+            status =
+                status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not one of %s", file, key->name, name, key->text);
+    }
+    json_decref(known);
+    return status;
+}
+
+static enum status read_key(const char *file, const json_t *object, const struct config_key *key,
+                            struct model_config *config) {
+    void *field = (char *)config + key->offset;
+    switch (key->use) {
+    case CONFIG_INT: return json_read_int(file, object, key->name, (int64_t)key->least, (int64_t)key->most, field);
+    case CONFIG_DOUBLE: return json_read_double(file, object, key->name, key->least, key->most, field);
+    case CONFIG_BOOL: return json_read_bool(file, object, key->name, field);
+    case CONFIG_ACTIVATION: return read_activation(file, object, key->name, field);
+    case CONFIG_DROPOUT: return read_dropout(file, object, key, field);
+    case CONFIG_ARCHITECTURES: return check_architectures(file, object, key);
+    case CONFIG_FIXED: return check_fixed(file, object, key);
+    case CONFIG_IGNORED:
+    case CONFIG_ELSEWHERE: return STATUS_OK;
+    }
+    BUG("config key %s", key->name);
+}
+
+enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,
+                             struct model_config *config) {
+    for (const struct config_key *key = keys; key->name; key++)
+        if (key->required) TRY(json_require(file, object, key->name));
+    const char *name;
+    json_t *ignored;
+    json_object_foreach((json_t *)(uintptr_t)object, name, ignored) {
+        const struct config_key *key = find_key(keys, name);
+        if (!key) key = find_key(common_keys, name);
+        if (!key) {
+            status_set(STATUS_BAD_INPUT, "%s: %.100s: unknown setting for a model of type %s", file, name,
+                       config->family->name);
+            return status_hint(STATUS_BAD_INPUT, "it may change what the model computes, so it is not ignored; if it "
+                                                 "does not, remove it from the file");
+        }
+        TRY(read_key(file, object, key, config));
+    }
+    return STATUS_OK;
+}
+
+/* The key that fills a field, for messages. */
+static const char *key_of(const struct config_key *keys, size_t offset, const char *otherwise) {
+    for (; keys->name; keys++)
+        if (keys->use == CONFIG_INT && keys->offset == offset) return keys->name;
+    return otherwise;
+}
+#define KEY_OF(field) key_of(keys, CONFIG_FIELD(field), #field)
+
+/* Bytes of all parameters, their gradients and fp32 optimizer state, with room to spare, must fit 63 bits. */
+static bool bytes_countable(const struct model_config *config) {
+    enum { BYTES_PER_PARAMETER = 64, MATRICES = 8 };
+    int64_t width = config->heads * config->head_dim, layer, total, ends;
+    if (config->ffn > width) width = config->ffn;
+    return !__builtin_mul_overflow(width, config->hidden * MATRICES, &layer) &&
+           !__builtin_mul_overflow(layer, config->layers, &layer) &&
+           !__builtin_mul_overflow(config->vocab_size + config->context, config->hidden * 2, &ends) &&
+           !__builtin_add_overflow(layer, ends, &total) && !__builtin_mul_overflow(total, BYTES_PER_PARAMETER, &total);
+}
+
+enum status config_complete(const char *file, const struct config_key *keys, struct model_config *config) {
+    if (config->kv_heads == 0) config->kv_heads = config->heads;
+    if (config->heads % config->kv_heads != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: %lld does not divide %s (%lld)", file, KEY_OF(kv_heads),
+                          (long long)config->kv_heads, KEY_OF(heads), (long long)config->heads);
+    if (config->head_dim == 0) {
+        if (config->hidden % config->heads != 0)
+            return status_set(STATUS_BAD_INPUT, "%s: %s: %lld does not divide %s (%lld)", file, KEY_OF(heads),
+                              (long long)config->heads, KEY_OF(hidden), (long long)config->hidden);
+        config->head_dim = config->hidden / config->heads;
+    }
+    if (!bytes_countable(config))
+        return status_set(STATUS_BAD_INPUT, "%s: %s, %s, %s: so large together that the model's bytes overflow 64 bits",
+                          file, KEY_OF(hidden), KEY_OF(ffn), KEY_OF(layers));
+    return STATUS_OK;
+}
+
+static json_t *written_value(const struct model_config *config, const struct config_key *key) {
+    const void *field = (const char *)config + key->offset;
+    switch (key->use) {
+    case CONFIG_INT: return json_integer(*(const int64_t *)field);
+    case CONFIG_DOUBLE: return json_real(*(const double *)field);
+    case CONFIG_BOOL: return json_boolean(*(const bool *)field);
+    case CONFIG_DROPOUT: return json_real(0);
+    case CONFIG_ACTIVATION:
+        for (int i = 0; i < ACTIVATION_NAMES; i++)
+            if (activations[i].function == *(const enum activation *)field) return json_string(activations[i].name);
+        BUG("activation without a name");
+    case CONFIG_ARCHITECTURES: {
+        json_t *known = json_loads(key->text, 0, NULL);
+        json_t *first = known ? json_pack("[O]", json_array_get(known, 0)) : NULL;
+        json_decref(known);
+        return first;
+    }
+    case CONFIG_FIXED:
+    case CONFIG_IGNORED:
+    case CONFIG_ELSEWHERE: break;
+    }
+    BUG("config key %s is not written", key->name);
+}
+
+json_t *config_write_keys(const struct model_config *config, const struct config_key *keys) {
+    /* Special tokens are the tokenizer's business; without these transformers assumes those of the authors' own. */
+    json_t *object = json_pack("{s:s, s:n, s:n}", "model_type", config->family->name, "bos_token_id", "eos_token_id");
+    for (const struct config_key *key = keys; object && key->name; key++) {
+        if (key->use >= CONFIG_FIXED) continue; /* what need not be said */
+        if (json_object_set_new(object, key->name, written_value(config, key)) == 0) continue;
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
+}

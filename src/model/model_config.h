@@ -1,0 +1,78 @@
+/* Strict reading and writing of config.json: each family has one table of the keys that it knows.
+ *
+ * A key is either used (it fills a field of struct model_config), or must have the one value that Ballast's graph
+ * stands for, or is in a list of keys that change nothing in training. Any other key is refused by name. */
+#ifndef BALLAST_MODEL_MODEL_CONFIG_H
+#define BALLAST_MODEL_MODEL_CONFIG_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "model/model.h"
+
+enum config_use {
+    CONFIG_INT,           /* int64_t field, within least..most */
+    CONFIG_DOUBLE,        /* double field, within least..most */
+    CONFIG_BOOL,          /* bool field */
+    CONFIG_ACTIVATION,    /* enum activation field, by the names that transformers has */
+    CONFIG_DROPOUT,       /* a probability: the largest goes to model_config.dropout */
+    CONFIG_ARCHITECTURES, /* class names, each of which must be in the JSON array `text`; the first is written */
+    CONFIG_FIXED,         /* must equal the JSON value `text`, or be null */
+    CONFIG_IGNORED,       /* any value: it changes nothing in training */
+    CONFIG_ELSEWHERE,     /* read by a function of its own */
+};
+
+struct config_key {
+    const char *name;
+    enum config_use use;
+    bool required;
+    size_t offset; /* of the field in struct model_config */
+    double least, most;
+    const char *text;
+};
+
+/* Rows of a table, which ends with a zeroed one. */
+#define CONFIG_FIELD(field) offsetof(struct model_config, field)
+#define KEY_SIZE(name, field, most)                                                                                    \
+    { name, CONFIG_INT, true, CONFIG_FIELD(field), 1, most, NULL }
+#define KEY_OPTIONAL_SIZE(name, field, most)                                                                           \
+    { name, CONFIG_INT, false, CONFIG_FIELD(field), 1, most, NULL }
+#define KEY_DOUBLE(name, field, least, most)                                                                           \
+    { name, CONFIG_DOUBLE, false, CONFIG_FIELD(field), least, most, NULL }
+#define KEY_BOOL(name, field)                                                                                          \
+    { name, CONFIG_BOOL, false, CONFIG_FIELD(field), 0, 0, NULL }
+#define KEY_ACTIVATION(name, field)                                                                                    \
+    { name, CONFIG_ACTIVATION, false, CONFIG_FIELD(field), 0, 0, NULL }
+#define KEY_DROPOUT(name)                                                                                              \
+    { name, CONFIG_DROPOUT, false, CONFIG_FIELD(dropout), 0, 1, NULL }
+#define KEY_ARCHITECTURES(text)                                                                                        \
+    { "architectures", CONFIG_ARCHITECTURES, false, 0, 0, 0, text }
+#define KEY_FIXED(name, text)                                                                                          \
+    { name, CONFIG_FIXED, false, 0, 0, 0, text }
+#define KEY_IGNORED(name)                                                                                              \
+    { name, CONFIG_IGNORED, false, 0, 0, 0, NULL }
+#define KEY_ELSEWHERE(name)                                                                                            \
+    { name, CONFIG_ELSEWHERE, false, 0, 0, 0, NULL }
+
+/* Upper limits, far above any model's, that keep products of two sizes within 64 bits. */
+#define CONFIG_MOST_VOCAB 0x1p27
+#define CONFIG_MOST_CONTEXT 0x1p30
+#define CONFIG_MOST_WIDTH 0x1p24
+#define CONFIG_MOST_HEADS 0x1p16
+#define CONFIG_MOST_LAYERS 1024
+
+/* Fills the fields that the table's keys name; others stay as they are. BAD_INPUT "FILE: KEY: ...". */
+enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,
+                             struct model_config *config);
+/* Fills kv_heads and head_dim where they are 0, and checks that the sizes make a model and that its bytes can be
+ * counted. Messages name the table's keys. */
+enum status config_complete(const char *file, const struct config_key *keys, struct model_config *config);
+/* A new object with model_type, all used keys, no special tokens (null), and dropout 0; NULL when out of memory. */
+json_t *config_write_keys(const struct model_config *config, const struct config_key *keys);
+
+/* rope_parameters (transformers 5), or rope_theta and rope_scaling (before). head_dim is set by the caller. */
+enum status config_read_rope(const char *file, const json_t *object, struct rope_table_attributes *rope);
+/* Adds rope_theta and, with a scaling, rope_scaling, which all releases read; false when out of memory. */
+bool config_write_rope(const struct rope_table_attributes *rope, json_t *object);
+
+#endif

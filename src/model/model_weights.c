@@ -1,0 +1,180 @@
+#include "model/model_weights.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/random.h"
+
+static const char head_name[] = "lm_head.weight";
+
+void weights_find_prefix(struct model *model) {
+    const struct model_family *family = model->config.family;
+    model->prefix = safetensors_find(model->weights, family->embedding) ? "" : family->prefix;
+}
+
+/* `pattern` with '#' for one or more digits. */
+static bool matches(const char *pattern, const char *name) {
+    for (; *pattern; pattern++) {
+        if (*pattern != '#') {
+            if (*pattern != *name++) return false;
+            continue;
+        }
+        if (!isdigit((unsigned char)*name)) return false;
+        while (isdigit((unsigned char)*name))
+            name++;
+    }
+    return *name == '\0';
+}
+
+static bool is_buffer(const struct model *model, const char *name) {
+    size_t length = strlen(model->prefix);
+    if (strncmp(name, model->prefix, length) != 0) return false;
+    for (const char *const *pattern = model->config.family->buffers; *pattern; pattern++)
+        if (matches(*pattern, name + length)) return true;
+    return false;
+}
+
+static enum status check_parameter(const struct safetensors_tensor *found, const struct shape *wanted) {
+    if (!safetensors_has_shape(found, wanted)) {
+        char dims[SHAPE_TEXT];
+        struct safetensors_tensor asked = {.rank = wanted->rank, .dims = wanted->dims};
+        status_set(STATUS_BAD_INPUT, "%s: %s: shape is %s", found->file, found->name,
+                   safetensors_print_dims(found, dims));
+        const char *message = status_message();
+        return status_set(STATUS_BAD_INPUT, "%s, but config.json asks for %s", message,
+                          safetensors_print_dims(&asked, dims));
+    }
+    bool good = found->dtype == SAFETENSORS_F32 || found->dtype == SAFETENSORS_BF16 || found->dtype == SAFETENSORS_F16;
+    if (good) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: dtype %.30s is not supported for weights (F32, BF16, F16 are)",
+                      found->file, found->name, found->dtype_name);
+}
+
+/* A tensor that is no parameter: a known buffer, a tied head stored all the same, or refused. */
+static enum status check_extra(const struct model *model, const struct safetensors_tensor *found) {
+    if (is_buffer(model, found->name)) return STATUS_OK;
+    if (model->config.tied && strcmp(found->name, head_name) == 0) {
+        char *name = mem_format("%s%s", model->prefix, model->config.family->embedding);
+        if (!name) return STATUS_FAILED;
+        const struct safetensors_tensor *embedding = safetensors_find(model->weights, name);
+        mem_free(name);
+        if (embedding && safetensors_equal(model->weights, found, embedding)) return STATUS_OK;
+        return status_set(STATUS_BAD_INPUT, "%s: %s: differs from the embedding, but config.json ties the two",
+                          found->file, found->name);
+    }
+    status_set(STATUS_BAD_INPUT, "%s: %s: unexpected tensor: no parameter of this model", found->file, found->name);
+    return status_hint(STATUS_BAD_INPUT, "config.json may not be the one that these weights were saved with");
+}
+
+static enum status missing(const struct model *model, const char *name) {
+    const struct safetensors *weights = model->weights;
+    bool one_file = weights->maps.count == 1 && weights->tensors.count > 0;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: missing; config.json asks for it",
+                      one_file ? weights->tensors.items[0].file : model->folder, name);
+}
+
+static enum status check_names(const struct model *model, const struct graph *graph, bool *used) {
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != TENSOR_PARAMETER || tensor->base) continue;
+        const struct safetensors_tensor *found = safetensors_find(model->weights, tensor->name);
+        if (!found) return missing(model, tensor->name);
+        TRY(check_parameter(found, &tensor->shape));
+        used[found - model->weights->tensors.items] = true;
+    }
+    for (size_t i = 0; i < model->weights->tensors.count; i++)
+        if (!used[i]) TRY(check_extra(model, &model->weights->tensors.items[i]));
+    return STATUS_OK;
+}
+
+enum status weights_check(const struct model *model) {
+    struct graph *graph;
+    struct tensor *logits;
+    bool *used = mem_array(model->weights->tensors.count, sizeof *used);
+    if (!used) return STATUS_FAILED;
+    enum status status = model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits);
+    if (status == STATUS_OK) {
+        status = check_names(model, graph, used);
+        graph_free(graph);
+    }
+    mem_free(used);
+    return status;
+}
+
+/* Work is handed to threads in pieces of this many elements; pieces change nothing in the values. */
+enum { PIECE_ELEMENTS = 1 << 18 };
+
+static int64_t piece_count(int64_t elements) { return (elements + PIECE_ELEMENTS - 1) / PIECE_ELEMENTS; }
+
+static int64_t piece_elements(int64_t elements, int64_t piece) {
+    int64_t left = elements - piece * PIECE_ELEMENTS;
+    return left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
+}
+
+static void *piece_data(const struct weight_target *target, int64_t piece) {
+    return (char *)target->data + piece * PIECE_ELEMENTS * dtype_bytes(target->dtype);
+}
+
+static enum status load_one(const struct model *model, const struct weight_target *target) {
+    const struct safetensors_tensor *source = safetensors_find(model->weights, target->tensor->name);
+    if (!source) return missing(model, target->tensor->name);
+    TRY(check_parameter(source, &target->tensor->shape));
+    BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", source->name,
+           dtype_name(target->dtype));
+    int64_t elements = shape_elements(&target->tensor->shape), pieces = piece_count(elements);
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t piece = 0; piece < pieces; piece++)
+        safetensors_convert(model->weights, source, (size_t)(piece * PIECE_ELEMENTS),
+                            (size_t)piece_elements(elements, piece), target->dtype, piece_data(target, piece));
+    return STATUS_OK;
+}
+
+enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count) {
+    BUG_IF(!model->weights, "loading the weights of a model made from scratch");
+    for (int i = 0; i < count; i++)
+        TRY(load_one(model, &targets[i]));
+    return STATUS_OK;
+}
+
+/* FNV-1a, 64 bits: which random numbers a parameter gets depends on its name alone. */
+static uint64_t hash_name(const char *name) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    return hash;
+}
+
+static void store(void *data, enum dtype dtype, int64_t index, float value) {
+    if (dtype == DTYPE_BF16)
+        ((uint16_t *)data)[index] = bf16_from_float(value);
+    else
+        ((float *)data)[index] = value;
+}
+
+static void initialise_one(const struct weight_target *target, uint64_t seed, double deviation) {
+    enum { INDEX_BITS = 40 }; /* of the counter; the hash's other bits stand above them */
+    uint64_t hash = hash_name(target->tensor->name);
+    uint64_t high = (hash >> 32) << INDEX_BITS;
+    int64_t elements = shape_elements(&target->tensor->shape), pieces = piece_count(elements);
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t piece = 0; piece < pieces; piece++) {
+        int64_t count = piece_elements(elements, piece);
+        for (int64_t i = 0; i < count; i++) {
+            uint64_t counter = high + (uint64_t)(piece * PIECE_ELEMENTS + i);
+            double value = deviation < 0 ? 1 : 0;
+            if (deviation > 0) value = deviation * random_normal(seed, RANDOM_INIT, (uint32_t)hash, counter);
+            store(piece_data(target, piece), target->dtype, i, (float)value);
+        }
+    }
+}
+
+void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
+                              int count) {
+    const struct model_config *config = &model->config;
+    for (int i = 0; i < count; i++) {
+        BUG_IF(targets[i].dtype != DTYPE_F32 && targets[i].dtype != DTYPE_BF16, "%s: weights as %s",
+               targets[i].tensor->name, dtype_name(targets[i].dtype));
+        initialise_one(&targets[i], seed, config->family->initial_deviation(config, targets[i].tensor));
+    }
+}

@@ -1,0 +1,14 @@
+/* What model_open checks of the weight files. */
+#ifndef BALLAST_MODEL_MODEL_WEIGHTS_H
+#define BALLAST_MODEL_MODEL_WEIGHTS_H
+
+#include "model/model.h"
+
+/* Sets model->prefix to what the files use. */
+void weights_find_prefix(struct model *model);
+/* The files must hold every parameter of the model's graph, in its shape and a dtype that can be converted, and nothing
+ * else but known buffers and, when tied, an equal copy of the embedding as the head. BAD_INPUT names file and tensor.
+ */
+enum status weights_check(const struct model *model);
+
+#endif

@@ -1,0 +1,97 @@
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/folder.h"
+#include "base/json.h"
+#include "model/model.h"
+
+static const char config_name[] = "config.json", weights_name[] = "model.safetensors";
+
+/* What else makes a Hugging Face directory usable: tokenizer and generation settings. */
+static const char *const companions[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+};
+enum { COMPANIONS = sizeof companions / sizeof *companions };
+
+static enum status check_empty(const char *folder) {
+    struct names names = {0};
+    if (folder_list(folder, &names) != STATUS_OK) return STATUS_FAILED;
+    bool empty = names.count == 0;
+    names_free(&names);
+    return empty ? STATUS_OK : status_set(STATUS_FAILED, "%s: is not empty", folder);
+}
+
+static const char *written_dtype(const struct weight_target *sources, int count) {
+    for (int i = 0; i < count; i++)
+        if (sources[i].dtype != DTYPE_BF16) return "float32";
+    return "bfloat16";
+}
+
+/* The config as it was read, but for the dtype of the weights: "dtype" in newer files, "torch_dtype" in older ones,
+ * which all releases read. */
+static enum status write_config(const struct model *model, const char *path, const char *dtype) {
+    json_t *config = json_copy(model->config_json);
+    bool newer = json_object_get(config, "dtype") != NULL, older = json_object_get(config, "torch_dtype") != NULL;
+    bool good = config && (!newer || json_object_set_new(config, "dtype", json_string(dtype)) == 0) &&
+                ((newer && !older) || json_object_set_new(config, "torch_dtype", json_string(dtype)) == 0);
+    enum status status = good ? json_write(path, config) : status_no_memory(0, "a config");
+    json_decref(config);
+    return status;
+}
+
+static enum status copy_companion(const char *from_folder, const char *to_folder, const char *name) {
+    char *from = path_join(from_folder, name), *to = path_join(to_folder, name);
+    enum status status = !from || !to ? STATUS_FAILED : file_exists(from) ? file_copy(from, to) : STATUS_OK;
+    mem_free(from);
+    mem_free(to);
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the inputs were accepted long ago */
+}
+
+static enum status write_weights(const char *path, const struct weight_target *sources, int count) {
+    struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
+    if (!items) return STATUS_FAILED;
+    for (int i = 0; i < count; i++) {
+        items[i] = (struct safetensors_item){
+            .name = sources[i].tensor->name, .shape = sources[i].tensor->shape, .data = sources[i].data};
+        items[i].shape.dtype = sources[i].dtype;
+    }
+    enum status status = safetensors_write(path, items, (size_t)count);
+    mem_free(items);
+    return status;
+}
+
+/* Without allocating, since memory may be what ran out. */
+static void remove_file(const char *folder, const char *name) {
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path) unlink(path);
+}
+
+static void remove_files(const char *folder) {
+    remove_file(folder, config_name);
+    for (int i = 0; i < COMPANIONS; i++)
+        remove_file(folder, companions[i]);
+}
+
+enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count) {
+    TRY(check_empty(folder));
+    char *config = path_join(folder, config_name), *weights = path_join(folder, weights_name);
+    enum status status = config && weights ? write_config(model, config, written_dtype(sources, count)) : STATUS_FAILED;
+    for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++)
+        status = copy_companion(model->folder, folder, companions[i]);
+    if (status == STATUS_OK) status = write_weights(weights, sources, count);
+    if (status != STATUS_OK) remove_files(folder);
+    mem_free(config);
+    mem_free(weights);
+    return status;
+}

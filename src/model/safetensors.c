@@ -1,0 +1,189 @@
+#include "model/safetensors.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/folder.h"
+#include "base/json.h"
+#include "model/safetensors_header.h"
+
+static const char index_name[] = "model.safetensors.index.json";
+enum { INDEX_LIMIT_BYTES = 256 << 20 };
+
+static int compare_tensors(const void *a, const void *b) {
+    return strcmp(((const struct safetensors_tensor *)a)->name, ((const struct safetensors_tensor *)b)->name);
+}
+
+static enum status sort_tensors(struct safetensors *set) {
+    if (set->tensors.count == 0) return STATUS_OK;
+    qsort(set->tensors.items, set->tensors.count, sizeof *set->tensors.items, compare_tensors);
+    for (size_t i = 1; i < set->tensors.count; i++) {
+        const struct safetensors_tensor *tensor = &set->tensors.items[i];
+        if (compare_tensors(tensor - 1, tensor) == 0)
+            return status_set(STATUS_BAD_INPUT, "%s: %s: is also in %s", tensor->file, tensor->name, tensor[-1].file);
+    }
+    return STATUS_OK;
+}
+
+/* Maps and parses one more file; `path` is copied. */
+static enum status add_file(struct safetensors *set, const char *path) {
+    const char *file = scratch_format(&set->memory, "%s", path);
+    struct file_map map;
+    if (!file) return STATUS_FAILED;
+    TRY(vec_reserve(&set->maps, set->maps.count + 1));
+    TRY(file_map_open(file, &map));
+    set->maps.items[set->maps.count++] = map;
+    return safetensors_parse(set, file, map.data, map.bytes);
+}
+
+static enum status finish(enum status status, struct safetensors *set, struct safetensors **out) {
+    if (status == STATUS_OK) status = sort_tensors(set);
+    if (status != STATUS_OK) {
+        safetensors_close(set);
+        return status;
+    }
+    *out = set;
+    return STATUS_OK;
+}
+
+enum status safetensors_open(const char *path, struct safetensors **out) {
+    struct safetensors *set = mem_array(1, sizeof *set);
+    return set ? finish(add_file(set, path), set, out) : STATUS_FAILED;
+}
+
+enum status safetensors_open_memory(const char *name, const void *data, size_t bytes, struct safetensors **out) {
+    struct safetensors *set = mem_array(1, sizeof *set);
+    if (!set) return STATUS_FAILED;
+    const char *file = scratch_format(&set->memory, "%s", name);
+    return finish(file ? safetensors_parse(set, file, data, bytes) : STATUS_FAILED, set, out);
+}
+
+void safetensors_close(struct safetensors *set) {
+    if (!set) return;
+    for (size_t i = 0; i < set->maps.count; i++)
+        file_map_close(&set->maps.items[i]);
+    vec_free(&set->maps);
+    vec_free(&set->tensors);
+    scratch_free(&set->memory);
+    mem_free(set);
+}
+
+/* An index must not lead out of its folder. */
+static bool plain_file_name(const char *name) {
+    return name[0] != '\0' && !strchr(name, '/') && !strchr(name, '\\') && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
+/* The distinct file names of a weight map, as the keys of an object. */
+static enum status collect_shards(const char *index, json_t *weight_map, json_t *shards) {
+    const char *tensor;
+    json_t *value;
+    json_object_foreach(weight_map, tensor, value) {
+        const char *shard = json_string_value(value);
+        if (!shard || !plain_file_name(shard))
+            return status_set(STATUS_BAD_INPUT, "%s: weight_map: %s: must name a file in the same folder", index,
+                              tensor);
+        if (json_object_set_new(shards, shard, json_true()) != 0) return status_no_memory(0, "a list of weight files");
+    }
+    return STATUS_OK;
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The index and the files' own headers must say the same. The set's tensors are sorted. */
+static enum status check_index(const char *index, json_t *weight_map, const struct safetensors *set) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(weight_map, name, value) {
+        if (!safetensors_find(set, name))
+            return status_set(STATUS_BAD_INPUT, "%s: weight_map: %s: is not in %s", index, name,
+                              json_string_value(value));
+    }
+    for (size_t i = 0; i < set->tensors.count; i++) {
+        const struct safetensors_tensor *tensor = &set->tensors.items[i];
+        const char *shard = json_string_value(json_object_get(weight_map, tensor->name));
+        if (!shard)
+            return status_set(STATUS_BAD_INPUT, "%s: %s: is not in the weight_map of %s", tensor->file, tensor->name,
+                              index_name);
+        if (strcmp(shard, base_name(tensor->file)) != 0)
+            return status_set(STATUS_BAD_INPUT, "%s: weight_map: %s: is in %s, not in %s", index, tensor->name,
+                              base_name(tensor->file), shard);
+    }
+    return STATUS_OK;
+}
+
+static enum status add_shards(struct safetensors *set, const char *folder, const char *index, json_t *shards) {
+    const char *shard;
+    json_t *ignored;
+    json_object_foreach(shards, shard, ignored) {
+        char *path = path_join(folder, shard);
+        if (!path) return STATUS_FAILED;
+        enum status status = file_exists(path)
+                                 ? add_file(set, path)
+                                 : status_set(STATUS_BAD_INPUT, "%s: weight_map: %s: no such file", index, shard);
+        mem_free(path);
+        TRY(status);
+    }
+    return sort_tensors(set);
+}
+
+static enum status add_indexed(struct safetensors *set, const char *folder, const char *index) {
+    json_t *object, *shards = json_object();
+    if (!shards) return status_no_memory(0, "a list of weight files");
+    enum status status = json_read_object(index, INDEX_LIMIT_BYTES, &object);
+    if (status == STATUS_OK) {
+        json_t *weight_map = json_object_get(object, "weight_map");
+        if (!json_is_object(weight_map) || json_object_size(weight_map) == 0)
+            status = status_set(STATUS_BAD_INPUT, "%s: weight_map: missing, empty or not an object", index);
+        if (status == STATUS_OK) status = collect_shards(index, weight_map, shards);
+        if (status == STATUS_OK) status = add_shards(set, folder, index, shards);
+        if (status == STATUS_OK) status = check_index(index, weight_map, set);
+        json_decref(object);
+    }
+    json_decref(shards);
+    return status;
+}
+
+static enum status open_found(const char *folder, const char *single, const char *index, struct safetensors **out) {
+    if (file_exists(single)) return safetensors_open(single, out);
+    if (!file_exists(index)) {
+        status_set(STATUS_BAD_INPUT, "%s: holds neither model.safetensors nor %s", folder, index_name);
+        return status_hint(STATUS_BAD_INPUT, "weights in other formats can be saved again with transformers: "
+                                             "model.save_pretrained(folder)");
+    }
+    struct safetensors *set = mem_array(1, sizeof *set);
+    return set ? finish(add_indexed(set, folder, index), set, out) : STATUS_FAILED;
+}
+
+enum status safetensors_open_folder(const char *folder, struct safetensors **out) {
+    char *single = path_join(folder, "model.safetensors"), *index = path_join(folder, index_name);
+    enum status status = single && index ? open_found(folder, single, index, out) : STATUS_FAILED;
+    mem_free(single);
+    mem_free(index);
+    return status;
+}
+
+const struct safetensors_tensor *safetensors_find(const struct safetensors *set, const char *name) {
+    struct safetensors_tensor key = {.name = name};
+    if (set->tensors.count == 0) return NULL;
+    return bsearch(&key, set->tensors.items, set->tensors.count, sizeof key, compare_tensors);
+}
+
+bool safetensors_has_shape(const struct safetensors_tensor *tensor, const struct shape *shape) {
+    return tensor->rank == shape->rank &&
+           (shape->rank == 0 || memcmp(tensor->dims, shape->dims, (size_t)shape->rank * sizeof *tensor->dims) == 0);
+}
+
+char *safetensors_print_dims(const struct safetensors_tensor *tensor, char text[SHAPE_TEXT]) {
+    size_t used = 1;
+    text[0] = '[';
+    for (int i = 0; i < tensor->rank && used + 26 < SHAPE_TEXT; i++)
+        used += (size_t)snprintf(text + used, SHAPE_TEXT - used, "%s%lld", i ? ", " : "", (long long)tensor->dims[i]);
+    snprintf(text + used, SHAPE_TEXT - used, "]");
+    return text;
+}

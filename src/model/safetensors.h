@@ -1,0 +1,108 @@
+/* safetensors files: named tensors behind a JSON header, mapped and checked in full before anything is used.
+ *
+ * Layout: 8 bytes (the header's length N, little-endian), N bytes of JSON ({"NAME": {"dtype", "shape",
+ * "data_offsets": [begin, end]}, ..., "__metadata__": {string: string}}), then the data; offsets count from the data's
+ * first byte. As in the safetensors library, the tensors must cover the data exactly: no overlap, no hole, no rest. */
+#ifndef BALLAST_MODEL_SAFETENSORS_H
+#define BALLAST_MODEL_SAFETENSORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "graph/tensor.h"
+
+/* name in the file, bits of one element */
+#define SAFETENSORS_DTYPE_LIST(X)                                                                                      \
+    X(BOOL, 8)                                                                                                         \
+    X(F4, 4)                                                                                                           \
+    X(F6_E2M3, 6)                                                                                                      \
+    X(F6_E3M2, 6)                                                                                                      \
+    X(U8, 8)                                                                                                           \
+    X(I8, 8)                                                                                                           \
+    X(F8_E5M2, 8)                                                                                                      \
+    X(F8_E4M3, 8)                                                                                                      \
+    X(F8_E8M0, 8)                                                                                                      \
+    X(F8_E4M3FNUZ, 8)                                                                                                  \
+    X(F8_E5M2FNUZ, 8)                                                                                                  \
+    X(I16, 16)                                                                                                         \
+    X(U16, 16)                                                                                                         \
+    X(F16, 16)                                                                                                         \
+    X(BF16, 16)                                                                                                        \
+    X(I32, 32)                                                                                                         \
+    X(U32, 32)                                                                                                         \
+    X(F32, 32)                                                                                                         \
+    X(C64, 64)                                                                                                         \
+    X(F64, 64)                                                                                                         \
+    X(I64, 64)                                                                                                         \
+    X(U64, 64)
+
+enum safetensors_dtype {
+    SAFETENSORS_UNKNOWN, /* a name not in the list: the tensor's size is not checked, and it cannot be converted */
+#define SAFETENSORS_ENUM(name, bits) SAFETENSORS_##name,
+    SAFETENSORS_DTYPE_LIST(SAFETENSORS_ENUM)
+#undef SAFETENSORS_ENUM
+};
+enum safetensors_dtype safetensors_dtype_find(const char *name);
+/* Of one element; 0 when unknown. */
+size_t safetensors_dtype_bits(enum safetensors_dtype dtype);
+
+struct safetensors_tensor {
+    const char *name, *file; /* file: the path it was read from, for messages */
+    enum safetensors_dtype dtype;
+    const char *dtype_name; /* as written in the file */
+    int rank;
+    const int64_t *dims; /* row-major; may hold zeros */
+    size_t elements;     /* product of dims, 1 for rank 0 */
+    const unsigned char *data;
+    size_t bytes;
+};
+
+/* All tensors of one or several files. */
+struct safetensors {
+    VEC(struct safetensors_tensor) tensors; /* sorted by name, names unique over all files */
+    VEC(struct file_map) maps;
+    struct scratch memory; /* of names, paths and dims */
+};
+
+/* Opens one file. BAD_INPUT names the file, the tensor and what is wrong. */
+enum status safetensors_open(const char *path, struct safetensors **out);
+/* Opens a folder's model.safetensors or, without one, every file that its model.safetensors.index.json names; the index
+ * and the files must agree on which tensor is where. */
+enum status safetensors_open_folder(const char *folder, struct safetensors **out);
+/* A file already in memory, which must stay there; `name` stands for the path in messages. */
+enum status safetensors_open_memory(const char *name, const void *data, size_t bytes, struct safetensors **out);
+void safetensors_close(struct safetensors *set);
+
+/* NULL when there is none of that name. */
+const struct safetensors_tensor *safetensors_find(const struct safetensors *set, const char *name);
+/* Whether the tensor has exactly these dimensions. */
+bool safetensors_has_shape(const struct safetensors_tensor *tensor, const struct shape *shape);
+/* "[211, 30]", cut where it does not fit; returns `text`. */
+char *safetensors_print_dims(const struct safetensors_tensor *tensor, char text[SHAPE_TEXT]);
+
+/* Whether values of this dtype can be converted to `to`: F32, BF16, F16 and F64 to fp32 and bf16; F64 to fp64, I32 to
+ * int32. */
+bool safetensors_can_convert(enum safetensors_dtype from, enum dtype to);
+/* Converts elements [first, first + count) to `to`, rounding to nearest even, and lets go of the pages that were read.
+ * The range must lie inside the tensor and the conversion be possible. Any number of threads may convert at once. */
+void safetensors_convert(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
+                         size_t count, enum dtype to, void *out);
+/* Whether both hold the same dtype, shape and bytes. */
+bool safetensors_equal(const struct safetensors *set, const struct safetensors_tensor *a,
+                       const struct safetensors_tensor *b);
+
+/* One tensor to be written. */
+struct safetensors_item {
+    const char *name;   /* unique */
+    struct shape shape; /* F32, BF16, F64 or I32 */
+    const void *data;   /* shape_bytes(&shape) bytes, contiguous */
+};
+/* Writes a new file, streaming from the items' data: wider dtypes first, then by name, so that all data is aligned to
+ * its own size. The file is synced; on failure none is left. */
+enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count);
+
+#endif

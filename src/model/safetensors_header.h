@@ -1,0 +1,10 @@
+/* The header of one safetensors file: parsing and all checks. Used by safetensors.c. */
+#ifndef BALLAST_MODEL_SAFETENSORS_HEADER_H
+#define BALLAST_MODEL_SAFETENSORS_HEADER_H
+
+#include "model/safetensors.h"
+
+/* Appends the file's tensors, unsorted, to the set. `file` and `data` must live as long as the set. */
+enum status safetensors_parse(struct safetensors *set, const char *file, const unsigned char *data, size_t bytes);
+
+#endif

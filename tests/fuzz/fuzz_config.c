@@ -1,0 +1,48 @@
+/* Any config.json is refused with a message, or read; what is read can be written, read again, and built. */
+#include "base/json.h"
+#include "model/model.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static void build(const struct model_config *config, enum model_purpose purpose) {
+    enum { MOST_LAYERS = 4 };
+    struct model model = {.config = *config, .prefix = ""};
+    struct graph *graph;
+    struct tensor *out;
+    if (config->layers > MOST_LAYERS) return; /* more of the same */
+    enum status status = model_build_graph(&model, purpose, DTYPE_BF16, 2, 3, &graph, &out);
+    if (status == STATUS_BAD_INPUT) return;
+    BUG_IF(status != STATUS_OK, "%s", status_message());
+    BUG_IF(model_matrix_parameter_count(graph) > model_parameter_count(graph), "counts");
+    graph_free(graph);
+}
+
+static void read_again(const struct model_config *config) {
+    struct model_config again;
+    json_t *written = config->family->write_config(config);
+    BUG_IF(!written, "%s", status_message());
+    enum status status = config->family->read_config("written", written, &again);
+    BUG_IF(status != STATUS_OK, "%s", status_message());
+    BUG_IF(again.hidden != config->hidden || again.layers != config->layers || again.ffn != config->ffn ||
+               again.kv_heads != config->kv_heads || again.head_dim != config->head_dim || again.tied != config->tied ||
+               again.activation != config->activation || again.rope.scaling != config->rope.scaling,
+           "the written config is another");
+    json_decref(written);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    json_t *object;
+    status_clear();
+    if (json_parse_object("fuzz", (const char *)data, bytes, &object) != STATUS_OK) return 0;
+    for (int i = 0; i < model_family_count; i++) {
+        struct model_config config;
+        enum status status = model_families[i]->read_config("fuzz", object, &config);
+        BUG_IF(status != STATUS_OK && (status != STATUS_BAD_INPUT || status_message()[0] == '\0'), "no message");
+        if (status != STATUS_OK) continue;
+        read_again(&config);
+        build(&config, MODEL_LOSS);
+        build(&config, MODEL_LOGITS);
+    }
+    json_decref(object);
+    return 0;
+}

@@ -1,0 +1,303 @@
+/* config.json: what each family reads, and what it refuses by which name. */
+#include <string.h>
+
+#include "model/model.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+#include "support/weight_files.h"
+
+static const struct model_family *family_of(const json_t *object) {
+    const struct model_family *family = NULL;
+    const char *type = json_string_value(json_object_get(object, "model_type"));
+    assert_int_equal(model_family_find("config.json", "model_type", type, &family), STATUS_OK);
+    return family;
+}
+
+static enum status read_object(const json_t *object, struct model_config *out) {
+    return family_of(object)->read_config("config.json", object, out);
+}
+
+static struct model_config read_case(const char *model_case) {
+    json_t *object = fixture_json(model_case, "config.json");
+    struct model_config config;
+    if (read_object(object, &config) != STATUS_OK) fail_msg("%s: %s", model_case, status_message());
+    json_decref(object);
+    return config;
+}
+
+static void gpt2_is_read(void **state) {
+    (void)state;
+    struct model_config config = read_case("gpt2");
+    assert_string_equal(config.family->name, "gpt2");
+    assert_int_equal(config.vocab_size, 211);
+    assert_int_equal(config.hidden, 90);
+    assert_int_equal(config.layers, 2);
+    assert_int_equal(config.heads, 9);
+    assert_int_equal(config.kv_heads, 9);
+    assert_int_equal(config.head_dim, 10);
+    assert_int_equal(config.ffn, 77);
+    assert_int_equal(config.context, 40);
+    assert_int_equal(config.activation, ACTIVATION_GELU_TANH);
+    assert_true(config.norm_epsilon == 1e-5);
+    assert_true(config.tied && config.scale_attention && !config.scale_by_inverse_layer);
+    assert_true(config.dropout == 0.1);
+
+    config = read_case("gpt2_relu");
+    assert_int_equal(config.activation, ACTIVATION_RELU);
+    assert_int_equal(config.ffn, 4 * 30); /* n_inner is null */
+    config = read_case("gpt2_gelu");
+    assert_int_equal(config.activation, ACTIVATION_GELU_ERF);
+    assert_true(config.norm_epsilon == 1e-3);
+    config = read_case("gpt2_inverse_layer");
+    assert_true(config.scale_by_inverse_layer);
+    assert_false(config.tied);
+}
+
+static void llama_is_read(void **state) {
+    (void)state;
+    struct model_config config = read_case("llama");
+    assert_string_equal(config.family->name, "llama");
+    assert_int_equal(config.hidden, 90);
+    assert_int_equal(config.heads, 9);
+    assert_int_equal(config.kv_heads, 3);
+    assert_int_equal(config.head_dim, 10);
+    assert_int_equal(config.ffn, 62);
+    assert_int_equal(config.context, 128);
+    assert_int_equal(config.activation, ACTIVATION_SILU);
+    assert_true(config.norm_epsilon == 1e-6);
+    assert_true(!config.tied && !config.attention_bias && !config.mlp_bias);
+    assert_true(config.dropout == 0);
+    assert_int_equal(config.rope.scaling, ROPE_SCALING_NONE);
+    assert_int_equal(config.rope.head_dim, 10);
+    assert_true(config.rope.theta == 10000);
+    assert_true(read_case("llama_tied").tied);
+    config = read_case("llama_bias");
+    assert_true(config.attention_bias && config.mlp_bias);
+}
+
+static void both_spellings_of_rope_are_read_alike(void **state) {
+    (void)state;
+    static const char *const linear[] = {"llama_rope_linear", "llama_rope_scaling_linear"};
+    static const char *const llama3[] = {"llama_rope_llama3", "llama_rope_scaling_llama3"};
+    for (int i = 0; i < 2; i++) {
+        struct rope_table_attributes rope = read_case(linear[i]).rope;
+        assert_int_equal(rope.scaling, ROPE_SCALING_LINEAR);
+        assert_true(rope.theta == 10000 && rope.factor == 2.5);
+        rope = read_case(llama3[i]).rope;
+        assert_int_equal(rope.scaling, ROPE_SCALING_LLAMA3);
+        assert_true(rope.theta == 500 && rope.factor == 8);
+        assert_true(rope.low_freq_factor == 1 && rope.high_freq_factor == 4 && rope.original_context == 100);
+    }
+}
+
+/* One key of a good config is changed (or, where value is "", removed). */
+struct change {
+    const char *model_case, *key, *value, *says;
+};
+
+static enum status read_changed(const struct change *change, struct model_config *config) {
+    json_t *object = fixture_json(change->model_case, "config.json");
+    json_t *value = json_loads(change->value, JSON_DECODE_ANY, NULL);
+    if (value)
+        json_object_set_new(object, change->key, value);
+    else
+        json_object_del(object, change->key);
+    status_clear();
+    enum status status = read_object(object, config);
+    json_decref(object);
+    return status;
+}
+
+static const struct change accepted[] = {
+    {"gpt2", "n_ctx", "40", NULL},
+    {"gpt2", "architectures", "", NULL},
+    {"gpt2", "architectures", "null", NULL},
+    {"gpt2", "tie_word_embeddings", "", NULL},
+    {"gpt2", "scale_attn_weights", "false", NULL},
+    {"gpt2", "reorder_and_upcast_attn", "true", NULL},
+    {"gpt2", "task_specific_params", "{\"text-generation\":{\"max_length\":50}}", NULL},
+    {"gpt2", "activation_function", "\"gelu_pytorch_tanh\"", NULL},
+    {"gpt2", "pruned_heads", "{}", NULL},
+    {"llama", "num_key_value_heads", "", NULL},
+    {"llama", "num_key_value_heads", "null", NULL},
+    {"llama", "num_key_value_heads", "9", NULL},
+    {"llama", "num_key_value_heads", "1", NULL},
+    {"llama", "head_dim", "null", NULL},
+    {"llama", "head_dim", "4", NULL},
+    {"llama", "rope_parameters", "", NULL},
+    {"llama", "rope_parameters", "{\"rope_type\":\"default\",\"rope_theta\":5e5,\"partial_rotary_factor\":1.0}", NULL},
+    {"llama", "rope_scaling", "null", NULL},
+    {"llama", "rope_theta", "10000", NULL},
+    {"llama", "pretraining_tp", "1", NULL},
+    {"llama", "torch_dtype", "\"float16\"", NULL},
+    {"llama", "use_cache", "false", NULL},
+    {"llama_rope_scaling_linear", "rope_scaling", "{\"type\":\"linear\",\"rope_type\":\"linear\",\"factor\":2}", NULL},
+};
+
+static void harmless_changes_are_accepted(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+        struct model_config config;
+        if (read_changed(&accepted[i], &config) != STATUS_OK)
+            fail_msg("%s = %s: %s", accepted[i].key, accepted[i].value, status_message());
+    }
+}
+
+static void missing_fields_take_defaults(void **state) {
+    (void)state;
+    struct model_config config;
+    assert_int_equal(read_changed(&(struct change){"llama", "num_key_value_heads", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.kv_heads, 9);
+    assert_int_equal(read_changed(&(struct change){"llama", "head_dim", "null", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.head_dim, 10);
+    assert_int_equal(read_changed(&(struct change){"llama", "rms_norm_eps", "", NULL}, &config), STATUS_OK);
+    assert_true(config.norm_epsilon == 1e-6);
+    assert_int_equal(read_changed(&(struct change){"gpt2", "scale_attn_weights", "false", NULL}, &config), STATUS_OK);
+    assert_false(config.scale_attention);
+}
+
+static const struct change refused[] = {
+    /* unknown keys */
+    {"gpt2", "n_expert", "4", "n_expert: unknown setting"},
+    {"llama", "quantization_config", "{}", "quantization_config: unknown setting"},
+    {"llama", "sliding_window", "null", "sliding_window: unknown setting"},
+    {"llama", "n_embd", "90", "n_embd: unknown setting"},
+    {"gpt2", "rope_theta", "1e4", "rope_theta: unknown setting"},
+    /* values that would make another model */
+    {"gpt2", "add_cross_attention", "true", "add_cross_attention: only false"},
+    {"gpt2", "is_encoder_decoder", "true", "is_encoder_decoder: only false"},
+    {"llama", "pretraining_tp", "2", "pretraining_tp: only 1"},
+    {"gpt2", "pruned_heads", "{\"1\":[0]}", "pruned_heads: only {}"},
+    {"llama", "architectures", "[\"LlamaForSequenceClassification\"]", "architectures: \"LlamaForSequence"},
+    {"llama", "architectures", "\"LlamaForCausalLM\"", "architectures: must be an array"},
+    {"llama", "architectures", "[7]", "architectures: \"(not a string)\""},
+    {"gpt2", "activation_function", "\"tanh\"", "activation_function: \"tanh\" is not supported"},
+    {"llama", "hidden_act", "7", "hidden_act: must be a string"},
+    /* sizes */
+    {"gpt2", "n_embd", "", "n_embd: missing"},
+    {"gpt2", "n_embd", "null", "n_embd: missing"},
+    {"gpt2", "n_embd", "0", "n_embd: 0 is outside 1 to"},
+    {"gpt2", "n_embd", "-90", "n_embd: -90 is outside 1 to"},
+    {"gpt2", "n_embd", "90.0", "n_embd: must be a whole number"},
+    {"gpt2", "n_embd", "\"90\"", "n_embd: must be a whole number"},
+    {"gpt2", "n_embd", "9223372036854775807", "n_embd: 9223372036854775807 is outside"},
+    {"gpt2", "n_embd", "91", "n_head: 9 does not divide n_embd (91)"},
+    {"gpt2", "n_inner", "0", "n_inner: 0 is outside 1 to"},
+    {"gpt2", "n_ctx", "64", "n_ctx: 64 is not n_positions (40)"},
+    {"gpt2", "n_ctx", "\"40\"", "n_ctx: must be a whole number"},
+    {"llama", "num_hidden_layers", "0", "num_hidden_layers: 0 is outside"},
+    {"llama", "num_hidden_layers", "1000000", "num_hidden_layers: 1000000 is outside"},
+    {"llama", "vocab_size", "4294967296", "vocab_size: 4294967296 is outside"},
+    {"llama", "max_position_embeddings", "0", "max_position_embeddings: 0 is outside"},
+    {"llama", "num_key_value_heads", "4", "num_key_value_heads: 4 does not divide num_attention_heads (9)"},
+    {"llama", "num_key_value_heads", "18", "num_key_value_heads: 18 does not divide num_attention_heads (9)"},
+    {"llama", "head_dim", "9", "head_dim: 9 is odd"},
+    {"llama", "rms_norm_eps", "-1", "rms_norm_eps: -1 is outside"},
+    {"llama", "rms_norm_eps", "\"1e-6\"", "rms_norm_eps: must be a number"},
+    {"llama", "initializer_range", "-0.02", "initializer_range: -0.02 is outside"},
+    {"llama", "tie_word_embeddings", "1", "tie_word_embeddings: must be true or false"},
+    {"llama", "attention_dropout", "1.5", "attention_dropout: 1.5 is outside 0 to 1"},
+    /* rope */
+    {"llama", "rope_scaling", "{\"type\":\"linear\",\"factor\":2}", "rope_parameters and rope_scaling: only one"},
+    {"llama", "rope_theta", "5", "rope_theta: differs from the one in rope_parameters"},
+    {"llama", "rope_theta", "-5", "rope_theta: -5 is outside"},
+    {"llama", "rope_parameters", "[]", "rope_parameters: must be an object"},
+    {"llama", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":2}", "rope_parameters: rope_type: \"yarn\""},
+    {"llama", "rope_parameters", "{\"rope_type\":3}", "rope_parameters: rope_type: must be a string"},
+    {"llama", "rope_parameters", "{\"rope_type\":\"linear\",\"type\":\"default\"}", "rope_type and type: differ"},
+    {"llama", "rope_parameters", "{\"rope_type\":\"linear\"}", "rope_parameters: factor: missing"},
+    {"llama", "rope_parameters", "{\"rope_type\":\"linear\",\"factor\":0.5}",
+     "rope_parameters: factor: 0.5 is outside"},
+    {"llama", "rope_parameters", "{\"factor\":2}", "rope_parameters: factor: unknown setting for rope_type default"},
+    {"llama", "rope_parameters", "{\"beta_fast\":32}", "rope_parameters: beta_fast: unknown setting"},
+    {"llama", "rope_parameters", "{\"partial_rotary_factor\":0.5}", "partial_rotary_factor: only 1"},
+    {"llama_rope_scaling_linear", "rope_scaling", "{\"type\":\"dynamic\",\"factor\":2}",
+     "rope_scaling: type: \"dynamic\" is not supported"},
+    {"llama_rope_scaling_llama3", "rope_scaling",
+     "{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+     "\"high_freq_factor\":4}",
+     "rope_scaling: original_max_position_embeddings: missing"},
+    {"llama_rope_scaling_llama3", "rope_scaling",
+     "{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":4,"
+     "\"original_max_position_embeddings\":100}",
+     "rope_scaling: high_freq_factor: must be above low_freq_factor"},
+};
+
+static void everything_else_is_refused_by_name(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct model_config config;
+        enum status status = read_changed(&refused[i], &config);
+        if (status != STATUS_BAD_INPUT) fail_msg("%s = %s: status %d", refused[i].key, refused[i].value, (int)status);
+        if (strncmp(status_message(), "config.json: ", 13) != 0 || !strstr(status_message(), refused[i].says))
+            fail_msg("\"%s\" is not in: %s", refused[i].says, status_message());
+    }
+}
+
+/* Each size alone is within its limit, but not all together. */
+static void sizes_that_overflow_together_are_refused(void **state) {
+    (void)state;
+    json_t *object = fixture_json("llama", "config.json");
+    static const char *const keys[] = {"hidden_size",         "intermediate_size", "num_attention_heads",
+                                       "num_key_value_heads", "head_dim",          "num_hidden_layers"};
+    static const json_int_t sizes[] = {1 << 24, 1 << 24, 1 << 16, 1 << 16, 1 << 16, 1024};
+    for (int i = 0; i < 6; i++)
+        json_object_set_new(object, keys[i], json_integer(sizes[i]));
+    struct model_config config;
+    assert_int_equal(read_object(object, &config), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "overflow 64 bits"));
+    assert_non_null(strstr(status_message(), "hidden_size"));
+    json_decref(object);
+}
+
+/* model_open gives the message of each kind of unreadable config. */
+static void assert_open_refused(const char *folder, const char *says) {
+    struct model *model;
+    assert_int_equal(model_open(folder, &model), STATUS_BAD_INPUT);
+    if (!strstr(status_message(), "config.json") || !strstr(status_message(), says))
+        fail_msg("\"%s\" is not in: %s", says, status_message());
+}
+
+static void unreadable_configs_are_refused(void **state) {
+    const char *path = temp_path(*state, "config.json");
+    assert_open_refused(*state, "cannot open");
+    temp_write_text(path, "");
+    assert_open_refused(*state, "not valid JSON");
+    temp_write_text(path, "{\"model_type\": \"llama\",");
+    assert_open_refused(*state, "not valid JSON");
+    temp_write_text(path, "[]");
+    assert_open_refused(*state, "must hold a JSON object");
+    temp_write_text(path, "{\"model_type\":\"gpt2\",\"model_type\":\"llama\"}");
+    assert_open_refused(*state, "duplicate");
+    temp_write_text(path, "{}");
+    assert_open_refused(*state, "model_type: missing");
+    temp_write_text(path, "{\"model_type\":7}");
+    assert_open_refused(*state, "model_type: must be a string");
+    temp_write_text(path, "{\"model_type\":\"mamba\"}");
+    assert_open_refused(*state, "model_type: \"mamba\" is not supported");
+    assert_non_null(strstr(status_hint_text(), "gpt2, llama"));
+
+    enum { HUGE = 17 << 20 };
+    char *text = mem_array(HUGE, 1);
+    memset(text, ' ', HUGE);
+    temp_write(path, text, HUGE);
+    assert_open_refused(*state, "more than the limit");
+    memset(text, '[', HUGE / 2);
+    temp_write(path, text, HUGE / 2);
+    assert_open_refused(*state, "not valid JSON");
+    mem_free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt2_is_read),
+        cmocka_unit_test(llama_is_read),
+        cmocka_unit_test(both_spellings_of_rope_are_read_alike),
+        cmocka_unit_test(harmless_changes_are_accepted),
+        cmocka_unit_test(missing_fields_take_defaults),
+        cmocka_unit_test(everything_else_is_refused_by_name),
+        cmocka_unit_test(sizes_that_overflow_together_are_refused),
+        cmocka_unit_test(unreadable_configs_are_refused),
+    };
+    return cmocka_run_group_tests_name("model config", tests, temp_folder_make, temp_folder_drop);
+}

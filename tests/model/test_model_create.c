@@ -1,0 +1,254 @@
+/* Models made from scratch: configs, initial values, and what is written for transformers. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/folder.h"
+#include "base/half.h"
+#include "model/model.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+#include "support/weight_files.h"
+
+static struct model_config small(const char *arch) {
+    struct model_config config;
+    assert_int_equal(model_config_init(arch, &config), STATUS_OK);
+    config.vocab_size = 300;
+    config.hidden = 96;
+    config.layers = 3;
+    config.heads = 6;
+    config.context = 64;
+    return config;
+}
+
+static struct model *create(const struct model_config *config) {
+    struct model *model;
+    if (model_create(config, &model) != STATUS_OK) fail_msg("%s", status_message());
+    return model;
+}
+
+static void sizes_left_out_are_the_authors(void **state) {
+    (void)state;
+    struct model_config config = small("llama");
+    struct model *model = create(&config);
+    assert_int_equal(model->config.kv_heads, 6);
+    assert_int_equal(model->config.head_dim, 16);
+    assert_int_equal(model->config.ffn, 256);
+    assert_int_equal(model->config.activation, ACTIVATION_SILU);
+    assert_false(model->config.tied);
+    assert_true(model->config.rope.theta == 10000);
+    assert_int_equal(model->config.rope.head_dim, 16);
+    model_free(model);
+    config.hidden = 4096;
+    config.heads = 32;
+    model = create(&config);
+    assert_int_equal(model->config.ffn, 11008); /* as the 7B model's */
+    model_free(model);
+
+    config = small("gpt2");
+    model = create(&config);
+    assert_int_equal(model->config.ffn, 384);
+    assert_int_equal(model->config.activation, ACTIVATION_GELU_TANH);
+    assert_true(model->config.tied);
+    assert_string_equal(model->prefix, "transformer.");
+    model_free(model);
+}
+
+/* What is written is what was asked for, and a strict reader takes it. */
+static void configs_survive_writing(void **state) {
+    (void)state;
+    static const char *const archs[] = {"llama", "gpt2"};
+    for (int i = 0; i < 2; i++) {
+        struct model_config config = small(archs[i]);
+        config.norm_epsilon = 3e-6;
+        config.activation = ACTIVATION_RELU;
+        config.ffn = 100;
+        config.tied = i == 0;
+        if (i == 0) {
+            config.kv_heads = 2;
+            config.head_dim = 8;
+            config.attention_bias = true;
+            config.rope = (struct rope_table_attributes){.theta = 5e5,
+                                                         .scaling = ROPE_SCALING_LLAMA3,
+                                                         .factor = 8,
+                                                         .low_freq_factor = 1,
+                                                         .high_freq_factor = 4,
+                                                         .original_context = 32};
+        } else {
+            config.scale_by_inverse_layer = true;
+            config.scale_attention = false;
+        }
+        struct model *model = create(&config);
+        const struct model_config *found = &model->config;
+        assert_true(found->norm_epsilon == 3e-6 && found->activation == ACTIVATION_RELU && found->ffn == 100);
+        assert_true(found->tied == config.tied && found->attention_bias == config.attention_bias);
+        assert_true(found->scale_by_inverse_layer == config.scale_by_inverse_layer);
+        assert_true(found->scale_attention == config.scale_attention);
+        assert_true(found->dropout == 0);
+        if (i == 0) {
+            assert_true(found->kv_heads == 2 && found->head_dim == 8);
+            assert_true(found->rope.theta == 5e5 && found->rope.scaling == ROPE_SCALING_LLAMA3);
+            assert_true(found->rope.factor == 8 && found->rope.original_context == 32);
+        }
+        model_free(model);
+    }
+}
+
+static void impossible_sizes_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *arch;
+        int64_t hidden, layers, heads, kv_heads, head_dim, vocab;
+        const char *says;
+    } bad[] = {
+        {"llama", 96, 2, 5, 0, 0, 300, "hidden: 96 is not a multiple of heads (5)"},
+        {"llama", 96, 2, 5, 0, 16, 300, "hidden: 96 is not a multiple of heads (5)"},
+        {"llama", 96, 2, 6, 4, 0, 300, "num_key_value_heads: 4 does not divide num_attention_heads (6)"},
+        {"llama", 90, 2, 6, 0, 0, 300, "head_dim: 15 is odd"},
+        {"llama", 0, 2, 6, 0, 0, 300, "hidden_size: 0 is outside"},
+        {"llama", INT64_MAX, 2, 6, 0, 0, 300, "hidden: 9223372036854775807"},
+        {"llama", 96, -1, 6, 0, 0, 300, "num_hidden_layers: -1 is outside"},
+        {"llama", 96, 2, 0, 0, 0, 300, "num_attention_heads: 0 is outside"},
+        {"llama", 96, 2, 6, 0, 0, 0, "vocab_size: 0 is outside"},
+        {"gpt2", 96, 2, 5, 0, 0, 300, "hidden: 96 is not a multiple of heads (5)"},
+        {"gpt2", INT64_MIN, 2, 6, 0, 0, 300, "hidden: -9223372036854775808"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct model_config config = small(bad[i].arch);
+        config.hidden = bad[i].hidden;
+        config.layers = bad[i].layers;
+        config.heads = bad[i].heads;
+        config.kv_heads = bad[i].kv_heads;
+        config.head_dim = bad[i].head_dim;
+        config.vocab_size = bad[i].vocab;
+        struct model *model;
+        assert_int_equal(model_create(&config, &model), STATUS_BAD_INPUT);
+        if (!strstr(status_message(), bad[i].says)) fail_msg("\"%s\" is not in: %s", bad[i].says, status_message());
+    }
+    struct model_config config;
+    assert_int_equal(model_config_init("mamba", &config), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "\"mamba\" is not supported"));
+}
+
+static void statistics(const struct weight_target *target, double *mean, double *deviation) {
+    const float *values = target->data;
+    int64_t count = shape_elements(&target->tensor->shape);
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < count; i++) {
+        sum += values[i];
+        squares += (double)values[i] * values[i];
+    }
+    *mean = sum / (double)count;
+    *deviation = sqrt(squares / (double)count - *mean * *mean);
+}
+
+static void assert_normal(const struct model_targets *targets, const char *name, double wanted) {
+    const struct weight_target *target = model_target(targets, name);
+    double mean, deviation, root = sqrt((double)shape_elements(&target->tensor->shape));
+    statistics(target, &mean, &deviation);
+    /* five standard errors of the mean and of the deviation */
+    if (fabs(mean) > 5 * wanted / root || fabs(deviation - wanted) > 5 * wanted / (1.414 * root))
+        fail_msg("%s: mean %g, deviation %g, not %g", name, mean, deviation, wanted);
+}
+
+static void assert_all(const struct model_targets *targets, const char *name, float wanted) {
+    const struct weight_target *target = model_target(targets, name);
+    for (int64_t i = 0; i < shape_elements(&target->tensor->shape); i++)
+        assert_true(((const float *)target->data)[i] == wanted);
+}
+
+static void initial_values_are_the_authors(void **state) {
+    (void)state;
+    struct model_config config = small("gpt2");
+    struct model *model = create(&config);
+    struct model_targets targets = model_targets_make(model, DTYPE_F32);
+    model_initialise_weights(model, 7, targets.items, targets.count);
+    assert_normal(&targets, "wte.weight", 0.02);
+    assert_normal(&targets, "wpe.weight", 0.02);
+    assert_normal(&targets, "h.0.attn.c_attn.weight", 0.02);
+    assert_normal(&targets, "h.2.attn.c_proj.weight", 0.02 / sqrt(6));
+    assert_normal(&targets, "h.1.mlp.c_proj.weight", 0.02 / sqrt(6));
+    assert_all(&targets, "h.1.mlp.c_proj.bias", 0);
+    assert_all(&targets, "h.1.ln_1.weight", 1);
+    assert_all(&targets, "ln_f.bias", 0);
+    model_targets_drop(&targets);
+    model_free(model);
+
+    config = small("llama");
+    config.attention_bias = true;
+    config.initial_range = 0.1;
+    model = create(&config);
+    targets = model_targets_make(model, DTYPE_F32);
+    model_initialise_weights(model, 7, targets.items, targets.count);
+    assert_normal(&targets, "embed_tokens.weight", 0.1);
+    assert_normal(&targets, "layers.2.mlp.down_proj.weight", 0.1);
+    assert_normal(&targets, "lm_head.weight", 0.1);
+    assert_all(&targets, "layers.1.input_layernorm.weight", 1);
+    assert_all(&targets, "layers.1.self_attn.q_proj.bias", 0);
+    model_targets_drop(&targets);
+    model_free(model);
+}
+
+static bool same(const struct weight_target *a, const struct weight_target *b) {
+    return memcmp(a->data, b->data, (size_t)shape_elements(&a->tensor->shape) * sizeof(float)) == 0;
+}
+
+static void initial_values_hang_on_seed_and_name_alone(void **state) {
+    (void)state;
+    struct model_config config = small("llama");
+    struct model *model = create(&config);
+    struct model_targets all = model_targets_make(model, DTYPE_F32), other = model_targets_make(model, DTYPE_F32);
+    struct model_targets rounded = model_targets_make(model, DTYPE_BF16);
+    model_initialise_weights(model, 7, all.items, all.count);
+    for (int i = other.count - 1; i >= 0; i--)
+        model_initialise_weights(model, 7, &other.items[i], 1);
+    model_initialise_weights(model, 7, rounded.items, rounded.count);
+    for (int i = 0; i < all.count; i++) {
+        assert_true(same(&all.items[i], &other.items[i]));
+        for (int64_t k = 0; k < shape_elements(&all.items[i].tensor->shape); k++)
+            assert_int_equal(((uint16_t *)rounded.items[i].data)[k], bf16_from_float(((float *)all.items[i].data)[k]));
+    }
+    assert_false(
+        same(model_target(&all, "layers.0.mlp.up_proj.weight"), model_target(&all, "layers.1.mlp.up_proj.weight")));
+    model_initialise_weights(model, 8, other.items, other.count);
+    assert_false(same(model_target(&all, "embed_tokens.weight"), model_target(&other, "embed_tokens.weight")));
+    model_targets_drop(&all);
+    model_targets_drop(&other);
+    model_targets_drop(&rounded);
+    model_free(model);
+}
+
+static void a_new_model_can_be_opened(void **state) {
+    static const char *const archs[] = {"llama", "gpt2"};
+    for (int i = 0; i < 2; i++) {
+        struct model_config config = small(archs[i]);
+        struct model *model = create(&config), *again;
+        struct model_targets targets = model_targets_make(model, DTYPE_F32);
+        model_initialise_weights(model, 1, targets.items, targets.count);
+        const char *folder = temp_path(*state, archs[i]);
+        assert_int_equal(folder_create(folder), STATUS_OK);
+        if (model_write(model, folder, targets.items, targets.count) != STATUS_OK) fail_msg("%s", status_message());
+        if (model_open(folder, &again) != STATUS_OK) fail_msg("%s", status_message());
+        assert_int_equal(again->weights->tensors.count, targets.count);
+        json_t *config_json = json_load_file(temp_path(folder, "config.json"), 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(config_json, "torch_dtype")), "float32");
+        assert_string_equal(json_string_value(json_array_get(json_object_get(config_json, "architectures"), 0)),
+                            i == 0 ? "LlamaForCausalLM" : "GPT2LMHeadModel");
+        json_decref(config_json);
+        model_targets_drop(&targets);
+        model_free(model);
+        model_free(again);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_left_out_are_the_authors),
+        cmocka_unit_test(configs_survive_writing),
+        cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(initial_values_are_the_authors),
+        cmocka_unit_test(initial_values_hang_on_seed_and_name_alone),
+        cmocka_unit_test(a_new_model_can_be_opened),
+    };
+    return cmocka_run_group_tests_name("model create", tests, temp_folder_make, temp_folder_drop);
+}
