@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/random.h"
-#include "support/trainer.h"
+#include "support/harness.h"
 #include "support/unit.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -36,13 +36,13 @@ static int64_t own_peak(void) { return status_line("VmHWM") - status_line("RssFi
 
 static void note_peak(void *payload) { *(int64_t *)payload = own_peak(); }
 
-static void random_batch(struct trainer *trainer, int64_t vocab, uint64_t step) {
-    int64_t count = trainer->options.batch * trainer->options.sequence_length;
+static void random_batch(struct harness *harness, int64_t vocab, uint64_t step) {
+    int64_t count = harness->options.batch * harness->options.sequence_length;
     int32_t *tokens = mem_array((size_t)count * 2, sizeof *tokens);
     assert_non_null(tokens);
     for (int64_t i = 0; i < 2 * count; i++)
         tokens[i] = (int32_t)(random_u64(step, RANDOM_TEST, 0, (uint64_t)i) % (uint64_t)vocab);
-    trainer_set_inputs(trainer, tokens, tokens + count);
+    harness_set_inputs(harness, tokens, tokens + count);
     mem_free(tokens);
 }
 
@@ -62,7 +62,7 @@ static struct model_config llama(int64_t hidden, int64_t layers, int64_t vocab) 
 static int measure(int64_t hidden, int64_t layers, int64_t vocab, int64_t batch, int64_t length, int64_t least_arena) {
     struct model_config config = llama(hidden, layers, vocab);
     int64_t before = 0;
-    struct trainer_options options = {.config = &config,
+    struct harness_options options = {.config = &config,
                                       .purpose = MODEL_LOSS,
                                       .dtype = DTYPE_BF16,
                                       .batch = batch,
@@ -73,15 +73,15 @@ static int measure(int64_t hidden, int64_t layers, int64_t vocab, int64_t batch,
                                       .before_arena = note_peak,
                                       .payload = &before,
                                       .seed = 1};
-    struct trainer trainer;
-    trainer_open(&options, &trainer);
+    struct harness harness;
+    harness_open(&options, &harness);
     for (uint64_t step = 0; step < 2; step++) {
-        random_batch(&trainer, vocab, step);
-        trainer_step(&trainer, 1e-4, false);
+        random_batch(&harness, vocab, step);
+        harness_step(&harness, 1e-4, false);
     }
-    int64_t arena = trainer.arena.bytes, grown = own_peak() - before;
+    int64_t arena = harness.arena.bytes, grown = own_peak() - before;
     print_message("arena %.1f MiB, resident memory grew by %.1f MiB\n", (double)arena / 0x1p20, (double)grown / 0x1p20);
-    trainer_close(&trainer);
+    harness_close(&harness);
     double off = (double)(grown - arena), allowed = 0.02 * (double)arena + 16 * 0x1p20;
     return arena < least_arena ? 2 : off > allowed || -off > allowed;
 }
@@ -152,7 +152,7 @@ static void test_steps_allocate_nothing(void **state) {
 #else
     for (int d = 0; d < 2; d++) {
         struct model_config config = llama(128, 2, 512);
-        struct trainer_options options = {.config = &config,
+        struct harness_options options = {.config = &config,
                                           .purpose = MODEL_LOSS,
                                           .dtype = d ? DTYPE_BF16 : DTYPE_F32,
                                           .batch = 4,
@@ -161,19 +161,19 @@ static void test_steps_allocate_nothing(void **state) {
                                           .grains_per_pass = 2,
                                           .clip_norm = 1,
                                           .seed = 1};
-        struct trainer trainer;
-        trainer_open(&options, &trainer);
-        random_batch(&trainer, 512, 1);
-        trainer_step(&trainer, 1e-4, false);
+        struct harness harness;
+        harness_open(&options, &harness);
+        random_batch(&harness, 512, 1);
+        harness_step(&harness, 1e-4, false);
         atomic_store(&allocations, 0);
         atomic_store(&allocated_bytes, 0);
         atomic_store(&counting, true);
         for (int step = 0; step < 3; step++)
-            trainer_step(&trainer, 1e-4, false);
+            harness_step(&harness, 1e-4, false);
         atomic_store(&counting, false);
         print_message("%s: %lld allocations, %lld bytes in three steps after the first\n", d ? "bf16" : "fp32",
                       atomic_load(&allocations), atomic_load(&allocated_bytes));
-        trainer_close(&trainer);
+        harness_close(&harness);
         assert_int_equal(atomic_load(&allocations), 0);
     }
 #endif

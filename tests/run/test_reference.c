@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "support/trainer.h"
+#include "support/harness.h"
 #include "support/unit.h"
 
 enum { STEPS = 20, BATCH = 4, TOKENS = 29 };
@@ -80,8 +80,8 @@ static void reference_open(const char *name, bool full, struct reference *out) {
 
 static void reference_close(struct reference *reference) { safetensors_close(reference->tensors); }
 
-static struct trainer_options options_of(const struct reference *reference, enum dtype dtype) {
-    return (struct trainer_options){.folder = reference->folder,
+static struct harness_options options_of(const struct reference *reference, enum dtype dtype) {
+    return (struct harness_options){.folder = reference->folder,
                                     .purpose = MODEL_LOSS,
                                     .dtype = dtype,
                                     .batch = BATCH,
@@ -98,34 +98,34 @@ static struct trainer_options options_of(const struct reference *reference, enum
 static void check_logits_and_loss(const char *name, bool full) {
     struct reference reference;
     reference_open(name, full, &reference);
-    struct trainer_options options = options_of(&reference, DTYPE_F32);
+    struct harness_options options = options_of(&reference, DTYPE_F32);
     options.purpose = MODEL_LOGITS;
     options.grain_sequences = BATCH;
-    struct trainer trainer;
-    trainer_open(&options, &trainer);
+    struct harness harness;
+    harness_open(&options, &harness);
     int32_t *tokens = integers(&reference, "input_ids"), *labels = integers(&reference, "labels");
-    trainer_set_inputs(&trainer, tokens, NULL);
-    trainer_step(&trainer, 0, false);
-    const float *logits = runner_data(trainer.runner, trainer.output);
+    harness_set_inputs(&harness, tokens, NULL);
+    harness_step(&harness, 0, false);
+    const float *logits = runner_data(harness.runner, harness.output);
     const struct safetensors_tensor *recorded = tensor_of(&reference, "%s", "logits");
     double *expected = doubles(&reference, recorded), worst = 0;
     for (size_t i = 0; i < recorded->elements; i++) {
         double difference = fabs((double)logits[i] - expected[i]);
         worst = difference > worst || isnan(difference) ? difference : worst;
     }
-    trainer_close(&trainer);
+    harness_close(&harness);
     options.purpose = MODEL_LOSS;
     options.forward_only = true;
     options.grain_sequences = 1;
-    trainer_open(&options, &trainer);
-    trainer_set_inputs(&trainer, tokens, labels);
-    double loss = trainer_step(&trainer, 0, false),
+    harness_open(&options, &harness);
+    harness_set_inputs(&harness, tokens, labels);
+    double loss = harness_step(&harness, 0, false),
            *expected_loss = doubles(&reference, tensor_of(&reference, "%s", "loss64"));
     print_message("%-26s logits off by %.2e, loss by %.2e\n", name, worst, fabs(loss / expected_loss[0] - 1));
     if (!(worst < 1e-4)) fail_msg("%s: logits off by %g", name, worst);
     if (!(fabs(loss / expected_loss[0] - 1) < 1e-5))
         fail_msg("%s: loss %.9g, expected %.9g", name, loss, expected_loss[0]);
-    trainer_close(&trainer);
+    harness_close(&harness);
     mem_free(tokens);
     mem_free(labels);
     mem_free(expected);
@@ -194,21 +194,21 @@ static void measure_all(struct gradient_check *check) {
 static void check_gradients(const char *name, int64_t grain, int64_t grains_per_pass) {
     struct reference reference;
     reference_open(name, true, &reference);
-    struct trainer_options options = options_of(&reference, DTYPE_F32);
+    struct harness_options options = options_of(&reference, DTYPE_F32);
     options.grain_sequences = grain;
     options.grains_per_pass = grains_per_pass;
-    struct trainer trainer;
-    trainer_open(&options, &trainer);
-    struct observed observed = {.check = {.reference = &reference}, .program = trainer.executable->program};
+    struct harness harness;
+    harness_open(&options, &harness);
+    struct observed observed = {.check = {.reference = &reference}, .program = harness.executable->program};
     measure_all(&observed.check);
-    runner_set_observer(trainer.runner, observe, &observed);
+    runner_set_observer(harness.runner, observe, &observed);
     int32_t *tokens = integers(&reference, "input_ids"), *labels = integers(&reference, "labels");
-    trainer_set_inputs(&trainer, tokens, labels);
-    trainer_step(&trainer, 0, false);
+    harness_set_inputs(&harness, tokens, labels);
+    harness_step(&harness, 0, false);
     assert_int_equal(observed.check.seen, observed.check.tensors);
     print_message("%-20s grain %lld: worst gradient at %.3f of its bound\n", name, (long long)grain,
                   observed.check.worst);
-    trainer_close(&trainer);
+    harness_close(&harness);
     mem_free(tokens);
     mem_free(labels);
     reference_close(&reference);
@@ -222,12 +222,12 @@ static void test_gradients(void **state) {
     }
 }
 
-static void check_final_weights(const char *name, const struct reference *reference, const struct trainer *trainer) {
-    const struct graph *graph = trainer_graph(trainer);
+static void check_final_weights(const char *name, const struct reference *reference, const struct harness *harness) {
+    const struct graph *graph = harness_graph(harness);
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *parameter = graph->tensors.items[i];
         if (parameter->kind != TENSOR_PARAMETER) continue;
-        const float *found = trainer_weights(trainer, parameter);
+        const float *found = harness_weights(harness, parameter);
         double *expected = doubles(reference, tensor_of(reference, "final.%s", parameter->name)), error = 0, norm = 0;
         double *gradient = doubles(reference, tensor_of(reference, "grad64.%s", parameter->name));
         int64_t columns = shape_columns(&parameter->shape);
@@ -248,25 +248,25 @@ static void check_final_weights(const char *name, const struct reference *refere
 static void check_training(const char *name, enum dtype dtype, double bound) {
     struct reference reference;
     reference_open(name, true, &reference);
-    struct trainer_options options = options_of(&reference, dtype);
-    struct trainer trainer;
-    trainer_open(&options, &trainer);
+    struct harness_options options = options_of(&reference, dtype);
+    struct harness harness;
+    harness_open(&options, &harness);
     int32_t *tokens = integers(&reference, "train.input_ids"), *labels = integers(&reference, "train.labels");
     bool fp32 = dtype == DTYPE_F32;
     double *losses = doubles(&reference, tensor_of(&reference, "%s", fp32 ? "train.losses" : "train.losses_bf16"));
     double *norms = doubles(&reference, tensor_of(&reference, "%s", "train.grad_norms")), worst = 0;
     for (int step = 0; step < STEPS; step++) {
-        trainer_set_inputs(&trainer, tokens + step * BATCH * TOKENS, labels + step * BATCH * TOKENS);
-        double loss = trainer_step(&trainer, reference.lr[step], false), off = fabs(loss / losses[step] - 1);
-        double norm = ((const double *)trainer_data(&trainer, "clip"))[0];
+        harness_set_inputs(&harness, tokens + step * BATCH * TOKENS, labels + step * BATCH * TOKENS);
+        double loss = harness_step(&harness, reference.lr[step], false), off = fabs(loss / losses[step] - 1);
+        double norm = ((const double *)harness_data(&harness, "clip"))[0];
         if (!(off < bound)) fail_msg("%s: step %d: loss %.9g, expected %.9g", name, step, loss, losses[step]);
         if (fp32 && !(fabs(norm / norms[step] - 1) < 1e-4))
             fail_msg("%s: step %d: norm %g, expected %g", name, step, norm, norms[step]);
         worst = off > worst ? off : worst;
     }
     print_message("%-20s %s: losses off by %.2e at most\n", name, dtype_name(dtype), worst);
-    if (fp32) check_final_weights(name, &reference, &trainer);
-    trainer_close(&trainer);
+    if (fp32) check_final_weights(name, &reference, &harness);
+    harness_close(&harness);
     mem_free(tokens);
     mem_free(labels);
     mem_free(losses);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "support/trainer.h"
+#include "support/harness.h"
 #include "support/unit.h"
 
 enum { STEPS = 3, BATCH = 7, TOKENS = 13, VOCAB = 211 };
@@ -19,7 +19,7 @@ static struct outcome train(const char *name, enum dtype dtype, int64_t grains_p
                             uint64_t seed) {
     char folder[512];
     snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, name);
-    struct trainer_options options = {.folder = folder,
+    struct harness_options options = {.folder = folder,
                                       .purpose = MODEL_LOSS,
                                       .dtype = dtype,
                                       .batch = BATCH,
@@ -30,8 +30,8 @@ static struct outcome train(const char *name, enum dtype dtype, int64_t grains_p
                                       .weight_decay = 0.1,
                                       .streams = streams,
                                       .seed = seed};
-    struct trainer trainer;
-    trainer_open(&options, &trainer);
+    struct harness harness;
+    harness_open(&options, &harness);
     struct outcome outcome;
     for (int step = 0; step < STEPS; step++) {
         int32_t tokens[BATCH * TOKENS], targets[BATCH * TOKENS];
@@ -39,12 +39,12 @@ static struct outcome train(const char *name, enum dtype dtype, int64_t grains_p
             tokens[i] = (int32_t)(random_u64(5, RANDOM_TEST, (uint32_t)step, i) % VOCAB);
             targets[i] = i % 11 == 0 ? -100 : (tokens[i] * 7 + 3) % VOCAB;
         }
-        trainer_set_inputs(&trainer, tokens, targets);
-        outcome.losses[step] = trainer_step(&trainer, 1e-3, interleaved);
-        outcome.norms[step] = ((const double *)trainer_data(&trainer, "clip"))[0];
+        harness_set_inputs(&harness, tokens, targets);
+        outcome.losses[step] = harness_step(&harness, 1e-3, interleaved);
+        outcome.norms[step] = ((const double *)harness_data(&harness, "clip"))[0];
     }
-    outcome.weights = trainer_fingerprint(&trainer);
-    trainer_close(&trainer);
+    outcome.weights = harness_fingerprint(&harness);
+    harness_close(&harness);
     return outcome;
 }
 

@@ -1,13 +1,13 @@
 /* Runs a model's program directly, below src/train: for tests that compare it with recorded references and with itself.
  */
-#ifndef BALLAST_TESTS_TRAINER_H
-#define BALLAST_TESTS_TRAINER_H
+#ifndef BALLAST_TESTS_HARNESS_H
+#define BALLAST_TESTS_HARNESS_H
 
 #include "model/model.h"
 #include "model/safetensors.h"
 #include "run/runner.h"
 
-struct trainer_options {
+struct harness_options {
     const char *folder; /* a Hugging Face directory; NULL: `config`, with initial weights */
     const struct model_config *config;
     void (*before_arena)(void *payload); /* called when all is compiled; NULL: nothing */
@@ -22,8 +22,8 @@ struct trainer_options {
     uint64_t seed;
 };
 
-struct trainer {
-    struct trainer_options options;
+struct harness {
+    struct harness_options options;
     struct model *model;
     struct executable *executable;
     struct arena arena;
@@ -33,18 +33,18 @@ struct trainer {
 };
 
 /* Ends the test on any failure. */
-void trainer_open(const struct trainer_options *options, struct trainer *out);
-void trainer_close(struct trainer *trainer);
-struct graph *trainer_graph(const struct trainer *trainer);
-void *trainer_data(const struct trainer *trainer, const char *name);
+void harness_open(const struct harness_options *options, struct harness *out);
+void harness_close(struct harness *harness);
+struct graph *harness_graph(const struct harness *harness);
+void *harness_data(const struct harness *harness, const char *name);
 
 /* Sets the inputs from `batch` sequences; targets may be NULL (logits). Sequences beyond the batch have weight zero. */
-void trainer_set_inputs(struct trainer *trainer, const int32_t *tokens, const int32_t *targets);
-/* One step over what trainer_set_inputs set; returns the mean loss. `interleaved`: by runner_step_interleaved. */
-double trainer_step(struct trainer *trainer, double learning_rate, bool interleaved);
+void harness_set_inputs(struct harness *harness, const int32_t *tokens, const int32_t *targets);
+/* One step over what harness_set_inputs set; returns the mean loss. `interleaved`: by runner_step_interleaved. */
+double harness_step(struct harness *harness, double learning_rate, bool interleaved);
 /* Weights of a parameter as fp32 (the master where there is one). */
-const float *trainer_weights(const struct trainer *trainer, const struct tensor *parameter);
+const float *harness_weights(const struct harness *harness, const struct tensor *parameter);
 /* Mixes all parameters' and states' bytes into one number: equal for equal bits. */
-uint64_t trainer_fingerprint(const struct trainer *trainer);
+uint64_t harness_fingerprint(const struct harness *harness);
 
 #endif

@@ -1,4 +1,4 @@
-#include "support/trainer.h"
+#include "support/harness.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@ static void require(enum status status, const char *what) {
     if (status != STATUS_OK) fail_msg("%s: status %d: %s", what, status, status_message());
 }
 
-static struct plan plan_of(const struct trainer_options *options) {
+static struct plan plan_of(const struct harness_options *options) {
     return (struct plan){
         .recipe = {.dtype = options->dtype,
                    .batch = options->batch,
@@ -45,39 +45,39 @@ static void use_streams(struct executable *executable, const struct plan *plan, 
     require(program_verify(executable->program), "verify");
 }
 
-static void load_weights(struct trainer *trainer) {
-    struct graph *graph = trainer_graph(trainer);
+static void load_weights(struct harness *harness) {
+    struct graph *graph = harness_graph(harness);
     struct weight_target *targets = mem_array(2 * graph->tensors.count, sizeof *targets);
     assert_non_null(targets);
     int count = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         struct tensor *tensor = graph->tensors.items[i];
-        void *data = tensor->base ? NULL : runner_data(trainer->runner, tensor);
+        void *data = tensor->base ? NULL : runner_data(harness->runner, tensor);
         if (tensor->kind == TENSOR_PARAMETER)
             targets[count++] = (struct weight_target){.tensor = tensor, .data = data, .dtype = tensor->shape.dtype};
         if (tensor->kind == TENSOR_STATE && strcmp(tensor->role, "master") == 0)
             targets[count++] = (struct weight_target){.tensor = tensor->parameter, .data = data, .dtype = DTYPE_F32};
     }
-    if (trainer->options.folder)
-        require(model_load_weights(trainer->model, targets, count), "weights");
+    if (harness->options.folder)
+        require(model_load_weights(harness->model, targets, count), "weights");
     else
-        model_initialise_weights(trainer->model, trainer->options.seed, targets, count);
+        model_initialise_weights(harness->model, harness->options.seed, targets, count);
     mem_free(targets);
 }
 
-void trainer_open(const struct trainer_options *options, struct trainer *out) {
-    struct trainer trainer = {.options = *options};
-    struct trainer_options *own = &trainer.options;
+void harness_open(const struct harness_options *options, struct harness *out) {
+    struct harness harness = {.options = *options};
+    struct harness_options *own = &harness.options;
     if (own->threads == 0) own->threads = 2;
     if (own->beta1 <= 0) own->beta1 = 0.9, own->beta2 = 0.95, own->epsilon = 1e-6;
     backend_cpu.set_threads(own->threads);
     if (own->folder)
-        require(model_open(own->folder, &trainer.model), own->folder);
+        require(model_open(own->folder, &harness.model), own->folder);
     else
-        require(model_create(own->config, &trainer.model), "model");
+        require(model_create(own->config, &harness.model), "model");
     struct graph *graph;
-    require(model_build_graph(trainer.model, own->purpose, own->dtype, own->grain_sequences, own->sequence_length,
-                              &graph, &trainer.output),
+    require(model_build_graph(harness.model, own->purpose, own->dtype, own->grain_sequences, own->sequence_length,
+                              &graph, &harness.output),
             "graph");
     if (own->purpose == MODEL_LOSS && !own->forward_only) {
         struct optimizer_options optimizer = {.beta1 = own->beta1,
@@ -85,41 +85,41 @@ void trainer_open(const struct trainer_options *options, struct trainer *out) {
                                               .epsilon = own->epsilon,
                                               .weight_decay = own->weight_decay,
                                               .clip_norm = own->clip_norm};
-        require(graph_differentiate(graph, trainer.output), "differentiate");
+        require(graph_differentiate(graph, harness.output), "differentiate");
         require(ops_add_optimizer(graph, &optimizer), "optimizer");
     }
     struct plan plan = plan_of(own);
-    require(executable_create(&backend_cpu, graph, &plan, &trainer.executable), "compile");
-    if (own->streams > 1) use_streams(trainer.executable, &plan, own->streams, own->seed);
+    require(executable_create(&backend_cpu, graph, &plan, &harness.executable), "compile");
+    if (own->streams > 1) use_streams(harness.executable, &plan, own->streams, own->seed);
     if (own->before_arena) own->before_arena(own->payload);
-    require(arena_open(TIER_DEVICE, trainer.executable->program->tier_bytes[TIER_DEVICE], &trainer.arena), "arena");
-    *out = trainer;
+    require(arena_open(TIER_DEVICE, harness.executable->program->tier_bytes[TIER_DEVICE], &harness.arena), "arena");
+    *out = harness;
     require(runner_create(out->executable, &out->arena, &out->runner), "runner");
     load_weights(out);
 }
 
-void trainer_close(struct trainer *trainer) {
-    runner_free(trainer->runner);
-    arena_close(&trainer->arena);
-    executable_free(trainer->executable);
-    model_free(trainer->model);
+void harness_close(struct harness *harness) {
+    runner_free(harness->runner);
+    arena_close(&harness->arena);
+    executable_free(harness->executable);
+    model_free(harness->model);
 }
 
-struct graph *trainer_graph(const struct trainer *trainer) {
-    return trainer->executable->graph;
+struct graph *harness_graph(const struct harness *harness) {
+    return harness->executable->graph;
 }
 
-void *trainer_data(const struct trainer *trainer, const char *name) {
-    const struct tensor *tensor = graph_find(trainer_graph(trainer), name);
-    return tensor ? runner_data(trainer->runner, tensor) : NULL;
+void *harness_data(const struct harness *harness, const char *name) {
+    const struct tensor *tensor = graph_find(harness_graph(harness), name);
+    return tensor ? runner_data(harness->runner, tensor) : NULL;
 }
 
-void trainer_set_inputs(struct trainer *trainer, const int32_t *tokens, const int32_t *targets) {
-    const struct trainer_options *options = &trainer->options;
+void harness_set_inputs(struct harness *harness, const int32_t *tokens, const int32_t *targets) {
+    const struct harness_options *options = &harness->options;
     int64_t length = options->sequence_length, rows = options->batch;
     int64_t grains = (rows + options->grain_sequences - 1) / options->grain_sequences;
-    int32_t *to_tokens = trainer_data(trainer, "tokens"), *to_targets = trainer_data(trainer, "targets");
-    int32_t *positions = trainer_data(trainer, "positions");
+    int32_t *to_tokens = harness_data(harness, "tokens"), *to_targets = harness_data(harness, "targets");
+    int32_t *positions = harness_data(harness, "positions");
     for (int64_t i = 0; i < grains * options->grain_sequences * length; i++) {
         bool real = i < rows * length;
         to_tokens[i] = real ? tokens[i] : 0;
@@ -128,47 +128,47 @@ void trainer_set_inputs(struct trainer *trainer, const int32_t *tokens, const in
     }
 }
 
-double trainer_step(struct trainer *trainer, double learning_rate, bool interleaved) {
-    const int32_t *targets = trainer_data(trainer, "targets");
-    int64_t count = trainer->options.batch * trainer->options.sequence_length, unmasked = 0;
+double harness_step(struct harness *harness, double learning_rate, bool interleaved) {
+    const int32_t *targets = harness_data(harness, "targets");
+    int64_t count = harness->options.batch * harness->options.sequence_length, unmasked = 0;
     for (int64_t i = 0; targets && i < count; i++)
         unmasked += targets[i] >= 0;
-    trainer->step++;
-    double t = (double)trainer->step;
+    harness->step++;
+    double t = (double)harness->step;
     double scalars[SCALAR_COUNT] = {
         [SCALAR_LOSS_SCALE] = unmasked > 0 ? 1.0 / (double)unmasked : 0,
         [SCALAR_LEARNING_RATE] = learning_rate,
-        [SCALAR_BIAS_CORRECTION] = 1 / (1 - pow(trainer->options.beta1, t)),
-        [SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(trainer->options.beta2, t)),
+        [SCALAR_BIAS_CORRECTION] = 1 / (1 - pow(harness->options.beta1, t)),
+        [SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(harness->options.beta2, t)),
     };
     if (interleaved)
-        require(runner_step_interleaved(trainer->runner, scalars, trainer->options.seed + (uint64_t)trainer->step),
+        require(runner_step_interleaved(harness->runner, scalars, harness->options.seed + (uint64_t)harness->step),
                 "step");
     else
-        require(runner_step(trainer->runner, scalars), "step");
-    const double *loss = trainer_data(trainer, "loss");
+        require(runner_step(harness->runner, scalars), "step");
+    const double *loss = harness_data(harness, "loss");
     return loss ? *loss * scalars[SCALAR_LOSS_SCALE] : 0;
 }
 
-const float *trainer_weights(const struct trainer *trainer, const struct tensor *parameter) {
-    const struct graph *graph = trainer_graph(trainer);
+const float *harness_weights(const struct harness *harness, const struct tensor *parameter) {
+    const struct graph *graph = harness_graph(harness);
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         bool master =
             tensor->kind == TENSOR_STATE && tensor->parameter == parameter && strcmp(tensor->role, "master") == 0;
-        if (master) return runner_data(trainer->runner, tensor);
+        if (master) return runner_data(harness->runner, tensor);
     }
     assert_int_equal(parameter->shape.dtype, DTYPE_F32);
-    return runner_data(trainer->runner, parameter);
+    return runner_data(harness->runner, parameter);
 }
 
-uint64_t trainer_fingerprint(const struct trainer *trainer) {
+uint64_t harness_fingerprint(const struct harness *harness) {
     uint64_t mixed = 1469598103934665603u;
-    const struct program *program = trainer->executable->program;
+    const struct program *program = harness->executable->program;
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
         if (buffer->kind != BUFFER_PARAMETERS && buffer->kind != BUFFER_OPTIMIZER) continue;
-        const unsigned char *bytes = (const unsigned char *)trainer->arena.base + buffer->offset;
+        const unsigned char *bytes = (const unsigned char *)harness->arena.base + buffer->offset;
         for (int64_t k = 0; k < buffer->bytes; k++)
             mixed = (mixed ^ bytes[k]) * 1099511628211u;
     }
