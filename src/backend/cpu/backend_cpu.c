@@ -1,0 +1,50 @@
+#include <omp.h>
+#include <string.h>
+
+#include "backend/cpu/cpu_kernel.h"
+
+static const struct {
+    const struct op *op;
+    enum status (*create)(const struct node *node, struct kernel **out);
+} kernels[] = {
+#define KERNEL_ENTRY(name) {&op_##name, cpu_##name##_create},
+    OP_LIST(KERNEL_ENTRY)
+#undef KERNEL_ENTRY
+};
+enum { KERNELS = sizeof kernels / sizeof *kernels };
+
+static void set_threads(int threads) { omp_set_num_threads(threads); }
+
+static bool supports(const struct op *op, enum dtype dtype) {
+    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16) return false;
+    for (int i = 0; i < KERNELS; i++)
+        if (kernels[i].op == op) return true;
+    return false;
+}
+
+static enum status kernel_create(const struct node *node, struct kernel **out) {
+    TRY(cpu_isa_check());
+    for (int i = 0; i < KERNELS; i++) {
+        if (kernels[i].op != node->op) continue;
+        enum status status = kernels[i].create(node, out);
+        return status == STATUS_OK ? status : status_prefix(status, "%s (%s)", node->name, node->op->name);
+    }
+    return status_set(STATUS_FAILED, "the CPU has no kernel for %s", node->op->name);
+}
+
+enum { ZERO_BLOCK_BYTES = 1 << 20 };
+
+static void zero_bytes(const void *context, int64_t begin, int64_t end) {
+    memset((char *)*(void *const *)context + begin, 0, (size_t)(end - begin));
+}
+
+static void zero(void *to, int64_t bytes) { parallel_for(bytes, ZERO_BLOCK_BYTES, zero_bytes, &to); }
+
+const struct backend backend_cpu = {
+    .name = "cpu",
+    .isa = cpu_isa_name,
+    .set_threads = set_threads,
+    .supports = supports,
+    .kernel_create = kernel_create,
+    .zero = zero,
+};

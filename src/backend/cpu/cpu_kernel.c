@@ -1,0 +1,73 @@
+#include "backend/cpu/cpu_kernel.h"
+
+static void release(struct kernel *kernel) { mem_free(kernel); }
+
+void *cpu_kernel_new(const struct node *node, size_t bytes,
+                     void (*run)(const struct kernel *kernel, const struct kernel_call *call)) {
+    struct kernel *kernel = mem_array(1, bytes);
+    if (kernel) *kernel = (struct kernel){.run = run, .release = release, .node = node};
+    return kernel;
+}
+
+struct rows_kernel {
+    struct kernel kernel;
+    kernel_rows *rows;
+};
+
+struct rows_run {
+    const struct rows_kernel *kernel;
+    const struct kernel_call *call;
+};
+
+static void rows_body(const void *context, int64_t begin, int64_t end) {
+    const struct rows_run *run = context;
+    run->kernel->rows(run->kernel->kernel.node, run->call, begin, end);
+}
+
+static void rows_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct shape *shape = &kernel->node->out[0]->shape;
+    struct rows_run run = {(const struct rows_kernel *)kernel, call};
+    parallel_for(shape_rows(shape), parallel_rows(shape_columns(shape)), rows_body, &run);
+}
+
+enum status cpu_rows_create(const struct node *node, kernel_rows *rows, struct kernel **out) {
+    struct rows_kernel *kernel = cpu_kernel_new(node, sizeof *kernel, rows_run);
+    if (!kernel) return STATUS_FAILED;
+    kernel->rows = rows;
+    *out = &kernel->kernel;
+    return STATUS_OK;
+}
+
+void *operand_row(const struct tensor *tensor, void *data, int64_t row) {
+    if (!data) return NULL;
+    return (char *)data + row * tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
+}
+
+int64_t sum_blocks(int64_t rows) { return (rows + SUM_ROWS - 1) / SUM_ROWS; }
+
+struct sum_run {
+    enum dtype dtype;
+    int64_t rows, row_stride;
+    const char *data;
+    float *out;
+};
+
+/* A range of columns goes through all rows, so that the order of a sum is that of the rows. */
+static void sum_body(const void *context, int64_t begin, int64_t end) {
+    const struct sum_run *run = context;
+    int64_t bytes = dtype_bytes(run->dtype);
+    for (int64_t row = 0; row < run->rows; row++)
+        cpu_simd()->accumulate(run->dtype, end - begin, run->data + (row * run->row_stride + begin) * bytes,
+                               run->out + begin);
+}
+
+enum { COLUMN_BLOCK = 256 };
+
+void sum_columns(enum dtype dtype, int64_t rows, int64_t columns, const void *data, int64_t row_stride, float *out) {
+    struct sum_run run = {dtype, rows, row_stride, data, out};
+    parallel_for(columns, COLUMN_BLOCK, sum_body, &run);
+}
+
+void sum_combine(int64_t blocks, int64_t columns, const float *partials, float *out) {
+    sum_columns(DTYPE_F32, blocks, columns, partials, columns, out);
+}

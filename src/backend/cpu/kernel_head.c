@@ -1,0 +1,267 @@
+/* The head with the loss, in tiles of tokens: logits of one tile are held at a time, in the workspace. */
+#include <math.h>
+
+#include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/matmul.h"
+#include "base/half.h"
+
+enum { LOGITS_BYTES_MOST = 48 << 20, TILE_TOKENS_LEAST = 32 };
+
+/* Products of a tile of so many tokens; NULL where not wanted. */
+struct head_products {
+    struct matmul *logits, *dx, *dweight;
+};
+
+struct head_kernel {
+    struct kernel kernel;
+    int64_t rows, vocab, columns;
+    int64_t tile, last;                   /* tokens of a tile, and of the last one */
+    int64_t stride;                       /* of logits, in floats */
+    struct head_products products, final; /* of a tile, and of the last one; may be the same */
+    int64_t losses_at, matmul_at;         /* offsets into the workspace, after the logits */
+};
+
+/* One tile on its way; pointers are to its first token. */
+struct head_tile {
+    const struct head_kernel *head;
+    int64_t rows;
+    const int32_t *targets;
+    float *logits;
+    double *losses;
+    bool gradient;
+    float scale;
+};
+
+static void products_free(struct head_products *products) {
+    matmul_free(products->logits);
+    matmul_free(products->dx);
+    matmul_free(products->dweight);
+}
+
+static void head_release(struct kernel *kernel) {
+    struct head_kernel *head = (struct head_kernel *)kernel;
+    products_free(&head->products);
+    products_free(&head->final);
+    mem_free(head);
+}
+
+static enum status create_logits(const struct head_kernel *head, bool bias, int64_t rows, int64_t stride,
+                                 struct matmul **out) {
+    const struct tensor *x = head->kernel.node->in[0];
+    struct matmul_spec spec = {
+        .m = rows,
+        .n = head->vocab,
+        .k = head->columns,
+        .a_row = tensor_row_stride(x),
+        .a_k = 1,
+        .b_k = 1,
+        .b_column = head->columns,
+        .c_row = stride,
+        .dtype = x->shape.dtype,
+        .out_dtype = DTYPE_F32,
+        .bias = bias,
+    };
+    return matmul_create(&spec, out);
+}
+
+/* Elements from one token's gradients of logits to the next: they lie where the logits were. */
+static int64_t gradient_stride(const struct head_kernel *head) {
+    return head->stride * (4 / dtype_bytes(head->kernel.node->in[0]->shape.dtype));
+}
+
+static enum status create_dx(const struct head_kernel *head, int64_t rows, struct matmul **out) {
+    const struct tensor *dx = head->kernel.node->out[1];
+    if (!dx) return STATUS_OK;
+    struct matmul_spec spec = {
+        .m = rows,
+        .n = head->columns,
+        .k = head->vocab,
+        .a_row = gradient_stride(head),
+        .a_k = 1,
+        .b_k = head->columns,
+        .b_column = 1,
+        .c_row = tensor_row_stride(dx),
+        .dtype = dx->shape.dtype,
+        .out_dtype = dx->shape.dtype,
+    };
+    return matmul_create(&spec, out);
+}
+
+static enum status create_dweight(const struct head_kernel *head, int64_t rows, struct matmul **out) {
+    const struct tensor *x = head->kernel.node->in[0];
+    if (!head->kernel.node->out[2]) return STATUS_OK;
+    struct matmul_spec spec = {
+        .m = head->vocab,
+        .n = head->columns,
+        .k = rows,
+        .a_row = 1,
+        .a_k = gradient_stride(head),
+        .b_k = tensor_row_stride(x),
+        .b_column = 1,
+        .c_row = head->columns,
+        .dtype = x->shape.dtype,
+        .out_dtype = DTYPE_F32,
+        .accumulate = true,
+    };
+    return matmul_create(&spec, out);
+}
+
+static enum status create_products(const struct head_kernel *head, bool gradient, int64_t rows,
+                                   struct head_products *out) {
+    TRY(create_logits(head, head->kernel.node->in[3] != NULL, rows, head->stride, &out->logits));
+    if (!gradient) return STATUS_OK;
+    TRY(create_dx(head, rows, &out->dx));
+    return create_dweight(head, rows, &out->dweight);
+}
+
+static int64_t workspace_most(const struct head_products *products) {
+    const struct matmul *const all[] = {products->logits, products->dx, products->dweight};
+    int64_t most = 0;
+    for (int i = 0; i < 3; i++) {
+        int64_t bytes = all[i] ? matmul_workspace_bytes(all[i]) : 0;
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* Tokens of a tile: as many as the limit allows, evenly divided. */
+static int64_t tile_tokens(int64_t rows, int64_t vocab) {
+    int64_t most = LOGITS_BYTES_MOST / (4 * vocab);
+    if (most < TILE_TOKENS_LEAST) most = TILE_TOKENS_LEAST;
+    int64_t tiles = (rows + most - 1) / most;
+    return (rows + tiles - 1) / tiles;
+}
+
+static void head_measure(struct head_kernel *head) {
+    const struct node *node = head->kernel.node;
+    head->rows = shape_rows(&node->in[0]->shape);
+    head->columns = shape_columns(&node->in[0]->shape);
+    head->vocab = node->in[1]->shape.dims[0];
+    head->stride = (head->vocab + 15) / 16 * 16;
+    head->tile = tile_tokens(head->rows, head->vocab);
+    head->last = head->rows - (head->rows - 1) / head->tile * head->tile;
+}
+
+static enum status head_create(const struct node *node, bool gradient,
+                               void (*run)(const struct kernel *, const struct kernel_call *), struct kernel **out) {
+    struct head_kernel *head = cpu_kernel_new(node, sizeof *head, run);
+    if (!head) return STATUS_FAILED;
+    head->kernel.release = head_release;
+    head_measure(head);
+    enum status status = create_products(head, gradient, head->tile, &head->products);
+    if (status == STATUS_OK && head->last != head->tile)
+        status = create_products(head, gradient, head->last, &head->final);
+    if (status != STATUS_OK) {
+        head_release(&head->kernel);
+        return status;
+    }
+    int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
+    head->losses_at = workspace_align(head->tile * head->stride * 4);
+    head->matmul_at = head->losses_at + workspace_align(head->rows * (int64_t)sizeof(double));
+    head->kernel.workspace_bytes = head->matmul_at + (products > final ? products : final);
+    *out = &head->kernel;
+    return STATUS_OK;
+}
+
+/* d(loss)/d(logits) over the logits: scale * (softmax - one at the target). */
+static void write_gradient(const struct head_tile *tile, float *logits, int32_t target, double lse) {
+    enum dtype dtype = tile->head->kernel.node->in[0]->shape.dtype;
+    double probability = exp((double)logits[target] - lse);
+    cpu_simd()->softmax(dtype, tile->head->vocab, logits, (float)lse, tile->scale, logits);
+    float at_target = (float)((probability - 1) * tile->scale);
+    if (dtype == DTYPE_BF16)
+        ((uint16_t *)logits)[target] = bf16_from_float(at_target);
+    else
+        logits[target] = at_target;
+}
+
+static void head_rows(const void *context, int64_t begin, int64_t end) {
+    const struct head_tile *tile = context;
+    int64_t vocab = tile->head->vocab;
+    for (int64_t row = begin; row < end; row++) {
+        float *logits = tile->logits + row * tile->head->stride;
+        int32_t target = tile->targets[row];
+        BUG_IF(target >= vocab, "target %d of a vocabulary of %lld", target, (long long)vocab);
+        if (target < 0) {
+            tile->losses[row] = 0;
+            for (int64_t i = 0; tile->gradient && i < vocab; i++)
+                logits[i] = 0; /* in bf16 the first half of the row, zeros in any case */
+            continue;
+        }
+        double lse = cpu_simd()->log_sum_exp(vocab, logits);
+        tile->losses[row] = lse - (double)logits[target];
+        if (tile->gradient) write_gradient(tile, logits, target, lse);
+    }
+}
+
+static void tile_products_run(const struct head_tile *tile, const struct head_products *products,
+                              const struct kernel_call *call, int64_t first, void *workspace) {
+    const struct node *node = tile->head->kernel.node;
+    const void *x = operand_row(node->in[0], call->in[0], first);
+    if (products->dx)
+        matmul_run(products->dx, tile->logits, call->in[1], NULL, operand_row(node->out[1], call->out[1], first),
+                   workspace);
+    if (products->dweight) matmul_run(products->dweight, tile->logits, x, NULL, call->out[2], workspace);
+    if (call->out[3])
+        sum_columns(node->in[0]->shape.dtype, tile->rows, tile->head->vocab, tile->logits, gradient_stride(tile->head),
+                    call->out[3]);
+}
+
+static void head_tiles(const struct head_kernel *head, const struct kernel_call *call, bool gradient) {
+    struct head_tile tile = {.head = head, .gradient = gradient, .logits = call->workspace};
+    tile.scale = gradient ? (float)call->scalars[SCALAR_LOSS_SCALE] : 0;
+    double *losses = workspace_at(call, head->losses_at);
+    void *workspace = workspace_at(call, head->matmul_at);
+    for (int64_t first = 0; first < head->rows; first += head->tile) {
+        bool is_last = first + head->tile >= head->rows;
+        const struct head_products *products = is_last && head->final.logits ? &head->final : &head->products;
+        tile.rows = is_last ? head->last : head->tile;
+        tile.targets = (const int32_t *)call->in[2] + first;
+        tile.losses = losses + first;
+        matmul_run(products->logits, operand_row(head->kernel.node->in[0], call->in[0], first), call->in[1],
+                   call->in[3], tile.logits, workspace);
+        parallel_for(tile.rows, parallel_rows(head->vocab), head_rows, &tile);
+        if (gradient) tile_products_run(&tile, products, call, first, workspace);
+    }
+    double total = 0;
+    for (int64_t i = 0; i < head->rows; i++)
+        total += losses[i];
+    *(double *)call->out[0] += total;
+}
+
+static void head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
+    head_tiles((const struct head_kernel *)kernel, call, false);
+}
+
+enum status cpu_head_loss_create(const struct node *node, struct kernel **out) {
+    return head_create(node, false, head_loss_run, out);
+}
+
+static void head_loss_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+    head_tiles((const struct head_kernel *)kernel, call, true);
+}
+
+enum status cpu_head_loss_grad_create(const struct node *node, struct kernel **out) {
+    return head_create(node, true, head_loss_grad_run, out);
+}
+
+static void head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct head_kernel *head = (const struct head_kernel *)kernel;
+    matmul_run(head->products.logits, call->in[0], call->in[1], call->in[2], call->out[0], call->workspace);
+}
+
+enum status cpu_head_logits_create(const struct node *node, struct kernel **out) {
+    struct head_kernel *head = cpu_kernel_new(node, sizeof *head, head_logits_run);
+    if (!head) return STATUS_FAILED;
+    head->kernel.release = head_release;
+    head_measure(head);
+    enum status status =
+        create_logits(head, node->in[2] != NULL, head->rows, tensor_row_stride(node->out[0]), &head->products.logits);
+    if (status != STATUS_OK) {
+        head_release(&head->kernel);
+        return status;
+    }
+    head->kernel.workspace_bytes = matmul_workspace_bytes(head->products.logits);
+    *out = &head->kernel;
+    return STATUS_OK;
+}

@@ -1,0 +1,104 @@
+/* The update: sums of accumulators, norms, clipping, AdamW. Operands are whole parameters, without gaps. */
+#include <math.h>
+
+#include "backend/cpu/cpu_kernel.h"
+
+struct update_run {
+    const struct node *node;
+    const struct kernel_call *call;
+    struct adamw_step step;
+};
+
+static enum status create(const struct node *node, void (*run)(const struct kernel *, const struct kernel_call *),
+                          int64_t workspace_bytes, struct kernel **out) {
+    struct kernel *kernel = cpu_kernel_new(node, sizeof *kernel, run);
+    if (!kernel) return STATUS_FAILED;
+    kernel->workspace_bytes = workspace_bytes;
+    *out = kernel;
+    return STATUS_OK;
+}
+
+static void gradient_sum_body(const void *context, int64_t begin, int64_t end) {
+    const struct kernel_call *call = ((const struct update_run *)context)->call;
+    const float *a = call->in[0], *b = call->in[1];
+    cpu_simd()->add(DTYPE_F32, end - begin, a + begin, b + begin, (float *)call->out[0] + begin);
+}
+
+static void gradient_sum_run(const struct kernel *kernel, const struct kernel_call *call) {
+    struct update_run run = {.call = call};
+    parallel_for(shape_elements(&kernel->node->out[0]->shape), parallel_rows(1), gradient_sum_body, &run);
+}
+
+enum status cpu_gradient_sum_create(const struct node *node, struct kernel **out) {
+    return create(node, gradient_sum_run, 0, out);
+}
+
+static int64_t norm_blocks(const struct node *node) {
+    return (shape_elements(&node->in[0]->shape) + GRADIENT_NORM_BLOCK - 1) / GRADIENT_NORM_BLOCK;
+}
+
+static void squared_norm_body(const void *context, int64_t begin, int64_t end) {
+    const struct kernel_call *call = ((const struct update_run *)context)->call;
+    double *sums = call->workspace;
+    sums[begin / GRADIENT_NORM_BLOCK] = cpu_simd()->squared_sum(end - begin, (const float *)call->in[0] + begin);
+}
+
+static void squared_norm_run(const struct kernel *kernel, const struct kernel_call *call) {
+    struct update_run run = {.call = call};
+    parallel_for(shape_elements(&kernel->node->in[0]->shape), GRADIENT_NORM_BLOCK, squared_norm_body, &run);
+    double total = 0;
+    for (int64_t i = 0; i < norm_blocks(kernel->node); i++)
+        total += ((const double *)call->workspace)[i];
+    *(double *)call->out[0] = total;
+}
+
+enum status cpu_squared_norm_create(const struct node *node, struct kernel **out) {
+    return create(node, squared_norm_run, norm_blocks(node) * (int64_t)sizeof(double), out);
+}
+
+static void clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const double *squares = call->in[0];
+    double *out = call->out[0], limit = NODE_ATTRIBUTES(kernel->node, clip_attributes)->limit, total = 0;
+    for (int64_t i = 0; i < shape_elements(&kernel->node->in[0]->shape); i++)
+        total += squares[i];
+    double norm = sqrt(total), factor = limit > 0 ? limit / (norm + 1e-6) : 1;
+    if (factor > 1) factor = 1;
+    out[0] = norm;
+    out[1] = isfinite(norm) ? factor : (double)NAN;
+}
+
+enum status cpu_clip_factor_create(const struct node *node, struct kernel **out) {
+    return create(node, clip_factor_run, 0, out);
+}
+
+static void adamw_body(const void *context, int64_t begin, int64_t end) {
+    const struct update_run *run = context;
+    const struct kernel_call *call = run->call;
+    uint16_t *rounded = call->out[3] ? (uint16_t *)call->out[0] + begin : NULL;
+    float *weight = (float *)(call->out[3] ? call->out[3] : call->out[0]) + begin;
+    cpu_simd()->adamw(end - begin, &run->step, (const float *)call->in[0] + begin, weight,
+                      (float *)call->out[1] + begin, (float *)call->out[2] + begin, rounded);
+}
+
+static void adamw_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct adamw_attributes *attributes = NODE_ATTRIBUTES(kernel->node, adamw_attributes);
+    double clip = ((const double *)call->in[1])[1], rate = call->scalars[SCALAR_LEARNING_RATE];
+    if (isnan(clip)) return;
+    struct update_run run = {
+        .call = call,
+        .step =
+            {
+                .decay = (float)(1 - rate * attributes->weight_decay),
+                .clip = (float)clip,
+                .beta2 = (float)attributes->beta2,
+                .blend1 = (float)(1 - attributes->beta1),
+                .blend2 = (float)(1 - attributes->beta2),
+                .step = (float)(rate * call->scalars[SCALAR_BIAS_CORRECTION]),
+                .root = (float)call->scalars[SCALAR_BIAS_CORRECTION_SQ],
+                .epsilon = (float)attributes->epsilon,
+            },
+    };
+    parallel_for(shape_elements(&kernel->node->in[0]->shape), parallel_rows(1), adamw_body, &run);
+}
+
+enum status cpu_adamw_create(const struct node *node, struct kernel **out) { return create(node, adamw_run, 0, out); }

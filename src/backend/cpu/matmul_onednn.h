@@ -1,0 +1,22 @@
+/* All that is oneDNN's: matrix products by its C API, releases 2.6 and 3.x. */
+#ifndef BALLAST_BACKEND_CPU_MATMUL_ONEDNN_H
+#define BALLAST_BACKEND_CPU_MATMUL_ONEDNN_H
+
+#include "backend/cpu/matmul.h"
+
+struct onednn_matmul;
+/* *out is NULL when oneDNN has no kernel of this kind that is fast and keeps its scratch in the workspace. Equal specs
+ * share their code by oneDNN's own cache of primitives. */
+enum status onednn_matmul_create(const struct matmul_spec *spec, struct onednn_matmul **out);
+int64_t onednn_matmul_workspace_bytes(const struct onednn_matmul *matmul);
+void onednn_matmul_run(const struct onednn_matmul *matmul, const void *a, const void *b, const void *bias, void *c,
+                       void *workspace);
+void onednn_matmul_free(struct onednn_matmul *matmul);
+const char *onednn_matmul_implementation(const struct onednn_matmul *matmul);
+
+/* Keeps oneDNN to AVX2; before anything else of it is called. */
+void onednn_limit_avx2(void);
+/* What oneDNN adds to AVX-512 on this processor ("amx", "bf16", or ""), "avx2" when it has no AVX-512. */
+const char *onednn_isa_name(void);
+
+#endif

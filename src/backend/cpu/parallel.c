@@ -1,0 +1,22 @@
+#include "backend/cpu/parallel.h"
+
+#include <omp.h>
+
+void parallel_for(int64_t count, int64_t block, parallel_body *body, const void *context) {
+    int64_t blocks = (count + block - 1) / block;
+#pragma omp parallel for schedule(static) if (blocks > 1)
+    for (int64_t i = 0; i < blocks; i++)
+        body(context, i * block, (i + 1) * block < count ? (i + 1) * block : count);
+}
+
+void parallel_tasks(int64_t count, int threads, parallel_task *body, const void *context) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (count > 1)
+    for (int64_t i = count - 1; i >= 0; i--)
+        body(context, i, omp_get_thread_num());
+}
+
+int parallel_threads(void) { return omp_get_max_threads(); }
+
+enum { BLOCK_ELEMENTS = 1 << 14 };
+
+int64_t parallel_rows(int64_t columns) { return columns >= BLOCK_ELEMENTS ? 1 : BLOCK_ELEMENTS / columns; }

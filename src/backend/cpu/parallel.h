@@ -1,0 +1,22 @@
+/* Loops over OpenMP's threads whose results do not depend on how many there are: work is cut into fixed blocks, and a
+ * block is done by one thread. */
+#ifndef BALLAST_BACKEND_CPU_PARALLEL_H
+#define BALLAST_BACKEND_CPU_PARALLEL_H
+
+#include <stdint.h>
+
+/* Work on [begin, end) of the loop; on one task, by a thread that has a number below `threads`. */
+typedef void parallel_body(const void *context, int64_t begin, int64_t end);
+typedef void parallel_task(const void *context, int64_t task, int thread);
+
+/* Calls body for [0, block), [block, 2 block), … up to count. A single block runs on the caller. */
+void parallel_for(int64_t count, int64_t block, parallel_body *body, const void *context);
+/* Calls body for each task, on at most `threads` threads (each has its own part of a workspace); they take tasks as
+ * they become free, highest first: give later tasks more work. */
+void parallel_tasks(int64_t count, int threads, parallel_task *body, const void *context);
+/* How many threads the calling thread's loops use: what workspaces are made for. */
+int parallel_threads(void);
+/* Rows of `columns` elements that are worth a block. */
+int64_t parallel_rows(int64_t columns);
+
+#endif

@@ -1,0 +1,113 @@
+/* The table of vector kernels, one for each instruction set: work on single rows, tiles and tasks; the callers in
+ * backend/cpu know of graphs and threads. `dtype` is DTYPE_F32 or DTYPE_BF16, `n` counts elements; rows are contiguous
+ * and of `dtype` unless said otherwise, and need no alignment. Where an output may be an input, it may only be the very
+ * same row. */
+#ifndef BALLAST_BACKEND_CPU_SIMD_KERNELS_H
+#define BALLAST_BACKEND_CPU_SIMD_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "graph/tensor.h"
+#include "ops/ops.h"
+
+/* Rows of a norm's gradient; NULL for what is not wanted. */
+struct norm_grad_row {
+    const void *dy, *x, *weight, *addend;
+    void *dx;
+    float *dweight, *dbias; /* added to */
+    float mean, rstd;
+};
+
+/* One head of one sequence. Pointers are to its first feature at position 0, strides are in elements. */
+struct attention_head {
+    enum dtype dtype;
+    int64_t length, head_dim, window;
+    float scale;
+    const int32_t *segments; /* [length] or NULL */
+    const void *q, *k, *v;
+    int64_t q_stride, k_stride, v_stride;
+    void *y;
+    int64_t y_stride;
+    float *lse; /* [length]; read by the gradient */
+    /* Of the gradient only. */
+    const void *dy;
+    void *dq;
+    int64_t dy_stride, dq_stride;
+    float *dk, *dv; /* [length rounded up to attention_tile][attention_columns], overwritten */
+};
+
+struct adamw_step {
+    float decay;          /* the weight is multiplied by it: 1 - lr * weight_decay */
+    float clip;           /* the gradient is multiplied by it */
+    float beta2;          /* of the second moment */
+    float blend1, blend2; /* 1 - beta1, 1 - beta2, rounded from double */
+    float step, root;     /* lr * correction, correction of the root */
+    float epsilon;
+};
+
+struct simd_kernels {
+    const char *name; /* of the instruction set */
+
+    /* Elementwise (simd_elementwise.c). */
+    void (*add)(enum dtype dtype, int64_t n, const void *a, const void *b, void *out);
+    /* sum (fp32) += x */
+    void (*accumulate)(enum dtype dtype, int64_t n, const void *x, float *sum);
+    /* out = a * factor, between any two dtypes */
+    void (*scale)(int64_t n, enum dtype from, const void *a, float factor, enum dtype to, void *out);
+    /* In double, in an order that is the same for all instruction sets. */
+    double (*squared_sum)(int64_t n, const float *x);
+
+    /* Activations (simd_activation.c). Any output may be any input. */
+    void (*activation)(enum dtype dtype, enum activation function, int64_t n, const void *x, void *y);
+    void (*activation_grad)(enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *x,
+                            void *dx);
+    void (*gated)(enum dtype dtype, enum activation function, int64_t n, const void *gate, const void *up, void *y);
+    void (*gated_grad)(enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *gate,
+                       const void *up, void *dgate, void *dup);
+
+    /* Norms (simd_norm.c). */
+    void (*rms_norm)(enum dtype dtype, int64_t n, double epsilon, const void *x, const void *weight, void *y,
+                     float *rstd);
+    void (*layer_norm)(enum dtype dtype, int64_t n, double epsilon, const void *x, const void *weight, const void *bias,
+                       void *y, float *mean, float *rstd);
+    void (*rms_norm_grad)(enum dtype dtype, int64_t n, const struct norm_grad_row *row);
+    void (*layer_norm_grad)(enum dtype dtype, int64_t n, const struct norm_grad_row *row);
+
+    /* Rotary embedding of one head (simd_rope.c): `half` cosines, then `half` sines in the table. y may be x. */
+    void (*rope)(enum dtype dtype, int64_t half, float sign, const void *x, const float *table, void *y);
+
+    /* The head's loss (simd_softmax.c), from one row of fp32 logits: log of the sum of exponentials. */
+    double (*log_sum_exp)(int64_t n, const float *logits);
+    /* out = scale * exp(logits - lse), in the given dtype; out may lie on the logits (in bf16: on the row's first
+     * half). */
+    void (*softmax)(enum dtype dtype, int64_t n, const float *logits, float lse, float scale, void *out);
+
+    /* AdamW (simd_adamw.c): weight in fp32; `rounded` NULL or a bf16 copy of it. */
+    void (*adamw)(int64_t n, const struct adamw_step *step, const float *gradient, float *weight, float *exp_avg,
+                  float *exp_avg_sq, uint16_t *rounded);
+
+    /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n]. a is fp32 at strides (a_row, a_k), readable
+     * to a multiple of gemm_rows rows; b is packed in panels of gemm_columns columns, [panel][k][gemm_columns]; c is
+     * fp32 with c_row between rows, writable to multiples of gemm_rows and gemm_columns. */
+    int64_t gemm_rows, gemm_columns;
+    void (*gemm)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_k, const float *b, float *c,
+                 int64_t c_row, bool accumulate);
+    /* Packs b (k by n) of any dtype and strides in elements; one of the strides is 1. */
+    void (*gemm_pack)(enum dtype dtype, int64_t k, int64_t n, const void *b, int64_t b_k, int64_t b_column,
+                      float *packed);
+
+    /* Attention (simd_attention.c, simd_attention_grad.c): positions [tile * attention_tile, …) of one head; the
+     * gradient of one head. Workspaces are in floats. */
+    int64_t attention_tile;
+    int64_t (*attention_columns)(int64_t head_dim); /* row stride of dk and dv */
+    int64_t (*attention_workspace)(int64_t head_dim);
+    void (*attention)(const struct attention_head *head, int64_t tile, float *workspace);
+    int64_t (*attention_grad_workspace)(int64_t head_dim);
+    void (*attention_grad)(const struct attention_head *head, float *workspace);
+};
+
+/* Those that this build holds; which of them the processor can run is found in cpu_isa.c. */
+extern const struct simd_kernels simd_kernels_avx512, simd_kernels_avx2, simd_kernels_generic;
+
+#endif

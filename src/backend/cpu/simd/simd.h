@@ -1,0 +1,191 @@
+/* Vectors of floats, for the kernels of this folder: each of its files is compiled once for each instruction set, with
+ * CPU_ISA as its name, and sees LANES floats in a `vf`. Written with the vector extensions of gcc and clang; the few
+ * operations that they cannot say are at the top.
+ *
+ * Operands come in fp32 or bf16 (`bf16` says which): loads widen, stores round to nearest even. Sums over lanes have
+ * one fixed order, so a result depends on the instruction set but not on the run. */
+#ifndef BALLAST_BACKEND_CPU_SIMD_SIMD_H
+#define BALLAST_BACKEND_CPU_SIMD_SIMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SIMD_JOIN_(a, b) a##_##b
+#define SIMD_JOIN(a, b) SIMD_JOIN_(a, b)
+/* The name of this instruction set's variant: SIMD_NAME(add) is add_avx2 and so on. */
+#define SIMD_NAME(name) SIMD_JOIN(name, CPU_ISA)
+
+#define SIMD_LANES_avx512 16
+#define SIMD_LANES_avx2 8
+#define SIMD_LANES_generic 4
+#define SIMD_LANES SIMD_JOIN(SIMD_LANES, CPU_ISA)
+
+#if SIMD_LANES > 4
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#else
+#include <math.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline, unused))
+
+enum { LANES = SIMD_LANES };
+typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef uint32_t vu __attribute__((vector_size(LANES * 4)));
+typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
+typedef float vf_unaligned __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef uint16_t vh_unaligned __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
+
+/* a * b + c rounded once; the larger of two (b when either is NaN); correctly rounded square roots. */
+#if SIMD_LANES == 16
+INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+INLINE vf vf_max(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vf vf_sqrt(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
+#elif SIMD_LANES == 8
+INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+INLINE vf vf_max(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
+INLINE vf vf_sqrt(vf a) { return (vf)_mm256_sqrt_ps((__m256)a); }
+#elif defined(__aarch64__)
+INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+INLINE vf vf_max(vf a, vf b) {
+    return (vf)vbslq_f32(vcgtq_f32((float32x4_t)a, (float32x4_t)b), (float32x4_t)a, (float32x4_t)b);
+}
+INLINE vf vf_sqrt(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
+#else
+INLINE vf vf_fma(vf a, vf b, vf c) {
+    for (int i = 0; i < LANES; i++)
+        c[i] = fmaf(a[i], b[i], c[i]);
+    return c;
+}
+INLINE vf vf_max(vf a, vf b) {
+    for (int i = 0; i < LANES; i++)
+        b[i] = a[i] > b[i] ? a[i] : b[i];
+    return b;
+}
+INLINE vf vf_sqrt(vf a) {
+    for (int i = 0; i < LANES; i++)
+        a[i] = sqrtf(a[i]);
+    return a;
+}
+#endif
+
+INLINE vf vf_set(float value) { return value - (vf){0}; }
+INLINE vi vi_set(int32_t value) { return value - (vi){0}; }
+/* Lane by lane a where the mask's bits are all set, b where none is. */
+INLINE vf vf_select(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
+
+/* 0, 1, 2, … */
+INLINE vi vi_iota(void) {
+    vi result = {0};
+    for (int i = 0; i < LANES; i++)
+        result[i] = i;
+    return result;
+}
+
+INLINE vf vf_load(const float *from) { return (vf)(*(const vf_unaligned *)from); }
+INLINE void vf_store(float *to, vf value) { *(vf_unaligned *)to = (vf_unaligned)value; }
+
+INLINE vf bf16_widen(vh bits) { return (vf)(__builtin_convertvector(bits, vu) << 16); }
+INLINE vh bf16_round(vf value) {
+    vu bits = (vu)value;
+    vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    vu quiet = (bits >> 16) | 0x40u;
+    vu is_nan = (vu)((bits & 0x7fffffffu) > 0x7f800000u);
+    return __builtin_convertvector((quiet & is_nan) | (rounded & ~is_nan), vh);
+}
+
+/* Elements index, index + 1, … of `from`; of the last `left` elements when that is fewer than LANES, zeros after. */
+INLINE vf load(const void *from, int64_t index, int64_t left, bool bf16) {
+    if (bf16) {
+        const uint16_t *at = (const uint16_t *)from + index;
+        if (left >= LANES) return bf16_widen((vh)(*(const vh_unaligned *)at));
+        uint16_t part[LANES] = {0};
+        memcpy(part, at, (size_t)left * sizeof *at);
+        return bf16_widen((vh)(*(const vh_unaligned *)part));
+    }
+    const float *at = (const float *)from + index;
+    if (left >= LANES) return vf_load(at);
+    float part[LANES] = {0};
+    memcpy(part, at, (size_t)left * sizeof *at);
+    return vf_load(part);
+}
+
+INLINE void store(void *to, int64_t index, int64_t left, bool bf16, vf value) {
+    if (bf16) {
+        uint16_t *at = (uint16_t *)to + index;
+        vh rounded = bf16_round(value);
+        if (left >= LANES)
+            *(vh_unaligned *)at = (vh_unaligned)rounded;
+        else
+            memcpy(at, &rounded, (size_t)left * sizeof *at);
+        return;
+    }
+    float *at = (float *)to + index;
+    if (left >= LANES)
+        vf_store(at, value);
+    else
+        memcpy(at, &value, (size_t)left * sizeof *at);
+}
+
+/* Zeros in the lanes from `left` on. */
+INLINE vf keep(vf value, int64_t left) {
+    if (left >= LANES) return value;
+    return vf_select(vi_iota() < (int32_t)left, value, (vf){0});
+}
+
+/* The sum of the lanes, by halves. */
+INLINE float vf_sum(vf value) {
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            value[i] += value[i + width];
+    return value[0];
+}
+
+INLINE float vf_largest(vf value) {
+    float largest = value[0];
+    for (int i = 1; i < LANES; i++)
+        largest = value[i] > largest ? value[i] : largest;
+    return largest;
+}
+
+/* e^x within 1.5 ulp; 0 below the smallest normal number. The argument is reduced to r in ±ln(2)/2 around a multiple of
+ * ln 2 (in two parts, after Cody and Waite) and e^r = 1 + r + r^2 q(r), q of least error by Chebyshev expansion. */
+INLINE vf vf_exp(vf x) {
+    const vf magic = vf_set(0x1.8p23f); /* adding it rounds to an integer, which stands in the low bits */
+    vf shifted = vf_fma(x, vf_set(1.44269504089f), magic);
+    vf multiple = shifted - magic;
+    vf r = vf_fma(multiple, vf_set(-0.693359375f), x);
+    r = vf_fma(multiple, vf_set(2.12194440e-4f), r);
+    vf q = vf_set(0.001392625083f);
+    q = vf_fma(q, r, vf_set(0.008363232884f));
+    q = vf_fma(q, r, vf_set(0.04166655421f));
+    q = vf_fma(q, r, vf_set(0.1666657667f));
+    q = vf_fma(q, r, vf_set(0.5f));
+    vf power = vf_fma(r * r, q, r) + 1.0f;
+    power = (vf)((vu)power + ((vu)shifted << 23));
+    power = (vf)((vi)power & ~(x < -87.33654f));
+    return vf_select(x > 88.72283f, vf_set(__builtin_inff()), power);
+}
+
+/* 1 / (1 + e^-x) */
+INLINE vf vf_sigmoid(vf x) { return 1.0f / (1.0f + vf_exp(-x)); }
+
+/* The distribution function of the standard normal, and e^(-x^2/2) for its density. erfc(z) e^(z^2) is t Q(t) with
+ * t = 1 / (1 + 0.4 z) for z >= 0, Q of least error by Chebyshev expansion over z up to 10. */
+INLINE vf vf_normal(vf x, vf *bell) {
+    static const float coefficients[] = {-0.03350112687f, 0.2187853561f, -0.5465026178f, 0.6093421803f, -0.3343118762f,
+                                         0.2979731946f,   0.1210599825f, 0.216689386f,   0.2247486653f, 0.2257168574f};
+    vf z = (vf)((vi)x & 0x7fffffff) * 0.70710678f;
+    vf t = 1.0f / vf_fma(z, vf_set(0.4f), vf_set(1.0f));
+    vf q = vf_set(coefficients[0]);
+    for (unsigned i = 1; i < sizeof coefficients / sizeof *coefficients; i++)
+        q = vf_fma(q, t, vf_set(coefficients[i]));
+    *bell = vf_exp(x * x * -0.5f);
+    vf tail = 0.5f * t * q * *bell;
+    return vf_select(x > 0.0f, 1.0f - tail, tail);
+}
+
+#endif

@@ -1,0 +1,94 @@
+#include "backend/cpu/simd/simd.h"
+#include "backend/cpu/simd/table.h"
+
+/* f(x), and its derivative. gelu_tanh is written as x sigmoid(2u): 1 + tanh(u) = 2 sigmoid(2u), without the
+ * cancellation. */
+INLINE vf activate(enum activation function, vf x, vf *slope) {
+    if (function == ACTIVATION_RELU) {
+        *slope = (vf)((vi)vf_set(1.0f) & (x > 0.0f));
+        return vf_max((vf){0}, x); /* this order keeps NaN */
+    }
+    if (function == ACTIVATION_GELU_ERF) {
+        vf bell, below = vf_normal(x, &bell);
+        *slope = vf_fma(x * bell, vf_set(0.39894228f), below);
+        return x * below;
+    }
+    vf doubled = x, doubled_slope = vf_set(1.0f);
+    if (function == ACTIVATION_GELU_TANH) {
+        vf square = x * x; /* 2u = 2 sqrt(2/pi) (x + 0.044715 x^3) */
+        doubled = x * vf_fma(square, vf_set(0.07135481627f), vf_set(1.59576912161f));
+        doubled_slope = vf_fma(square, vf_set(0.2140644488f), vf_set(1.59576912161f));
+    }
+    vf gate = vf_sigmoid(doubled);
+    vf value = x * gate;
+    *slope = vf_fma(value * (1.0f - gate), doubled_slope, gate);
+    return value;
+}
+
+INLINE void activation_row(enum activation function, bool bf16, int64_t n, const void *x, void *y) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        vf slope;
+        store(y, i, n - i, bf16, activate(function, load(x, i, n - i, bf16), &slope));
+    }
+}
+
+INLINE void activation_grad_row(enum activation function, bool bf16, int64_t n, const void *dy, const void *x,
+                                void *dx) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        vf slope;
+        activate(function, load(x, i, n - i, bf16), &slope);
+        store(dx, i, n - i, bf16, load(dy, i, n - i, bf16) * slope);
+    }
+}
+
+INLINE void gated_row(enum activation function, bool bf16, int64_t n, const void *gate, const void *up, void *y) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        vf slope, value = activate(function, load(gate, i, n - i, bf16), &slope);
+        store(y, i, n - i, bf16, value * load(up, i, n - i, bf16));
+    }
+}
+
+INLINE void gated_grad_row(enum activation function, bool bf16, int64_t n, const void *dy, const void *gate,
+                           const void *up, void *dgate, void *dup) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        vf slope, value = activate(function, load(gate, i, n - i, bf16), &slope);
+        vf gradient = load(dy, i, n - i, bf16), factor = load(up, i, n - i, bf16);
+        store(dgate, i, n - i, bf16, gradient * factor * slope);
+        store(dup, i, n - i, bf16, gradient * value);
+    }
+}
+
+/* Calls `row` with the function and the dtype as constants, so that each pair has its own code. */
+#define FOR_DTYPE(row, function, ...)                                                                                  \
+    do {                                                                                                               \
+        if (dtype == DTYPE_BF16)                                                                                       \
+            row(function, true, __VA_ARGS__);                                                                          \
+        else                                                                                                           \
+            row(function, false, __VA_ARGS__);                                                                         \
+    } while (0)
+#define FOR_FUNCTION(row, ...)                                                                                         \
+    switch (function) {                                                                                                \
+    case ACTIVATION_GELU_TANH: FOR_DTYPE(row, ACTIVATION_GELU_TANH, __VA_ARGS__); break;                               \
+    case ACTIVATION_GELU_ERF: FOR_DTYPE(row, ACTIVATION_GELU_ERF, __VA_ARGS__); break;                                 \
+    case ACTIVATION_RELU: FOR_DTYPE(row, ACTIVATION_RELU, __VA_ARGS__); break;                                         \
+    case ACTIVATION_SILU: FOR_DTYPE(row, ACTIVATION_SILU, __VA_ARGS__); break;                                         \
+    }
+
+void SIMD_NAME(simd_activation)(enum dtype dtype, enum activation function, int64_t n, const void *x, void *y) {
+    FOR_FUNCTION(activation_row, n, x, y)
+}
+
+void SIMD_NAME(simd_activation_grad)(enum dtype dtype, enum activation function, int64_t n, const void *dy,
+                                     const void *x, void *dx) {
+    FOR_FUNCTION(activation_grad_row, n, dy, x, dx)
+}
+
+void SIMD_NAME(simd_gated)(enum dtype dtype, enum activation function, int64_t n, const void *gate, const void *up,
+                           void *y) {
+    FOR_FUNCTION(gated_row, n, gate, up, y)
+}
+
+void SIMD_NAME(simd_gated_grad)(enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *gate,
+                                const void *up, void *dgate, void *dup) {
+    FOR_FUNCTION(gated_grad_row, n, dy, gate, up, dgate, dup)
+}

@@ -1,0 +1,42 @@
+#include <math.h>
+
+#include "backend/cpu/simd/simd.h"
+#include "backend/cpu/simd/table.h"
+
+/* Elements that are summed in fp32 before their sum goes on in double. */
+enum { SUM_RUN = 1024 };
+
+static float row_largest(int64_t n, const float *x) {
+    vf largest = vf_set(-__builtin_inff());
+    for (int64_t i = 0; i < n; i += LANES) {
+        vf value = load(x, i, n - i, false);
+        if (n - i < LANES) value = vf_select(vi_iota() < (int32_t)(n - i), value, largest);
+        largest = vf_max(value, largest);
+    }
+    return vf_largest(largest);
+}
+
+double SIMD_NAME(simd_log_sum_exp)(int64_t n, const float *logits) {
+    float largest = row_largest(n, logits);
+    double total = 0;
+    for (int64_t start = 0; start < n; start += SUM_RUN) {
+        int64_t end = start + SUM_RUN < n ? start + SUM_RUN : n;
+        vf sum = {0};
+        for (int64_t i = start; i < end; i += LANES)
+            sum += keep(vf_exp(load(logits, i, end - i, false) - largest), end - i);
+        total += (double)vf_sum(sum);
+    }
+    return (double)largest + log(total);
+}
+
+INLINE void softmax_row(bool bf16, int64_t n, const float *logits, float lse, float scale, void *out) {
+    for (int64_t i = 0; i < n; i += LANES)
+        store(out, i, n - i, bf16, vf_exp(load(logits, i, n - i, false) - lse) * scale);
+}
+
+void SIMD_NAME(simd_softmax)(enum dtype dtype, int64_t n, const float *logits, float lse, float scale, void *out) {
+    if (dtype == DTYPE_BF16)
+        softmax_row(true, n, logits, lse, scale, out);
+    else
+        softmax_row(false, n, logits, lse, scale, out);
+}

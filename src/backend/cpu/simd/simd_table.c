@@ -1,0 +1,36 @@
+#include "backend/cpu/simd/attention_tile.h"
+#include "backend/cpu/simd/table.h"
+#include "backend/cpu/simd/tile.h"
+
+#define SIMD_TEXT_(name) #name
+#define SIMD_TEXT(name) SIMD_TEXT_(name)
+
+const struct simd_kernels SIMD_NAME(simd_kernels) = {
+    .name = SIMD_TEXT(CPU_ISA),
+    .add = SIMD_NAME(simd_add),
+    .accumulate = SIMD_NAME(simd_accumulate),
+    .scale = SIMD_NAME(simd_scale),
+    .squared_sum = SIMD_NAME(simd_squared_sum),
+    .activation = SIMD_NAME(simd_activation),
+    .activation_grad = SIMD_NAME(simd_activation_grad),
+    .gated = SIMD_NAME(simd_gated),
+    .gated_grad = SIMD_NAME(simd_gated_grad),
+    .rms_norm = SIMD_NAME(simd_rms_norm),
+    .layer_norm = SIMD_NAME(simd_layer_norm),
+    .rms_norm_grad = SIMD_NAME(simd_rms_norm_grad),
+    .layer_norm_grad = SIMD_NAME(simd_layer_norm_grad),
+    .rope = SIMD_NAME(simd_rope),
+    .log_sum_exp = SIMD_NAME(simd_log_sum_exp),
+    .softmax = SIMD_NAME(simd_softmax),
+    .adamw = SIMD_NAME(simd_adamw),
+    .gemm_rows = TILE_ROWS,
+    .gemm_columns = TILE_COLUMNS,
+    .gemm = SIMD_NAME(simd_gemm),
+    .gemm_pack = SIMD_NAME(simd_gemm_pack),
+    .attention_tile = ATTENTION_TILE,
+    .attention_columns = SIMD_NAME(simd_attention_columns),
+    .attention_workspace = SIMD_NAME(simd_attention_workspace),
+    .attention = SIMD_NAME(simd_attention),
+    .attention_grad_workspace = SIMD_NAME(simd_attention_grad_workspace),
+    .attention_grad = SIMD_NAME(simd_attention_grad),
+};

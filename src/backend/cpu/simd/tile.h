@@ -1,0 +1,40 @@
+/* The inner product of everything: a tile of c that stays in registers while k runs. */
+#ifndef BALLAST_BACKEND_CPU_SIMD_TILE_H
+#define BALLAST_BACKEND_CPU_SIMD_TILE_H
+
+#include "backend/cpu/simd/simd.h"
+
+/* As many accumulators as the registers hold beside two vectors of b and one element of a. */
+#define TILE_ROWS_avx512 8
+#define TILE_ROWS_avx2 6
+#define TILE_ROWS_generic 8
+enum { TILE_ROWS = SIMD_JOIN(TILE_ROWS, CPU_ISA), TILE_VECTORS = 2, TILE_COLUMNS = TILE_VECTORS * LANES };
+
+INLINE int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+/* c[TILE_ROWS][TILE_COLUMNS] (+)= a[TILE_ROWS][k] b[k][TILE_COLUMNS], c_row elements between rows of c, b_k between
+ * those of b, (a_row, a_k) between elements of a. */
+INLINE void tile_multiply(int64_t k, const float *a, int64_t a_row, int64_t a_k, const float *b, int64_t b_k, float *c,
+                          int64_t c_row, bool accumulate) {
+    vf sum[TILE_ROWS][TILE_VECTORS];
+    for (int i = 0; i < TILE_ROWS; i++)
+        for (int j = 0; j < TILE_VECTORS; j++)
+            sum[i][j] = accumulate ? vf_load(c + i * c_row + j * LANES) : (vf){0};
+    for (int64_t p = 0; p < k; p++) {
+        vf right[TILE_VECTORS];
+        for (int j = 0; j < TILE_VECTORS; j++)
+            right[j] = vf_load(b + j * LANES);
+        for (int i = 0; i < TILE_ROWS; i++) {
+            vf left = vf_set(a[i * a_row]);
+            for (int j = 0; j < TILE_VECTORS; j++)
+                sum[i][j] = vf_fma(left, right[j], sum[i][j]);
+        }
+        a += a_k;
+        b += b_k;
+    }
+    for (int i = 0; i < TILE_ROWS; i++)
+        for (int j = 0; j < TILE_VECTORS; j++)
+            vf_store(c + i * c_row + j * LANES, sum[i][j]);
+}
+
+#endif

@@ -1,0 +1,358 @@
+/* Kernels against what PyTorch computes in fp64 (tests/reference/op_cases.py): outputs and gradients of each case, in
+ * fp32 within 1e-5 and in bf16 within 1e-2, relative to the norm of the tensor. */
+/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "model/safetensors.h"
+#include "support/op_instance.h"
+#include "support/unit.h"
+
+/* A case as read from the files, and the instance that is made of it. */
+struct fixture {
+    const char *name, *kind;
+    const json_t *attributes;
+    const struct safetensors *tensors;
+    struct op_instance instance;
+};
+
+static const struct safetensors_tensor *stored(const struct fixture *fixture, const char *kind, const char *name) {
+    char text[128];
+    snprintf(text, sizeof text, "%s.%s.%s", fixture->name, kind, name);
+    return safetensors_find(fixture->tensors, text);
+}
+
+static double attribute(const struct fixture *fixture, const char *name) {
+    return json_number_value(json_object_get(fixture->attributes, name));
+}
+
+/* The file's activations are [B, T, C] or [rows, C]; here they are [1, rows, C] except where sequences matter. */
+static struct tensor *activation(struct graph *graph, const char *name, int64_t columns) {
+    return graph_tensor(graph, TENSOR_ACTIVATION, name,
+                        shape_make(graph->dtype, 3, graph->grain_sequences, graph->sequence_length, columns));
+}
+
+static struct tensor *input(struct graph *graph, const struct fixture *fixture, const char *name) {
+    const struct safetensors_tensor *tensor = stored(fixture, "in", name);
+    if (!tensor) return NULL;
+    bool is_parameter = strcmp(name, "weight") == 0 || strcmp(name, "bias") == 0;
+    if (tensor->dtype == SAFETENSORS_I32)
+        return graph_tensor(graph, TENSOR_INPUT, name,
+                            shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
+    if (is_parameter)
+        return graph_parameter(graph, name, tensor->rank, tensor->dims[0], tensor->rank > 1 ? tensor->dims[1] : 1);
+    return activation(graph, name, tensor->dims[tensor->rank - 1]);
+}
+
+static struct tensor *gradient(struct graph *graph, const struct tensor *of) {
+    struct shape shape = of->shape;
+    if (of->kind == TENSOR_PARAMETER) shape.dtype = DTYPE_F32;
+    enum tensor_kind kind = of->kind == TENSOR_PARAMETER ? TENSOR_GRADIENT : TENSOR_ACTIVATION;
+    return graph_tensor(graph, kind, graph_format(graph, "d.%s", of->name), shape);
+}
+
+/* dy for the forward node's first output, named "y". */
+static struct tensor *output_gradient(struct graph *graph, struct tensor *y) {
+    y->name = "y";
+    return activation(graph, "dy", shape_columns(&y->shape));
+}
+
+static void add(struct graph *graph, const struct op *op, const void *attributes, struct tensor *const *in,
+                struct tensor *const *out) {
+    if (!graph_add(graph, op, op->name, in, attributes, out)) fail_msg("%s: %s", op->name, status_message());
+}
+
+static void build_norm(struct graph *graph, const struct fixture *fixture) {
+    double epsilon = attribute(fixture, "eps");
+    struct tensor *x = input(graph, fixture, "x"), *weight = input(graph, fixture, "weight");
+    bool layer = strcmp(fixture->kind, "layernorm") == 0;
+    struct tensor *bias = layer ? input(graph, fixture, "bias") : NULL;
+    struct tensor *y = layer ? ops_layer_norm(graph, "norm", x, weight, bias, epsilon)
+                             : ops_rms_norm(graph, "norm", x, weight, epsilon);
+    const struct node *forward = y->producer;
+    struct norm_grad_attributes attributes = {.dx = true, .dweight = true, .dbias = layer};
+    struct tensor *in[OP_INPUTS_MAX] = {output_gradient(graph, y), x, weight, forward->out[1], forward->out[2]};
+    struct tensor *out[OP_OUTPUTS_MAX] = {gradient(graph, x), gradient(graph, weight),
+                                          layer ? gradient(graph, bias) : NULL};
+    add(graph, layer ? &op_layer_norm_grad : &op_rms_norm_grad, &attributes, in, out);
+}
+
+static struct rope_table_attributes table_attributes(const struct fixture *fixture) {
+    const json_t *rope = json_object_get(fixture->attributes, "rope");
+    const char *type = json_string_value(json_object_get(rope, "rope_type"));
+    struct rope_table_attributes attributes = {
+        .head_dim = (int64_t)attribute(fixture, "head_dim"),
+        .theta = json_number_value(json_object_get(rope, "rope_theta")),
+        .factor = json_number_value(json_object_get(rope, "factor")),
+        .low_freq_factor = json_number_value(json_object_get(rope, "low_freq_factor")),
+        .high_freq_factor = json_number_value(json_object_get(rope, "high_freq_factor")),
+        .original_context = json_number_value(json_object_get(rope, "original_max_position_embeddings")),
+    };
+    if (strcmp(type, "linear") == 0) attributes.scaling = ROPE_SCALING_LINEAR;
+    if (strcmp(type, "llama3") == 0) attributes.scaling = ROPE_SCALING_LLAMA3;
+    return attributes;
+}
+
+static void build_rope(struct graph *graph, const struct fixture *fixture) {
+    struct tensor *x = input(graph, fixture, "x");
+    struct tensor *table =
+        ops_rope_table(graph, "table", input(graph, fixture, "positions"), table_attributes(fixture));
+    struct rope_attributes attributes = {
+        .heads = (int64_t)attribute(fixture, "heads"), .head_dim = (int64_t)attribute(fixture, "head_dim"), .sign = -1};
+    struct tensor *y = ops_rope(graph, "rope", x, table, attributes.heads, attributes.head_dim);
+    struct tensor *in[OP_INPUTS_MAX] = {output_gradient(graph, y), table};
+    struct tensor *out[OP_OUTPUTS_MAX] = {gradient(graph, x)};
+    add(graph, &op_rope, &attributes, in, out);
+}
+
+static void build_attention(struct graph *graph, const struct fixture *fixture) {
+    struct attention_attributes attributes = {
+        .heads = (int64_t)attribute(fixture, "heads"),
+        .kv_heads = (int64_t)attribute(fixture, "kv_heads"),
+        .head_dim = (int64_t)attribute(fixture, "head_dim"),
+        .scale = attribute(fixture, "scale"),
+    };
+    struct tensor *q = input(graph, fixture, "q"), *k = input(graph, fixture, "k"), *v = input(graph, fixture, "v");
+    struct tensor *segments = input(graph, fixture, "segments");
+    struct tensor *y = ops_attention(graph, "attention", q, k, v, segments, attributes);
+    struct tensor *in[OP_INPUTS_MAX] = {output_gradient(graph, y), q, k, v, y, y->producer->out[1], segments};
+    struct tensor *out[OP_OUTPUTS_MAX] = {gradient(graph, q), gradient(graph, k), gradient(graph, v)};
+    add(graph, &op_attention_grad, &attributes, in, out);
+}
+
+static void build_activation(struct graph *graph, const struct fixture *fixture) {
+    struct activation_attributes attributes = {0};
+    const char *const names[] = {
+#define NAME(name, text) text,
+        ACTIVATION_LIST(NAME)
+#undef NAME
+    };
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], fixture->kind) == 0) attributes.function = (enum activation)i;
+    struct tensor *x = input(graph, fixture, "x");
+    struct tensor *y = ops_activation(graph, "activation", x, attributes.function);
+    struct tensor *in[OP_INPUTS_MAX] = {output_gradient(graph, y), x};
+    struct tensor *out[OP_OUTPUTS_MAX] = {gradient(graph, x)};
+    add(graph, &op_activation_grad, &attributes, in, out);
+}
+
+static void build_swiglu(struct graph *graph, const struct fixture *fixture) {
+    struct activation_attributes attributes = {.function = ACTIVATION_SILU};
+    struct tensor *gate = input(graph, fixture, "gate"), *up = input(graph, fixture, "up");
+    struct tensor *y = ops_gated_activation(graph, "swiglu", gate, up, ACTIVATION_SILU);
+    struct tensor *in[OP_INPUTS_MAX] = {output_gradient(graph, y), gate, up};
+    struct tensor *out[OP_OUTPUTS_MAX] = {gradient(graph, gate), gradient(graph, up)};
+    add(graph, &op_gated_activation_grad, &attributes, in, out);
+}
+
+static void build_embedding(struct graph *graph, const struct fixture *fixture) {
+    struct tensor *ids = input(graph, fixture, "ids"), *weight = input(graph, fixture, "weight");
+    struct tensor *y = ops_embedding(graph, "embedding", ids, weight);
+    struct embedding_grad_attributes attributes = {.rows = weight->shape.dims[0]};
+    struct tensor *in[OP_INPUTS_MAX] = {ids, output_gradient(graph, y)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {gradient(graph, weight)};
+    add(graph, &op_embedding_grad, &attributes, in, out);
+}
+
+static void build_linear(struct graph *graph, const struct fixture *fixture) {
+    struct linear_attributes attributes = {.weight_is_kn = strcmp(fixture->kind, "conv1d") == 0};
+    struct tensor *x = input(graph, fixture, "x"), *weight = input(graph, fixture, "weight");
+    struct tensor *bias = input(graph, fixture, "bias");
+    struct tensor *y = ops_linear(graph, "linear", x, weight, bias, NULL, attributes);
+    struct tensor *dy = output_gradient(graph, y);
+    struct linear_dw_attributes dw = {.weight_is_kn = attributes.weight_is_kn, .has_bias = bias != NULL};
+    add(graph, &op_linear_dw, &dw, (struct tensor *[OP_INPUTS_MAX]){x, dy},
+        (struct tensor *[OP_OUTPUTS_MAX]){gradient(graph, weight), bias ? gradient(graph, bias) : NULL});
+    add(graph, &op_linear_dx, &attributes, (struct tensor *[OP_INPUTS_MAX]){dy, weight},
+        (struct tensor *[OP_OUTPUTS_MAX]){gradient(graph, x)});
+}
+
+static void build_loss(struct graph *graph, const struct fixture *fixture) {
+    struct tensor *x = input(graph, fixture, "x"), *weight = input(graph, fixture, "weight");
+    struct head_loss_grad_attributes attributes = {.dx = true, .dweight = true};
+    struct tensor *in[OP_INPUTS_MAX] = {x, weight, input(graph, fixture, "labels")};
+    struct tensor *loss = graph_tensor(graph, TENSOR_RESULT, "loss", shape_make(DTYPE_F64, 1, 1, 1, 1));
+    struct tensor *out[OP_OUTPUTS_MAX] = {loss, gradient(graph, x), gradient(graph, weight)};
+    add(graph, &op_head_loss_grad, &attributes, in, out);
+}
+
+static const struct {
+    const char *kind;
+    void (*build)(struct graph *graph, const struct fixture *fixture);
+} builders[] = {
+    {"rmsnorm", build_norm},
+    {"layernorm", build_norm},
+    {"rope", build_rope},
+    {"attention", build_attention},
+    {"gelu_tanh", build_activation},
+    {"gelu_erf", build_activation},
+    {"relu", build_activation},
+    {"silu", build_activation},
+    {"swiglu", build_swiglu},
+    {"embedding", build_embedding},
+    {"linear", build_linear},
+    {"conv1d", build_linear},
+    {"linear_cross_entropy", build_loss},
+};
+
+static void build(struct graph *graph, const struct fixture *fixture) {
+    graph_begin_block(graph, "case");
+    for (unsigned i = 0; i < sizeof builders / sizeof *builders; i++)
+        if (strcmp(builders[i].kind, fixture->kind) == 0) {
+            builders[i].build(graph, fixture);
+            return;
+        }
+    fail_msg("%s: no test for the operator %s", fixture->name, fixture->kind);
+}
+
+/* Sequences and their length, from any input of the case that tells: the first of these names. */
+static struct graph *graph_of(const struct fixture *fixture, enum dtype dtype) {
+    const char *const names[] = {"x", "q", "gate", "ids"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct safetensors_tensor *tensor = stored(fixture, "in", names[i]);
+        if (!tensor) continue;
+        bool by_tokens = tensor->rank == 3 || tensor->dtype == SAFETENSORS_I32;
+        return by_tokens ? graph_create(dtype, tensor->dims[0], tensor->dims[1])
+                         : graph_create(dtype, 1, tensor->dims[0]);
+    }
+    fail_msg("%s has no inputs", fixture->name);
+    return NULL;
+}
+
+static double *numbers(const struct fixture *fixture, const struct safetensors_tensor *tensor) {
+    double *values = mem_array(tensor->elements, sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < tensor->elements; i++) {
+        int32_t integer;
+        float narrow;
+        if (tensor->dtype == SAFETENSORS_I32) {
+            safetensors_convert(fixture->tensors, tensor, i, 1, DTYPE_I32, &integer);
+            values[i] = integer;
+        } else if (tensor->dtype == SAFETENSORS_F32) {
+            safetensors_convert(fixture->tensors, tensor, i, 1, DTYPE_F32, &narrow);
+            values[i] = (double)narrow;
+        } else {
+            safetensors_convert(fixture->tensors, tensor, i, 1, DTYPE_F64, &values[i]);
+        }
+    }
+    return values;
+}
+
+static void put(struct fixture *fixture, const struct tensor *to, const struct safetensors_tensor *from) {
+    assert_int_equal(shape_elements(&to->shape), from->elements);
+    double *values = numbers(fixture, from);
+    op_instance_write(&fixture->instance, to, values);
+    mem_free(values);
+}
+
+/* Inputs by name, "dy" from the output's gradient, accumulators and the loss zero. */
+static void put_all(struct fixture *fixture) {
+    const struct safetensors_tensor *dloss = stored(fixture, "dout", "loss");
+    double *scale = dloss ? numbers(fixture, dloss) : NULL;
+    if (scale) fixture->instance.scalars[SCALAR_LOSS_SCALE] = scale[0];
+    mem_free(scale);
+    for (size_t i = 0; i < fixture->instance.graph->tensors.count; i++) {
+        const struct tensor *tensor = fixture->instance.graph->tensors.items[i];
+        bool is_dy = strcmp(tensor->name, "dy") == 0;
+        const struct safetensors_tensor *from =
+            is_dy ? stored(fixture, "dout", "y") : stored(fixture, "in", tensor->name);
+        if (from) put(fixture, tensor, from);
+        if (tensor->kind == TENSOR_GRADIENT || tensor->kind == TENSOR_RESULT)
+            memset(fixture->instance.data[i], 0, (size_t)shape_bytes(&tensor->shape));
+    }
+}
+
+static double relative_error(const double *found, const double *expected, size_t count) {
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        difference += (found[i] - expected[i]) * (found[i] - expected[i]);
+        norm += expected[i] * expected[i];
+    }
+    return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+}
+
+/* Compares every tensor of the graph that the file holds as an output or a gradient; returns how many. */
+static int compare(const struct fixture *fixture, double tolerance) {
+    int compared = 0;
+    for (size_t i = 0; i < fixture->instance.graph->tensors.count; i++) {
+        const struct tensor *tensor = fixture->instance.graph->tensors.items[i];
+        bool is_gradient = strncmp(tensor->name, "d.", 2) == 0;
+        const struct safetensors_tensor *expected =
+            is_gradient ? stored(fixture, "din", tensor->name + 2) : stored(fixture, "out", tensor->name);
+        if (!expected) continue;
+        double *values = numbers(fixture, expected), *found = op_instance_read(&fixture->instance, tensor);
+        double error = relative_error(found, values, expected->elements);
+        if (!(error < tolerance))
+            fail_msg("%s in %s: %s is off by %.2e, more than %.0e", fixture->name,
+                     dtype_name(fixture->instance.graph->dtype), tensor->name, error, tolerance);
+        mem_free(values);
+        mem_free(found);
+        compared++;
+    }
+    return compared;
+}
+
+static int results_of(const struct fixture *fixture) {
+    int count = 0;
+    for (size_t i = 0; i < fixture->tensors->tensors.count; i++) {
+        const char *name = fixture->tensors->tensors.items[i].name;
+        size_t length = strlen(fixture->name);
+        if (strncmp(name, fixture->name, length) != 0) continue;
+        count += strncmp(name + length, ".out.", 5) == 0 || strncmp(name + length, ".din.", 5) == 0;
+    }
+    return count;
+}
+
+static void check(struct fixture *fixture, enum dtype dtype, double tolerance) {
+    struct graph *graph = graph_of(fixture, dtype);
+    build(graph, fixture);
+    if (op_instance_create(graph, &fixture->instance) != STATUS_OK) fail_msg("%s: %s", fixture->name, status_message());
+    put_all(fixture);
+    op_instance_run_all(&fixture->instance);
+    assert_int_equal(compare(fixture, tolerance), results_of(fixture));
+    op_instance_free(&fixture->instance);
+}
+
+/* Cases where rounding the inputs to bf16 alone moves the result by more than the bound: large scores and logits, and a
+ * mean far from zero. */
+static bool is_ill_conditioned(const char *name) { return strstr(name, "_steep") || strstr(name, "_offset"); }
+
+static void check_all(enum dtype dtype, double tolerance) {
+    struct safetensors *tensors;
+    json_t *cases;
+    if (safetensors_open(BALLAST_FIXTURES "/ops/ops.safetensors", &tensors) != STATUS_OK ||
+        json_read_object(BALLAST_FIXTURES "/ops/ops.json", 1 << 20, &cases) != STATUS_OK)
+        fail_msg("%s", status_message());
+    const char *name;
+    json_t *about;
+    int count = 0;
+    json_object_foreach(cases, name, about) {
+        if (dtype == DTYPE_BF16 && is_ill_conditioned(name)) continue;
+        struct fixture fixture = {.name = name, .tensors = tensors};
+        fixture.kind = json_string_value(json_object_get(about, "operator"));
+        fixture.attributes = json_object_get(about, "attributes");
+        check(&fixture, dtype, tolerance);
+        count++;
+    }
+    assert_true(count >= 20);
+    json_decref(cases);
+    safetensors_close(tensors);
+}
+
+static void test_fp32(void **state) {
+    (void)state;
+    check_all(DTYPE_F32, 1e-5);
+}
+
+static void test_bf16(void **state) {
+    (void)state;
+    check_all(DTYPE_BF16, 1e-2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_bf16)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+/* Every operator's kernel, by the list of cases: complete and finite results whatever was in memory before, nothing
+ * written beside them, the same bits run after run, in place, and on one or two threads. */
+/* ctest: PROCESSORS 2 */
+/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "support/op_instance.h"
+#include "support/unit.h"
+
+static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16};
+enum { SEED = 20240607 };
+
+static struct op_instance create(const struct op_case *op_case, enum dtype dtype) {
+    struct op_instance instance;
+    if (op_instance_create(op_case_build(op_case, dtype, &op_case->sizes), &instance) != STATUS_OK)
+        fail_msg("%s in %s: %s", op_case->name, dtype_name(dtype), status_message());
+    op_instance_fill(&instance, SEED);
+    return instance;
+}
+
+static void each_case(void (*check)(const struct op_case *op_case, enum dtype dtype)) {
+    for (int i = 0; i < op_case_count; i++)
+        for (int d = 0; d < 2; d++)
+            check(&op_cases[i], dtypes[d]);
+}
+
+static void check_complete(const struct op_case *op_case, enum dtype dtype) {
+    struct op_instance instance = create(op_case, dtype);
+    op_instance_run_all(&instance);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        const struct tensor *tensor = instance.node->out[i];
+        if (!tensor) continue;
+        double *values = op_instance_read(&instance, tensor);
+        for (int64_t k = 0; k < shape_elements(&tensor->shape); k++)
+            if (!isfinite(values[k]))
+                fail_msg("%s in %s: element %lld of %s is %g", op_case->name, dtype_name(dtype), (long long)k,
+                         tensor->name, values[k]);
+        mem_free(values);
+    }
+    const char *overrun = op_instance_overrun(&instance);
+    if (overrun) fail_msg("%s in %s wrote beside %s", op_case->name, dtype_name(dtype), overrun);
+    op_instance_free(&instance);
+}
+
+static void test_complete_and_within_bounds(void **state) {
+    (void)state;
+    each_case(check_complete);
+}
+
+/* Ends the test where an output differs. */
+static void expect_same(const struct op_case *op_case, const struct op_instance *a, const struct op_instance *b,
+                        const char *what) {
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        const struct tensor *tensor = a->node->out[i];
+        if (!tensor) continue;
+        double *left = op_instance_read(a, tensor), *right = op_instance_read(b, b->node->out[i]);
+        size_t bytes = (size_t)shape_elements(&tensor->shape) * sizeof *left;
+        if (memcmp(left, right, bytes) != 0)
+            fail_msg("%s in %s: %s differs %s", op_case->name, dtype_name(a->graph->dtype), tensor->name, what);
+        mem_free(left);
+        mem_free(right);
+    }
+}
+
+static void check_repeatable(const struct op_case *op_case, enum dtype dtype) {
+    struct op_instance first = create(op_case, dtype), second = create(op_case, dtype);
+    op_instance_run_all(&first);
+    for (int run = 0; run < 3; run++) {
+        op_instance_fill(&second, SEED);
+        op_instance_run_all(&second);
+        expect_same(op_case, &first, &second, "from run to run");
+    }
+    op_instance_free(&first);
+    op_instance_free(&second);
+}
+
+static void test_same_bits_run_after_run(void **state) {
+    (void)state;
+    each_case(check_repeatable);
+}
+
+/* oneDNN's products depend on the number of threads, which is part of the recipe. */
+static bool has_product(const struct op *op) {
+    return strncmp(op->name, "linear", 6) == 0 || strncmp(op->name, "head_", 5) == 0;
+}
+
+static void check_threads(const struct op_case *op_case, enum dtype dtype) {
+    bool own_products = strcmp(backend_cpu.isa(), "avx2") == 0;
+    if (has_product(op_case->op) && !own_products) return;
+    backend_cpu.set_threads(1);
+    struct op_instance one = create(op_case, dtype);
+    op_instance_run_all(&one);
+    for (int threads = 2; threads <= 3; threads++) {
+        backend_cpu.set_threads(threads);
+        struct op_instance more = create(op_case, dtype);
+        op_instance_run_all(&more);
+        expect_same(op_case, &one, &more, "with the number of threads");
+        op_instance_free(&more);
+    }
+    op_instance_free(&one);
+}
+
+static void test_same_bits_on_any_number_of_threads(void **state) {
+    (void)state;
+    each_case(check_threads);
+    backend_cpu.set_threads(2);
+}
+
+/* Output 0 takes over the buffer of the input that the operator names. Views keep their own place. */
+static void check_in_place(const struct op_case *op_case, enum dtype dtype) {
+    int input = op_case->op->in_place_input - 1;
+    if (input < 0 || (op_case->flags & CASE_VIEWS)) return;
+    struct op_instance apart = create(op_case, dtype), together = create(op_case, dtype);
+    if (together.node->in[input] && together.node->out[0]) {
+        op_instance_run_all(&apart);
+        for (int i = 0; i + 1 < together.nodes; i++)
+            op_instance_run(&together, i);
+        struct kernel *kernel = together.kernels[together.nodes - 1];
+        struct kernel_call call = together.calls[together.nodes - 1];
+        call.out[0] = call.in[input];
+        kernel->run(kernel, &call);
+        memcpy(together.data[together.node->out[0]->id], call.out[0],
+               (size_t)shape_bytes(&together.node->out[0]->shape));
+        expect_same(op_case, &apart, &together, "in place");
+    }
+    op_instance_free(&apart);
+    op_instance_free(&together);
+}
+
+static void test_in_place(void **state) {
+    (void)state;
+    each_case(check_in_place);
+}
+
+static void test_every_operator_has_a_case(void **state) {
+    (void)state;
+    for (int i = 0; i < op_table_count; i++) {
+        bool found = false;
+        for (int k = 0; k < op_case_count; k++)
+            found = found || op_cases[k].op == op_table[i];
+        if (!found) fail_msg("no case of %s", op_table[i]->name);
+        assert_true(backend_cpu.supports(op_table[i], DTYPE_BF16));
+        assert_false(backend_cpu.supports(op_table[i], DTYPE_I32));
+    }
+}
+
+/* Each allocation of kernel_create fails in turn: a message, no kernel, no leak. */
+static void check_out_of_memory(const struct op_case *op_case, enum dtype dtype) {
+    struct op_instance instance = create(op_case, dtype);
+    for (int64_t nth = 1; nth < 100; nth++) {
+        struct kernel *kernel = NULL;
+        fault_arm(FAULT_ALLOCATE, nth, false);
+        enum status status = backend_cpu.kernel_create(instance.node, &kernel);
+        fault_arm(FAULT_ALLOCATE, 0, false);
+        if (status == STATUS_OK) {
+            kernel->release(kernel);
+            break;
+        }
+        assert_int_equal(status, STATUS_FAILED);
+        assert_null(kernel);
+        assert_non_null(strstr(status_message(), "out of memory"));
+    }
+    op_instance_free(&instance);
+}
+
+static void test_out_of_memory(void **state) {
+    (void)state;
+    each_case(check_out_of_memory);
+}
+
+static void test_zero(void **state) {
+    (void)state;
+    enum { BYTES = (3 << 20) + 17 };
+    unsigned char *bytes = mem_array(BYTES + 1, 1);
+    assert_non_null(bytes);
+    memset(bytes, 7, BYTES + 1);
+    backend_cpu.zero(bytes, BYTES);
+    for (int i = 0; i < BYTES; i++)
+        assert_int_equal(bytes[i], 0);
+    assert_int_equal(bytes[BYTES], 7);
+    mem_free(bytes);
+}
+
+/* A run that is asked to keep to an instruction set says so. */
+static void test_isa(void **state) {
+    (void)state;
+    const char *most = getenv("BALLAST_MAX_ISA");
+    if (most) assert_string_equal(backend_cpu.isa(), most);
+    assert_string_not_equal(backend_cpu.isa(), "none");
+}
+
+int main(void) {
+    backend_cpu.set_threads(2);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_operator_has_a_case),
+        cmocka_unit_test(test_complete_and_within_bounds),
+        cmocka_unit_test(test_same_bits_run_after_run),
+        cmocka_unit_test(test_same_bits_on_any_number_of_threads),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_zero),
+        cmocka_unit_test(test_isa),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
