@@ -1,0 +1,72 @@
+/* Training and validation data as batches of token sequences.
+ *
+ *     struct dataset_options options = {.paths = paths, .path_count = n, .vocab_size = 50257, .sequence_tokens = 1024};
+ *     struct dataset *dataset;
+ *     TRY(dataset_open(&options, &dataset));
+ *     dataset_fill(dataset, DATASET_TRAIN, step, batch, tokens, targets);
+ *     dataset_close(dataset);
+ *
+ * The files' tokens, one file after the other, are cut into sequences of T = sequence_tokens: sequence i has tokens
+ * i*T .. i*T+T-1 as inputs and each one's successor as target, so it takes T+1 tokens and shares one with the next.
+ * What is left at the end is dropped. Sequences run across documents.
+ *
+ * A dataset is not changed by reading: any number of threads may fill batches. Its tokens are mapped files and take no
+ * memory of the process's own. */
+#ifndef BALLAST_DATA_DATASET_H
+#define BALLAST_DATA_DATASET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "data/tokenizer.h"
+
+struct dataset;
+
+enum dataset_split { DATASET_TRAIN, DATASET_VALID };
+
+/* Target of a position that takes no part in the loss. */
+enum { DATASET_IGNORE = -100 };
+
+struct dataset_options {
+    const char *const *paths; /* .txt, .jsonl and .bin files, or folders with train.* and valid.* */
+    size_t path_count;
+    const char *const *valid_paths; /* files for validation, added to the folders' valid.*; may be none */
+    size_t valid_path_count;
+    double valid_fraction;             /* without any of those: the last part of the sequences, 0 to below 1 */
+    const struct tokenizer *tokenizer; /* for text files; NULL when there are none */
+    const char *tokenizer_path;        /* the tokenizer.json that it was read from */
+    int64_t eos_token;                 /* after each document of a text file; -1 for none */
+    const char *cache_folder;          /* for the ids of text files (token_cache.h) */
+    int64_t vocab_size;                /* of the model: every id must be below it */
+    int64_t sequence_tokens;           /* T */
+    uint64_t seed;                     /* of the order of training sequences */
+};
+
+/* Opens all files; tokenizes text that is not in the cache. BAD_INPUT, naming the file, when a file is missing,
+ * malformed, empty, of another kind, or has an id that the model has not; when there are fewer tokens than one sequence
+ * takes; when text comes without a tokenizer. FAILED when the cache cannot be written. Fails also without training
+ * paths unless there are valid_paths (evaluation: then there are 0 training sequences). */
+enum status dataset_open(const struct dataset_options *options, struct dataset **out);
+/* NULL is allowed. */
+void dataset_close(struct dataset *dataset);
+
+int64_t dataset_train_sequences(const struct dataset *dataset);
+/* 0 when there is no validation data. */
+int64_t dataset_valid_sequences(const struct dataset *dataset);
+/* All tokens of all files, what is dropped included. */
+int64_t dataset_tokens(const struct dataset *dataset);
+/* Equal for equal tokens in equal order, however they are spread over files and stored; other things almost surely
+ * differ. For noticing on resume that the data are not the same. */
+uint64_t dataset_fingerprint(const struct dataset *dataset);
+
+/* Fills a batch: tokens[batch*T] and targets[batch*T], row by row. Returns the number of targets that count.
+ *
+ * Row r of a training step is position p = step*batch + r of an endless sequence of epochs, each a permutation of all
+ * training sequences given by (seed, epoch): a pure function of the arguments, so that resuming needs the step only.
+ * Validation steps go through the sequences once, in order; rows beyond the last have tokens 0 and targets
+ * DATASET_IGNORE. The split must have sequences; step is at least 0 and batch at least 1. */
+int64_t dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
+                     int32_t *tokens, int32_t *targets);
+
+#endif

@@ -1,0 +1,85 @@
+#include "data/source.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/folder.h"
+#include "base/mem.h"
+
+static const struct {
+    const char *extension;
+    enum source_kind kind;
+} kinds[] = {{".txt", SOURCE_TEXT}, {".jsonl", SOURCE_JSONL}, {".bin", SOURCE_TOKENS}};
+
+static enum status find_kind(const char *path, enum source_kind *out) {
+    const char *slash = strrchr(path, '/');
+    const char *dot = strrchr(slash ? slash : path, '.');
+    for (size_t i = 0; dot && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(dot, kinds[i].extension) == 0) {
+            *out = kinds[i].kind;
+            return STATUS_OK;
+        }
+    (void)status_set(STATUS_BAD_INPUT, "%s: not a kind of data file that is known", path);
+    return status_hint(STATUS_BAD_INPUT, "data are .txt, .jsonl ({\"text\": ...} a line), .bin (tokens with llm.c's "
+                                         "header), or a folder with train.* and valid.*");
+}
+
+static enum status add_file(const char *path, struct sources *sources) {
+    struct stat info;
+    if (stat(path, &info) != 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    struct source source = {0};
+    TRY(find_kind(path, &source.kind));
+    source.path = mem_string(path);
+    if (!source.path) return STATUS_FAILED;
+    enum status status = vec_push(sources, source);
+    if (status != STATUS_OK) mem_free(source.path);
+    return status;
+}
+
+/* Adds the folder's files whose names begin with `prefix`. */
+static enum status add_folder(const char *folder, const struct names *names, const char *prefix,
+                              struct sources *sources) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < names->count && status == STATUS_OK; i++) {
+        if (strncmp(names->items[i], prefix, strlen(prefix)) != 0) continue;
+        char *path = path_join(folder, names->items[i]);
+        status = path ? add_file(path, sources) : STATUS_FAILED;
+        mem_free(path);
+    }
+    return status;
+}
+
+/* The folder's files of both kinds; `required` is the prefix without which it is refused. */
+static enum status list_folder(const char *folder, const char *required, struct sources *train, struct sources *valid) {
+    struct names names;
+    TRY(folder_list(folder, &names));
+    bool found = false;
+    for (size_t i = 0; i < names.count; i++)
+        found = found || strncmp(names.items[i], required, strlen(required)) == 0;
+    enum status status = STATUS_OK;
+    if (!found)
+        status =
+            status_set(STATUS_BAD_INPUT, "%s: a folder without a file %s* (.txt, .jsonl or .bin)", folder, required);
+    if (status == STATUS_OK && train) status = add_folder(folder, &names, "train.", train);
+    if (status == STATUS_OK) status = add_folder(folder, &names, "valid.", valid);
+    names_free(&names);
+    return status;
+}
+
+enum status sources_add_train(const char *path, struct sources *train, struct sources *valid) {
+    if (file_is_folder(path)) return list_folder(path, "train.", train, valid);
+    return add_file(path, train);
+}
+
+enum status sources_add_valid(const char *path, struct sources *valid) {
+    if (file_is_folder(path)) return list_folder(path, "valid.", NULL, valid);
+    return add_file(path, valid);
+}
+
+void sources_free(struct sources *sources) {
+    for (size_t i = 0; i < sources->count; i++)
+        mem_free(sources->items[i].path);
+    vec_free(sources);
+}

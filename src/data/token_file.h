@@ -1,0 +1,31 @@
+/* Token ids as they lie in a file: llm.c's token files (`.bin`) and the token cache.
+ *
+ * A token file is a header of 256 little-endian int32 (magic, version, count of tokens, the rest unused) and the
+ * tokens: magic 20240520 with version 1 is uint16 tokens (GPT-2), magic 20240801 with version 7 is uint32 (Llama 3). */
+#ifndef BALLAST_DATA_TOKEN_FILE_H
+#define BALLAST_DATA_TOKEN_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Ids in memory that another owns, aligned to their size. */
+struct token_view {
+    const void *tokens;
+    int token_bytes; /* 2 or 4 */
+    int64_t count;
+    int64_t id_limit; /* all ids are below it: what their width allows, or less where more is known */
+};
+
+/* The tokens of a `.bin` file that is in memory at a 4-byte boundary. BAD_INPUT, with `name` for the path, when magic
+ * or version is unknown or the count contradicts the size. */
+enum status token_file_parse(const char *name, const unsigned char *data, size_t bytes, struct token_view *out);
+
+/* Reads all tokens: BAD_INPUT naming the first whose id is `vocab_size` or more; *hash is XXH3's of their bytes. */
+enum status token_view_examine(const char *name, const struct token_view *view, int64_t vocab_size, uint64_t *hash);
+
+/* Tokens first .. first+count-1, which must lie within the view, into out[count]. */
+void token_view_read(const struct token_view *view, int64_t first, int64_t count, int32_t *out);
+
+#endif

@@ -1,0 +1,24 @@
+/* Classes of characters as the `tokenizers` library's regular expressions see them. */
+#ifndef BALLAST_DATA_UNICODE_CLASS_H
+#define BALLAST_DATA_UNICODE_CLASS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct unicode_range {
+    uint32_t first, last;
+    char category[3]; /* general category: "Lu" */
+};
+
+/* Characters that Unicode 15 and 16 assigned, in order. Debian 12's PCRE2 knows Unicode 14; the library's engine knows
+ * 16. Added to a class of a newer PCRE2 they change nothing. */
+extern const struct unicode_range unicode_additions[];
+extern const size_t unicode_addition_count;
+
+/* White_Space: `\s`. */
+bool unicode_is_space(uint32_t code);
+/* Alphabetic, marks, decimal digits, connectors and joiners: `\w` of Rust's regex crate. */
+bool unicode_is_word(uint32_t code);
+
+#endif

@@ -1,0 +1,115 @@
+/* Which files DATA arguments mean. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* cmocka.h needs the headers above. */
+#include <cmocka.h>
+
+#include "base/folder.h"
+#include "data/source.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
+
+static void expect_source(const struct source *source, const char *folder, const char *name, enum source_kind kind) {
+    assert_string_equal(source->path, temp_path(folder, name));
+    assert_int_equal(source->kind, kind);
+}
+
+static void files_are_known_by_their_ending(void **state) {
+    static const char *const names[] = {"a.txt", "b.jsonl", "c.d.bin"};
+    struct sources train = {0}, valid = {0};
+    for (int i = 0; i < 3; i++) {
+        temp_write_text(temp_path(*state, names[i]), "x");
+        assert_int_equal(sources_add_train(temp_path(*state, names[i]), &train, &valid), STATUS_OK);
+    }
+    assert_int_equal(train.count, 3);
+    assert_int_equal(valid.count, 0);
+    expect_source(&train.items[0], *state, "a.txt", SOURCE_TEXT);
+    expect_source(&train.items[1], *state, "b.jsonl", SOURCE_JSONL);
+    expect_source(&train.items[2], *state, "c.d.bin", SOURCE_TOKENS);
+    sources_free(&train);
+}
+
+static void other_files_are_refused_by_name(void **state) {
+    static const char *const names[] = {"a.parquet", "b.json", "c", "txt", "d.TXT", "e.txt.gz"};
+    struct sources train = {0}, valid = {0};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *path = temp_path(*state, names[i]);
+        temp_write_text(path, "x");
+        assert_int_equal(sources_add_train(path, &train, &valid), STATUS_BAD_INPUT);
+        assert_non_null(strstr(status_message(), path));
+        assert_non_null(strstr(status_hint_text(), ".jsonl"));
+        assert_int_equal(sources_add_valid(path, &valid), STATUS_BAD_INPUT);
+    }
+    const char *missing = temp_path(*state, "missing.txt");
+    assert_int_equal(sources_add_train(missing, &train, &valid), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), missing));
+    assert_int_equal(train.count + valid.count, 0);
+    /* A dot in a folder's name is no ending of the file's. */
+    assert_int_equal(folder_create(temp_path(*state, "f.txt")), STATUS_OK);
+    temp_write_text(temp_path(*state, "f.txt/data"), "x");
+    assert_int_equal(sources_add_train(temp_path(*state, "f.txt/data"), &train, &valid), STATUS_BAD_INPUT);
+}
+
+static void folders_hold_train_and_valid(void **state) {
+    static const char *const names[] = {"train.10.txt", "train.02.txt", "train.bin",
+                                        "valid.jsonl",  "README.md",    "trainer"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        temp_write_text(temp_path(*state, names[i]), "x");
+    struct sources train = {0}, valid = {0};
+    assert_int_equal(sources_add_train(*state, &train, &valid), STATUS_OK);
+    assert_int_equal(train.count, 3);
+    expect_source(&train.items[0], *state, "train.02.txt", SOURCE_TEXT);
+    expect_source(&train.items[1], *state, "train.10.txt", SOURCE_TEXT);
+    expect_source(&train.items[2], *state, "train.bin", SOURCE_TOKENS);
+    assert_int_equal(valid.count, 1);
+    expect_source(&valid.items[0], *state, "valid.jsonl", SOURCE_JSONL);
+    assert_int_equal(sources_add_valid(*state, &valid), STATUS_OK);
+    assert_int_equal(valid.count, 2);
+    expect_source(&valid.items[1], *state, "valid.jsonl", SOURCE_JSONL);
+    temp_write_text(temp_path(*state, "train.parquet"), "x");
+    assert_int_equal(sources_add_train(*state, &train, &valid), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "train.parquet"));
+    sources_free(&train);
+    sources_free(&valid);
+}
+
+static void folders_without_are_refused(void **state) {
+    struct sources train = {0}, valid = {0};
+    assert_int_equal(sources_add_train(*state, &train, &valid), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "train.*"));
+    temp_write_text(temp_path(*state, "train.txt"), "x");
+    assert_int_equal(sources_add_valid(*state, &valid), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "valid.*"));
+    assert_int_equal(train.count + valid.count, 0);
+}
+
+static enum status add_folder_once(void *folder) {
+    struct sources train = {0}, valid = {0};
+    enum status status = sources_add_train(folder, &train, &valid);
+    sources_free(&train);
+    sources_free(&valid);
+    return status;
+}
+
+static void faults_are_reported(void **state) {
+    temp_write_text(temp_path(*state, "train.txt"), "x");
+    temp_write_text(temp_path(*state, "valid.txt"), "x");
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, add_folder_once, *state) >= 6);
+    assert_int_equal(fault_sweep(FAULT_OPEN, false, add_folder_once, *state), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(files_are_known_by_their_ending, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(other_files_are_refused_by_name, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(folders_hold_train_and_valid, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(folders_without_are_refused, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(faults_are_reported, temp_folder_make, temp_folder_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

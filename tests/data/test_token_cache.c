@@ -1,0 +1,292 @@
+/* The token cache: when it is used again, when it is made again, and that a failure leaves nothing behind. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* cmocka.h needs the headers above. */
+#include <cmocka.h>
+
+#include "base/folder.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/dataset.h"
+#include "data/token_cache.h"
+#include "support/data_files.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
+
+/* One folder with text.txt, tokenizer.json and the folder cache. */
+struct place {
+    char *folder;
+    char text_path[4096], tokenizer_path[4096], cache_folder[4096];
+    struct source source;
+    struct tokenizer *tokenizer;
+    struct token_cache_options options;
+};
+
+static void train_tokenizer(struct place *place, int64_t vocab_size) {
+    static const char *const special[] = {"<|end|>"};
+    size_t bytes;
+    char *text = random_text(1, 2000, &bytes);
+    tokenizer_free(place->tokenizer);
+    if (tokenizer_train(text, bytes, vocab_size, special, 1, place->tokenizer_path) != STATUS_OK ||
+        tokenizer_open(place->tokenizer_path, &place->tokenizer) != STATUS_OK)
+        fail_msg("%s", status_message());
+    mem_free(text);
+    place->options.tokenizer = place->tokenizer;
+}
+
+static void write_text(const struct place *place, uint64_t seed, size_t words) {
+    size_t bytes;
+    char *text = random_text(seed, words, &bytes);
+    temp_write(place->text_path, text, bytes);
+    mem_free(text);
+}
+
+static int make_place(void **state) {
+    struct place *place = mem_array(1, sizeof *place);
+    if (!place || temp_folder_make((void **)&place->folder) != 0) return -1;
+    snprintf(place->text_path, sizeof place->text_path, "%s/text.txt", place->folder);
+    snprintf(place->tokenizer_path, sizeof place->tokenizer_path, "%s/tokenizer.json", place->folder);
+    snprintf(place->cache_folder, sizeof place->cache_folder, "%s/a/cache", place->folder);
+    place->source = (struct source){.path = place->text_path, .kind = SOURCE_TEXT};
+    place->options = (struct token_cache_options){
+        .folder = place->cache_folder, .tokenizer_path = place->tokenizer_path, .eos_token = 0};
+    train_tokenizer(place, 300);
+    write_text(place, 2, 500);
+    *state = place;
+    return 0;
+}
+
+static int drop_place(void **state) {
+    struct place *place = *state;
+    tokenizer_free(place->tokenizer);
+    int result = temp_folder_drop((void **)&place->folder);
+    mem_free(place);
+    return result;
+}
+
+/* The one file in the cache folder, which there must be. */
+static const char *cache_file(const struct place *place) {
+    struct names names;
+    assert_int_equal(folder_list(place->cache_folder, &names), STATUS_OK);
+    assert_int_equal(names.count, 1);
+    const char *path = temp_path(place->cache_folder, names.items[0]);
+    names_free(&names);
+    return path;
+}
+
+static ino_t cache_identity(const struct place *place) {
+    struct stat info;
+    assert_int_equal(stat(cache_file(place), &info), 0);
+    return info.st_ino;
+}
+
+/* Opens, compares with the ids of the text as it is now, closes. */
+static void expect_right(const struct place *place, int token_bytes) {
+    struct token_cache cache;
+    struct file_map text;
+    struct token_ids ids = {0};
+    if (token_cache_open(&place->options, &place->source, &cache) != STATUS_OK) fail_msg("%s", status_message());
+    assert_int_equal(file_map_open(place->text_path, &text), STATUS_OK);
+    assert_int_equal(tokenizer_encode(place->tokenizer, (const char *)text.data, text.bytes, false, &ids), STATUS_OK);
+    if (place->options.eos_token >= 0) assert_int_equal(vec_push(&ids, (uint32_t)place->options.eos_token), STATUS_OK);
+    assert_int_equal(cache.view.count, ids.count);
+    assert_int_equal(cache.view.token_bytes, token_bytes);
+    for (size_t i = 0; i < ids.count; i++) {
+        int32_t token;
+        token_view_read(&cache.view, (int64_t)i, 1, &token);
+        assert_int_equal(token, ids.items[i]);
+        assert_true(token < cache.view.id_limit);
+    }
+    uint64_t hash;
+    assert_int_equal(token_view_examine("cache", &cache.view, 1 << 20, &hash), STATUS_OK);
+    assert_true(hash == cache.hash);
+    vec_free(&ids);
+    file_map_close(&text);
+    token_cache_close(&cache);
+}
+
+static void a_good_cache_is_used_again(void **state) {
+    const struct place *place = *state;
+    expect_right(place, 2);
+    ino_t first = cache_identity(place);
+    expect_right(place, 2);
+    assert_true(cache_identity(place) == first);
+    /* Written again with the same words: the content is what counts. */
+    write_text(place, 2, 500);
+    expect_right(place, 2);
+    assert_true(cache_identity(place) == first);
+}
+
+/* After any of these the old cache must not be taken. */
+static void a_stale_cache_is_made_again(void **state) {
+    struct place *place = *state;
+    expect_right(place, 2);
+    ino_t before = cache_identity(place);
+    write_text(place, 3, 500);
+    expect_right(place, 2);
+    assert_true(cache_identity(place) != before);
+
+    before = cache_identity(place);
+    place->options.eos_token = -1;
+    expect_right(place, 2);
+    assert_true(cache_identity(place) != before);
+
+    before = cache_identity(place);
+    train_tokenizer(place, 310);
+    expect_right(place, 2);
+    assert_true(cache_identity(place) != before);
+
+    place->options.eos_token = 70000; /* which takes more than 16 bits */
+    expect_right(place, 4);
+    expect_right(place, 4);
+}
+
+static void a_damaged_cache_is_made_again(void **state) {
+    const struct place *place = *state;
+    expect_right(place, 2);
+    struct file_map map;
+    assert_int_equal(file_map_open(cache_file(place), &map), STATUS_OK);
+    size_t bytes = map.bytes;
+    unsigned char *good = mem_array(bytes + 1, 1);
+    memcpy(good, map.data, bytes);
+    file_map_close(&map);
+    for (size_t at = 0; at < bytes; at += at + 200 < bytes ? 97 : 1) {
+        good[at] ^= 0x10;
+        temp_write(cache_file(place), good, bytes);
+        good[at] ^= 0x10;
+        expect_right(place, 2);
+    }
+    static const size_t cuts[] = {1, 2, 7, 100, 1000};
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        temp_write(cache_file(place), good, bytes - cuts[i]);
+        expect_right(place, 2);
+    }
+    temp_write(cache_file(place), good, bytes + 1);
+    expect_right(place, 2);
+    temp_write(cache_file(place), good, 0);
+    expect_right(place, 2);
+    mem_free(good);
+}
+
+static enum status open_fresh(void *payload) {
+    const struct place *place = payload;
+    struct token_cache cache;
+    TRY(folder_remove(place->cache_folder));
+    TRY(token_cache_open(&place->options, &place->source, &cache));
+    token_cache_close(&cache);
+    return STATUS_OK;
+}
+
+static void expect_no_files(const char *folder) {
+    struct names names = {0};
+    if (!file_exists(folder)) return;
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    if (names.count > 0) fail_msg("%s was left behind", names.items[0]);
+    names_free(&names);
+}
+
+static enum status open_fresh_leaving_nothing(void *payload) {
+    const struct place *place = payload;
+    enum status status = open_fresh(payload);
+    fault_arm(FAULT_WRITE, 0, false);
+    if (status != STATUS_OK) expect_no_files(place->cache_folder);
+    return status;
+}
+
+static void failures_leave_nothing_behind(void **state) {
+    for (int sticky = 0; sticky < 2; sticky++) {
+        assert_true(fault_sweep(FAULT_WRITE, sticky, open_fresh_leaving_nothing, *state) >= 1);
+        assert_true(fault_sweep(FAULT_ALLOCATE, sticky, open_fresh, *state) >= 10);
+        assert_true(fault_sweep(FAULT_OPEN, sticky, open_fresh, *state) >= 5);
+    }
+    assert_true(fault_sweep(FAULT_RENAME, false, open_fresh_leaving_nothing, *state) == 1);
+    assert_true(fault_sweep(FAULT_SYNC, false, open_fresh, *state) >= 1);
+}
+
+static void a_failed_build_keeps_the_old_cache(void **state) {
+    struct place *place = *state;
+    expect_right(place, 2);
+    ino_t before = cache_identity(place);
+    write_text(place, 9, 500);
+    struct token_cache cache;
+    fault_arm(FAULT_WRITE, 1, true);
+    assert_int_equal(token_cache_open(&place->options, &place->source, &cache), STATUS_FAILED);
+    fault_arm(FAULT_WRITE, 0, false);
+    assert_non_null(strstr(status_message(), "No space left"));
+    assert_true(cache_identity(place) == before);
+    expect_right(place, 2);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    struct place *place = *state;
+    struct token_cache cache;
+    temp_write_text(temp_path(place->folder, "a"), "a file where the folder should be");
+    assert_int_equal(token_cache_open(&place->options, &place->source, &cache), STATUS_FAILED);
+    assert_int_equal(unlink(temp_path(place->folder, "a")), 0);
+    temp_write_text(place->text_path, "");
+    assert_int_equal(token_cache_open(&place->options, &place->source, &cache), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "text.txt: is empty"));
+    place->source.kind = SOURCE_JSONL;
+    temp_write_text(place->text_path, "{\"text\": \"good\"}\n{\"text\": 3}\n");
+    assert_int_equal(token_cache_open(&place->options, &place->source, &cache), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "text.txt: line 2: text: "));
+    assert_false(file_exists(place->cache_folder) && rmdir(place->cache_folder) != 0);
+}
+
+static void texts_make_datasets(void **state) {
+    struct place *place = *state;
+    const char *lines = temp_path(place->folder, "lines.jsonl");
+    const char *paths[] = {place->text_path, lines};
+    temp_write_text(place->text_path, "x");
+    temp_write_text(lines, "{\"text\": \"yy\"}\n\n{\"text\": \"\"}\n{\"text\": \"z\"}\n");
+    struct dataset_options options = {.paths = paths,
+                                      .path_count = 2,
+                                      .tokenizer = place->tokenizer,
+                                      .tokenizer_path = place->tokenizer_path,
+                                      .cache_folder = place->cache_folder,
+                                      .eos_token = 0,
+                                      .vocab_size = 300,
+                                      .sequence_tokens = 6};
+    struct dataset *dataset;
+    if (dataset_open(&options, &dataset) != STATUS_OK) fail_msg("%s", status_message());
+    uint32_t x = 0, y = 0, z = 0;
+    assert_true(tokenizer_find(place->tokenizer, "x", &x));
+    assert_true(tokenizer_find(place->tokenizer, "y", &y));
+    assert_true(tokenizer_find(place->tokenizer, "z", &z));
+    int32_t expected[7] = {(int32_t)x, 0, (int32_t)y, (int32_t)y, 0, (int32_t)z, 0}, tokens[6], targets[6];
+    assert_int_equal(dataset_tokens(dataset), 7);
+    assert_int_equal(dataset_fill(dataset, DATASET_TRAIN, 0, 1, tokens, targets), 6);
+    assert_memory_equal(tokens, expected, sizeof tokens);
+    assert_memory_equal(targets, expected + 1, sizeof targets);
+    dataset_close(dataset);
+
+    options.vocab_size = x; /* one too few */
+    assert_int_equal(dataset_open(&options, &dataset), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "text.txt: token 0 has id"));
+    temp_write_text(lines, "\n\n");
+    options.vocab_size = 300;
+    assert_int_equal(dataset_open(&options, &dataset), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "lines.jsonl: holds no tokens"));
+}
+
+int main(void) {
+#define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, drop_place)
+    const struct CMUnitTest tests[] = {
+        IN_PLACE(a_good_cache_is_used_again),
+        IN_PLACE(a_stale_cache_is_made_again),
+        IN_PLACE(a_damaged_cache_is_made_again),
+        IN_PLACE(failures_leave_nothing_behind),
+        IN_PLACE(a_failed_build_keeps_the_old_cache),
+        IN_PLACE(what_cannot_be_is_refused),
+        IN_PLACE(texts_make_datasets),
+    };
+    log_set_quiet(true);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,319 @@
+"""Makes tests/fixtures/tokenizers: small tokenizers of every kind, and what the `tokenizers` library does with them.
+
+    python tests/reference/make_tokenizer_fixtures.py
+
+Writes, beside each tokenizer NAME.json, NAME.expected.json:
+    {"ids": [[...], ...],            for each text of texts.json, without special tokens of the template
+     "decoded": {"INDEX": text},     where decoding these ids does not give the (mended) text back
+     "skipped": {"INDEX": text},     where decoding without special tokens gives something else again
+     "template": [[...], ...],       the first texts, with special tokens
+     "decode": [[ids, text, text without special tokens], ...]}   for ids drawn at random
+Texts are strings, or {"hex": bytes} where they are not UTF-8 or hold NUL. trained.json is what BpeTrainer makes of
+train.txt. All is drawn from one seed.
+"""
+
+import json
+import pathlib
+import random
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+import tokenizer_texts
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "fixtures" / "tokenizers"
+SEED = 20240607
+
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# Possessive repeats, a repeat of a repeat, character ranges, categories, case: what other families use.
+OTHER = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|\p{N}{1,2}+"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n/]*|[a-fA-F一-龥]{2,}?\d|\s*[\r\n]|\s+(?!\S)|\s|."
+)
+
+
+def train(vocab_size, alphabet=True, **options):
+    """A BPE model trained on the sample texts with GPT-2's split, as the tokenizer.json that holds it."""
+    tokenizer = Tokenizer(models.BPE(**options))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    unknown = [options["unk_token"]] if "unk_token" in options else []
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        show_progress=False,
+        special_tokens=unknown,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if alphabet else [],
+    )
+    tokenizer.train_from_iterator(tokenizer_texts.SAMPLES, trainer)
+    return tokenizer
+
+
+def byte_level_after(*splits):
+    return pre_tokenizers.Sequence([*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def split(pattern, behavior="isolated", invert=False):
+    return pre_tokenizers.Split(Regex(pattern), behavior, invert)
+
+
+def edit(tokenizer, change):
+    """The tokenizer whose file is this one's, changed."""
+    data = json.loads(tokenizer.to_str())
+    change(data)
+    return Tokenizer.from_str(json.dumps(data)), data
+
+
+def gpt2():
+    tokenizer = train(700)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+
+    def legacy(data):
+        model = data["model"]
+        model["merges"] = [" ".join(pair) for pair in model["merges"]]
+        del model["type"], model["byte_fallback"], model["ignore_merges"]
+        model["unk_token"] = model["continuing_subword_prefix"] = model["end_of_word_suffix"] = ""
+
+    return edit(tokenizer, legacy)
+
+
+def gpt2_prefix_space():
+    tokenizer = train(400)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 400), ("</s>", 401)]
+    )
+    return edit(tokenizer, lambda data: None)
+
+
+def llama3():
+    tokenizer = train(600)
+    tokenizer.pre_tokenizer = byte_level_after(split(LLAMA3))
+
+    def words(data):
+        # Tokens that no merge makes: found only because words that are tokens are not taken apart.
+        data["model"]["ignore_merges"] = True
+        for word in ["Ġelephant", "zyx", "ĠĠĠĠĠ", "123", "Ġdéjà".encode().decode()]:
+            data["model"]["vocab"].setdefault(word, len(data["model"]["vocab"]))
+
+    tokenizer, _ = edit(tokenizer, words)
+    names = ["<|begin_of_text|>", "<|end_of_text|>"] + [f"<|reserved_special_token_{i}|>" for i in range(12)]
+    tokenizer.add_special_tokens(names)
+    begin = tokenizer.token_to_id(names[0])
+    tokenizer.post_processor = processors.Sequence(
+        [
+            processors.ByteLevel(trim_offsets=False),
+            processors.TemplateProcessing(
+                single=f"{names[0]} $A", pair=f"{names[0]} $A {names[0]} $B", special_tokens=[(names[0], begin)]
+            ),
+        ]
+    )
+    return edit(tokenizer, lambda data: None)
+
+
+def qwen2():
+    tokenizer = train(600)
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = byte_level_after(split(QWEN2))
+    tokenizer.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    tokenizer.add_tokens([AddedToken("<tool_call>", normalized=False), AddedToken("</tool_call>", normalized=False)])
+    return edit(tokenizer, lambda data: None)
+
+
+def flags():
+    tokenizer = train(300)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC()])
+    tokens = []
+    for i in range(32):
+        names = ["single_word", "lstrip", "rstrip", "normalized", "special"]
+        on = {name: bool(i >> bit & 1) for bit, name in enumerate(names)}
+        tokens.append(AddedToken(f"[{i}]" if i % 3 else f"tok{i}", **on))
+    tokens += [
+        AddedToken("<a>", normalized=False),
+        AddedToken("<a><b>", normalized=False),
+        AddedToken("<a><b><c>", normalized=True),
+        AddedToken(" spaced out ", normalized=False, rstrip=True),
+        AddedToken("   ", normalized=False),
+        AddedToken("cafe\u0301", normalized=True, special=True),
+        AddedToken("nai\u0308ve", normalized=False),
+        AddedToken("日本", single_word=True, normalized=False),
+        AddedToken("ḍ̇", normalized=True, lstrip=True),
+        AddedToken("Ω", normalized=True),
+    ]
+    for token in tokens:
+        tokenizer.add_tokens([token]) if not token.special else tokenizer.add_special_tokens([token])
+    return edit(tokenizer, lambda data: None)
+
+
+def normal_form(form):
+    def make():
+        tokenizer = train(280)
+        tokenizer.normalizer = form()
+        tokenizer.pre_tokenizer = byte_level_after()
+        return edit(tokenizer, lambda data: None)
+
+    return make
+
+
+def splits(behavior, invert):
+    def make():
+        tokenizer = train(300)
+        tokenizer.pre_tokenizer = byte_level_after(split(r"\p{P}|[ab]+", behavior, invert))
+        return edit(tokenizer, lambda data: None)
+
+    return make
+
+
+def other_splits():
+    tokenizer = train(350)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=False),
+            split(OTHER),
+            pre_tokenizers.Split("ing", "merged_with_previous"),
+            pre_tokenizers.Split(" ", "removed"),
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True),
+        ]
+    )
+    return edit(tokenizer, lambda data: None)
+
+
+def unknown(fuse):
+    def make():
+        tokenizer = train(200, alphabet=False, unk_token="<unk>", fuse_unk=fuse)
+
+        def thin(data):  # a few bytes fewer, so that there is much that is unknown
+            drop = set("eĠå")
+            model = data["model"]
+            model["vocab"] = {t: i for t, i in model["vocab"].items() if t == "<unk>" or not drop & set(t)}
+            model["vocab"] = {t: n for n, t in enumerate(model["vocab"])}
+            model["merges"] = [pair for pair in model["merges"] if not drop & set("".join(pair))]
+            data["added_tokens"] = []
+
+        return edit(tokenizer, thin)
+
+    return make
+
+
+def dropped_bytes():
+    tokenizer = train(180, alphabet=False)
+    tokenizer.decoder = None
+    return edit(tokenizer, lambda data: None)
+
+
+def shuffled_merges():
+    tokenizer = train(700)
+    return edit(tokenizer, lambda data: random.Random(SEED).shuffle(data["model"]["merges"]))
+
+
+MAKERS = {
+    "gpt2": gpt2,
+    "gpt2_prefix_space": gpt2_prefix_space,
+    "llama3": llama3,
+    "qwen2": qwen2,
+    "flags": flags,
+    "nfd": normal_form(normalizers.NFD),
+    "nfkc": normal_form(normalizers.NFKC),
+    "nfkd": normal_form(normalizers.NFKD),
+    "removed": splits("removed", False),
+    "removed_inverted": splits("removed", True),
+    "contiguous": splits("contiguous", False),
+    "merged_with_previous": splits("merged_with_previous", False),
+    "merged_with_next": splits("merged_with_next", True),
+    "other_splits": other_splits,
+    "unknown": unknown(False),
+    "unknown_fused": unknown(True),
+    "dropped_bytes": dropped_bytes,
+    "shuffled_merges": shuffled_merges,
+}
+IN_FULL = {"gpt2", "llama3", "qwen2", "flags"}  # the others see every fourth of the random texts
+
+
+def mended(text):
+    return text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
+
+
+def as_json(text):
+    raw = text if isinstance(text, bytes) else text.encode()
+    try:
+        if b"\0" not in raw:
+            return raw.decode()
+    except UnicodeDecodeError:
+        pass
+    return {"hex": raw.hex()}
+
+
+def expected(tokenizer, texts, chosen, rng):
+    result = {"ids": [], "decoded": {}, "skipped": {}, "template": [], "decode": []}
+    for index, text in enumerate(texts):
+        if index not in chosen:
+            result["ids"].append(None)
+            continue
+        text = mended(text)
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        decoded = tokenizer.decode(ids, skip_special_tokens=False)
+        skipped = tokenizer.decode(ids, skip_special_tokens=True)
+        result["ids"].append(ids)
+        if decoded != text:
+            result["decoded"][str(index)] = as_json(decoded)
+        if skipped != decoded:
+            result["skipped"][str(index)] = as_json(skipped)
+        if len(result["template"]) < 4:
+            result["template"].append(tokenizer.encode(text).ids)
+    size = tokenizer.get_vocab_size()
+    for _ in range(24):
+        ids = [rng.randrange(size + 2) for _ in range(rng.randrange(12))]
+        texts_of = [as_json(tokenizer.decode(ids, skip_special_tokens=skip)) for skip in (False, True)]
+        result["decode"].append([ids, *texts_of])
+    return result
+
+
+def save(name, value):
+    (OUT / name).write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def make_trained():
+    """What tokenizer_train has to equal."""
+    text = (OUT / "train.txt").read_text()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=1000,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=["<|endoftext|>", "<|pad|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator([text], trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    save("trained.json", {"vocab": model["vocab"], "merges": model["merges"]})
+
+
+def main():
+    OUT.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(SEED)
+    fixed = tokenizer_texts.fixed_texts()
+    texts = fixed + tokenizer_texts.random_texts(rng, 300)
+    save("texts.json", {"seed": SEED, "texts": [as_json(text) for text in texts]})
+    for name, make in MAKERS.items():
+        tokenizer, data = make()
+        save(f"{name}.json", data)
+        step = 1 if name in IN_FULL else 4
+        chosen = set(range(len(fixed))) | set(range(len(fixed), len(texts), step))
+        save(f"{name}.expected.json", expected(tokenizer, texts, chosen, rng))
+    (OUT / "train.txt").write_text(tokenizer_texts.training_text())
+    make_trained()
+
+
+if __name__ == "__main__":
+    main()
