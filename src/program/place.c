@@ -60,6 +60,11 @@ static int64_t place_in_order(struct buffer **order, size_t count, struct buffer
     return placement.top;
 }
 
+static int64_t clear_of_reserved(const struct program *program, enum tier tier, int64_t base) {
+    int64_t reserved = aligned(program->reserved_bytes[tier]);
+    return base > reserved ? base : reserved;
+}
+
 static int64_t largest_live_sum(const struct program *program, enum tier tier, int64_t *changes) {
     size_t positions = program->instructions.count;
     memset(changes, 0, (positions + 1) * sizeof *changes);
@@ -74,21 +79,40 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
         live += changes[i];
         if (live > peak) peak = live;
     }
-    return peak;
+    /* What is reserved and holds no parameter of this program is live all the time. */
+    int64_t parameters = 0;
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        const struct buffer *buffer = &program->buffers.items[i];
+        if (buffer->tier == tier && buffer->kind == BUFFER_PARAMETERS) parameters += aligned(buffer->bytes);
+    }
+    return peak + clear_of_reserved(program, tier, parameters) - parameters;
+}
+
+/* Parameters from the arena's front, then, clear of what is reserved there, the other persistent buffers. Returns where
+ * these end. */
+static int64_t place_persistent(struct program *program, enum tier tier) {
+    int64_t base = 0;
+    bool in_front = true;
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        struct buffer *buffer = &program->buffers.items[i];
+        if (buffer->tier != tier || !buffer->persistent) continue;
+        if (in_front && buffer->kind != BUFFER_PARAMETERS) {
+            in_front = false;
+            base = clear_of_reserved(program, tier, base);
+        }
+        buffer->offset = base;
+        base += aligned(buffer->bytes);
+    }
+    return in_front ? clear_of_reserved(program, tier, base) : base;
 }
 
 static void place_tier(struct program *program, enum tier tier, struct buffer **order, struct buffer **placed) {
     static int (*const orders[])(const void *, const void *) = {by_bytes, by_area, by_start, by_duration};
-    int64_t base = 0;
+    int64_t base = place_persistent(program, tier);
     size_t count = 0;
     for (size_t i = 0; i < program->buffers.count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->tier != tier) continue;
-        if (buffer->persistent) {
-            buffer->offset = base;
-            base += aligned(buffer->bytes);
-        } else
-            order[count++] = buffer;
+        if (buffer->tier == tier && !buffer->persistent) order[count++] = buffer;
     }
     size_t best = 0;
     int64_t best_top = INT64_MAX;

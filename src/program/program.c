@@ -1,5 +1,7 @@
 #include "program/program.h"
 
+#include <string.h>
+
 #include "program/passes.h"
 
 const char *tier_name(enum tier tier) {
@@ -16,12 +18,38 @@ const char *buffer_kind_name(enum buffer_kind kind) {
     return names[kind];
 }
 
-enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
-                            struct program **out) {
+static void reserve_persistent(struct program *program, const struct program *resident) {
+    for (size_t i = 0; i < resident->buffers.count; i++) {
+        const struct buffer *buffer = &resident->buffers.items[i];
+        int64_t end = buffer->offset + buffer->bytes, *reserved = &program->reserved_bytes[buffer->tier];
+        if (buffer->persistent && end > *reserved) *reserved = end;
+    }
+}
+
+/* Both programs place their parameters first and in order, so this fails only for graphs of different models. */
+static void require_same_parameters(const struct program *program, const struct program *resident) {
+    size_t count = 0;
+    for (size_t i = 0; i < resident->buffers.count; i++)
+        count += resident->buffers.items[i].kind == BUFFER_PARAMETERS;
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        const struct buffer *a = &program->buffers.items[i], *b = &resident->buffers.items[i];
+        if (a->kind != BUFFER_PARAMETERS) continue;
+        BUG_IF(count-- == 0, "a parameter that the resident program has not: %s", a->name);
+        BUG_IF(a->tier != b->tier || a->offset != b->offset || a->bytes != b->bytes || strcmp(a->name, b->name) != 0,
+               "parameter %s lies elsewhere in the resident program", a->name);
+    }
+    BUG_IF(count != 0, "%zu parameters of the resident program are missing", count);
+}
+
+enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
+                                   const struct workspace_table *workspace, const struct program *resident,
+                                   struct program **out) {
     TRY(plan_check(plan));
     struct program *program;
     TRY(program_schedule(graph, plan, workspace, &program));
+    if (resident) reserve_persistent(program, resident);
     enum status status = program_place(program);
+    if (status == STATUS_OK && resident) require_same_parameters(program, resident);
     if (status == STATUS_OK) status = program_synchronise(program);
     if (status == STATUS_OK) status = program_verify(program);
     if (status != STATUS_OK) {
@@ -30,6 +58,11 @@ enum status program_compile(const struct graph *graph, const struct plan *plan, 
     }
     *out = program;
     return STATUS_OK;
+}
+
+enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
+                            struct program **out) {
+    return program_compile_beside(graph, plan, workspace, NULL, out);
 }
 
 void program_free(struct program *program) {

@@ -103,6 +103,9 @@ struct program {
     int streams;
     int64_t tier_bytes[TIER_COUNT]; /* size of each arena */
     int64_t live_bytes[TIER_COUNT]; /* largest sum of live buffers: what no placement can go below */
+    /* The front of each arena that another program keeps from step to step: only parameters, which both have, lie here.
+     */
+    int64_t reserved_bytes[TIER_COUNT];
 };
 
 /* Bytes of workspace of each node of the graph, by node id: the backend's answer, reaching the compiler as a table. */
@@ -114,6 +117,12 @@ struct workspace_table {
 /* schedule > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller frees. */
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
                             struct program **out);
+/* The same for a program that takes turns in one arena with `resident`, a program of the same parameters: these lie
+ * where they lie there, and all else keeps clear of what `resident` keeps from step to step. What the new program keeps
+ * (its inputs) does not outlast a step of `resident`. */
+enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
+                                   const struct workspace_table *workspace, const struct program *resident,
+                                   struct program **out);
 void program_free(struct program *program);
 
 /* Proves: every operand lies in its buffer and every buffer in its arena; nothing is read before it is written or after

@@ -21,8 +21,8 @@ static enum status create_kernels(struct executable *executable, int64_t *worksp
     return STATUS_OK;
 }
 
-enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
-                              struct executable **out) {
+enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
+                                     const struct executable *resident, struct executable **out) {
     struct executable *executable = mem_array(1, sizeof *executable);
     if (!executable) {
         graph_free(graph);
@@ -35,7 +35,8 @@ enum status executable_create(const struct backend *backend, struct graph *graph
     enum status status = executable->kernels && workspace_bytes ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK) status = create_kernels(executable, workspace_bytes);
     struct workspace_table table = {.bytes = workspace_bytes, .count = (int)nodes};
-    if (status == STATUS_OK) status = program_compile(graph, plan, &table, &executable->program);
+    const struct program *beside = resident ? resident->program : NULL;
+    if (status == STATUS_OK) status = program_compile_beside(graph, plan, &table, beside, &executable->program);
     mem_free(workspace_bytes);
     if (status != STATUS_OK) {
         executable_free(executable);
@@ -43,4 +44,9 @@ enum status executable_create(const struct backend *backend, struct graph *graph
     }
     *out = executable;
     return STATUS_OK;
+}
+
+enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
+                              struct executable **out) {
+    return executable_create_beside(backend, graph, plan, NULL, out);
 }

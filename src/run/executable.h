@@ -17,6 +17,9 @@ struct executable {
 /* Takes over `graph` (also on failure) and compiles it under the plan. The backend's threads must be set before. */
 enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
                               struct executable **out);
+/* The same for one that takes turns with `resident` in one arena (program_compile_beside). */
+enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
+                                     const struct executable *resident, struct executable **out);
 void executable_free(struct executable *executable);
 
 #endif
