@@ -1,0 +1,81 @@
+#include <hwloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cluster/cgroup.h"
+#include "cluster/cluster.h"
+#include "cluster/kernel_file.h"
+
+static void count_bound(hwloc_topology_t topology, hwloc_const_cpuset_t bound, int *cores, int *threads) {
+    *threads = hwloc_bitmap_weight(bound);
+    *cores = 0;
+    int all = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    for (int i = 0; i < all; i++) {
+        hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)i);
+        if (hwloc_bitmap_intersects(core->cpuset, bound)) (*cores)++;
+    }
+    /* Some virtual machines tell of no cores, only of processing units. */
+    if (*cores == 0) *cores = *threads;
+}
+
+int cluster_count_cores(int *hardware_threads) {
+    int cores = 1, threads = 1;
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) == 0) {
+        hwloc_cpuset_t bound = hwloc_bitmap_alloc();
+        if (bound && hwloc_topology_load(topology) == 0) {
+            if (hwloc_get_cpubind(topology, bound, HWLOC_CPUBIND_PROCESS) != 0)
+                hwloc_bitmap_copy(bound, hwloc_topology_get_allowed_cpuset(topology));
+            hwloc_bitmap_and(bound, bound, hwloc_topology_get_allowed_cpuset(topology));
+            count_bound(topology, bound, &cores, &threads);
+        }
+        hwloc_bitmap_free(bound);
+        hwloc_topology_destroy(topology);
+    }
+    struct cgroup_limits limits;
+    cgroup_read("", &limits);
+    if (limits.processors > 0 && limits.processors < cores) cores = (int)limits.processors;
+    if (cores < 1) cores = 1;
+    if (hardware_threads) *hardware_threads = threads < cores ? cores : threads;
+    return cores;
+}
+
+static void read_processor_name(char name[CLUSTER_NAME_BYTES]) {
+    char text[4096];
+    snprintf(name, CLUSTER_NAME_BYTES, "unknown processor");
+    if (!kernel_file_read("", "/proc/cpuinfo", text, sizeof text)) return;
+    const char *line = strstr(text, "model name");
+    const char *colon = line ? strchr(line, ':') : NULL;
+    if (!colon) return;
+    colon += 1 + strspn(colon + 1, " \t");
+    snprintf(name, CLUSTER_NAME_BYTES, "%.*s", (int)strcspn(colon, "\n"), colon);
+}
+
+/* The compiler's own look at the processor knows no AMX; the kernel's list of flags does. */
+bool cluster_has_bf16_matrix(void) {
+    static char text[1 << 14];
+    if (!kernel_file_read("", "/proc/cpuinfo", text, sizeof text)) return false;
+    const char *flags = strstr(text, "\nflags");
+    if (!flags) return false;
+    const char *end = strchr(flags + 1, '\n');
+    const char *bf16 = strstr(flags, " avx512_bf16"), *amx = strstr(flags, " amx_bf16");
+    return (bf16 && (!end || bf16 < end)) || (amx && (!end || amx < end));
+}
+
+enum status cluster_measure(struct cluster *out) {
+    struct cluster cluster = {0};
+    struct cluster_memory memory;
+    struct cluster_device *device = &cluster.device;
+    TRY(cluster_measure_memory(&memory));
+    snprintf(device->kind, sizeof device->kind, "cpu");
+    read_processor_name(device->name);
+    device->cores = cluster_count_cores(&device->hardware_threads);
+    device->page_bytes = sysconf(_SC_PAGESIZE);
+    device->bf16_matrix = cluster_has_bf16_matrix();
+    device->tier_count = 1;
+    snprintf(device->tiers[0].name, sizeof device->tiers[0].name, "device");
+    device->tiers[0].capacity_bytes = memory.capacity_bytes;
+    *out = cluster;
+    return STATUS_OK;
+}

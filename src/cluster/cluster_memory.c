@@ -1,0 +1,34 @@
+#include "cluster/cluster_memory.h"
+
+#include "cluster/cgroup.h"
+#include "cluster/kernel_file.h"
+
+static bool read_kilobytes(const char *text, const char *key, int64_t *bytes) {
+    int64_t kilobytes;
+    if (!kernel_file_number(text, key, &kilobytes) || kilobytes < 0 || kilobytes > INT64_MAX / 1024) return false;
+    *bytes = kilobytes * 1024;
+    return true;
+}
+
+enum status cluster_measure_memory_at(const char *root, struct cluster_memory *out) {
+    struct cluster_memory memory = {.process_bytes = CLUSTER_PROCESS_BYTES};
+    struct cgroup_limits limits;
+    char text[8192];
+    if (!kernel_file_read(root, "/proc/meminfo", text, sizeof text) ||
+        !read_kilobytes(text, "MemTotal:", &memory.total_bytes) ||
+        !read_kilobytes(text, "MemAvailable:", &memory.available_bytes)) {
+        enum status status = status_set(STATUS_FAILED, "/proc/meminfo does not say how much memory there is");
+        return status_hint(status, "give --device-memory SIZE");
+    }
+    cgroup_read(root, &limits);
+    memory.cgroup_room_bytes = limits.memory_room_bytes;
+    int64_t room = memory.available_bytes;
+    if (limits.memory_room_bytes >= 0 && limits.memory_room_bytes < room) room = limits.memory_room_bytes;
+    memory.reserve_bytes = (int64_t)((double)room * CLUSTER_RESERVE_FRACTION);
+    memory.capacity_bytes = room - memory.process_bytes - memory.reserve_bytes;
+    if (memory.capacity_bytes < 0) memory.capacity_bytes = 0;
+    *out = memory;
+    return STATUS_OK;
+}
+
+enum status cluster_measure_memory(struct cluster_memory *out) { return cluster_measure_memory_at("", out); }

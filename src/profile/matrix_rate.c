@@ -1,0 +1,110 @@
+
+#include "base/clock.h"
+#include "base/half.h"
+#include "base/mem.h"
+#include "ops/ops.h"
+#include "profile/profile.h"
+
+enum { ALIGNMENT = 64, SIZES = 3 };
+
+struct product {
+    int64_t rows, inputs, outputs;
+};
+/* The products of a transformer block's MLP, and a square one. */
+static const struct product products[SIZES] = {{1024, 768, 3072}, {1024, 3072, 768}, {1024, 2048, 2048}};
+static const int64_t BUDGET_NS = 100 * 1000 * 1000; /* for each size */
+
+/* One linear kernel with its operands in one block of memory. */
+struct bench {
+    struct graph *graph;
+    struct kernel *kernel;
+    void *memory;
+    struct kernel_call call;
+    double flops;
+};
+
+static int64_t padded(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+static void fill(void *to, const struct shape *shape) {
+    int64_t count = shape_elements(shape);
+    for (int64_t i = 0; i < count; i++) {
+        /* Zeros and denormals have speeds of their own: values like those of activations. */
+        float value = (float)(i * 2654435761u % 1024) / 1024.0f - 0.5f;
+        if (shape->dtype == DTYPE_BF16)
+            ((uint16_t *)to)[i] = bf16_from_float(value);
+        else
+            ((float *)to)[i] = value;
+    }
+}
+
+static enum status place_operands(struct bench *bench) {
+    const struct node *node = bench->kernel->node;
+    const struct shape *x = &node->in[0]->shape, *weight = &node->in[1]->shape, *y = &node->out[0]->shape;
+    int64_t bytes[4] = {padded(shape_bytes(x)), padded(shape_bytes(weight)), padded(shape_bytes(y)),
+                        padded(bench->kernel->workspace_bytes)};
+    size_t all = (size_t)(bytes[0] + bytes[1] + bytes[2] + bytes[3] + ALIGNMENT);
+    bench->memory = mem_array(all, 1);
+    if (!bench->memory) return STATUS_FAILED;
+    char *at = (char *)(uintptr_t)padded((int64_t)(uintptr_t)bench->memory);
+    bench->call.in[0] = at;
+    bench->call.in[1] = at + bytes[0];
+    bench->call.out[0] = at + bytes[0] + bytes[1];
+    bench->call.workspace = at + bytes[0] + bytes[1] + bytes[2];
+    fill(bench->call.in[0], x);
+    fill(bench->call.in[1], weight);
+    return STATUS_OK;
+}
+
+static enum status bench_open(const struct backend *backend, enum dtype dtype, const struct product *product,
+                              struct bench *bench) {
+    bench->graph = graph_create(dtype, 1, product->rows);
+    if (!bench->graph) return STATUS_FAILED;
+    graph_begin_block(bench->graph, "rate");
+    struct tensor *x =
+        graph_tensor(bench->graph, TENSOR_INPUT, "x", shape_make(dtype, 3, 1, product->rows, product->inputs));
+    struct tensor *weight = graph_parameter(bench->graph, "weight", 2, product->outputs, product->inputs);
+    struct tensor *y =
+        ops_linear(bench->graph, "product", x, weight, NULL, NULL, (struct linear_attributes){.weight_is_kn = false});
+    TRY(graph_status(bench->graph));
+    bench->flops = 2.0 * (double)product->rows * (double)product->inputs * (double)product->outputs;
+    TRY(backend->kernel_create(y->producer, &bench->kernel));
+    return place_operands(bench);
+}
+
+static void bench_close(struct bench *bench) {
+    mem_free(bench->memory);
+    if (bench->kernel) bench->kernel->release(bench->kernel);
+    graph_free(bench->graph);
+}
+
+static double best_rate(const struct bench *bench) {
+    double scalars[SCALAR_COUNT] = {0};
+    struct kernel_call call = bench->call;
+    call.scalars = scalars;
+    bench->kernel->run(bench->kernel, &call); /* warms caches and threads */
+    int64_t best = INT64_MAX, begin = clock_now_ns(), now = begin;
+    do {
+        int64_t before = now;
+        bench->kernel->run(bench->kernel, &call);
+        now = clock_now_ns();
+        if (now - before < best) best = now - before;
+    } while (now - begin < BUDGET_NS);
+    return bench->flops / ((double)(best > 0 ? best : 1) * 1e-9);
+}
+
+enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype, double *flops_per_s) {
+    double best = 0;
+    if (!backend->supports(&op_linear, dtype))
+        return status_set(STATUS_FAILED, "the %s backend has no products of %s matrices", backend->name,
+                          dtype_name(dtype));
+    for (int i = 0; i < SIZES; i++) {
+        struct bench bench = {0};
+        enum status status = bench_open(backend, dtype, &products[i], &bench);
+        double rate = status == STATUS_OK ? best_rate(&bench) : 0;
+        bench_close(&bench);
+        TRY(status);
+        if (rate > best) best = rate;
+    }
+    *flops_per_s = best;
+    return STATUS_OK;
+}

@@ -1,0 +1,112 @@
+#include "report/console.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/size.h"
+#include "report/console_line.h"
+
+/* Between two lines: short steps would flood a log, and metrics.jsonl has them all. */
+enum { LIVE_INTERVAL_NS = 100 * 1000 * 1000, PLAIN_INTERVAL_NS = 1000 * 1000 * 1000 };
+
+struct console {
+    FILE *out;
+    bool quiet, live, colour;
+    bool line_open;    /* a live line stands there, without its end */
+    int64_t shown_ns;  /* when it was last drawn */
+    double valid_loss; /* the last one; NaN: none */
+    char line[CONSOLE_LINE_BYTES];
+    struct train_events events;
+};
+
+static int terminal_columns(FILE *out) {
+    struct winsize size;
+    return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/* The live line is wiped before anything else is printed. */
+static void wipe_line(struct console *console) {
+    if (console->line_open) fputs("\r\x1b[K", console->out);
+    console->line_open = false;
+}
+
+static void on_begin(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+                     int64_t steps, int64_t data_tokens) {
+    struct console *console = payload;
+    const struct recipe *recipe = &setup->plan.recipe;
+    char arena[SIZE_TEXT], capacity[SIZE_TEXT];
+    fprintf(console->out, "%s: %" PRId64 " parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
+            setup->model->config.family->name, setup->parameters, dtype_name(recipe->dtype), recipe->batch,
+            recipe->sequence_length, recipe->threads, recipe->isa);
+    fprintf(console->out, "data: %" PRId64 " tokens; memory: %s of %s; steps %" PRId64 " to %" PRId64 "; run: %s\n",
+            data_tokens, size_print(setup->program_bytes[TIER_DEVICE], arena),
+            size_print(setup->capacity_bytes[TIER_DEVICE], capacity), first_step + 1, steps, run_folder);
+}
+
+static void on_step(void *payload, const struct train_step *step) {
+    struct console *console = payload;
+    int64_t now = clock_now_ns(), interval = console->live ? LIVE_INTERVAL_NS : PLAIN_INTERVAL_NS;
+    bool early = console->shown_ns != 0 && now - console->shown_ns < interval;
+    if (early && !(console->live && !console->line_open) && step->step < step->steps) return;
+    console->shown_ns = now;
+    if (!console->live) {
+        console_line_plain(step, console->line);
+        fprintf(console->out, "%s\n", console->line);
+        return;
+    }
+    console_line_live(step, console->valid_loss, terminal_columns(console->out), console->colour, console->line);
+    fprintf(console->out, "\r%s\x1b[K", console->line);
+    console->line_open = step->step < step->steps;
+    if (!console->line_open) fputc('\n', console->out); /* the last one stays */
+    fflush(console->out);
+}
+
+static void on_validated(void *payload, int64_t step, double loss) {
+    struct console *console = payload;
+    console->valid_loss = loss;
+    wipe_line(console);
+    fprintf(console->out, "step %" PRId64 "  val_loss %.4f\n", step, loss);
+}
+
+static void on_saved(void *payload, int64_t step, const char *folder) {
+    struct console *console = payload;
+    wipe_line(console);
+    fprintf(console->out, "step %" PRId64 "  saved %s\n", step, folder);
+}
+
+static void on_end(void *payload, enum status status) {
+    struct console *console = payload;
+    if (console->line_open) fputc('\n', console->out); /* the last state stays */
+    console->line_open = false;
+    if (status == STATUS_OK) fputs("done\n", console->out);
+    fflush(console->out);
+}
+
+struct console *console_create(FILE *out, bool quiet) {
+    struct console *console = mem_array(1, sizeof *console);
+    if (!console) return NULL;
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool dumb = !term || !*term || (term[0] == 'd' && term[1] == 'u'); /* "dumb" has no escapes */
+    console->out = out;
+    console->quiet = quiet;
+    console->live = isatty(fileno(out)) && !dumb;
+    console->colour = console->live && (!no_color || !no_color[0]);
+    console->valid_loss = NAN;
+    if (!quiet)
+        console->events = (struct train_events){.begin = on_begin,
+                                                .step = on_step,
+                                                .validated = on_validated,
+                                                .saved = on_saved,
+                                                .end = on_end,
+                                                .payload = console};
+    return console;
+}
+
+void console_free(struct console *console) { mem_free(console); }
+
+const struct train_events *console_events(const struct console *console) { return &console->events; }

@@ -1,0 +1,195 @@
+#include "train/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "train/run_folder.h"
+
+enum { STATE_LIMIT_BYTES = 1 << 24, NAME_DIGITS = 8 };
+static const char name_prefix[] = "step-";
+
+static bool is_checkpoint(const char *name) {
+    size_t prefix = strlen(name_prefix), digits = strspn(name + (strlen(name) >= prefix ? prefix : 0), "0123456789");
+    return strncmp(name, name_prefix, prefix) == 0 && digits >= NAME_DIGITS && name[prefix + digits] == '\0';
+}
+
+static int64_t step_of(const char *name) { return strtoll(name + strlen(name_prefix), NULL, 10); }
+
+/* Names of checkpoints, by step. */
+static enum status list_checkpoints(const char *folder, struct names *out) {
+    *out = (struct names){0};
+    if (!file_exists(folder)) return STATUS_OK;
+    TRY(folder_list(folder, out));
+    size_t kept = 0;
+    for (size_t i = 0; i < out->count; i++) {
+        if (!is_checkpoint(out->items[i])) {
+            mem_free(out->items[i]);
+            continue;
+        }
+        char *name = out->items[i];
+        size_t at = kept++;
+        for (; at > 0 && step_of(out->items[at - 1]) > step_of(name); at--)
+            out->items[at] = out->items[at - 1];
+        out->items[at] = name;
+    }
+    out->count = kept;
+    return STATUS_OK;
+}
+
+static enum status write_optimizer(const struct engine *engine, const char *path) {
+    struct weight_target *targets;
+    int count;
+    TRY(engine_list_tensors(engine, TENSOR_STATE, &targets, &count));
+    struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
+    for (int i = 0; items && i < count; i++)
+        items[i] = (struct safetensors_item){targets[i].tensor->name, targets[i].tensor->shape, targets[i].data};
+    enum status status = items ? safetensors_write(path, items, (size_t)count) : STATUS_FAILED;
+    mem_free(items);
+    mem_free(targets);
+    return status;
+}
+
+static enum status write_weights(const struct engine *engine, const char *folder) {
+    struct weight_target *targets;
+    int count;
+    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, &targets, &count));
+    enum status status = model_write(engine->setup->model, folder, targets, count);
+    mem_free(targets);
+    return status;
+}
+
+static enum status write_state(const char *path, const struct checkpoint_state *state,
+                               const struct train_options *options) {
+    json_t *plan = plan_to_json(&state->plan), *settings = train_options_to_json(options);
+    char fingerprint[20];
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, state->data);
+    json_t *object = NULL;
+    if (plan && settings)
+        object = json_pack("{s:i, s:I, s:I, s:f, s:{s:s, s:I}, s:O, s:O}", "version", CHECKPOINT_VERSION, "step",
+                           (json_int_t)state->step, "tokens", (json_int_t)state->tokens, "loss", state->loss, "data",
+                           "fingerprint", fingerprint, "sequences", (json_int_t)state->sequences, "options", settings,
+                           "plan", plan);
+    enum status status = object ? json_write(path, object) : status_no_memory(0, "a checkpoint's state");
+    json_decref(object);
+    json_decref(settings);
+    json_decref(plan);
+    return status;
+}
+
+static enum status write_files(const struct engine *engine, const char *folder, const struct checkpoint_state *state,
+                               const struct train_options *options) {
+    char *optimizer = path_join(folder, "optimizer.safetensors"), *json = path_join(folder, "state.json");
+    enum status status = optimizer && json ? write_weights(engine, folder) : STATUS_FAILED;
+    if (status == STATUS_OK) status = write_optimizer(engine, optimizer);
+    if (status == STATUS_OK) status = write_state(json, state, options);
+    mem_free(optimizer);
+    mem_free(json);
+    return status;
+}
+
+static enum status remove_old(const char *folder, int64_t keep) {
+    struct names names;
+    if (keep == 0) return STATUS_OK;
+    TRY(list_checkpoints(folder, &names));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i + (size_t)keep < names.count && status == STATUS_OK; i++)
+        status = run_folder_drop(folder, names.items[i]);
+    names_free(&names);
+    return status;
+}
+
+/* The next checkpoint copies its tokenizer files from here: the folder that the model was read from may be an old
+ * checkpoint that is about to go. */
+static enum status move_model_home(struct model *model, const char *folder) {
+    char *home = mem_string(folder);
+    if (!home) return STATUS_FAILED;
+    mem_free(model->folder);
+    model->folder = home;
+    return STATUS_OK;
+}
+
+static enum status write_and_publish(const char *folder, const char *name, const struct engine *engine,
+                                     const struct checkpoint_state *state, const struct train_options *options) {
+    char *temporary;
+    TRY(folder_create(folder));
+    TRY(run_folder_begin(folder, name, &temporary));
+    enum status status = write_files(engine, temporary, state, options);
+    if (status == STATUS_OK) return run_folder_publish(folder, name, temporary);
+    run_folder_abandon(temporary);
+    return STATUS_FAILED;
+}
+
+enum status checkpoint_write(const char *run_folder, const struct engine *engine, const struct checkpoint_state *state,
+                             const struct train_options *options, char **out) {
+    char *folder = path_join(run_folder, "checkpoints");
+    char *name = mem_format("%s%0*" PRId64, name_prefix, NAME_DIGITS, state->step);
+    char *path = folder && name ? path_join(folder, name) : NULL;
+    enum status status = path ? write_and_publish(folder, name, engine, state, options) : STATUS_FAILED;
+    if (status == STATUS_OK) status = move_model_home(engine->setup->model, path);
+    if (status == STATUS_OK) status = remove_old(folder, options->keep);
+    mem_free(folder);
+    mem_free(name);
+    if (status == STATUS_OK)
+        *out = path;
+    else
+        mem_free(path);
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status checkpoint_find_newest(const char *run_folder, char **out) {
+    char *folder = path_join(run_folder, "checkpoints");
+    struct names names = {0};
+    enum status status = folder ? list_checkpoints(folder, &names) : STATUS_FAILED;
+    char *newest = NULL;
+    if (status == STATUS_OK && names.count > 0) {
+        newest = path_join(folder, names.items[names.count - 1]);
+        if (!newest) status = STATUS_FAILED;
+    }
+    names_free(&names);
+    mem_free(folder);
+    if (status == STATUS_OK) *out = newest;
+    return status;
+}
+
+static enum status state_from_json(const char *file, const json_t *object, struct checkpoint_state *out) {
+    static const char *const required[] = {"version", "step", "tokens", "loss", "data", "plan"};
+    struct checkpoint_state state = {0};
+    int64_t version;
+    for (size_t i = 0; i < sizeof required / sizeof *required; i++)
+        TRY(json_require(file, object, required[i]));
+    TRY(json_read_int(file, object, "version", CHECKPOINT_VERSION, CHECKPOINT_VERSION, &version));
+    TRY(json_read_int(file, object, "step", 0, INT64_MAX, &state.step));
+    TRY(json_read_int(file, object, "tokens", 0, INT64_MAX, &state.tokens));
+    TRY(json_read_double(file, object, "loss", -1e300, 1e300, &state.loss));
+    const json_t *data = json_object_get(object, "data"), *plan = json_object_get(object, "plan");
+    const char *fingerprint = json_string_value(json_object_get(data, "fingerprint"));
+    if (!fingerprint || sscanf(fingerprint, "%16" SCNx64, &state.data) != 1)
+        return status_set(STATUS_BAD_INPUT, "%s: data.fingerprint: must be 16 hexadecimal digits", file);
+    TRY(json_read_int(file, data, "sequences", 0, INT64_MAX, &state.sequences));
+    if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
+    TRY(plan_from_json(file, plan, &state.plan));
+    *out = state;
+    return STATUS_OK;
+}
+
+enum status checkpoint_read_state(const char *folder, struct checkpoint_state *out) {
+    char *file = path_join(folder, "state.json");
+    json_t *object = NULL;
+    enum status status = file ? json_read_object(file, STATE_LIMIT_BYTES, &object) : STATUS_FAILED;
+    if (status == STATUS_OK) status = state_from_json(file, object, out);
+    json_decref(object);
+    mem_free(file);
+    return status;
+}
+
+enum status checkpoint_write_model(const char *run_folder, const struct engine *engine) {
+    char *temporary;
+    TRY(run_folder_begin(run_folder, "model", &temporary));
+    enum status status = write_weights(engine, temporary);
+    if (status == STATUS_OK) return run_folder_publish(run_folder, "model", temporary);
+    run_folder_abandon(temporary);
+    return STATUS_FAILED;
+}

@@ -1,0 +1,32 @@
+/* Checkpoints: RUN_DIR/checkpoints/step-00000100 is a Hugging Face directory with the weights in the recipe's dtype,
+ * beside them optimizer.safetensors (fp32: "exp_avg.NAME", "exp_avg_sq.NAME" and, with bf16, "master.NAME") and
+ * state.json. Each is written aside, synced and renamed, so that a kill at any moment or a full disk leaves the
+ * previous ones whole. Weights go from the arena to the file: nothing is copied in memory. */
+#ifndef BALLAST_TRAIN_CHECKPOINT_H
+#define BALLAST_TRAIN_CHECKPOINT_H
+
+#include "train/engine.h"
+
+enum { CHECKPOINT_VERSION = 1 };
+
+struct checkpoint_state {
+    int64_t step; /* steps done */
+    int64_t tokens;
+    double loss;       /* of the last step */
+    uint64_t data;     /* fingerprint of the dataset */
+    int64_t sequences; /* training sequences of the dataset, for the message when it differs */
+    struct plan plan;
+};
+
+/* Writes the checkpoint of state->step and then removes all but the newest `keep` (0: none is removed). `*folder` is
+ * its path, for the caller to free. FAILED: what was there before is whole. */
+enum status checkpoint_write(const char *run_folder, const struct engine *engine, const struct checkpoint_state *state,
+                             const struct train_options *options, char **folder);
+/* The newest one's path (the caller frees it), NULL when there is none. */
+enum status checkpoint_find_newest(const char *run_folder, char **folder);
+enum status checkpoint_read_state(const char *folder, struct checkpoint_state *out);
+
+/* Writes RUN_DIR/model from the arena, in place of an older one. */
+enum status checkpoint_write_model(const char *run_folder, const struct engine *engine);
+
+#endif

@@ -1,0 +1,106 @@
+#include "train/engine.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum status engine_open(const struct train_setup *setup, struct engine *out) {
+    struct engine engine = {.setup = setup};
+    *out = engine;
+    TRY(arena_open(TIER_DEVICE, setup->program_bytes[TIER_DEVICE], &out->arena));
+    TRY(runner_create(setup->main, &out->arena, &out->main));
+    if (setup->validation) TRY(runner_create(setup->validation, &out->arena, &out->validation));
+    return STATUS_OK;
+}
+
+void engine_close(struct engine *engine) {
+    runner_free(engine->validation);
+    runner_free(engine->main);
+    arena_close(&engine->arena);
+    *engine = (struct engine){0};
+}
+
+void *engine_data(const struct runner *runner, const struct executable *executable, const char *name) {
+    const struct graph *graph = executable->graph;
+    const struct tensor *tensor = graph_find(graph, name);
+    for (size_t i = 0; i < graph->tensors.count && !tensor; i++) {
+        const struct tensor *other = graph->tensors.items[i];
+        if (other->kept && strcmp(other->name, name) == 0) tensor = other;
+    }
+    void *data = tensor ? runner_data(runner, tensor) : NULL;
+    BUG_IF(!data, "the program has no %s", name);
+    return data;
+}
+
+void engine_fill_positions(const struct runner *runner, const struct executable *executable,
+                           const struct recipe *recipe) {
+    const struct tensor *tensor = graph_find(executable->graph, "positions");
+    int32_t *positions = tensor ? runner_data(runner, tensor) : NULL;
+    if (!positions) return;
+    int64_t sequences = recipe_grains(recipe) * recipe->grain_sequences;
+    for (int64_t s = 0; s < sequences; s++)
+        for (int64_t t = 0; t < recipe->sequence_length; t++)
+            *positions++ = (int32_t)t;
+}
+
+/* Fills a batch straight into the program's inputs; sequences that fill up the last grain have no targets. */
+static int64_t fill_batch(const struct engine *engine, const struct runner *runner, const struct executable *executable,
+                          const struct dataset *dataset, enum dataset_split split, int64_t step) {
+    const struct recipe *recipe = &engine->setup->plan.recipe;
+    int32_t *tokens = engine_data(runner, executable, "tokens"), *targets = engine_data(runner, executable, "targets");
+    int64_t used = recipe->batch * recipe->sequence_length;
+    int64_t all = recipe_grains(recipe) * recipe->grain_sequences * recipe->sequence_length;
+    for (int64_t i = used; i < all; i++) {
+        tokens[i] = 0;
+        targets[i] = DATASET_IGNORE;
+    }
+    engine_fill_positions(runner, executable, recipe);
+    return dataset_fill(dataset, split, step, recipe->batch, tokens, targets);
+}
+
+enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
+                        struct step_numbers *out) {
+    const struct recipe *recipe = &engine->setup->plan.recipe;
+    const struct executable *executable = engine->setup->main;
+    int64_t targets = fill_batch(engine, engine->main, executable, dataset, DATASET_TRAIN, step);
+    double scale = 1 / (double)(targets > 0 ? targets : 1), t = (double)(step + 1);
+    double *scalars = engine->scalars;
+    scalars[SCALAR_LOSS_SCALE] = scale;
+    scalars[SCALAR_LEARNING_RATE] = learning_rate;
+    scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - pow(recipe->beta1, t));
+    scalars[SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(recipe->beta2, t));
+    TRY(runner_step(engine->main, scalars));
+    const double *loss = engine_data(engine->main, executable, "loss");
+    const double *clip = engine_data(engine->main, executable, "clip");
+    *out = (struct step_numbers){.loss = *loss * scale, .grad_norm = clip[0]};
+    return STATUS_OK;
+}
+
+enum status engine_repeat_step(struct engine *engine) { return runner_step(engine->main, engine->scalars); }
+
+enum status engine_add_loss(struct engine *engine, struct runner *runner, const struct dataset *dataset, int64_t batch,
+                            double *loss, int64_t *targets) {
+    const struct train_setup *setup = engine->setup;
+    const struct executable *executable = runner == engine->validation ? setup->validation : setup->main;
+    double scalars[SCALAR_COUNT] = {0};
+    *targets += fill_batch(engine, runner, executable, dataset, DATASET_VALID, batch);
+    TRY(runner_step(runner, scalars));
+    *loss += *(const double *)engine_data(runner, executable, "loss");
+    return STATUS_OK;
+}
+
+int64_t engine_resident_bytes(const struct engine *engine) {
+    enum { PAGES = 4096 };
+    unsigned char present[PAGES];
+    int64_t page = sysconf(_SC_PAGESIZE), resident = 0;
+    for (int64_t at = 0; at < engine->arena.bytes; at += PAGES * page) {
+        int64_t bytes = engine->arena.bytes - at < PAGES * page ? engine->arena.bytes - at : PAGES * page;
+        if (mincore((char *)engine->arena.base + at, (size_t)bytes, present) != 0) return 0;
+        for (int64_t p = 0; p * page < bytes; p++) {
+            int64_t rest = bytes - p * page;
+            if (present[p] & 1) resident += rest < page ? rest : page;
+        }
+    }
+    return resident;
+}

@@ -1,0 +1,59 @@
+/* The part of training that computes: the arena with weights and optimizer state, a step, a validation batch.
+ * Serves evaluation and generation too, which have a program but no optimizer state. */
+#ifndef BALLAST_TRAIN_ENGINE_H
+#define BALLAST_TRAIN_ENGINE_H
+
+#include "data/dataset.h"
+#include "ops/ops.h"
+#include "run/runner.h"
+#include "train/train_setup.h"
+
+struct engine {
+    const struct train_setup *setup; /* borrowed */
+    struct arena arena;
+    struct runner *main, *validation; /* validation: NULL unless the setup has it */
+    double scalars[SCALAR_COUNT];     /* of the last training step */
+};
+
+/* Opens the arena. The caller calls engine_close, also after a failure of what follows. */
+enum status engine_open(const struct train_setup *setup, struct engine *out);
+void engine_close(struct engine *engine);
+
+/* Reads the model's weights into the arena: fp32 masters first where there are such, then the parameters as their
+ * rounding. Moments are zero. */
+enum status engine_load_weights(struct engine *engine);
+/* Reads the optimizer's state over what engine_load_weights left. BAD_INPUT when a tensor is missing, unexpected or of
+ * another shape. */
+enum status engine_load_state(struct engine *engine, const char *path);
+/* Parameters, or state tensors (`kind`), with their places in the arena: for writing. The caller frees the array. */
+enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, struct weight_target **out,
+                                int *count);
+
+struct step_numbers {
+    double loss;      /* mean over unmasked tokens */
+    double grad_norm; /* before clipping */
+};
+/* One training step, numbered from 0, with batch `step` of the data. Allocates nothing. */
+enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
+                        struct step_numbers *out);
+/* The last step once more, inputs and all: AdamW changes nothing where the gradient norm is not finite. */
+enum status engine_repeat_step(struct engine *engine);
+/* Adds batch `batch` of the validation split to the sums. `runner` is the validation's, or the main one of a setup for
+ * evaluation. */
+enum status engine_add_loss(struct engine *engine, struct runner *runner, const struct dataset *dataset, int64_t batch,
+                            double *loss, int64_t *targets);
+
+/* The data of a tensor of the runner's program, by name; BUG when there is none. */
+void *engine_data(const struct runner *runner, const struct executable *executable, const char *name);
+/* Writes 0 … T-1 to every sequence of the input "positions", if the program has it. */
+void engine_fill_positions(const struct runner *runner, const struct executable *executable,
+                           const struct recipe *recipe);
+
+/* Bytes of the arena that are in memory now, as the system counts them. */
+int64_t engine_resident_bytes(const struct engine *engine);
+
+/* Runs the last step again and returns "TENSOR (grain G)": the first place, in the order of execution, where a value is
+ * not finite. In fresh memory, or NULL. */
+char *engine_find_nonfinite(struct engine *engine);
+
+#endif

@@ -1,0 +1,151 @@
+#include "train/evaluate.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "train/engine.h"
+#include "train/train_data.h"
+
+struct evaluation {
+    const struct train_setup *setup;
+    const struct eval_options *options;
+    struct engine engine;
+    eval_progress *progress;
+    void *payload;
+    int64_t total_bytes;    /* of text whose size is known */
+    double total_text_loss; /* the sum of losses of those files, as if all their tokens had the mean */
+    bool all_text;
+};
+
+static enum status open_data(const struct evaluation *evaluation, const char *path, struct dataset **out) {
+    struct train_options options;
+    train_options_init(&options);
+    options.data_paths = &path;
+    options.data_path_count = 1;
+    return train_data_open(evaluation->setup->model, &evaluation->setup->plan.recipe, &options, false, out);
+}
+
+static enum status sum_losses(struct evaluation *evaluation, const struct dataset *dataset, const char *path,
+                              double *loss, struct eval_file *out) {
+    int64_t batch = evaluation->setup->plan.recipe.batch, most = evaluation->options->most_batches;
+    out->sequences = dataset_valid_sequences(dataset);
+    int64_t batches = (out->sequences + batch - 1) / batch;
+    if (most > 0 && batches > most) {
+        batches = most;
+        out->sequences = batches * batch;
+    }
+    for (int64_t b = 0; b < batches; b++) {
+        TRY(engine_add_loss(&evaluation->engine, evaluation->engine.main, dataset, b, loss, &out->tokens));
+        if (evaluation->progress) evaluation->progress(evaluation->payload, path, b + 1, batches);
+    }
+    return STATUS_OK;
+}
+
+static int64_t text_bytes(const char *path) {
+    struct stat info;
+    size_t length = strlen(path);
+    bool text = length > 4 && strcmp(path + length - 4, ".txt") == 0;
+    return text && stat(path, &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
+}
+
+static void describe(double loss, struct eval_file *out) {
+    out->loss = loss / (double)(out->tokens > 0 ? out->tokens : 1);
+    out->perplexity = exp(out->loss);
+    out->bits_per_byte = NAN;
+}
+
+static enum status evaluate_one(struct evaluation *evaluation, const char *path, double *loss, struct eval_file *out) {
+    struct dataset *dataset;
+    TRY(open_data(evaluation, path, &dataset));
+    enum status status = sum_losses(evaluation, dataset, path, loss, out);
+    if (status == STATUS_OK) {
+        describe(*loss, out);
+        int64_t bytes = text_bytes(path);
+        double all_tokens = out->loss * (double)dataset_tokens(dataset);
+        if (bytes > 0) out->bits_per_byte = all_tokens / (log(2) * (double)bytes);
+        evaluation->total_bytes += bytes;
+        evaluation->total_text_loss += all_tokens;
+        evaluation->all_text &= bytes > 0;
+    }
+    dataset_close(dataset);
+    return status;
+}
+
+static enum status evaluate_all(struct evaluation *evaluation, struct eval_result *result) {
+    double total = 0;
+    for (size_t i = 0; i < result->file_count; i++) {
+        double loss = 0;
+        struct eval_file *file = &result->files[i];
+        TRY(evaluate_one(evaluation, evaluation->options->data_paths[i], &loss, file));
+        total += loss;
+        result->total.tokens += file->tokens;
+        result->total.sequences += file->sequences;
+    }
+    describe(total, &result->total);
+    if (evaluation->all_text)
+        result->total.bits_per_byte = evaluation->total_text_loss / (log(2) * (double)evaluation->total_bytes);
+    return STATUS_OK;
+}
+
+static enum status name_files(const struct eval_options *options, struct eval_result *result) {
+    result->files = mem_array(options->data_path_count, sizeof *result->files);
+    result->total.path = mem_string("total");
+    if (!result->files || !result->total.path) return STATUS_FAILED;
+    for (size_t i = 0; i < options->data_path_count; i++) {
+        result->files[i].path = mem_string(options->data_paths[i]);
+        if (!result->files[i].path) return STATUS_FAILED;
+        result->file_count++;
+    }
+    return STATUS_OK;
+}
+
+/* Every file is opened before the arena: what is wrong with one is said before anything is computed. */
+static enum status check_files(const struct evaluation *evaluation) {
+    for (size_t i = 0; i < evaluation->options->data_path_count; i++) {
+        struct dataset *dataset;
+        TRY(open_data(evaluation, evaluation->options->data_paths[i], &dataset));
+        dataset_close(dataset);
+    }
+    return STATUS_OK;
+}
+
+static enum status run(struct evaluation *evaluation, struct eval_result *result) {
+    TRY(name_files(evaluation->options, result));
+    TRY(check_files(evaluation));
+    TRY(train_setup_check_memory(evaluation->setup));
+    TRY(engine_open(evaluation->setup, &evaluation->engine));
+    TRY(engine_load_weights(&evaluation->engine));
+    int64_t start = clock_now_ns();
+    TRY(evaluate_all(evaluation, result));
+    result->seconds = (double)(clock_now_ns() - start) * 1e-9;
+    return STATUS_OK;
+}
+
+enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
+                           const struct eval_options *options, eval_progress *progress, void *payload,
+                           struct eval_result *out) {
+    if (options->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "no data to evaluate on");
+    struct train_setup setup;
+    TRY(train_setup_create(model_folder, SETUP_EVALUATE, plan, NULL, &setup));
+    struct evaluation evaluation = {
+        .setup = &setup, .options = options, .progress = progress, .payload = payload, .all_text = true};
+    struct eval_result result = {.plan = setup.plan};
+    enum status status = run(&evaluation, &result);
+    engine_close(&evaluation.engine);
+    train_setup_free(&setup);
+    if (status != STATUS_OK)
+        eval_result_free(&result);
+    else
+        *out = result;
+    return status;
+}
+
+void eval_result_free(struct eval_result *result) {
+    for (size_t i = 0; i < result->file_count; i++)
+        mem_free(result->files[i].path);
+    mem_free(result->files);
+    mem_free(result->total.path);
+    *result = (struct eval_result){0};
+}

@@ -1,0 +1,40 @@
+/* The loss of a model on files. */
+#ifndef BALLAST_TRAIN_EVALUATE_H
+#define BALLAST_TRAIN_EVALUATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "train/train_options.h"
+
+struct eval_options {
+    const char *const *data_paths; /* files, or folders that hold valid.* */
+    size_t data_path_count;
+    int64_t most_batches; /* of each file; 0: all */
+};
+
+struct eval_file {
+    char *path;                /* "total" for all */
+    int64_t sequences, tokens; /* evaluated; tokens are targets that count */
+    double loss;               /* mean negative log-likelihood of a token, in nats */
+    double perplexity;         /* exp(loss) */
+    double bits_per_byte;      /* plain text (.txt) only, by the file's ratio of tokens to bytes; NaN where unknown */
+};
+struct eval_result {
+    struct eval_file *files; /* in the order of the paths */
+    size_t file_count;
+    struct eval_file total;
+    struct plan plan; /* what it was computed with */
+    double seconds;
+};
+
+/* Called after each batch; `done` of `batches` of the file. */
+typedef void eval_progress(void *payload, const char *path, int64_t done, int64_t batches);
+
+/* Statuses as train_begin. `progress` may be NULL. On success the caller calls eval_result_free. */
+enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
+                           const struct eval_options *options, eval_progress *progress, void *payload,
+                           struct eval_result *out);
+void eval_result_free(struct eval_result *result);
+
+#endif

@@ -1,0 +1,28 @@
+/* The learning rate of each step, and AdamW's bias corrections. */
+#ifndef BALLAST_TRAIN_LEARNING_RATE_H
+#define BALLAST_TRAIN_LEARNING_RATE_H
+
+#include "train/train_options.h"
+
+struct lr_shape {
+    enum lr_schedule schedule;
+    double peak;
+    int64_t steps; /* of the schedule, S; later steps have its last value */
+    int64_t warmup_steps;
+    double min_fraction, wsd_decay_fraction;
+};
+
+/* Fills in what is left open: the schedule's steps and the warm-up. */
+struct lr_shape lr_shape_of(const struct train_options *options);
+
+/* Of step s, counted from 0. In the warm-up, peak x (s + 1) / warmup. After it, with m the minimum fraction and
+ * p = (s - warmup) / (S - warmup):
+ *     cosine    m + (1 - m) (1 + cos(pi p)) / 2      (Loshchilov and Hutter, arXiv 1608.03983, equation 5)
+ *     linear    1 - (1 - m) p
+ *     constant  1
+ *     wsd       1, and over the last D = round(S x decay fraction) steps 1 - (1 - m) (s - (S - D)) / D
+ *               (Hu et al., arXiv 2404.06395, section 4)
+ * times the peak. */
+double lr_at_step(const struct lr_shape *shape, int64_t step);
+
+#endif

@@ -1,0 +1,116 @@
+#include "train/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/json.h"
+
+static enum status metrics_failed(const char *path, const char *what) {
+    return status_set(STATUS_FAILED, "%s: cannot %s: %s", path, what, strerror(errno));
+}
+
+/* One line: its step, and whether it is a validation. */
+static enum status read_line(const char *path, const char *line, size_t bytes, int64_t *step, bool *validation) {
+    json_t *object = NULL;
+    enum status status = json_parse_object(path, line, bytes, &object);
+    if (status == STATUS_OK) status = json_require(path, object, "step");
+    if (status == STATUS_OK) status = json_read_int(path, object, "step", 1, INT64_MAX, step);
+    *validation = status == STATUS_OK && json_object_get(object, "val_loss");
+    json_decref(object);
+    return status;
+}
+
+/* Bytes of the lines that stay. After those of `cut->step`, anything may come: the end of a run that was killed. */
+static enum status find_cut(const char *path, const struct file_map *map, const struct metrics_cut *cut, size_t *bytes,
+                            bool *validated) {
+    int64_t last = 0;
+    *bytes = 0;
+    for (int64_t number = 1; *bytes < map->bytes; number++) {
+        const char *line = (const char *)map->data + *bytes;
+        const char *end = memchr(line, '\n', map->bytes - *bytes);
+        bool validation;
+        if (!end) return STATUS_OK;
+        enum status status = read_line(path, line, (size_t)(end - line), &last, &validation);
+        if (status != STATUS_OK && last >= cut->step) return STATUS_OK;
+        if (status != STATUS_OK) return status_prefix(status, "line %" PRId64, number);
+        if (last > cut->step) return STATUS_OK;
+        if (validation && last == cut->step) {
+            if (cut->valid_every == 0 || last % cut->valid_every != 0) return STATUS_OK;
+            *validated = true;
+        }
+        *bytes += (size_t)(end - line) + 1;
+    }
+    return STATUS_OK;
+}
+
+enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated) {
+    size_t bytes = 0;
+    *validated = false;
+    if (file_exists(path)) {
+        struct file_map map;
+        TRY(file_map_open(path, &map));
+        enum status status = find_cut(path, &map, cut, &bytes, validated);
+        file_map_close(&map);
+        TRY(status);
+    }
+    struct metrics metrics = {.path = mem_string(path), .descriptor = -1};
+    if (!metrics.path) return STATUS_FAILED;
+    if (!fault_point(FAULT_OPEN)) metrics.descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    enum status status = STATUS_OK;
+    if (metrics.descriptor < 0)
+        status = metrics_failed(path, "open");
+    else if (ftruncate(metrics.descriptor, (off_t)bytes) != 0)
+        status = metrics_failed(path, "cut");
+    if (status != STATUS_OK)
+        metrics_close(&metrics);
+    else
+        *out = metrics;
+    return status;
+}
+
+void metrics_close(struct metrics *metrics) {
+    if (metrics->path && metrics->descriptor >= 0) close(metrics->descriptor);
+    mem_free(metrics->path);
+    *metrics = (struct metrics){.descriptor = -1};
+}
+
+static enum status append(struct metrics *metrics, const char *line, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t put = fault_point(FAULT_WRITE) ? -1 : write(metrics->descriptor, line + done, bytes - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return metrics_failed(metrics->path, "write");
+        done += (size_t)put;
+    }
+    return STATUS_OK;
+}
+
+enum status metrics_write_step(struct metrics *metrics, const struct train_step *step) {
+    char line[1024], mfu[40] = "null";
+    if (isfinite(step->mfu)) snprintf(mfu, sizeof mfu, "%.6g", step->mfu);
+    int length = snprintf(line, sizeof line,
+                          "{\"step\": %" PRId64 ", \"loss\": %.17g, \"grad_norm\": %.17g, \"lr\": %.17g, "
+                          "\"tokens\": %" PRId64 ", \"tokens_per_s\": %.6g, \"step_s\": %.6g, \"mfu\": %s, "
+                          "\"device_bytes\": %" PRId64 ", \"predicted_step_s\": null, "
+                          "\"predicted_device_bytes\": %" PRId64 "}\n",
+                          step->step, step->loss, step->grad_norm, step->learning_rate, step->tokens,
+                          step->tokens_per_s, step->step_s, mfu, step->device_bytes, step->predicted_device_bytes);
+    return append(metrics, line, (size_t)length);
+}
+
+enum status metrics_write_validation(struct metrics *metrics, int64_t step, double loss) {
+    char line[128];
+    int length = snprintf(line, sizeof line, "{\"step\": %" PRId64 ", \"val_loss\": %.17g}\n", step, loss);
+    return append(metrics, line, (size_t)length);
+}
+
+enum status metrics_sync(struct metrics *metrics) {
+    if (fault_point(FAULT_SYNC) || fsync(metrics->descriptor) != 0) return metrics_failed(metrics->path, "sync");
+    return STATUS_OK;
+}

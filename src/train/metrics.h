@@ -1,0 +1,30 @@
+/* RUN_DIR/metrics.jsonl: one JSON object a line, one line a step, and one for each validation. Numbers are printed with
+ * 17 digits, which give the same double back. */
+#ifndef BALLAST_TRAIN_METRICS_H
+#define BALLAST_TRAIN_METRICS_H
+
+#include <stdbool.h>
+
+#include "train/train.h"
+
+struct metrics {
+    char *path;
+    int descriptor;
+};
+
+/* What stays of an older file: the lines of steps up to `step`. A validation of `step` that is not due by `valid_every`
+ * was the last one of a run that was shorter, and goes. */
+struct metrics_cut {
+    int64_t step, valid_every;
+};
+/* Opens the file, new or old, and cuts it. `validated` tells whether a validation of the cut's step stays. BAD_INPUT
+ * for a line before the cut that is no metrics object. */
+enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated);
+void metrics_close(struct metrics *metrics);
+
+/* Neither allocates. FAILED when the file cannot be written. */
+enum status metrics_write_step(struct metrics *metrics, const struct train_step *step);
+enum status metrics_write_validation(struct metrics *metrics, int64_t step, double loss);
+enum status metrics_sync(struct metrics *metrics);
+
+#endif

@@ -1,0 +1,65 @@
+/* Where a value first stopped being finite. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/half.h"
+#include "train/engine.h"
+
+struct search {
+    const struct program *program;
+    char *found;
+};
+
+static bool element_is_finite(const void *data, enum dtype dtype, int64_t index) {
+    switch (dtype) {
+    case DTYPE_F64: return isfinite(((const double *)data)[index]);
+    case DTYPE_F32: return isfinite(((const float *)data)[index]);
+    case DTYPE_BF16: return isfinite(bf16_to_float(((const uint16_t *)data)[index]));
+    case DTYPE_I32:
+    case DTYPE_NONE: break;
+    }
+    return true;
+}
+
+static bool tensor_is_finite(const struct tensor *tensor, const void *data) {
+    int64_t rows = shape_rows(&tensor->shape), columns = shape_columns(&tensor->shape);
+    int64_t stride = tensor_row_stride(tensor);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++)
+            if (!element_is_finite(data, tensor->shape.dtype, r * stride + c)) return false;
+    return true;
+}
+
+static void examine_outputs(void *payload, const struct runner *runner, int32_t index, int64_t run) {
+    struct search *search = payload;
+    const struct instruction *instruction = &search->program->instructions.items[index];
+    if (search->found || instruction->opcode != OPCODE_KERNEL) return;
+    const struct section *section = &search->program->sections.items[instruction->section];
+    for (int i = 0; i < instruction->node->op->outputs; i++) {
+        const struct tensor *tensor = instruction->node->out[i];
+        const struct operand *operand = &instruction->operands[OP_INPUTS_MAX + i];
+        if (!tensor || operand->buffer < 0 || tensor_is_finite(tensor, runner_operand(runner, operand, run))) continue;
+        int64_t grain = section->first_grain + run * section->grains + instruction->grain;
+        search->found = section->first_grain < 0
+                            ? mem_format("%s (in the update)", tensor->name)
+                            : mem_format("%s (block %s, grain %" PRId64 ")", tensor->name,
+                                         search->program->graph->blocks.items[instruction->node->block], grain);
+        return;
+    }
+}
+
+char *engine_find_nonfinite(struct engine *engine) {
+    const struct graph *graph = engine->setup->main->graph;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != TENSOR_PARAMETER && tensor->kind != TENSOR_STATE) continue;
+        if (tensor_is_finite(tensor, runner_data(engine->main, tensor))) continue;
+        return mem_format("%s (%s)", tensor->name, tensor->kind == TENSOR_PARAMETER ? "a weight" : "optimizer state");
+    }
+    struct search search = {.program = engine->setup->main->program};
+    runner_set_observer(engine->main, examine_outputs, &search);
+    enum status status = engine_repeat_step(engine);
+    runner_set_observer(engine->main, NULL, NULL);
+    if (status != STATUS_OK || search.found) return search.found;
+    return mem_string("no tensor when the step was repeated");
+}

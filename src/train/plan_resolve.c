@@ -1,0 +1,106 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cluster/cluster.h"
+#include "train/train_options.h"
+
+void plan_options_init(struct plan_options *out) { *out = (struct plan_options){.seed = -1}; }
+
+/* What stands for an option that is not given: the base's value, else the default. */
+struct resolver {
+    const char *base_name; /* NULL: there is no base */
+    enum status status;    /* first error */
+};
+
+static int64_t choose_integer(struct resolver *resolver, const char *name, int64_t given, int64_t absent, int64_t base,
+                              int64_t fallback) {
+    if (!resolver->base_name) return given == absent ? fallback : given;
+    if (given != absent && given != base && resolver->status == STATUS_OK)
+        resolver->status = status_set(STATUS_BAD_INPUT, "%s: %" PRId64 " differs from the %" PRId64 " of %s", name,
+                                      given, base, resolver->base_name);
+    return base;
+}
+
+static double choose_double(struct resolver *resolver, const char *name, double given, double base, double fallback) {
+    if (!resolver->base_name) return given < 0 ? fallback : given;
+    if (given >= 0 && (given < base || given > base) && resolver->status == STATUS_OK)
+        resolver->status =
+            status_set(STATUS_BAD_INPUT, "%s: %g differs from the %g of %s", name, given, base, resolver->base_name);
+    return base;
+}
+
+static void choose_dtype(struct resolver *resolver, enum dtype given, enum dtype base, enum dtype *out) {
+    *out = resolver->base_name ? base : given == DTYPE_NONE ? DTYPE_F32 : given;
+    if (given != DTYPE_NONE && given != *out && resolver->status == STATUS_OK)
+        resolver->status = status_set(STATUS_BAD_INPUT, "dtype: %s differs from the %s of %s", dtype_name(given),
+                                      dtype_name(base), resolver->base_name);
+}
+
+static void choose_shape(struct resolver *resolver, const struct plan_options *options, int64_t default_sequence,
+                         const struct recipe *base, struct recipe *recipe) {
+    recipe->batch = choose_integer(resolver, "batch", options->batch, 0, base->batch, PLAN_DEFAULT_BATCH);
+    recipe->sequence_length =
+        choose_integer(resolver, "seq", options->sequence_length, 0, base->sequence_length, default_sequence);
+    int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, PLAN_GRAIN_TOKENS);
+    recipe->grain_sequences =
+        choose_integer(resolver, "grain", options->grain_sequences, 0, base->grain_sequences, grain);
+    int threads = options->threads || resolver->base_name ? 0 : cluster_count_cores(&(int){0});
+    recipe->threads = (int)choose_integer(resolver, "threads", options->threads, 0, base->threads, threads);
+    recipe->seed =
+        (uint64_t)choose_integer(resolver, "seed", options->seed, -1, (int64_t)base->seed, PLAN_DEFAULT_SEED);
+}
+
+static void choose_optimizer(struct resolver *resolver, const struct train_options *training, const struct recipe *base,
+                             struct recipe *recipe) {
+    recipe->beta1 = choose_double(resolver, "beta1", training->beta1, base->beta1, 0.9);
+    recipe->beta2 = choose_double(resolver, "beta2", training->beta2, base->beta2, 0.95);
+    recipe->epsilon = choose_double(resolver, "epsilon", training->epsilon, base->epsilon, 1e-8);
+    recipe->weight_decay = choose_double(resolver, "weight-decay", training->weight_decay, base->weight_decay, 0.1);
+    recipe->clip_norm = choose_double(resolver, "clip-norm", training->clip_norm, base->clip_norm, 1.0);
+}
+
+static enum status check_optimizer(const struct recipe *recipe) {
+    if (!(recipe->beta1 < 1)) return status_set(STATUS_BAD_INPUT, "beta1: %g is not below 1", recipe->beta1);
+    if (!(recipe->beta2 < 1)) return status_set(STATUS_BAD_INPUT, "beta2: %g is not below 1", recipe->beta2);
+    if (!(recipe->epsilon > 0)) return status_set(STATUS_BAD_INPUT, "epsilon: %g is not above 0", recipe->epsilon);
+    if (!(recipe->weight_decay <= 1e6))
+        return status_set(STATUS_BAD_INPUT, "weight-decay: %g is too large", recipe->weight_decay);
+    if (!(recipe->clip_norm <= 1e30))
+        return status_set(STATUS_BAD_INPUT, "clip-norm: %g is too large", recipe->clip_norm);
+    return STATUS_OK;
+}
+
+/* The bits depend on these two, and no option sets them. */
+static enum status check_backend(const struct recipe *base, const char *base_name, const struct recipe *here) {
+    struct recipe expected = *here;
+    snprintf(expected.isa, sizeof expected.isa, "%s", base->isa);
+    expected.kernels_version = base->kernels_version;
+    enum status status = recipe_require_equal(&expected, here);
+    if (status == STATUS_OK) return STATUS_OK;
+    status = status_prefix(status, "%s", base_name);
+    return status_hint(status, "it has isa %s and kernels_version %d, this machine and program have %s and %d",
+                       base->isa, base->kernels_version, here->isa, here->kernels_version);
+}
+
+enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
+                                 const struct backend *backend, int64_t default_sequence, const struct plan *base,
+                                 const char *base_name, struct plan *out) {
+    struct train_options defaults;
+    train_options_init(&defaults);
+    struct resolver resolver = {.base_name = base ? base_name : NULL, .status = STATUS_OK};
+    struct plan plan = {.recipe.kernels_version = RECIPE_KERNELS_VERSION}, none = {0};
+    snprintf(plan.recipe.isa, sizeof plan.recipe.isa, "%s", backend->isa());
+    if (base) TRY(check_backend(&base->recipe, base_name, &plan.recipe));
+    const struct plan *from = base ? base : &none;
+    choose_dtype(&resolver, options->dtype, from->recipe.dtype, &plan.recipe.dtype);
+    choose_shape(&resolver, options, default_sequence, &from->recipe, &plan.recipe);
+    choose_optimizer(&resolver, training ? training : &defaults, &from->recipe, &plan.recipe);
+    if (resolver.status != STATUS_OK)
+        return status_hint(resolver.status, "the recipe fixes the bits of the result: leave the option out");
+    TRY(check_optimizer(&plan.recipe));
+    int64_t passes = base ? base->policy.grains_per_pass : 1;
+    plan.policy.grains_per_pass = options->grains_per_pass ? options->grains_per_pass : passes;
+    TRY(plan_check(&plan));
+    *out = plan;
+    return STATUS_OK;
+}

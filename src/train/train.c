@@ -1,0 +1,213 @@
+#include "train/train.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profile/profile.h"
+#include "train/run_folder.h"
+#include "train/stop_signal.h"
+#include "train/train_data.h"
+#include "train/train_loop.h"
+
+static const struct train_events no_events;
+
+static void close_run(struct train_run *run) {
+    metrics_close(&run->metrics);
+    engine_close(&run->engine);
+    dataset_close(run->dataset);
+    train_setup_free(&run->setup);
+    mem_free(run->newest);
+}
+
+static enum status require_training_data(const struct train_run *run) {
+    if (dataset_train_sequences(run->dataset) > 0) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "the data have no training sequence of %" PRId64 " tokens",
+                      run->setup.plan.recipe.sequence_length);
+}
+
+/* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
+static enum status prepare_run(struct train_run *run) {
+    TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->dataset));
+    TRY(require_training_data(run));
+    TRY(train_setup_check_memory(&run->setup));
+    run->lr = lr_shape_of(run->options);
+    run->state.plan = run->setup.plan;
+    run->state.sequences = dataset_train_sequences(run->dataset);
+    return profile_matrix_rate(run->setup.backend, run->setup.plan.recipe.dtype, &run->matrix_flops_per_s);
+}
+
+static enum status open_metrics(struct train_run *run) {
+    char *path = path_join(run->folder, "metrics.jsonl");
+    if (!path) return STATUS_FAILED;
+    struct metrics_cut cut = {run->state.step, run->options->valid_every};
+    enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
+    mem_free(path);
+    return status;
+}
+
+/* The loop between its events, and the result. */
+static enum status run_to_end(struct train_run *run) {
+    const struct train_events *events = run->events;
+    struct stop_signal saved;
+    stop_signal_begin(&saved);
+    if (events->begin)
+        events->begin(events->payload, &run->setup, run->folder, run->state.step, run->options->steps,
+                      dataset_tokens(run->dataset));
+    enum status status = train_loop(run);
+    if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
+    if (events->end) events->end(events->payload, status);
+    stop_signal_end(&saved);
+    return status;
+}
+
+static enum status copy_paths(const char *const *paths, size_t count, struct scratch *memory, const char *const **out) {
+    const char **copies = scratch_alloc(memory, count, sizeof *copies);
+    if (!copies) return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++)
+        TRY(path_make_absolute(paths[i], memory, &copies[i]));
+    *out = copies;
+    return STATUS_OK;
+}
+
+/* Settings with absolute paths, and what was left open fixed, so that resuming later finds the same. */
+static enum status make_settings(const char *model_folder, const struct train_options *options,
+                                 struct run_settings *out) {
+    TRY(train_options_check(options));
+    out->options = *options;
+    out->options.warmup_steps = lr_shape_of(options).warmup_steps;
+    TRY(path_make_absolute(model_folder, &out->memory, &out->model_folder));
+    TRY(copy_paths(options->data_paths, options->data_path_count, &out->memory, &out->options.data_paths));
+    return copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths);
+}
+
+static enum status begin_locked(struct train_run *run, struct run_settings *settings) {
+    int lock = -1;
+    TRY(engine_open(&run->setup, &run->engine));
+    TRY(engine_load_weights(&run->engine));
+    settings->plan = run->setup.plan;
+    TRY(run_folder_check_new(run->folder));
+    TRY(run_folder_create(run->folder, settings));
+    TRY(run_folder_lock(run->folder, &lock));
+    enum status status = open_metrics(run);
+    if (status == STATUS_OK) status = run_to_end(run);
+    run_folder_unlock(lock);
+    return status;
+}
+
+enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
+                        const struct train_options *options, const struct train_events *events) {
+    TRY(run_folder_check_new(run_folder));
+    struct run_settings settings = {0};
+    struct train_run run = {.folder = run_folder, .events = events ? events : &no_events, .saved_step = -1};
+    run.metrics.descriptor = -1;
+    enum status status = make_settings(model_folder, options, &settings);
+    run.options = &settings.options;
+    if (status == STATUS_OK)
+        status = train_setup_create(settings.model_folder, SETUP_TRAIN, plan, &settings.options, &run.setup);
+    if (status == STATUS_OK) status = prepare_run(&run);
+    if (status == STATUS_OK) run.state.data = dataset_fingerprint(run.dataset);
+    if (status == STATUS_OK) status = begin_locked(&run, &settings);
+    close_run(&run);
+    run_settings_free(&settings);
+    return status;
+}
+
+static enum status load_checkpoint(struct train_run *run, const char *checkpoint) {
+    TRY(engine_open(&run->setup, &run->engine));
+    TRY(engine_load_weights(&run->engine));
+    if (!checkpoint) return STATUS_OK;
+    char *path = path_join(checkpoint, "optimizer.safetensors");
+    if (!path) return STATUS_FAILED;
+    enum status status = engine_load_state(&run->engine, path);
+    mem_free(path);
+    return status;
+}
+
+static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {
+    if (dataset_fingerprint(run->dataset) == state->data) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT,
+                                    "data: they are not those of the run: %" PRId64 " training sequences, were %" PRId64
+                                    ", or other tokens",
+                                    dataset_train_sequences(run->dataset), state->sequences);
+    return status_hint(status, "a resumed run needs the same files; train anew on others with %s/model", run->folder);
+}
+
+static enum status extend(struct run_settings *settings, const struct resume_options *options, int64_t done) {
+    if (options->steps == 0) return STATUS_OK;
+    if (options->steps < done)
+        return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done",
+                          options->steps, done);
+    settings->options.steps = options->steps;
+    return STATUS_OK;
+}
+
+/* What a resumed run starts from: a checkpoint, or the model when there is none yet. */
+struct origin {
+    char *checkpoint; /* NULL: none */
+    struct checkpoint_state state;
+};
+
+static enum status find_origin(const char *run_folder, const struct run_settings *settings, struct origin *out) {
+    out->state.plan = settings->plan;
+    TRY(checkpoint_find_newest(run_folder, &out->checkpoint));
+    return out->checkpoint ? checkpoint_read_state(out->checkpoint, &out->state) : STATUS_OK;
+}
+
+static enum status resume_from(struct train_run *run, struct run_settings *settings, const struct plan_options *plan,
+                               struct origin *origin) {
+    struct plan resolved;
+    struct plan_options given = *plan;
+    given.plan_path = NULL;
+    TRY(plan_options_resolve(&given, NULL, &backend_cpu, 0, &origin->state.plan, run->folder, &resolved));
+    const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
+    TRY(train_setup_create_planned(model, SETUP_TRAIN, &resolved, plan->device_memory_bytes, &run->setup));
+    run->state = origin->state;
+    run->saved_step = origin->checkpoint ? origin->state.step : -1;
+    run->newest = origin->checkpoint;
+    origin->checkpoint = NULL;
+    TRY(prepare_run(run));
+    if (run->newest) TRY(check_data(run, &origin->state));
+    run->state.data = dataset_fingerprint(run->dataset);
+    TRY(load_checkpoint(run, run->newest));
+    TRY(run_folder_write(run->folder, settings));
+    TRY(open_metrics(run));
+    return run_to_end(run);
+}
+
+static enum status clear_leftovers(const char *run_folder) {
+    char *checkpoints = path_join(run_folder, "checkpoints");
+    if (!checkpoints) return STATUS_FAILED;
+    enum status status = run_folder_clear(run_folder);
+    if (status == STATUS_OK) status = run_folder_clear(checkpoints);
+    mem_free(checkpoints);
+    return status;
+}
+
+static enum status resume_locked(const char *run_folder, const struct plan_options *plan,
+                                 const struct resume_options *options, const struct train_events *events) {
+    struct run_settings settings = {0};
+    struct origin origin = {0};
+    struct train_run run = {.folder = run_folder, .events = events ? events : &no_events, .saved_step = -1};
+    run.metrics.descriptor = -1;
+    run.options = &settings.options;
+    enum status status = run_folder_read(run_folder, &settings);
+    if (status == STATUS_OK) status = clear_leftovers(run_folder);
+    if (status == STATUS_OK) status = find_origin(run_folder, &settings, &origin);
+    if (status == STATUS_OK) status = extend(&settings, options, origin.state.step);
+    if (status == STATUS_OK) status = resume_from(&run, &settings, plan, &origin);
+    close_run(&run);
+    mem_free(origin.checkpoint);
+    run_settings_free(&settings);
+    return status;
+}
+
+enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct resume_options *options,
+                         const struct train_events *events) {
+    if (!file_is_folder(run_folder)) return status_set(STATUS_BAD_INPUT, "%s: is not a folder", run_folder);
+    int lock = -1;
+    TRY(run_folder_lock(run_folder, &lock));
+    enum status status = resume_locked(run_folder, plan, options, events);
+    run_folder_unlock(lock);
+    return status;
+}

@@ -1,0 +1,70 @@
+/* Training, evaluation and generation: what the subcommands call.
+ *
+ *     struct plan_options plan;
+ *     struct train_options options;
+ *     plan_options_init(&plan), train_options_init(&options);
+ *     options.data_paths = paths, options.data_path_count = count;
+ *     status = train_begin("model", "run", &plan, &options, NULL);          // ballast train
+ *     status = train_resume("run", &plan, &(struct resume_options){0}, NULL); // ballast resume
+ *
+ * A run's folder holds run.json (all settings), metrics.jsonl, checkpoints/step-00000100 … and, at the end, model: each
+ * checkpoint and the model are Hugging Face directories. */
+#ifndef BALLAST_TRAIN_TRAIN_H
+#define BALLAST_TRAIN_TRAIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "train/evaluate.h"
+#include "train/generate.h"
+#include "train/train_options.h"
+#include "train/train_setup.h"
+
+/* One step, as it goes to metrics.jsonl and to the console. */
+struct train_step {
+    int64_t step, steps; /* steps done, this one included; of the run */
+    double loss;         /* mean over the unmasked tokens of the step */
+    double grad_norm;    /* before clipping */
+    double learning_rate;
+    int64_t tokens; /* input tokens processed since step 1, masked ones included */
+    double tokens_per_s, step_s;
+    double mfu;           /* model FLOPs per second over the machine's matrix rate; NaN when that is unknown */
+    int64_t device_bytes; /* of the arena, resident now */
+    int64_t predicted_device_bytes;
+    double remaining_s; /* at the pace of recent steps */
+};
+
+/* What to call while training; any may be NULL. From the thread that called train_begin or train_resume; `setup` and
+ * `step` are valid during the call. None may allocate from base/mem.h in `step` after its first call. */
+struct train_events {
+    /* All is checked and loaded; the first step comes next. `data_tokens`: tokens in all data files. */
+    void (*begin)(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+                  int64_t steps, int64_t data_tokens);
+    void (*step)(void *payload, const struct train_step *step);
+    void (*validated)(void *payload, int64_t step, double loss);
+    void (*saved)(void *payload, int64_t step, const char *folder);
+    /* After the last call of all others, whatever the outcome, if `begin` was called. */
+    void (*end)(void *payload, enum status status);
+    void *payload;
+};
+
+/* Trains the model in `model_folder` into `run_folder`, which must not exist or be empty.
+ * OK; BAD_INPUT (nothing is written); NO_FIT; FAILED (disk full, a loss that is not finite: the last checkpoint is
+ * whole); INTERRUPTED or TERMINATED after SIGINT or SIGTERM, which are handled while this runs: the step is finished
+ * and a checkpoint written; a second signal ends the process. `events` may be NULL. */
+enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
+                        const struct train_options *options, const struct train_events *events);
+
+struct resume_options {
+    int64_t steps; /* 0: as the run has it; else the run's new length, at least what is done. A schedule whose length
+                      was not given follows it. */
+};
+/* Goes on from the newest checkpoint (from the start where there is none yet), bit for bit as if it had not stopped.
+ * Plan options that are given must be those of the run, memory limit and grains per pass apart. Other results as
+ * train_begin. A run that is complete only gets its model directory written again. */
+enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct resume_options *options,
+                         const struct train_events *events);
+
+#endif

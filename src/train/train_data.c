@@ -1,0 +1,74 @@
+#include "train/train_data.h"
+
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/folder.h"
+
+enum status train_tokenizer_open(const struct model *model, struct tokenizer **out, char **path) {
+    char *file = path_join(model->folder, "tokenizer.json");
+    struct tokenizer *tokenizer = NULL;
+    if (!file) return STATUS_FAILED;
+    enum status status = file_exists(file) ? tokenizer_open(file, &tokenizer) : STATUS_OK;
+    int64_t size = tokenizer ? tokenizer_vocab_size(tokenizer) : 0;
+    if (status == STATUS_OK && size > model->config.vocab_size)
+        status = status_set(STATUS_BAD_INPUT, "%s: has ids up to %" PRId64 ", the model's vocab_size is %" PRId64, file,
+                            size - 1, model->config.vocab_size);
+    if (status != STATUS_OK) {
+        tokenizer_free(tokenizer);
+        mem_free(file);
+        return status;
+    }
+    *out = tokenizer;
+    *path = file;
+    return STATUS_OK;
+}
+
+int64_t train_end_token(const struct model *model) {
+    const json_t *value = json_object_get(model->config_json, "eos_token_id");
+    if (json_is_array(value)) value = json_array_get(value, 0);
+    int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+    return id >= 0 && id < model->config.vocab_size ? id : -1;
+}
+
+static char *cache_folder(void) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && cache[0] == '/') return path_join(cache, "ballast");
+    const struct passwd *user = home && home[0] ? NULL : getpwuid(getuid());
+    if (user) home = user->pw_dir;
+    return home && home[0] ? path_join(home, ".cache/ballast") : mem_string(".ballast-cache");
+}
+
+enum status train_data_open(const struct model *model, const struct recipe *recipe, const struct train_options *options,
+                            bool training, struct dataset **out) {
+    struct tokenizer *tokenizer;
+    char *tokenizer_path;
+    TRY(train_tokenizer_open(model, &tokenizer, &tokenizer_path));
+    char *cache = cache_folder();
+    struct dataset_options data = {
+        .paths = options->data_paths,
+        .path_count = options->data_path_count,
+        .valid_paths = options->valid_paths,
+        .valid_path_count = options->valid_path_count,
+        .valid_fraction = options->valid_fraction,
+        .tokenizer = tokenizer,
+        .tokenizer_path = tokenizer_path,
+        .eos_token = train_end_token(model),
+        .cache_folder = cache,
+        .vocab_size = model->config.vocab_size,
+        .sequence_tokens = recipe->sequence_length,
+        .seed = recipe->seed,
+    };
+    if (!training) {
+        data.valid_paths = data.paths;
+        data.valid_path_count = data.path_count;
+        data.path_count = 0;
+    }
+    enum status status = cache ? dataset_open(&data, out) : STATUS_FAILED;
+    tokenizer_free(tokenizer);
+    mem_free(tokenizer_path);
+    mem_free(cache);
+    return status;
+}

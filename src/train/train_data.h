@@ -1,0 +1,21 @@
+/* Tokenizer and data of a run, opened for a model. */
+#ifndef BALLAST_TRAIN_TRAIN_DATA_H
+#define BALLAST_TRAIN_TRAIN_DATA_H
+
+#include "data/dataset.h"
+#include "model/model.h"
+#include "plan/plan.h"
+#include "train/train_options.h"
+
+/* The tokenizer.json of a model's folder. `*out` is NULL when there is none; `*path` is its path, for the caller to
+ * free. BAD_INPUT when it has more tokens than the model. */
+enum status train_tokenizer_open(const struct model *model, struct tokenizer **out, char **path);
+/* The id that ends a text: config.json's eos_token_id (the first, where it is a list); -1 when there is none. */
+int64_t train_end_token(const struct model *model);
+
+/* Opens the data for the recipe's sequence length and seed. Token ids of text are cached in $XDG_CACHE_HOME/ballast, or
+ * ~/.cache/ballast. `training` false: the data paths are validation data. */
+enum status train_data_open(const struct model *model, const struct recipe *recipe, const struct train_options *options,
+                            bool training, struct dataset **out);
+
+#endif

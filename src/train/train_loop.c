@@ -1,0 +1,124 @@
+#include "train/train_loop.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "train/stop_signal.h"
+
+static enum status refuse_nonfinite(struct train_run *run, int64_t step, const struct step_numbers *numbers) {
+    char *place = engine_find_nonfinite(&run->engine);
+    enum status status =
+        status_set(STATUS_FAILED, "step %" PRId64 ": the %s is not finite; the first value that is not: %s", step,
+                   isfinite(numbers->loss) ? "gradient norm" : "loss", place ? place : "unknown");
+    mem_free(place);
+    if (!run->newest)
+        return status_hint(status, "no checkpoint was written yet; a lower --lr or a longer warm-up may help");
+    return status_hint(status, "the last good checkpoint is %s", run->newest);
+}
+
+static void describe_step(struct train_run *run, const struct step_numbers *numbers, double learning_rate,
+                          int64_t elapsed_ns, struct train_step *out) {
+    const struct recipe *recipe = &run->setup.plan.recipe;
+    double seconds = (double)elapsed_ns * 1e-9, tokens = (double)(recipe->batch * recipe->sequence_length);
+    double flops_per_s = run->setup.flops_per_token * tokens / seconds;
+    run->smooth_step_s = run->smooth_step_s > 0 ? 0.9 * run->smooth_step_s + 0.1 * seconds : seconds;
+    *out = (struct train_step){
+        .step = run->state.step,
+        .steps = run->options->steps,
+        .loss = numbers->loss,
+        .grad_norm = numbers->grad_norm,
+        .learning_rate = learning_rate,
+        .tokens = run->state.tokens,
+        .tokens_per_s = tokens / seconds,
+        .step_s = seconds,
+        .mfu = run->matrix_flops_per_s > 0 ? flops_per_s / run->matrix_flops_per_s : NAN,
+        .device_bytes = engine_resident_bytes(&run->engine),
+        .predicted_device_bytes = run->setup.program_bytes[TIER_DEVICE],
+        .remaining_s = run->smooth_step_s * (double)(run->options->steps - run->state.step),
+    };
+}
+
+static enum status one_step(struct train_run *run) {
+    const struct recipe *recipe = &run->setup.plan.recipe;
+    double learning_rate = lr_at_step(&run->lr, run->state.step);
+    struct step_numbers numbers;
+    int64_t start = clock_now_ns();
+    TRY(engine_step(&run->engine, run->dataset, run->state.step, learning_rate, &numbers));
+    int64_t elapsed = clock_now_ns() - start;
+    if (!isfinite(numbers.loss) || !isfinite(numbers.grad_norm))
+        return refuse_nonfinite(run, run->state.step + 1, &numbers);
+    run->state.step++;
+    run->state.tokens += recipe->batch * recipe->sequence_length;
+    run->state.loss = numbers.loss;
+    run->validated = false;
+    struct train_step step;
+    describe_step(run, &numbers, learning_rate, elapsed > 0 ? elapsed : 1, &step);
+    TRY(metrics_write_step(&run->metrics, &step));
+    if (run->events->step) run->events->step(run->events->payload, &step);
+    return STATUS_OK;
+}
+
+static bool validation_due(const struct train_run *run) {
+    int64_t every = run->options->valid_every, step = run->state.step;
+    bool due = every > 0 && step > 0 && (step % every == 0 || step == run->options->steps);
+    return due && !run->validated && dataset_valid_sequences(run->dataset) > 0;
+}
+
+/* A signal ends it without a result: when the run goes on, the validation is made up for. */
+static enum status validate(struct train_run *run) {
+    int64_t batch = run->setup.plan.recipe.batch, sequences = dataset_valid_sequences(run->dataset);
+    int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches, targets = 0;
+    if (most > 0 && batches > most) batches = most;
+    double loss = 0;
+    for (int64_t b = 0; b < batches && !stop_signal_received(); b++)
+        TRY(engine_add_loss(&run->engine, run->engine.validation, run->dataset, b, &loss, &targets));
+    if (stop_signal_received()) return STATUS_OK;
+    double mean = loss / (double)(targets > 0 ? targets : 1);
+    if (!isfinite(mean)) {
+        enum status status =
+            status_set(STATUS_FAILED, "step %" PRId64 ": the validation loss is not finite", run->state.step);
+        return run->newest ? status_hint(status, "the last good checkpoint is %s", run->newest) : status;
+    }
+    TRY(metrics_write_validation(&run->metrics, run->state.step, mean));
+    run->validated = true;
+    if (run->events->validated) run->events->validated(run->events->payload, run->state.step, mean);
+    return STATUS_OK;
+}
+
+static enum status save(struct train_run *run) {
+    if (run->saved_step == run->state.step) return STATUS_OK;
+    /* A checkpoint's metrics must be on the disk before it: going on from it cuts them to its step. */
+    TRY(metrics_sync(&run->metrics));
+    char *folder;
+    enum status status = checkpoint_write(run->folder, &run->engine, &run->state, run->options, &folder);
+    if (status != STATUS_OK) {
+        char hint[512];
+        snprintf(hint, sizeof hint, "%s", run->newest ? run->newest : "none");
+        return status_hint(status, "the last good checkpoint: %s", hint);
+    }
+    mem_free(run->newest);
+    run->newest = folder;
+    run->saved_step = run->state.step;
+    if (run->events->saved) run->events->saved(run->events->payload, run->state.step, folder);
+    return STATUS_OK;
+}
+
+enum status train_loop(struct train_run *run) {
+    for (;;) {
+        if (validation_due(run) && !stop_signal_received()) TRY(validate(run));
+        bool last = run->state.step >= run->options->steps;
+        int signal = stop_signal_received();
+        bool due = run->state.step > 0 && run->state.step % run->options->save_every == 0;
+        if (due || last || (signal && run->state.step > 0)) TRY(save(run));
+        if (last) return STATUS_OK;
+        if (signal) {
+            status_set(STATUS_INTERRUPTED, "stopped by a signal after step %" PRId64 " of %" PRId64, run->state.step,
+                       run->options->steps);
+            return status_hint(signal == SIGTERM ? STATUS_TERMINATED : STATUS_INTERRUPTED,
+                               "go on with: ballast resume %s", run->folder);
+        }
+        TRY(one_step(run));
+    }
+}

@@ -1,0 +1,31 @@
+/* The loop over steps; private to src/train. */
+#ifndef BALLAST_TRAIN_TRAIN_LOOP_H
+#define BALLAST_TRAIN_TRAIN_LOOP_H
+
+#include "train/checkpoint.h"
+#include "train/learning_rate.h"
+#include "train/metrics.h"
+#include "train/train.h"
+
+/* A run with everything open. */
+struct train_run {
+    const char *folder;
+    const struct train_events *events; /* never NULL */
+    const struct train_options *options;
+    struct train_setup setup;
+    struct engine engine;
+    struct dataset *dataset;
+    struct metrics metrics;
+    struct lr_shape lr;
+    struct checkpoint_state state; /* after the last step */
+    int64_t saved_step;            /* of the newest checkpoint; -1: none */
+    char *newest;                  /* its folder, NULL: none */
+    bool validated;                /* whether the metrics hold the validation of state.step */
+    double matrix_flops_per_s;     /* 0: unknown */
+    double smooth_step_s;          /* for the time that remains */
+};
+
+/* From state.step to the end, or to a signal, with the last checkpoint. OK when the run is complete. */
+enum status train_loop(struct train_run *run);
+
+#endif

@@ -1,0 +1,49 @@
+/* A model with its compiled programs, before any weight is read: what `ballast plan` prints, and what training,
+ * evaluation and generation then give an arena. */
+#ifndef BALLAST_TRAIN_TRAIN_SETUP_H
+#define BALLAST_TRAIN_TRAIN_SETUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/model.h"
+#include "program/program.h"
+#include "run/executable.h"
+#include "train/train_options.h"
+
+enum setup_purpose {
+    SETUP_TRAIN,    /* a training step */
+    SETUP_EVALUATE, /* the loss of a batch */
+    SETUP_GENERATE, /* logits of one sequence */
+};
+
+struct train_setup {
+    enum setup_purpose purpose;
+    struct model *model;
+    struct plan plan;
+    const struct backend *backend;
+    struct executable *main;                 /* the purpose's program */
+    struct executable *validation;           /* SETUP_TRAIN: the loss of a batch, in the same arena; else NULL */
+    int64_t program_bytes[TIER_COUNT];       /* arena sizes: the larger of the programs' */
+    int64_t capacity_bytes[TIER_COUNT];      /* what there is: the option, or the machine's; 0: no such tier */
+    struct memory_report memory[TIER_COUNT]; /* of the main program */
+    int64_t parameters, matrix_parameters;   /* all; those in matrix products */
+    double flops_per_token; /* model FLOPs: of a training step 6 a matrix parameter and 6 x heads x head size x (T + 1)
+                               a layer for causal attention; a third of that for the other purposes */
+};
+
+/* Opens the model, resolves the plan, compiles the programs. `training` gives the recipe's AdamW numbers (NULL: the
+ * defaults). BAD_INPUT for what is wrong with the model, the options or the plan file. Never STATUS_NO_FIT: see
+ * train_setup_check_memory. The caller frees with train_setup_free. */
+enum status train_setup_create(const char *model_folder, enum setup_purpose purpose, const struct plan_options *options,
+                               const struct train_options *training, struct train_setup *out);
+/* The same with a plan that is decided (a checkpoint's), as it is. */
+enum status train_setup_create_planned(const char *model_folder, enum setup_purpose purpose, const struct plan *plan,
+                                       int64_t device_memory_bytes, struct train_setup *out);
+void train_setup_free(struct train_setup *setup);
+
+/* STATUS_NO_FIT when a tier's program is larger than its capacity: the message says by how much, the hint which
+ * settings would fit (it compiles others to find out). */
+enum status train_setup_check_memory(const struct train_setup *setup);
+
+#endif

@@ -1,0 +1,97 @@
+/* The measurement runs the backend's own kernel and lets go of all that it took. No number of it is checked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "profile/profile.h"
+#include "support/fault_sweep.h"
+
+/* A backend that counts what is asked of it. */
+static struct {
+    int created, released, run;
+    double flops_a_run;
+} seen;
+
+static const char *counting_isa(void) { return "counting"; }
+static void counting_threads(int threads) { (void)threads; }
+static bool counting_supports(const struct op *op, enum dtype dtype) {
+    (void)op;
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16;
+}
+static void counting_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct tensor *const operands[3] = {kernel->node->in[0], kernel->node->in[1], kernel->node->out[0]};
+    char *const bytes[3] = {call->in[0], call->in[1], call->out[0]};
+    for (int i = 0; i < 3; i++) {
+        assert_non_null(bytes[i]);
+        assert_int_equal((uintptr_t)bytes[i] % 64, 0);
+        bytes[i][shape_bytes(&operands[i]->shape) - 1] = 1; /* the sanitizers' build sees a short buffer */
+    }
+    ((char *)call->workspace)[kernel->workspace_bytes - 1] = 1;
+    assert_non_null(call->scalars);
+    seen.run++;
+}
+static void counting_release(struct kernel *kernel) {
+    seen.released++;
+    mem_free(kernel);
+}
+static enum status counting_create(const struct node *node, struct kernel **out) {
+    struct kernel *kernel = mem_array(1, sizeof *kernel);
+    if (!kernel) return STATUS_FAILED;
+    *kernel = (struct kernel){.run = counting_run, .release = counting_release, .node = node, .workspace_bytes = 1000};
+    struct op_cost cost;
+    op_cost(node, &cost);
+    seen.flops_a_run = cost.flops;
+    seen.created++;
+    *out = kernel;
+    return STATUS_OK;
+}
+static void counting_zero(void *to, int64_t bytes) { memset(to, 0, (size_t)bytes); }
+
+static const struct backend counting = {"counting",        counting_isa,    counting_threads,
+                                        counting_supports, counting_create, counting_zero};
+
+static enum status measure(void *payload) {
+    double rate = -1;
+    enum status status = profile_matrix_rate(&counting, *(enum dtype *)payload, &rate);
+    if (status == STATUS_OK && !(isfinite(rate) && rate > 0)) return status_set(STATUS_FAILED, "rate %g", rate);
+    return status;
+}
+
+static void test_kernels_run_in_whole_buffers(void **state) {
+    (void)state;
+    for (enum dtype dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
+        seen.created = seen.released = seen.run = 0;
+        assert_int_equal(measure(&dtype), STATUS_OK);
+        assert_true(seen.run > 2 * seen.created);
+        assert_int_equal(seen.created, seen.released);
+        assert_true(seen.flops_a_run > 1e9);
+    }
+}
+
+static void test_unsupported_dtype_is_an_error(void **state) {
+    (void)state;
+    enum dtype dtype = DTYPE_I32;
+    assert_int_equal(measure(&dtype), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "int32"));
+}
+
+static void test_each_allocation_may_fail(void **state) {
+    (void)state;
+    enum dtype dtype = DTYPE_F32;
+    assert_true(fault_sweep(FAULT_ALLOCATE, true, measure, &dtype) > 3);
+    assert_int_equal(seen.created, seen.released);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernels_run_in_whole_buffers),
+        cmocka_unit_test(test_unsupported_dtype_is_an_error),
+        cmocka_unit_test(test_each_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

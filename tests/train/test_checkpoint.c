@@ -1,0 +1,178 @@
+/* Checkpoints when file operations fail, or the process ends between them: the previous one stays whole. */
+/* ctest: PROCESSORS 2 TIMEOUT 600 */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+#include "train/checkpoint.h"
+#include "train/engine.h"
+
+static void test_keeps_the_newest(void **state) {
+    struct tiny_run run;
+    char folder[512];
+    for (int keep = 0; keep <= 3; keep++) {
+        tiny_run_make(*state, "llama", &run);
+        snprintf(folder, sizeof folder, "%s/keep-%d", (const char *)*state, keep);
+        run.options.keep = keep;
+        run.options.save_every = 1;
+        expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+        struct names names;
+        assert_int_equal(folder_list(temp_path(folder, "checkpoints"), &names), STATUS_OK);
+        assert_int_equal(names.count, keep == 0 ? 6 : keep);
+        assert_string_equal(names.items[names.count - 1], "step-00000006");
+        names_free(&names);
+        /* Going on drops the very folder that the model was read from. */
+        expect_status(tiny_run_resume(folder, 9, NULL), STATUS_OK, NULL);
+        assert_int_equal(folder_list(temp_path(folder, "checkpoints"), &names), STATUS_OK);
+        assert_int_equal(names.count, keep == 0 ? 9 : keep);
+        names_free(&names);
+    }
+}
+
+struct arming {
+    enum fault_kind kind;
+    int nth;
+    bool sticky;
+    int64_t before;
+};
+
+/* Faults begin after step 3: the next thing written is metrics of step 4, then its checkpoint. */
+static void arm_after_step(void *payload, const struct train_step *step) {
+    struct arming *arming = payload;
+    if (step->step != 4) return;
+    arming->before = fault_count(arming->kind);
+    fault_arm(arming->kind, arming->nth, arming->sticky);
+}
+
+/* Every checkpoint that can be seen is whole: its state and weights load, and going on from it reaches the end. */
+static void expect_recovery(const char *folder, const char *whole) {
+    expect_status(tiny_run_resume(folder, 0, NULL), STATUS_OK, NULL);
+    char *x = tiny_run_metrics(whole), *y = tiny_run_metrics(folder);
+    assert_string_equal(x, y);
+    mem_free(x);
+    mem_free(y);
+    assert_true(files_equal(temp_path(whole, "model/model.safetensors"), temp_path(folder, "model/model.safetensors")));
+    struct names names;
+    assert_int_equal(folder_list(temp_path(folder, "checkpoints"), &names), STATUS_OK);
+    for (size_t i = 0; i < names.count; i++)
+        assert_int_equal(strncmp(names.items[i], "step-", 5), 0);
+    assert_int_equal(names.count, 2);
+    names_free(&names);
+}
+
+static int sweep(const char *place, const char *whole, enum fault_kind kind, bool sticky) {
+    for (int nth = 1;; nth++) {
+        struct tiny_run run;
+        char folder[512];
+        tiny_run_make(place, "llama", &run);
+        snprintf(folder, sizeof folder, "%s/fault-%d-%d-%d", place, (int)kind, nth, sticky);
+        struct arming arming = {.kind = kind, .nth = nth, .sticky = sticky};
+        struct train_events events = {.step = arm_after_step, .payload = &arming};
+        enum status status = tiny_run_begin(&run, folder, &events);
+        fault_arm(kind, 0, false);
+        bool met = fault_count(kind) - arming.before >= nth;
+        if (!met) {
+            expect_status(status, STATUS_OK, NULL);
+            return nth - 1;
+        }
+        expect_status(status, STATUS_FAILED, NULL);
+        assert_true(status_message()[0] != '\0');
+        char *newest;
+        struct checkpoint_state state;
+        assert_int_equal(checkpoint_find_newest(folder, &newest), STATUS_OK);
+        assert_non_null(newest);
+        expect_status(checkpoint_read_state(newest, &state), STATUS_OK, NULL);
+        mem_free(newest);
+        expect_recovery(folder, whole);
+        assert_int_equal(folder_remove(folder), STATUS_OK);
+    }
+}
+
+static void test_every_file_operation_fails_in_turn(void **state) {
+    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
+    struct tiny_run run;
+    char whole[512];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(whole, sizeof whole, "%s/whole", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        int met = sweep(*state, whole, kinds[k], false);
+        assert_true(met > 0);
+        sweep(*state, whole, kinds[k], true);
+    }
+}
+
+static void test_leftovers_of_a_killed_process(void **state) {
+    struct tiny_run run;
+    char whole[512], folder[512];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(whole, sizeof whole, "%s/whole-left", (const char *)*state);
+    snprintf(folder, sizeof folder, "%s/left", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+    assert_int_equal(folder_create(temp_path(folder, "checkpoints/.tmp-step-00000008")), STATUS_OK);
+    temp_write_text(temp_path(folder, "checkpoints/.tmp-step-00000008/model.safetensors"), "half");
+    assert_int_equal(folder_create(temp_path(folder, ".tmp-model")), STATUS_OK);
+    /* Killed between the two renames of a replacement. */
+    assert_int_equal(rename(temp_path(folder, "model"), temp_path(folder, ".old-model")), 0);
+    expect_recovery(folder, whole);
+    struct names names;
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    assert_int_equal(names.count, 4); /* checkpoints, metrics.jsonl, model, run.json */
+    names_free(&names);
+}
+
+static void test_damaged_checkpoints_are_refused(void **state) {
+    struct tiny_run run;
+    char folder[512];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(folder, sizeof folder, "%s/damaged", (const char *)*state);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+    const char *optimizer = "checkpoints/step-00000006/optimizer.safetensors";
+    assert_int_equal(file_copy(temp_path(folder, "model/model.safetensors"), temp_path(folder, optimizer)), STATUS_OK);
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "exp_avg");
+    temp_write_text(temp_path(folder, "checkpoints/step-00000006/state.json"), "{\"version\": 1, \"step\": -3}");
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "state.json");
+    temp_write_text(temp_path(folder, "run.json"), "{}");
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "run.json: version");
+}
+
+static struct tiny_run swept;
+static char swept_folder[512];
+
+static void test_allocations_fail_in_turn(void **state) {
+    tiny_run_make(*state, "llama", &swept);
+    swept.options.steps = 1;
+    snprintf(swept_folder, sizeof swept_folder, "%s/memory", (const char *)*state);
+    /* Every 37th of some thousands: all kinds of places in a time that a test may take. */
+    for (int nth = 1;; nth += 37) {
+        int64_t before = fault_count(FAULT_ALLOCATE);
+        fault_arm(FAULT_ALLOCATE, nth, false);
+        enum status status = tiny_run_begin(&swept, swept_folder, NULL);
+        fault_arm(FAULT_ALLOCATE, 0, false);
+        bool met = fault_count(FAULT_ALLOCATE) - before >= nth;
+        assert_int_equal(folder_remove(swept_folder), STATUS_OK);
+        if (!met) {
+            expect_status(status, STATUS_OK, NULL);
+            return;
+        }
+        if (status == STATUS_OK) fail_msg("allocation %d failed and nobody noticed", nth);
+        assert_true(status_message()[0] != '\0');
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_keeps_the_newest),
+        cmocka_unit_test(test_every_file_operation_fails_in_turn),
+        cmocka_unit_test(test_leftovers_of_a_killed_process),
+        cmocka_unit_test(test_damaged_checkpoints_are_refused),
+        cmocka_unit_test(test_allocations_fail_in_turn),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}

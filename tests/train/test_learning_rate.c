@@ -1,0 +1,86 @@
+/* Learning-rate schedules against closed forms and the rates that the reference runs recorded. */
+#include <math.h>
+#include <stdio.h>
+
+#include "model/safetensors.h"
+#include "support/unit.h"
+#include "train/learning_rate.h"
+
+static const double pi = 3.14159265358979323846;
+
+static void expect_near(double value, double expected, int step) {
+    if (!(fabs(value - expected) <= 1e-15 + 1e-12 * fabs(expected)))
+        fail_msg("step %d: %.17g, not %.17g", step, value, expected);
+}
+
+static struct lr_shape shape_of(enum lr_schedule schedule) {
+    return (struct lr_shape){schedule, 2e-3, 100, 10, 0.25, 0.3};
+}
+
+static void test_warm_up_rises_to_the_peak(void **state) {
+    (void)state;
+    for (int schedule = 0; schedule < LR_SCHEDULE_COUNT; schedule++) {
+        struct lr_shape shape = shape_of((enum lr_schedule)schedule);
+        for (int s = 0; s < 10; s++)
+            expect_near(lr_at_step(&shape, s), 2e-3 * (s + 1) / 10, s);
+        expect_near(lr_at_step(&shape, 10), 2e-3, 10);
+    }
+}
+
+static void test_closed_forms(void **state) {
+    (void)state;
+    struct lr_shape cosine = shape_of(LR_SCHEDULE_COSINE), linear = shape_of(LR_SCHEDULE_LINEAR);
+    struct lr_shape constant = shape_of(LR_SCHEDULE_CONSTANT), wsd = shape_of(LR_SCHEDULE_WSD);
+    for (int s = 10; s < 130; s++) {
+        double p = (s < 100 ? s - 10 : 90) / 90.0;
+        expect_near(lr_at_step(&cosine, s), 2e-3 * (0.25 + 0.75 * (1 + cos(pi * p)) / 2), s);
+        expect_near(lr_at_step(&linear, s), 2e-3 * (1 - 0.75 * p), s);
+        expect_near(lr_at_step(&constant, s), 2e-3, s);
+        double into = s < 70 ? 0 : s < 100 ? s - 70 : 30;
+        expect_near(lr_at_step(&wsd, s), 2e-3 * (1 - 0.75 * into / 30), s);
+    }
+}
+
+static void test_open_settings(void **state) {
+    (void)state;
+    struct train_options options;
+    train_options_init(&options);
+    options.steps = 250;
+    struct lr_shape shape = lr_shape_of(&options);
+    assert_int_equal(shape.steps, 250);
+    assert_int_equal(shape.warmup_steps, 25);
+    options.schedule_steps = 5000;
+    shape = lr_shape_of(&options);
+    assert_int_equal(shape.steps, 5000);
+    assert_int_equal(shape.warmup_steps, 100);
+    struct lr_shape no_span = {LR_SCHEDULE_COSINE, 1, 5, 5, 0.5, 0};
+    expect_near(lr_at_step(&no_span, 4), 1, 4);
+    expect_near(lr_at_step(&no_span, 5), 0.5, 5);
+}
+
+static void test_recorded_rates(void **state) {
+    (void)state;
+    enum { STEPS = 20 };
+    struct lr_shape shape = {LR_SCHEDULE_COSINE, 0.003, STEPS, 5, 0.1, 0};
+    struct safetensors *set;
+    assert_int_equal(safetensors_open(BALLAST_FIXTURES "/models/llama/reference.safetensors", &set), STATUS_OK);
+    const struct safetensors_tensor *lrs = safetensors_find(set, "train.lrs");
+    assert_non_null(lrs);
+    assert_int_equal(lrs->elements, STEPS);
+    double rates[STEPS];
+    assert_true(safetensors_can_convert(lrs->dtype, DTYPE_F64));
+    safetensors_convert(set, lrs, 0, STEPS, DTYPE_F64, rates);
+    for (int s = 0; s < STEPS; s++)
+        expect_near(lr_at_step(&shape, s), rates[s], s);
+    safetensors_close(set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_warm_up_rises_to_the_peak),
+        cmocka_unit_test(test_closed_forms),
+        cmocka_unit_test(test_open_settings),
+        cmocka_unit_test(test_recorded_rates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+/* A run that stops and goes on is the run that did not stop: metrics, weights and optimizer state, bit for bit. */
+/* ctest: PROCESSORS 2 */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+static void expect_same_runs(const char *a, const char *b, int steps) {
+    char *x = tiny_run_metrics(a), *y = tiny_run_metrics(b), path[64];
+    assert_string_equal(x, y);
+    mem_free(x);
+    mem_free(y);
+    assert_true(files_equal(temp_path(a, "model/model.safetensors"), temp_path(b, "model/model.safetensors")));
+    snprintf(path, sizeof path, "checkpoints/step-%08d/optimizer.safetensors", steps);
+    assert_true(files_equal(temp_path(a, path), temp_path(b, path)));
+}
+
+static void stop_and_go_on(const char *folder, const char *name, enum dtype dtype) {
+    struct tiny_run run;
+    char whole[512], parts[512];
+    tiny_run_make(folder, name, &run);
+    run.plan.dtype = dtype;
+    snprintf(whole, sizeof whole, "%s/whole-%s-%s", folder, name, dtype_name(dtype));
+    snprintf(parts, sizeof parts, "%s/parts-%s-%s", folder, name, dtype_name(dtype));
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    run.options.steps = 1;
+    run.options.schedule_steps = 6;
+    expect_status(tiny_run_begin(&run, parts, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_resume(parts, 5, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_resume(parts, 6, NULL), STATUS_OK, NULL);
+    expect_same_runs(whole, parts, 6);
+}
+
+static void test_extended_in_parts(void **state) {
+    stop_and_go_on(*state, "llama", DTYPE_F32);
+    stop_and_go_on(*state, "gpt2", DTYPE_BF16);
+    stop_and_go_on(*state, "llama_tied", DTYPE_BF16);
+}
+
+static void raise_at_step(void *payload, const struct train_step *step) {
+    const int *at = payload;
+    if (step->step == at[0]) raise(at[1]);
+}
+
+static void stop_by_signal(const char *folder, int number, enum status expected) {
+    struct tiny_run run;
+    char whole[512], parts[512];
+    tiny_run_make(folder, "llama", &run);
+    snprintf(whole, sizeof whole, "%s/whole-%d", folder, number);
+    snprintf(parts, sizeof parts, "%s/parts-%d", folder, number);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    /* Step 3 has a validation: the signal comes before it, and it is made up for. */
+    int at[2] = {3, number};
+    struct train_events events = {.step = raise_at_step, .payload = at};
+    expect_status(tiny_run_begin(&run, parts, &events), expected, "after step 3 of 6");
+    assert_true(file_is_folder(temp_path(parts, "checkpoints/step-00000003")));
+    assert_false(file_exists(temp_path(parts, "model")));
+    expect_status(tiny_run_resume(parts, 0, NULL), STATUS_OK, NULL);
+    expect_same_runs(whole, parts, 6);
+}
+
+static void test_stopped_by_a_signal(void **state) {
+    stop_by_signal(*state, SIGINT, STATUS_INTERRUPTED);
+    stop_by_signal(*state, SIGTERM, STATUS_TERMINATED);
+}
+
+static void raise_twice(void *payload, const struct train_step *step) {
+    (void)payload;
+    if (step->step != 1) return;
+    raise(SIGINT);
+    raise(SIGTERM);
+}
+
+/* OpenMP's threads do not outlive a fork: the run is begun in a child whose parent has started none. */
+static void test_second_signal_ends_at_once(void **state) {
+    struct tiny_run run;
+    char folder[512];
+    tiny_run_make(*state, "llama", &run);
+    run.plan.threads = 1;
+    snprintf(folder, sizeof folder, "%s/twice", (const char *)*state);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct train_events events = {.step = raise_twice};
+        _exit(tiny_run_begin(&run, folder, &events) == STATUS_OK ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
+static void test_from_the_start_without_a_checkpoint(void **state) {
+    struct tiny_run run;
+    char whole[512], cut[512];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(whole, sizeof whole, "%s/whole-start", (const char *)*state);
+    snprintf(cut, sizeof cut, "%s/cut-start", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_begin(&run, cut, NULL), STATUS_OK, NULL);
+    assert_int_equal(folder_remove(temp_path(cut, "checkpoints")), STATUS_OK);
+    expect_status(tiny_run_resume(cut, 0, NULL), STATUS_OK, NULL);
+    expect_same_runs(whole, cut, 6);
+}
+
+static void test_what_may_not_change(void **state) {
+    struct tiny_run run;
+    char folder[512];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(folder, sizeof folder, "%s/fixed", (const char *)*state);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+    struct plan_options plan;
+    struct resume_options none = {0};
+#define REFUSED(field, value, name)                                                                                    \
+    plan_options_init(&plan);                                                                                          \
+    plan.field = value;                                                                                                \
+    expect_status(train_resume(folder, &plan, &none, NULL), STATUS_BAD_INPUT, name);
+    REFUSED(batch, 4, "batch: 4 differs from the 3")
+    REFUSED(sequence_length, 8, "seq")
+    REFUSED(grain_sequences, 1, "grain")
+    REFUSED(threads, 1, "threads")
+    REFUSED(seed, 9, "seed")
+    REFUSED(dtype, DTYPE_BF16, "dtype")
+    expect_status(tiny_run_resume(folder, 5, NULL), STATUS_BAD_INPUT, "fewer than the 6 that are done");
+    temp_write_text(run.data, "not the data of the run");
+    expect_status(tiny_run_resume(folder, 7, NULL), STATUS_BAD_INPUT, "data.bin");
+    assert_int_equal(file_copy(run.valid, run.data), STATUS_OK);
+    expect_status(tiny_run_resume(folder, 7, NULL), STATUS_BAD_INPUT, "not those of the run");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_second_signal_ends_at_once), /* first: it forks */
+        cmocka_unit_test(test_extended_in_parts),
+        cmocka_unit_test(test_stopped_by_a_signal),
+        cmocka_unit_test(test_from_the_start_without_a_checkpoint),
+        cmocka_unit_test(test_what_may_not_change),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}
