@@ -1,0 +1,102 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/nearest.h"
+
+const struct command *const commands[COMMAND_COUNT] = {
+#define COMMAND_ENTRY(id, name) &command_##name,
+    COMMAND_LIST(COMMAND_ENTRY)
+#undef COMMAND_ENTRY
+};
+
+const struct command *command_find(const char *name) {
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    return NULL;
+}
+
+static enum status unknown_command(const char *name) {
+    struct nearest nearest = {.wanted = name};
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        nearest_consider(&nearest, commands[i]->name);
+    nearest_consider(&nearest, "help");
+    nearest_consider(&nearest, "version");
+    enum status status = status_set(STATUS_BAD_INPUT, "'%s' is no command of ballast", name);
+    if (nearest.best) return status_hint(status, "did you mean `ballast %s`?", nearest.best);
+    return status_hint(status, "`ballast help` lists all");
+}
+
+static enum status run_command(const struct command *command, int count, char **words) {
+    struct options options;
+    enum status status = options_parse(command, count, words, &options);
+    if (status == STATUS_OK && options.help)
+        help_print_command(command, stdout);
+    else if (status == STATUS_OK) {
+        log_set_quiet(options_flag(&options, OPT_QUIET));
+        status = command->run(&options);
+    }
+    options_free(&options);
+    return status;
+}
+
+static enum status run_help(int count, char **words) {
+    if (count == 0) {
+        help_print_program(stdout);
+        return STATUS_OK;
+    }
+    if (count > 1) return status_set(STATUS_BAD_INPUT, "ballast help: '%s' is one argument too many", words[1]);
+    if (strcmp(words[0], "options") == 0) {
+        help_print_document(stdout);
+        return STATUS_OK;
+    }
+    const struct command *command = command_find(words[0]);
+    if (!command) return unknown_command(words[0]);
+    help_print_command(command, stdout);
+    return STATUS_OK;
+}
+
+static enum status dispatch(int count, char **words) {
+    if (count == 0) {
+        enum status status = status_set(STATUS_BAD_INPUT, "no command given");
+        return status_hint(status, "`ballast help` lists all; `make demo` shows them at work");
+    }
+    const char *name = words[0];
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return run_help(count - 1, words + 1);
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        printf("ballast %s\n", BALLAST_VERSION);
+        return STATUS_OK;
+    }
+    const struct command *command = command_find(name);
+    return command ? run_command(command, count - 1, words + 1) : unknown_command(name);
+}
+
+/* What was printed must have arrived: a full disk behind stdout is a failure like any other. */
+static enum status finish_output(enum status status) {
+    bool failed = fflush(stdout) != 0 || ferror(stdout);
+    if (!failed || status != STATUS_OK) return status;
+    return status_set(STATUS_FAILED, "standard output: cannot write: %s", strerror(errno));
+}
+
+int cli_run(int count, char **words) {
+    enum status status = finish_output(dispatch(count, words));
+    if (status == STATUS_OK) return STATUS_OK;
+    bool stopped = status == STATUS_INTERRUPTED || status == STATUS_TERMINATED;
+    if (stopped && status_message()[0])
+        fprintf(stderr, "ballast: %s\n", status_message());
+    else
+        fprintf(stderr, "ballast: error: %s\n", status_message()[0] ? status_message() : status_name(status));
+    if (status_hint_text()[0]) fprintf(stderr, "hint: %s\n", status_hint_text());
+    return (int)status;
+}
+
+enum status cli_print_json(json_t *document) {
+    if (!document) return STATUS_FAILED;
+    int failed = json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(document);
+    putchar('\n');
+    return failed ? status_set(STATUS_FAILED, "standard output: cannot write JSON") : STATUS_OK;
+}

@@ -1,0 +1,79 @@
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/step_options.h"
+#include "train/evaluate.h"
+
+static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *file_to_json(const struct eval_file *file) {
+    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "path", file->path, "sequences", (json_int_t)file->sequences,
+                     "tokens", (json_int_t)file->tokens, "loss", number_or_null(file->loss), "perplexity",
+                     number_or_null(file->perplexity), "bits_per_byte", number_or_null(file->bits_per_byte));
+}
+
+static enum status print_json(const struct eval_result *result) {
+    json_t *files = json_array();
+    for (size_t i = 0; i < result->file_count; i++)
+        if (json_array_append_new(files, file_to_json(&result->files[i])) != 0) {
+            json_decref(files);
+            return status_no_memory(0, "the evaluation's JSON");
+        }
+    json_t *recipe = recipe_to_json(&result->plan.recipe);
+    json_t *object = json_pack("{s:i, s:o, s:o, s:o, s:f}", "version", 1, "files", files, "total",
+                               file_to_json(&result->total), "recipe", recipe, "seconds", result->seconds);
+    return object ? cli_print_json(object) : status_no_memory(0, "the evaluation's JSON");
+}
+
+static void print_row(const struct eval_file *file) {
+    char bits[32] = "-";
+    if (isfinite(file->bits_per_byte)) snprintf(bits, sizeof bits, "%.4f", file->bits_per_byte);
+    printf("%10.6f %12.4f %10s %12lld  %s\n", file->loss, file->perplexity, bits, (long long)file->tokens, file->path);
+}
+
+static void print_table(const struct eval_result *result) {
+    printf("%10s %12s %10s %12s  %s\n", "loss", "perplexity", "bits/byte", "tokens", "file");
+    for (size_t i = 0; i < result->file_count; i++)
+        print_row(&result->files[i]);
+    if (result->file_count > 1) print_row(&result->total);
+}
+
+/* Only for a person who waits: nothing is left of it at the end. */
+static void show_progress(void *payload, const char *path, int64_t done, int64_t batches) {
+    (void)payload;
+    fprintf(stderr, "\r%s: batch %lld of %lld\x1b[K", path, (long long)done, (long long)batches);
+    if (done == batches) fputs("\r\x1b[K", stderr);
+}
+
+static enum status run(const struct options *options) {
+    struct plan_options plan;
+    step_options_read(options, false, &plan);
+    struct eval_options eval = {.data_paths = options->arguments.items + 1,
+                                .data_path_count = options->arguments.count - 1,
+                                .most_batches = options_whole(options, OPT_BATCHES)};
+    bool live = isatty(STDERR_FILENO) && !options_flag(options, OPT_QUIET);
+    struct eval_result result;
+    TRY(evaluate_files(options->arguments.items[0], &plan, &eval, live ? show_progress : NULL, NULL, &result));
+    enum status status = STATUS_OK;
+    if (options_flag(options, OPT_JSON))
+        status = print_json(&result);
+    else
+        print_table(&result);
+    eval_result_free(&result);
+    return status;
+}
+
+const struct command command_eval = {
+    .bit = COMMAND_EVAL,
+    .name = "eval",
+    .arguments = "MODEL_DIR DATA...",
+    .least = 2,
+    .most = -1,
+    .summary = "the loss of a model on files",
+    .details =
+        "Prints the mean negative log-likelihood of a token in nats, its exponential, and bits per byte of plain "
+        "text, for each file and for all together. DATA is as for train; of a folder, its valid.*.",
+    .run = run,
+};

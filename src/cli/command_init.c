@@ -1,0 +1,65 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/new_model.h"
+#include "train/train_options.h"
+
+static enum status refuse_for_gpt2(const struct options *options, enum option_id id) {
+    if (!options_given(options, id)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "--%s: gpt2 models have no such setting", option_table[id].name);
+}
+
+/* Text that is not plain would be learnt as it stands, markup and all. */
+static enum status check_text_path(const char *path) {
+    const char *dot = path ? strrchr(path, '.') : NULL;
+    if (!dot || (strcmp(dot, ".jsonl") != 0 && strcmp(dot, ".json") != 0 && strcmp(dot, ".bin") != 0)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "--tokenizer-data: %s: must be plain text", path);
+}
+
+static enum status read_config(const struct options *options, struct model_config *out) {
+    const char *arch = options_text(options, OPT_ARCH);
+    TRY(model_config_init(arch, out));
+    out->hidden = options_whole(options, OPT_HIDDEN);
+    out->layers = options_whole(options, OPT_LAYERS);
+    out->heads = options_whole(options, OPT_HEADS);
+    out->kv_heads = options_whole(options, OPT_KV_HEADS);
+    out->head_dim = options_whole(options, OPT_HEAD_DIM);
+    out->ffn = options_whole(options, OPT_FFN);
+    out->vocab_size = options_whole(options, OPT_VOCAB);
+    out->context = options_whole(options, OPT_CONTEXT);
+    if (strcmp(arch, "gpt2") == 0) {
+        TRY(refuse_for_gpt2(options, OPT_KV_HEADS));
+        return refuse_for_gpt2(options, OPT_HEAD_DIM);
+    }
+    out->tied = options_flag(options, OPT_TIED);
+    return STATUS_OK;
+}
+
+static enum status run(const struct options *options) {
+    const char *folder = options->arguments.items[0];
+    int64_t parameters = 0;
+    struct new_model wanted = {.tokenizer_text = options_text(options, OPT_TOKENIZER_DATA), .seed = PLAN_DEFAULT_SEED};
+    if (options_given(options, OPT_SEED)) wanted.seed = (uint64_t)options_whole(options, OPT_SEED);
+    TRY(check_text_path(wanted.tokenizer_text));
+    TRY(read_config(options, &wanted.config));
+    TRY(new_model_write(&wanted, folder, &parameters));
+    log_note("%s: a %s model with %" PRId64 " parameters%s", folder, options_text(options, OPT_ARCH), parameters,
+             wanted.tokenizer_text ? " and its tokenizer" : "");
+    return STATUS_OK;
+}
+
+const struct command command_init = {
+    .bit = COMMAND_INIT,
+    .name = "init",
+    .arguments = "MODEL_DIR --arch llama|gpt2 --hidden N --layers N --heads N --vocab N --context N",
+    .least = 1,
+    .most = 1,
+    .summary = "a new model with random weights",
+    .details =
+        "Writes a Hugging Face directory: config.json, model.safetensors (fp32) and, with --tokenizer-data, a "
+        "tokenizer trained on that text, with <|endoftext|> as its special token. MODEL_DIR must not exist, or be "
+        "empty.",
+    .run = run,
+};

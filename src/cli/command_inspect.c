@@ -1,0 +1,53 @@
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/inspect.h"
+
+static bool holds(const char *folder, const char *name) {
+    char *path = path_join(folder, name);
+    bool there = path && file_exists(path);
+    mem_free(path);
+    return there;
+}
+
+static bool ends(const char *path, const char *suffix) {
+    size_t length = strlen(path), tail = strlen(suffix);
+    return length >= tail && strcmp(path + length - tail, suffix) == 0;
+}
+
+static enum status look_at(const char *path, json_t **out) {
+    if (!file_exists(path)) return status_set(STATUS_BAD_INPUT, "%s: no such file or folder", path);
+    if (file_is_folder(path)) {
+        if (holds(path, "run.json")) return inspect_run(path, out);
+        if (holds(path, "config.json")) return inspect_model(path, out);
+        return status_set(STATUS_BAD_INPUT, "%s: neither a run (run.json) nor a model (config.json)", path);
+    }
+    if (ends(path, ".safetensors")) return inspect_weights(path, out);
+    if (ends(path, ".bin")) return inspect_tokens(path, out);
+    if (ends(path, ".json")) return inspect_json_file(path, out);
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: not a kind of file that inspect knows", path);
+    return status_hint(status, "it knows model and run folders, .safetensors, .bin token files, and .json files of "
+                               "tokenizers, plans and clusters");
+}
+
+static enum status run(const struct options *options) {
+    json_t *summary;
+    TRY(look_at(options->arguments.items[0], &summary));
+    if (options_flag(options, OPT_JSON)) return cli_print_json(summary);
+    inspect_print(summary);
+    json_decref(summary);
+    return STATUS_OK;
+}
+
+const struct command command_inspect = {
+    .bit = COMMAND_INSPECT,
+    .name = "inspect",
+    .arguments = "PATH",
+    .least = 1,
+    .most = 1,
+    .summary = "what a model, run, weight file, token file, tokenizer, plan or cluster file holds",
+    .details = "PATH is a model's, checkpoint's or run's folder, a .safetensors file, a .bin token file, or the .json "
+               "file of a tokenizer, plan or cluster. All of it is checked on the way, as where it is used.",
+    .run = run,
+};

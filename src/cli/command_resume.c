@@ -1,0 +1,27 @@
+#include "cli/command.h"
+#include "cli/step_options.h"
+#include "report/console.h"
+#include "train/train.h"
+
+static enum status run(const struct options *options) {
+    struct plan_options plan;
+    step_options_read(options, true, &plan);
+    struct resume_options resume = {.steps = options_whole(options, OPT_STEPS)};
+    struct console *console = console_create(stderr, options_flag(options, OPT_QUIET));
+    if (!console) return STATUS_FAILED;
+    enum status status = train_resume(options->arguments.items[0], &plan, &resume, console_events(console));
+    console_free(console);
+    return status;
+}
+
+const struct command command_resume = {
+    .bit = COMMAND_RESUME,
+    .name = "resume",
+    .arguments = "RUN_DIR",
+    .least = 1,
+    .most = 1,
+    .summary = "go on with a run from its newest checkpoint",
+    .details = "Bit for bit as if it had not stopped. Plan options that are given must be those of the run, "
+               "--device-memory and --grains-per-pass apart, which change no result.",
+    .run = run,
+};

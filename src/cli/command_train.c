@@ -1,0 +1,54 @@
+#include "base/mem.h"
+#include "cli/command.h"
+#include "cli/step_options.h"
+#include "report/console.h"
+#include "train/train.h"
+
+static void read_training(const struct options *options, struct train_options *out) {
+    step_options_read_optimizer(options, out);
+    if (options_given(options, OPT_STEPS)) out->steps = options_whole(options, OPT_STEPS);
+    out->learning_rate = options_real(options, OPT_LR);
+    out->schedule = lr_schedule_find(options_text(options, OPT_SCHEDULE));
+    out->schedule_steps = options_whole(options, OPT_SCHEDULE_STEPS);
+    if (options_given(options, OPT_WARMUP_STEPS)) out->warmup_steps = options_whole(options, OPT_WARMUP_STEPS);
+    out->min_lr_fraction = options_real(options, OPT_MIN_LR_FRACTION);
+    out->wsd_decay_fraction = options_real(options, OPT_WSD_DECAY_FRACTION);
+    out->save_every = options_whole(options, OPT_SAVE_EVERY);
+    out->keep = options_whole(options, OPT_KEEP);
+    out->valid_every = options_whole(options, OPT_VALID_EVERY);
+    out->valid_batches = options_whole(options, OPT_VALID_BATCHES);
+    out->valid_fraction = options_real(options, OPT_VALID_FRACTION);
+    out->valid_paths = options->values[OPT_VALID].texts.items;
+    out->valid_path_count = options->values[OPT_VALID].texts.count;
+    out->data_paths = options->arguments.items + 1;
+    out->data_path_count = options->arguments.count - 1;
+}
+
+static enum status run(const struct options *options) {
+    struct plan_options plan;
+    struct train_options training;
+    const char *folder = options_text(options, OPT_OUTPUT);
+    if (!folder) return status_set(STATUS_BAD_INPUT, "ballast train: --output (-o) RUN_DIR is missing");
+    step_options_read(options, false, &plan);
+    read_training(options, &training);
+    struct console *console = console_create(stderr, options_flag(options, OPT_QUIET));
+    if (!console) return STATUS_FAILED;
+    enum status status = train_begin(options->arguments.items[0], folder, &plan, &training, console_events(console));
+    console_free(console);
+    return status;
+}
+
+const struct command command_train = {
+    .bit = COMMAND_TRAIN,
+    .name = "train",
+    .arguments = "MODEL_DIR DATA... -o RUN_DIR",
+    .least = 2,
+    .most = -1,
+    .summary = "train a model on text",
+    .details =
+        "MODEL_DIR is a Hugging Face directory; its weights are where training starts. DATA is .txt, .jsonl "
+        "({\"text\": ...}) or a token file (.bin), or a folder with train.* and valid.*. RUN_DIR gets metrics.jsonl, "
+        "checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT and SIGTERM finish the step, "
+        "write a checkpoint and exit with 130 or 143.",
+    .run = run,
+};

@@ -1,0 +1,20 @@
+/* What `ballast inspect` can look at: one function for each kind of thing. Each makes a JSON object with "kind" and
+ * what there is to say, which is printed as it is or as text; the caller drops it. */
+#ifndef BALLAST_CLI_INSPECT_H
+#define BALLAST_CLI_INSPECT_H
+
+#include <jansson.h>
+
+#include "base/status.h"
+
+enum status inspect_model(const char *folder, json_t **out);
+enum status inspect_run(const char *folder, json_t **out);
+enum status inspect_weights(const char *path, json_t **out);
+enum status inspect_tokens(const char *path, json_t **out);
+/* A tokenizer, a plan or a cluster, by its keys. */
+enum status inspect_json_file(const char *path, json_t **out);
+
+/* Prints an object as indented lines "key  value"; a list of objects as a table. */
+void inspect_print(const json_t *object);
+
+#endif

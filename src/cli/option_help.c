@@ -1,0 +1,115 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+
+enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
+
+/* Words of `text` in lines of at most HELP_WIDTH columns, each line indented; the first begins at `column`. */
+static void print_wrapped(FILE *out, const char *text, int indent, int column) {
+    while (*text) {
+        int length = (int)strcspn(text, " ");
+        if (column > indent && column + 1 + length > HELP_WIDTH) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent) {
+            fputc(' ', out);
+            column++;
+        }
+        fprintf(out, "%.*s", length, text);
+        column += length;
+        text += length;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
+static void print_left(const struct option *option, char *left, size_t bytes) {
+    const char *argument = option->type == OPTION_FLAG ? "" : option->argument;
+    const char *space = option->type == OPTION_FLAG ? "" : " ";
+    if (option->letter)
+        snprintf(left, bytes, "  -%c, --%s%s%s", option->letter, option->name, space, argument);
+    else
+        snprintf(left, bytes, "  --%s%s%s", option->name, space, argument);
+}
+
+static void default_text(const struct option *option, char *text, size_t bytes) {
+    if (option->refusal)
+        snprintf(text, bytes, " [not supported in this version]");
+    else if (option->required)
+        snprintf(text, bytes, " [required]");
+    else if (option->fallback)
+        snprintf(text, bytes, " [default: %s]", option->fallback[0] ? option->fallback : "\"\"");
+    else if (option->computed)
+        snprintf(text, bytes, " [default: %s]", option->computed);
+    else if (option->type == OPTION_FLAG)
+        snprintf(text, bytes, " [default: off]");
+    else
+        snprintf(text, bytes, " [default: none]");
+}
+
+static void print_option(FILE *out, const struct option *option) {
+    char left[80], right[640], fallback[256];
+    print_left(option, left, sizeof left);
+    default_text(option, fallback, sizeof fallback);
+    snprintf(right, sizeof right, "%s%s", option->help, fallback);
+    fprintf(out, "%s", left);
+    if (strlen(left) + 2 > HELP_COLUMN)
+        fprintf(out, "\n%*s", HELP_COLUMN, "");
+    else
+        fprintf(out, "%*s", HELP_COLUMN - (int)strlen(left), "");
+    print_wrapped(out, right, HELP_COLUMN, HELP_COLUMN);
+}
+
+void help_print_program(FILE *out) {
+    fputs("ballast: trains large language models within a memory budget that is known before the first step\n\n"
+          "usage: ballast COMMAND ARGUMENTS... [options]\n\ncommands:\n",
+          out);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fputs(
+        "  help       this text; `ballast help COMMAND` (or `ballast COMMAND --help`) shows all options and their\n"
+        "             defaults; `ballast help options` prints docs/options.md\n"
+        "  version    the program's version\n\n"
+        "exit status: 0 done; 1 failed after the inputs were accepted; 2 the command line or an input file is wrong;\n"
+        "3 no plan fits; 130 or 143 stopped by a signal after a checkpoint was written\n",
+        out);
+}
+
+void help_print_command(const struct command *command, FILE *out) {
+    fprintf(out, "ballast %s: %s\n\nusage: ballast %s %s [options]\n\n", command->name, command->summary, command->name,
+            command->arguments);
+    print_wrapped(out, command->details, 0, 0);
+    fputs("\noptions:\n", out);
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (option_table[i].commands & command->bit) print_option(out, &option_table[i]);
+    fprintf(out, "  -h, --help%*s", HELP_COLUMN - 12, "");
+    fputs("this text\n", out);
+}
+
+static void print_row(FILE *out, const struct option *option) {
+    char key[64], fallback[256];
+    default_text(option, fallback, sizeof fallback);
+    fprintf(out, "| `--%s%s%s`", option->name, option->type == OPTION_FLAG ? "" : " ",
+            option->type == OPTION_FLAG ? "" : option->argument);
+    if (option->letter) fprintf(out, ", `-%c`", option->letter);
+    fprintf(out, " | `%s` | ", option_key(option, key));
+    const char *separator = "";
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (option->commands & (1u << i)) fprintf(out, "%s%s", separator, commands[i]->name), separator = ", ";
+    fprintf(out, " | %s%s |\n", option->help, fallback);
+}
+
+void help_print_document(FILE *out) {
+    fputs(
+        "# Options\n\nMade by `ballast help options > docs/options.md`; a test compares.\n\n"
+        "Each option is also a key of a `--config FILE`, a JSON object. The command line wins over the file, the file "
+        "over the\ndefault. Sizes are written `512M`, `8G`, `1.5T` (powers of 1024) or plain bytes.\n\n## Commands\n\n",
+        out);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "- `ballast %s %s`: %s. %s\n", commands[i]->name, commands[i]->arguments, commands[i]->summary,
+                commands[i]->details);
+    fputs("\n## Options\n\n| option | key | commands | meaning and default |\n|---|---|---|---|\n", out);
+    for (int i = 0; i < OPTION_COUNT; i++)
+        print_row(out, &option_table[i]);
+}

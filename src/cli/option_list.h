@@ -1,0 +1,151 @@
+/* The rows of the option table (option_table.h says what a field means). */
+#ifndef BALLAST_CLI_OPTION_LIST_H
+#define BALLAST_CLI_OPTION_LIST_H
+
+#define OPTION_WHOLE_RANGE(low, high) .type = OPTION_WHOLE, .argument = "N", .least = (low), .most = (high)
+#define OPTION_REAL_RANGE(low, high) .type = OPTION_REAL, .argument = "X", .real_least = (low), .real_most = (high)
+#define OPTION_FOR(mask) .commands = (mask)
+#define OPTION_MOST_STEPS 1000000000000
+#define OPTION_MOST_SIZE 16777216
+
+#define OPTION_LIST_COMMON(X)                                                                                          \
+    X(CONFIG, .name = "config", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMANDS_ALL),                     \
+      .help = "a JSON file with options by their keys; the command line wins over it")                                 \
+    X(JSON, .name = "json", .type = OPTION_FLAG,                                                                       \
+      OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_INSPECT),                                     \
+      .help = "print one JSON document on stdout and nothing else there")                                              \
+    X(QUIET, .name = "quiet", .type = OPTION_FLAG,                                                                     \
+      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE),                     \
+      .help = "leave out progress and notes; warnings and errors stay")                                                \
+    X(OUTPUT, .name = "output", .letter = 'o', .type = OPTION_TEXT, .argument = "PATH",                                \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),                                                      \
+      .help = "train (required there): the run's folder, new or empty; plan: the plan file to write; profile: the "    \
+              "cluster file to write")
+
+/* Options that plan, train, resume, eval and generate share. */
+#define OPTION_LIST_PLAN(X)                                                                                            \
+    X(BATCH, .name = "batch", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
+      .computed = "8, or what the plan file or the run says", .help = "sequences per step over all ranks")             \
+    X(SEQ, .name = "seq", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                          \
+      .computed = "the model's context, at most 1024 (generate: 256), or what the plan file or the run says",          \
+      .help = "tokens per sequence")                                                                                   \
+    X(DTYPE, .name = "dtype", .type = OPTION_CHOICE, .argument = "bf16|fp32", .choices = "bf16|fp32",                  \
+      OPTION_FOR(COMMANDS_STEP),                                                                                       \
+      .computed = "bf16 on a processor with bf16 matrix instructions (AVX512-BF16 or AMX), where it is several "   \
+                  "times as fast, else fp32; or what the plan file or the run says",                                         \
+      .help = "numbers of parameters and activations; sums and the optimizer are fp32 in both")                        \
+    X(GRAIN, .name = "grain", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
+      .computed = "the fewest that hold 1024 tokens, at most the batch",                                               \
+      .help = "sequences on which each kernel is called; part of the recipe")                                          \
+    X(GRAINS_PER_PASS, .name = "grains-per-pass", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),  \
+      .computed = "1, or what the plan file says",                                                                     \
+      .help = "grains whose activations are in memory at once; never changes a result")                                \
+    X(THREADS, .name = "threads", OPTION_WHOLE_RANGE(1, 4096), OPTION_FOR(COMMANDS_STEP | COMMAND_PROFILE),            \
+      .computed = "the physical cores that the process may use", .help = "compute threads; part of the recipe")        \
+    X(SEED, .name = "seed", OPTION_WHOLE_RANGE(0, INT64_MAX), OPTION_FOR(COMMANDS_STEP | COMMAND_INIT),                \
+      .computed = "1, or what the plan file or the run says",                                                          \
+      .help = "of all that is random: initial weights (init), order of the data, sampling")                            \
+    X(DEVICE_MEMORY, .name = "device-memory", .type = OPTION_SIZE, .argument = "SIZE", OPTION_FOR(COMMANDS_STEP),      \
+      .computed = "memory available to the process (within its cgroup), less 64 MiB for the process and 5% left free", \
+      .help = "the most that a step's arena may take")                                                                 \
+    X(HOST_MEMORY, .name = "host-memory", .type = OPTION_SIZE, .argument = "SIZE", OPTION_FOR(COMMANDS_STEP),          \
+      .refusal = "this version keeps all on the device tier; give --device-memory", .help = "memory of the host tier") \
+    X(DISK, .name = "disk", .type = OPTION_TEXT, .argument = "DIR[:SIZE]", OPTION_FOR(COMMANDS_STEP),                  \
+      .refusal = "this version keeps all on the device tier; give --device-memory", .help = "folder of the disk tier") \
+    X(PARTITION, .name = "partition", .type = OPTION_TEXT, .argument = "P", OPTION_FOR(COMMANDS_STEP),                 \
+      .refusal = "this version runs on one rank",                                                                      \
+      .help = "how parameters, gradients and states are spread over ranks")                                            \
+    X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE|PRESET", OPTION_FOR(COMMANDS_STEP),           \
+      .refusal = "this version plans for the machine that it runs on", .help = "the machine to plan for")
+
+#define OPTION_LIST_TRAIN(X)                                                                                           \
+    X(PLAN, .name = "plan", .type = OPTION_TEXT, .argument = "FILE",                                                   \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL | COMMAND_GENERATE),                                                     \
+      .help = "a plan that `ballast plan -o` wrote; plan options given beside it must agree with it")                  \
+    X(STEPS, .name = "steps", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),    \
+      .computed = "1000; resume: what the run says", .help = "optimizer steps of the whole run")                       \
+    X(LR, .name = "lr", OPTION_REAL_RANGE(0, 1000), .above = true, OPTION_FOR(COMMAND_TRAIN), .fallback = "3e-4",      \
+      .help = "peak learning rate")                                                                                    \
+    X(SCHEDULE, .name = "schedule", .type = OPTION_CHOICE, .argument = "NAME",                                         \
+      .choices = "cosine|linear|constant|wsd", OPTION_FOR(COMMAND_TRAIN), .fallback = "cosine",                        \
+      .help = "learning rate after the warm-up: cosine, linear, constant or wsd (constant, then a linear fall)")       \
+    X(SCHEDULE_STEPS, .name = "schedule-steps", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),   \
+      .computed = "--steps", .help = "steps after which the schedule is at its end")                                   \
+    X(WARMUP_STEPS, .name = "warmup-steps", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),       \
+      .computed = "a tenth of the schedule, at most 100", .help = "steps of linear warm-up")                           \
+    X(MIN_LR_FRACTION, .name = "min-lr-fraction", OPTION_REAL_RANGE(0, 1), OPTION_FOR(COMMAND_TRAIN),                  \
+      .fallback = "0.1", .help = "where the schedule ends, as a part of --lr")                                         \
+    X(WSD_DECAY_FRACTION, .name = "wsd-decay-fraction", OPTION_REAL_RANGE(0, 1), .above = true,                        \
+      OPTION_FOR(COMMAND_TRAIN), .fallback = "0.2", .help = "last part of the schedule, in which wsd falls")           \
+    X(BETA1, .name = "beta1", OPTION_REAL_RANGE(0, 0.999999), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                \
+      .fallback = "0.9", .help = "AdamW: decay of the first moment")                                                   \
+    X(BETA2, .name = "beta2", OPTION_REAL_RANGE(0, 0.999999), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                \
+      .fallback = "0.95", .help = "AdamW: decay of the second moment")                                                 \
+    X(EPSILON, .name = "epsilon", OPTION_REAL_RANGE(0, 1), .above = true, OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),    \
+      .fallback = "1e-8", .help = "AdamW: added to the root of the second moment")                                     \
+    X(WEIGHT_DECAY, .name = "weight-decay", OPTION_REAL_RANGE(0, 1000), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),      \
+      .fallback = "0.1", .help = "AdamW: of matrices and embeddings; biases and norm weights do not decay")            \
+    X(CLIP_NORM, .name = "clip-norm", OPTION_REAL_RANGE(0, 1e9), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),             \
+      .fallback = "1", .help = "limit of the gradients' global norm; 0: none")                                         \
+    X(SAVE_EVERY, .name = "save-every", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),           \
+      .fallback = "100", .help = "steps between checkpoints; one is also written at the end and on a signal")          \
+    X(KEEP, .name = "keep", OPTION_WHOLE_RANGE(0, 1000000), OPTION_FOR(COMMAND_TRAIN), .fallback = "2",                \
+      .help = "newest checkpoints that are kept; 0: all")                                                              \
+    X(VALID, .name = "valid", .type = OPTION_TEXTS, .argument = "PATH", OPTION_FOR(COMMAND_TRAIN),                     \
+      .help = "validation data beside the valid.* of folders; may be given several times")                             \
+    X(VALID_EVERY, .name = "valid-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),         \
+      .fallback = "100", .help = "steps between validations, where there is validation data; 0: never")                \
+    X(VALID_BATCHES, .name = "valid-batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),     \
+      .fallback = "0", .help = "the most batches of a validation; 0: all")                                             \
+    X(VALID_FRACTION, .name = "valid-fraction", OPTION_REAL_RANGE(0, 0.9), OPTION_FOR(COMMAND_TRAIN), .fallback = "0", \
+      .help = "part of the training data held out where there is no other validation data")
+
+#define OPTION_LIST_OTHER(X)                                                                                           \
+    X(BATCHES, .name = "batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_EVAL), .fallback = "0", \
+      .help = "the most batches of each file; 0: all")                                                                 \
+    X(PROMPT, .name = "prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                 \
+      .may_be_empty = true, .required = true, .help = "the text to go on from; \"\": from the end-of-text token")      \
+    X(TOKENS, .name = "tokens", OPTION_WHOLE_RANGE(1, 100000000), OPTION_FOR(COMMAND_GENERATE), .fallback = "100",     \
+      .help = "the most new tokens")                                                                                   \
+    X(TEMPERATURE, .name = "temperature", OPTION_REAL_RANGE(0, 100), OPTION_FOR(COMMAND_GENERATE), .fallback = "0.8",  \
+      .help = "divides the logits; 0: always the likeliest token")                                                     \
+    X(TOP_K, .name = "top-k", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_GENERATE), .fallback = "0", \
+      .help = "draw among the k likeliest tokens; 0: all")                                                             \
+    X(TOP_P, .name = "top-p", OPTION_REAL_RANGE(0, 1), .above = true, OPTION_FOR(COMMAND_GENERATE), .fallback = "1",   \
+      .help = "draw among the fewest likeliest tokens that hold this much probability")                                \
+    X(IGNORE_END, .name = "ignore-end", .type = OPTION_FLAG, OPTION_FOR(COMMAND_GENERATE),                             \
+      .help = "go on after an end-of-text token")
+
+#define OPTION_LIST_INIT(X)                                                                                            \
+    X(ARCH, .name = "arch", .type = OPTION_CHOICE, .argument = "llama|gpt2", .choices = "llama|gpt2",                  \
+      .later = "opt|mistral|qwen2|qwen3", OPTION_FOR(COMMAND_INIT), .required = true, .help = "family of the model")   \
+    X(HIDDEN, .name = "hidden", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_INIT), .required = true,   \
+      .help = "width of the residual stream")                                                                          \
+    X(LAYERS, .name = "layers", OPTION_WHOLE_RANGE(1, 1024), OPTION_FOR(COMMAND_INIT), .required = true,               \
+      .help = "transformer blocks")                                                                                    \
+    X(HEADS, .name = "heads", OPTION_WHOLE_RANGE(1, 65536), OPTION_FOR(COMMAND_INIT), .required = true,                \
+      .help = "attention heads")                                                                                       \
+    X(KV_HEADS, .name = "kv-heads", OPTION_WHOLE_RANGE(1, 65536), OPTION_FOR(COMMAND_INIT), .computed = "--heads",     \
+      .help = "key-value heads, of which --heads is a multiple (llama)")                                               \
+    X(HEAD_DIM, .name = "head-dim", OPTION_WHOLE_RANGE(1, 65536), OPTION_FOR(COMMAND_INIT),                            \
+      .computed = "--hidden / --heads", .help = "width of a head (llama)")                                             \
+    X(FFN, .name = "ffn", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_INIT),                           \
+      .computed = "llama: 8/3 of --hidden, rounded up to 256s; gpt2: 4 times --hidden",                                \
+      .help = "width inside the MLP")                                                                                  \
+    X(VOCAB, .name = "vocab", OPTION_WHOLE_RANGE(1, 134217728), OPTION_FOR(COMMAND_INIT), .required = true,            \
+      .help = "tokens of the vocabulary, and of the tokenizer that --tokenizer-data makes")                            \
+    X(CONTEXT, .name = "context", OPTION_WHOLE_RANGE(1, 1073741824), OPTION_FOR(COMMAND_INIT), .required = true,       \
+      .help = "the longest sequence, in tokens")                                                                       \
+    X(TIED, .name = "tied", .type = OPTION_FLAG, OPTION_FOR(COMMAND_INIT),                                             \
+      .help = "use the embedding's weight for the head too (gpt2: always)")                                            \
+    X(TOKENIZER_DATA, .name = "tokenizer-data", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMAND_INIT),     \
+      .help = "train a byte-level BPE tokenizer of --vocab tokens on this text and put it beside the model")
+
+#define OPTION_LIST(X)                                                                                                 \
+    OPTION_LIST_INIT(X)                                                                                                \
+    OPTION_LIST_PLAN(X)                                                                                                \
+    OPTION_LIST_TRAIN(X)                                                                                               \
+    OPTION_LIST_OTHER(X)                                                                                               \
+    OPTION_LIST_COMMON(X)
+
+#endif

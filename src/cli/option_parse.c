@@ -1,0 +1,160 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/nearest.h"
+
+struct words {
+    char **items;
+    int count, next;
+};
+
+static bool serves(const struct options *options, const struct option *option) {
+    return (option->commands & options->command->bit) != 0;
+}
+
+static enum status unknown_option(const struct options *options, const char *name) {
+    struct nearest nearest = {.wanted = name};
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (serves(options, &option_table[i])) nearest_consider(&nearest, option_table[i].name);
+    enum status status = status_set(STATUS_BAD_INPUT, "--%s: unknown option", name);
+    if (nearest.best) return status_hint(status, "did you mean --%s?", nearest.best);
+    return status_hint(status, "`ballast %s --help` lists all", options->command->name);
+}
+
+static enum status foreign_option(const struct options *options, const struct option *option) {
+    char list[128] = "";
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (option->commands & (1u << i)) {
+            size_t used = strlen(list);
+            snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", command_names[i]);
+        }
+    return status_set(STATUS_BAD_INPUT, "--%s: not an option of `ballast %s`, but of %s", option->name,
+                      options->command->name, list);
+}
+
+static enum status set_from_words(struct options *options, enum option_id id, const char *attached,
+                                  struct words *words) {
+    const struct option *option = &option_table[id];
+    struct option_value *value = &options->values[id];
+    char where[80];
+    snprintf(where, sizeof where, "--%s", option->name);
+    if (!serves(options, option)) return foreign_option(options, option);
+    const char *text = attached;
+    if (!text && option->type == OPTION_FLAG) text = "true";
+    if (!text && words->next < words->count && strncmp(words->items[words->next], "--", 2) != 0)
+        text = words->items[words->next++];
+    if (!text && !option->refusal) {
+        enum status status = status_set(STATUS_BAD_INPUT, "%s: needs a value (%s)", where, option->argument);
+        if (words->next < words->count)
+            return status_hint(status, "a value that begins with -- is given as %s=VALUE", where);
+        return status;
+    }
+    if (value->source == SOURCE_COMMAND_LINE && option->type != OPTION_TEXTS)
+        return status_set(STATUS_BAD_INPUT, "%s: given twice", where);
+    TRY(option_value_set(option, where, text ? text : "", value));
+    value->source = SOURCE_COMMAND_LINE;
+    return STATUS_OK;
+}
+
+static enum status read_long(struct options *options, const char *word, struct words *words) {
+    char name[64];
+    const char *equals = strchr(word, '=');
+    size_t length = equals ? (size_t)(equals - word) : strlen(word);
+    if (length >= sizeof name) return status_set(STATUS_BAD_INPUT, "--%s: unknown option", word);
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    if (strcmp(name, "help") == 0 && !equals) {
+        options->help = true;
+        return STATUS_OK;
+    }
+    enum option_id id = option_find(name);
+    if (id == OPTION_COUNT) return unknown_option(options, name);
+    return set_from_words(options, id, equals ? equals + 1 : NULL, words);
+}
+
+static enum status read_short(struct options *options, const char *word, struct words *words) {
+    if (strcmp(word, "h") == 0) {
+        options->help = true;
+        return STATUS_OK;
+    }
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (option_table[i].letter == word[0] && serves(options, &option_table[i]))
+            return set_from_words(options, (enum option_id)i, word[1] ? word + 1 : NULL, words);
+    enum status status = status_set(STATUS_BAD_INPUT, "-%s: unknown option", word);
+    return status_hint(status, "`ballast %s --help` lists all", options->command->name);
+}
+
+static enum status read_words(struct options *options, struct words *words) {
+    bool only_arguments = false;
+    while (words->next < words->count && !options->help) {
+        const char *word = words->items[words->next++];
+        if (only_arguments || word[0] != '-' || word[1] == '\0')
+            TRY(vec_push(&options->arguments, word));
+        else if (strcmp(word, "--") == 0)
+            only_arguments = true;
+        else if (word[1] == '-')
+            TRY(read_long(options, word + 2, words));
+        else
+            TRY(read_short(options, word + 1, words));
+    }
+    return STATUS_OK;
+}
+
+static enum status fill_defaults(struct options *options) {
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const struct option *option = &option_table[i];
+        struct option_value *value = &options->values[i];
+        if (!serves(options, option) || value->source != SOURCE_NONE) continue;
+        if (option->required)
+            return status_set(STATUS_BAD_INPUT, "ballast %s: --%s %s is missing", options->command->name, option->name,
+                              option->argument);
+        if (!option->fallback) continue;
+        BUG_IF(option_value_set(option, option->name, option->fallback, value) != STATUS_OK, "default of --%s: %s",
+               option->name, status_message());
+        value->source = SOURCE_DEFAULT;
+    }
+    return STATUS_OK;
+}
+
+static enum status check_arguments(const struct options *options) {
+    const struct command *command = options->command;
+    int count = (int)options->arguments.count;
+    enum status status = STATUS_OK;
+    if (count < command->least)
+        status = status_set(STATUS_BAD_INPUT, "ballast %s: needs %s", command->name, command->arguments);
+    else if (command->most >= 0 && count > command->most)
+        status = status_set(STATUS_BAD_INPUT, "ballast %s: '%s' is one argument too many", command->name,
+                            options->arguments.items[command->most]);
+    if (status == STATUS_OK) return STATUS_OK;
+    return status_hint(status, "usage: ballast %s %s [options]", command->name, command->arguments);
+}
+
+static enum status parse(int count, char **words, struct options *options) {
+    struct words all = {.items = words, .count = count};
+    TRY(read_words(options, &all));
+    if (options->help) return STATUS_OK;
+    const char *config = options_text(options, OPT_CONFIG);
+    if (config) TRY(options_read_config(config, options));
+    TRY(check_arguments(options));
+    return fill_defaults(options);
+}
+
+enum status options_parse(const struct command *command, int count, char **words, struct options *out) {
+    *out = (struct options){.command = command};
+    return parse(count, words, out);
+}
+
+void options_free(struct options *options) {
+    for (int i = 0; i < OPTION_COUNT; i++)
+        vec_free(&options->values[i].texts);
+    vec_free(&options->arguments);
+    scratch_free(&options->memory);
+}
+
+bool options_flag(const struct options *options, enum option_id id) { return options->values[id].flag; }
+int64_t options_whole(const struct options *options, enum option_id id) { return options->values[id].whole; }
+double options_real(const struct options *options, enum option_id id) { return options->values[id].real; }
+const char *options_text(const struct options *options, enum option_id id) { return options->values[id].text; }
+bool options_given(const struct options *options, enum option_id id) {
+    return options->values[id].source >= SOURCE_CONFIG;
+}

@@ -1,0 +1,36 @@
+#include "cli/option_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct option option_table[OPTION_COUNT] = {
+#define OPTION_ROW(id, ...) [OPT_##id] = {__VA_ARGS__},
+    OPTION_LIST(OPTION_ROW)
+#undef OPTION_ROW
+};
+
+const char *const command_names[COMMAND_COUNT] = {
+#define COMMAND_NAME(id, name) #name,
+    COMMAND_LIST(COMMAND_NAME)
+#undef COMMAND_NAME
+};
+
+char *option_key(const struct option *option, char key[64]) {
+    snprintf(key, 64, "%s", option->name);
+    for (char *at = key; *at; at++)
+        if (*at == '-') *at = '_';
+    return key;
+}
+
+enum option_id option_find(const char *name) {
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (strcmp(option_table[i].name, name) == 0) return (enum option_id)i;
+    return OPTION_COUNT;
+}
+
+enum option_id option_find_key(const char *key) {
+    char own[64];
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (strcmp(option_key(&option_table[i], own), key) == 0) return (enum option_id)i;
+    return OPTION_COUNT;
+}

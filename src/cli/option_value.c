@@ -1,0 +1,94 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "cli/options.h"
+
+static enum status set_whole(const struct option *option, const char *where, const char *text,
+                             struct option_value *value) {
+    char *end;
+    errno = 0;
+    bool begins = (text[0] >= '0' && text[0] <= '9') || ((text[0] == '-' || text[0] == '+') && text[1] != '\0');
+    long long number = strtoll(text, &end, 10);
+    if (!begins || *end != '\0') return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a whole number", where, text);
+    if (errno == ERANGE || number < option->least || number > option->most)
+        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be %" PRId64 " to %" PRId64, where, text,
+                          option->least, option->most);
+    value->whole = number;
+    return STATUS_OK;
+}
+
+static enum status set_real(const struct option *option, const char *where, const char *text,
+                            struct option_value *value) {
+    char *end;
+    /* strtod also takes blanks, hexadecimals, "inf" and "nan". */
+    bool plain = text[0] != '\0' && text[strspn(text, "+-.0123456789eE")] == '\0';
+    double number = plain ? strtod(text, &end) : 0;
+    if (!plain || *end != '\0' || end == text)
+        return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a number", where, text);
+    bool low = option->above ? number <= option->real_least : number < option->real_least;
+    if (!isfinite(number) || low || number > option->real_most)
+        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be %s %g and at most %g", where, text,
+                          option->above ? "above" : "at least", option->real_least, option->real_most);
+    value->real = number;
+    return STATUS_OK;
+}
+
+static enum status set_size(const char *where, const char *text, struct option_value *value) {
+    int64_t bytes;
+    enum status status = size_parse(text, &bytes);
+    if (status != STATUS_OK) return status_prefix(status, "%s", where);
+    if (bytes < 1) return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at least one byte", where, text);
+    value->whole = bytes;
+    return STATUS_OK;
+}
+
+static bool list_holds(const char *list, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = list; at && length > 0; at = strchr(at, '|'), at += at ? 1 : 0)
+        if (strncmp(at, word, length) == 0 && (at[length] == '|' || at[length] == '\0')) return true;
+    return false;
+}
+
+static enum status set_choice(const struct option *option, const char *where, const char *text,
+                              struct option_value *value) {
+    if (option->later && list_holds(option->later, text))
+        return status_set(STATUS_BAD_INPUT, "%s: '%s' is not supported in this version (%s are)", where, text,
+                          option->choices);
+    if (!list_holds(option->choices, text) || strchr(text, '|'))
+        return status_set(STATUS_BAD_INPUT, "%s: '%s' is none of %s", where, text, option->choices);
+    value->text = text;
+    return STATUS_OK;
+}
+
+static enum status set_flag(const char *where, const char *text, struct option_value *value) {
+    bool yes = strcmp(text, "true") == 0;
+    if (!yes && strcmp(text, "false") != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: '%s' is neither true nor false", where, text);
+    value->flag = yes;
+    return STATUS_OK;
+}
+
+enum status option_value_set(const struct option *option, const char *where, const char *text,
+                             struct option_value *value) {
+    if (option->refusal) {
+        enum status status = status_set(STATUS_BAD_INPUT, "%s: not supported in this version", where);
+        return status_hint(status, "%s", option->refusal);
+    }
+    switch (option->type) {
+    case OPTION_FLAG: return set_flag(where, text, value);
+    case OPTION_WHOLE: return set_whole(option, where, text, value);
+    case OPTION_REAL: return set_real(option, where, text, value);
+    case OPTION_SIZE: return set_size(where, text, value);
+    case OPTION_CHOICE: return set_choice(option, where, text, value);
+    case OPTION_TEXT:
+    case OPTION_TEXTS: break;
+    }
+    if (text[0] == '\0' && !option->may_be_empty) return status_set(STATUS_BAD_INPUT, "%s: must not be empty", where);
+    if (option->type == OPTION_TEXTS) return vec_push(&value->texts, text);
+    value->text = text;
+    return STATUS_OK;
+}

@@ -1,0 +1,59 @@
+/* The options and arguments that a subcommand was given: from the command line, the --config file and the table's
+ * defaults, in this order of precedence. */
+#ifndef BALLAST_CLI_OPTIONS_H
+#define BALLAST_CLI_OPTIONS_H
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "cli/option_table.h"
+
+struct command;
+
+enum option_source { SOURCE_NONE, SOURCE_DEFAULT, SOURCE_CONFIG, SOURCE_COMMAND_LINE };
+
+struct option_value {
+    enum option_source source;
+    bool flag;
+    int64_t whole; /* whole numbers and sizes */
+    double real;
+    const char *text; /* texts and choices */
+    VEC(const char *) texts;
+};
+
+struct options {
+    const struct command *command;
+    struct option_value values[OPTION_COUNT];
+    VEC(const char *) arguments; /* positional */
+    struct scratch memory;       /* of texts from a config file */
+    bool help;                   /* --help or -h was given: the rest is not checked */
+};
+
+/* Reads what stands after the subcommand. BAD_INPUT names the option and the rule (and the file, for a config's key).
+ * Free in any case with options_free. */
+enum status options_parse(const struct command *command, int count, char **words, struct options *out);
+void options_free(struct options *options);
+
+/* Values; the type must be the option's. Without any source: 0, false, NULL. */
+bool options_flag(const struct options *options, enum option_id id);
+int64_t options_whole(const struct options *options, enum option_id id);
+double options_real(const struct options *options, enum option_id id);
+const char *options_text(const struct options *options, enum option_id id);
+/* True when the user gave it, on the command line or in the config file. */
+bool options_given(const struct options *options, enum option_id id);
+
+/* The parts of the parser, one file each. */
+
+/* Sets a value from text; `where` ("--batch", "run.json: batch") begins messages. */
+enum status option_value_set(const struct option *option, const char *where, const char *text,
+                             struct option_value *value);
+/* Fills what the command line left open from a config file. */
+enum status options_read_config(const char *path, struct options *options);
+
+/* Help: of the program, of one subcommand, and the whole table as docs/options.md. */
+void help_print_program(FILE *out);
+void help_print_command(const struct command *command, FILE *out);
+void help_print_document(FILE *out);
+
+#endif

@@ -1,0 +1,29 @@
+#include "cli/step_options.h"
+
+#include "cluster/cluster.h"
+
+void step_options_read(const struct options *options, bool decided, struct plan_options *out) {
+    plan_options_init(out);
+    out->batch = options_whole(options, OPT_BATCH);
+    out->sequence_length = options_whole(options, OPT_SEQ);
+    out->grain_sequences = options_whole(options, OPT_GRAIN);
+    out->grains_per_pass = options_whole(options, OPT_GRAINS_PER_PASS);
+    out->threads = (int)options_whole(options, OPT_THREADS);
+    out->device_memory_bytes = options_whole(options, OPT_DEVICE_MEMORY);
+    out->plan_path = options_text(options, OPT_PLAN);
+    if (options_given(options, OPT_SEED)) out->seed = options_whole(options, OPT_SEED);
+    if (options_given(options, OPT_DTYPE))
+        out->dtype = dtype_find(options_text(options, OPT_DTYPE));
+    else if (!decided && !out->plan_path)
+        out->dtype = cluster_has_bf16_matrix() ? DTYPE_BF16 : DTYPE_F32;
+}
+
+void step_options_read_optimizer(const struct options *options, struct train_options *out) {
+    train_options_init(out);
+    /* What is not given stays open: a plan file may say it. */
+    if (options_given(options, OPT_BETA1)) out->beta1 = options_real(options, OPT_BETA1);
+    if (options_given(options, OPT_BETA2)) out->beta2 = options_real(options, OPT_BETA2);
+    if (options_given(options, OPT_EPSILON)) out->epsilon = options_real(options, OPT_EPSILON);
+    if (options_given(options, OPT_WEIGHT_DECAY)) out->weight_decay = options_real(options, OPT_WEIGHT_DECAY);
+    if (options_given(options, OPT_CLIP_NORM)) out->clip_norm = options_real(options, OPT_CLIP_NORM);
+}

@@ -1,0 +1,236 @@
+/* Bad input, one thing wrong at a time: exit status 2, a message that names file and field, no run folder made, and a
+ * run that is there already stays as it is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "support/data_files.h"
+#include "support/run_program.h"
+#include "support/temp_folder.h"
+
+#define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* A sound model and text, made once. */
+static struct { char folder[512], model[600], text[600], broken[600], run[600]; } place;
+
+static int set_up(void **state) {
+    void *folder;
+    (void)state;
+    if (temp_folder_make(&folder) != 0) return -1;
+    snprintf(place.folder, sizeof place.folder, "%s", (char *)folder);
+    free(folder);
+    snprintf(place.model, sizeof place.model, "%s/model", place.folder);
+    snprintf(place.text, sizeof place.text, "%s/text.txt", place.folder);
+    snprintf(place.broken, sizeof place.broken, "%s/broken", place.folder);
+    snprintf(place.run, sizeof place.run, "%s/run", place.folder);
+    make_text(place.text, 20000);
+    make_tiny_model(place.folder, place.model, place.text);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    return folder_remove(place.folder) == STATUS_OK ? 0 : -1;
+}
+
+/* A fresh copy of the sound model to break. */
+static const char *copy_model(void) {
+    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"};
+    assert_int_equal(folder_remove(place.broken), STATUS_OK);
+    assert_int_equal(folder_create(place.broken), STATUS_OK);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        assert_int_equal(file_copy(temp_path(place.model, files[i]), temp_path(place.broken, files[i])), STATUS_OK);
+    return place.broken;
+}
+
+/* Training must refuse, name all of `texts`, and make no run folder. */
+static void refuse_data(const char *model, const char *data, const char *const *texts) {
+    const char *const words[] = {"train", model, data, "-o", place.run, "--steps", "1", "--dtype", "fp32", NULL};
+    program_expect(place.folder, 2, texts, words);
+    assert_false(file_exists(place.run));
+}
+static void refuse_model(const char *const *texts) { refuse_data(place.broken, place.text, texts); }
+
+static const char *weights_path(void) { return temp_path(place.broken, "model.safetensors"); }
+
+static void test_weights(void **state) {
+    (void)state;
+    char *good;
+    size_t bytes;
+    copy_model();
+    assert_int_equal(file_read(weights_path(), 1 << 28, &good, &bytes), STATUS_OK);
+
+    temp_write(weights_path(), good, bytes - 100);
+    refuse_model(TEXTS("model.safetensors", "data_offsets"));
+    temp_write(weights_path(), good, 4);
+    refuse_model(TEXTS("model.safetensors"));
+    temp_write(weights_path(), "", 0);
+    refuse_model(TEXTS("model.safetensors"));
+
+    uint64_t huge = UINT64_MAX / 2;
+    char *bad = mem_array(bytes, 1);
+    memcpy(bad, good, bytes);
+    memcpy(bad, &huge, sizeof huge);
+    temp_write(weights_path(), bad, bytes);
+    refuse_model(TEXTS("model.safetensors", "header"));
+
+    memcpy(bad, good, bytes);
+    char *dtype = strstr(bad + 8, "\"F32\"");
+    assert_non_null(dtype);
+    memcpy(dtype, "\"I32\"", 5);
+    temp_write(weights_path(), bad, bytes);
+    refuse_model(TEXTS("model.safetensors", "I32"));
+
+    memcpy(bad, good, bytes);
+    char *name = strstr(bad + 8, "model.norm.weight");
+    assert_non_null(name);
+    name[6] = 'N';
+    temp_write(weights_path(), bad, bytes);
+    refuse_model(TEXTS("model.safetensors", "orm.weight"));
+
+    unlink(weights_path());
+    refuse_model(TEXTS("broken"));
+    mem_free(bad);
+    mem_free(good);
+}
+
+/* Sets one key of the broken model's config. */
+static void set_config(const char *key, json_t *value) {
+    copy_model();
+    const char *path = temp_path(place.broken, "config.json");
+    json_t *config = json_load_file(path, 0, NULL);
+    assert_non_null(config);
+    json_object_set_new(config, key, value);
+    assert_int_equal(json_dump_file(config, path, 0), 0);
+    json_decref(config);
+}
+
+static void test_config(void **state) {
+    (void)state;
+    set_config("model_type", json_string("mamba"));
+    refuse_model(TEXTS("config.json", "model_type", "mamba"));
+    set_config("hidden_size", json_integer(-24));
+    refuse_model(TEXTS("config.json", "hidden_size"));
+    set_config("hidden_size", json_integer(INT64_MAX));
+    refuse_model(TEXTS("config.json", "hidden_size"));
+    set_config("num_hidden_layers", json_integer(0));
+    refuse_model(TEXTS("config.json", "num_hidden_layers"));
+    set_config("intermediate_size", json_integer(48));
+    refuse_model(TEXTS("model.safetensors", "mlp"));
+    set_config("num_key_value_heads", json_integer(2));
+    refuse_model(TEXTS("config.json", "num_key_value_heads"));
+    set_config("brand_new_setting", json_true());
+    refuse_model(TEXTS("config.json", "brand_new_setting"));
+    set_config("num_hidden_layers", json_integer(3));
+    refuse_model(TEXTS("model.layers.2"));
+}
+
+static void test_json_that_is_none(void **state) {
+    (void)state;
+    copy_model();
+    const char *config = temp_path(place.broken, "config.json");
+    temp_write_text(config, "{\"model_type\": ");
+    refuse_model(TEXTS("config.json", "not valid JSON"));
+    enum { DEEP = 100000 };
+    char *deep = mem_array(DEEP + 32, 1);
+    char *at = stpcpy(deep, "{\"model_type\": ");
+    memset(at, '[', DEEP);
+    temp_write_text(config, deep);
+    refuse_model(TEXTS("config.json", "not valid JSON"));
+    mem_free(deep);
+    copy_model();
+    temp_write_text(temp_path(place.broken, "tokenizer.json"), "{\"model\": {\"type\": \"Unigram\"}}");
+    refuse_model(TEXTS("tokenizer.json"));
+    copy_model();
+    unlink(temp_path(place.broken, "tokenizer.json"));
+    refuse_model(TEXTS("tokenizer"));
+}
+
+static void test_data(void **state) {
+    (void)state;
+    char text[600], tokens[600];
+    snprintf(text, sizeof text, "%s/bad.txt", place.folder);
+    snprintf(tokens, sizeof tokens, "%s/bad.bin", place.folder);
+    temp_write(text, "", 0);
+    refuse_data(place.model, text, TEXTS("bad.txt"));
+    temp_write_text(text, "short");
+    refuse_data(place.model, text, TEXTS("sequence"));
+    unlink(text);
+    refuse_data(place.model, text, TEXTS("bad.txt"));
+    uint32_t ids[400];
+    for (uint32_t i = 0; i < 400; i++)
+        ids[i] = i;
+    token_file_write(tokens, 2, ids, 400);
+    refuse_data(place.model, tokens, TEXTS("bad.bin", "300"));
+    token_file_write_raw(tokens, 123, 1, 400, 2, ids, 400);
+    refuse_data(place.model, tokens, TEXTS("bad.bin"));
+    token_file_write_raw(tokens, TOKEN_MAGIC_16, TOKEN_VERSION_16, 500, 2, ids, 400);
+    refuse_data(place.model, tokens, TEXTS("bad.bin"));
+    refuse_data(place.model, place.folder, TEXTS("train"));
+}
+
+static void test_settings(void **state) {
+    (void)state;
+    static const char *const bad[][3] = {
+        {"--batch", "0", "--batch: 0"},
+        {"--seq", "-1", "--seq: -1"},
+        {"--seq", "64", "64"},
+        {"--grain", "9", "grain"},
+        {"--lr", "0", "--lr: 0"},
+        {"--steps", "-5", "--steps: -5"},
+        {"--threads", "0", "--threads"},
+        {"--save-every", "0", "--save-every"},
+        {"--clip-norm", "-1", "--clip-norm"},
+        {"--valid", "gone.txt", "gone.txt"},
+        {"--plan", "gone.json", "gone.json"},
+        {"--disk", "/tmp", "--disk"},
+        {"--grains-per-pass", "99", "grains_per_pass"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *const words[] = {"train",   place.model, place.text, "-o",      place.run,
+                                     "--steps", "1",         bad[i][0],  bad[i][1], NULL};
+        /* --steps may not be given twice */
+        const char *const with_steps[] = {"train",   place.model, place.text, "-o",
+                                          place.run, bad[i][0],   bad[i][1],  NULL};
+        program_expect(place.folder, 2, TEXTS(bad[i][2]), strcmp(bad[i][0], "--steps") == 0 ? with_steps : words);
+        assert_false(file_exists(place.run));
+    }
+}
+
+static void test_output_that_holds_something_else(void **state) {
+    (void)state;
+    char note[700], *after;
+    size_t bytes;
+    assert_int_equal(folder_create(place.run), STATUS_OK);
+    snprintf(note, sizeof note, "%s/note", place.run);
+    temp_write_text(note, "mine");
+    const char *const words[] = {"train", place.model, place.text, "-o", place.run, "--steps", "1", NULL};
+    program_expect(place.folder, 2, TEXTS("run"), words);
+    assert_int_equal(file_read(note, 100, &after, &bytes), STATUS_OK);
+    assert_string_equal(after, "mine");
+    mem_free(after);
+    struct names names;
+    assert_int_equal(folder_list(place.run, &names), STATUS_OK);
+    assert_int_equal(names.count, 1);
+    names_free(&names);
+    assert_int_equal(folder_remove(place.run), STATUS_OK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights),           cmocka_unit_test(test_config),
+        cmocka_unit_test(test_json_that_is_none), cmocka_unit_test(test_data),
+        cmocka_unit_test(test_settings),          cmocka_unit_test(test_output_that_holds_something_else),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

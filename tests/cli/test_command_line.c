@@ -1,0 +1,205 @@
+/* The program as a user meets it: exit statuses, messages, JSON, and what bad input leaves behind. */
+/* ctest: PROCESSORS 2 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "support/data_files.h"
+#include "support/run_program.h"
+#include "support/temp_folder.h"
+
+#define EXPECT(folder, status, texts, ...)                                                                             \
+    program_expect(folder, status, texts, (const char *const[]){__VA_ARGS__, NULL})
+#define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
+
+static json_t *parse_whole(const char *text) {
+    json_error_t error;
+    json_t *value = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    if (!value) fail_msg("stdout is not one JSON document: %s\n%s", error.text, text);
+    return value;
+}
+
+static void test_help_and_version(void **state) {
+    static const char *const all[] = {"init", "plan", "train", "resume", "eval", "generate", "profile", "inspect"};
+    struct program_run run = PROGRAM(*state, "help");
+    assert_int_equal(run.status, 0);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        assert_non_null(strstr(run.out, all[i]));
+    assert_null(strstr(run.out, "simulate"));
+    program_run_free(&run);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct program_run help = PROGRAM(*state, "help", all[i]), same = PROGRAM(*state, all[i], "--help");
+        assert_int_equal(help.status, 0);
+        assert_int_equal(same.status, 0);
+        assert_string_equal(help.out, same.out);
+        assert_string_equal(same.err, "");
+        program_run_free(&help);
+        program_run_free(&same);
+    }
+    run = PROGRAM(*state, "version");
+    assert_int_equal(run.status, 0);
+    assert_int_equal(strncmp(run.out, "ballast ", 8), 0);
+    program_run_free(&run);
+}
+
+static void test_errors_go_to_stderr_with_status_2(void **state) {
+    struct program_run run = PROGRAM(*state, "trian", "model");
+    assert_int_equal(run.status, 2);
+    assert_string_equal(run.out, "");
+    assert_int_equal(strncmp(run.err, "ballast: error: ", 16), 0);
+    assert_non_null(strstr(run.err, "\nhint: did you mean `ballast train`?\n"));
+    program_run_free(&run);
+    EXPECT(*state, 2, TEXTS("no command given"), NULL);
+    EXPECT(*state, 2, TEXTS("'simulate' is no command"), "simulate", "plan.json");
+    EXPECT(*state, 2, TEXTS("--output (-o) RUN_DIR is missing"), "train", "model", "data.txt");
+    EXPECT(*state, 2, TEXTS("profile", "not supported"), "profile", "model");
+    EXPECT(*state, 2, TEXTS("nowhere: no such file"), "inspect", "nowhere");
+    EXPECT(*state, 2, TEXTS("nowhere"), "plan", "nowhere");
+    EXPECT(*state, 2, TEXTS("nowhere"), "resume", "nowhere");
+}
+
+static bool folder_has(const char *folder, const char *part) {
+    struct names names;
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    bool found = false;
+    for (size_t i = 0; i < names.count; i++)
+        found |= strstr(names.items[i], part) != NULL;
+    names_free(&names);
+    return found;
+}
+
+static void test_init_makes_a_whole_model_or_nothing(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    make_text(text, 20000);
+    make_tiny_model(folder, model, text);
+    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        assert_true(file_exists(temp_path(model, files[i])));
+    json_t *settings = json_load_file(temp_path(model, "tokenizer_config.json"), 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(settings, "tokenizer_class")), "PreTrainedTokenizerFast");
+    assert_string_equal(json_string_value(json_object_get(settings, "eos_token")), "<|endoftext|>");
+    json_decref(settings);
+    json_t *config = json_load_file(temp_path(model, "config.json"), 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(config, "eos_token_id")), 0);
+    assert_true(json_is_integer(json_object_get(config, "eos_token_id")));
+    json_decref(config);
+
+#define SIZES "--arch", "llama", "--hidden", "24", "--layers", "1", "--heads", "3", "--context", "16"
+    const char *other = temp_path(folder, "other");
+    EXPECT(folder, 2, TEXTS("model: already holds something else"), "init", model, SIZES, "--vocab", "300");
+    EXPECT(folder, 2, TEXTS("text.txt: exists and is no folder"), "init", text, SIZES, "--vocab", "300");
+    EXPECT(folder, 2, TEXTS("text.txt"), "init", other, SIZES, "--vocab", "10", "--tokenizer-data", text);
+    EXPECT(folder, 2, TEXTS("text.txt"), "init", other, SIZES, "--vocab", "100000", "--tokenizer-data", text);
+    EXPECT(folder, 2, TEXTS("nothing.txt"), "init", other, SIZES, "--vocab", "300", "--tokenizer-data", "nothing.txt");
+    EXPECT(folder, 2, TEXTS("x.jsonl", "plain text"), "init", other, SIZES, "--vocab", "300", "--tokenizer-data",
+           "x.jsonl");
+    EXPECT(folder, 2, TEXTS("--kv-heads: gpt2"), "init", other, "--arch", "gpt2", "--hidden", "24", "--layers", "1",
+           "--heads", "3", "--context", "16", "--vocab", "300", "--kv-heads", "1");
+    EXPECT(folder, 2, TEXTS("heads"), "init", other, SIZES, "--vocab", "300", "--kv-heads", "2");
+    assert_false(folder_has(folder, "other"));
+    assert_true(file_exists(temp_path(model, "config.json")));
+}
+
+/* Every field that scripts read, and nothing on stdout beside the document. */
+static void test_json_is_one_document(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    const char *plan = temp_path(folder, "plan.json");
+    make_text(text, 20000);
+    make_tiny_model(folder, model, text);
+    struct program_run run = PROGRAM(folder, "plan", model, "--batch", "4", "--json", "-o", plan);
+    assert_int_equal(run.status, 0);
+    json_t *document = parse_whole(run.out), *written = json_load_file(plan, 0, NULL);
+    assert_true(json_equal(document, written));
+    static const char *const keys[] = {"version", "recipe",  "policy",     "step_s",
+                                       "tiers",   "streams", "runners_up", "binds"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!json_object_get(document, keys[i])) fail_msg("plan --json lacks %s", keys[i]);
+    const json_t *tier = json_array_get(json_object_get(document, "tiers"), 0);
+    assert_string_equal(json_string_value(json_object_get(tier, "name")), "device");
+    json_int_t bytes = json_integer_value(json_object_get(tier, "program_bytes")), sum = 0;
+    const char *kind;
+    json_t *value;
+    json_object_foreach(json_object_get(tier, "by_kind"), kind, value) sum += json_integer_value(value);
+    assert_true(bytes > 0);
+    assert_int_equal(sum, bytes);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(document, "recipe"), "batch")), 4);
+    json_decref(document);
+    json_decref(written);
+    program_run_free(&run);
+
+    const char *const inspected[] = {model, temp_path(model, "model.safetensors"), temp_path(model, "tokenizer.json"),
+                                     plan};
+    static const char *const kinds[] = {"model", "safetensors", "tokenizer", "plan"};
+    for (size_t i = 0; i < sizeof inspected / sizeof *inspected; i++) {
+        run = PROGRAM(folder, "inspect", inspected[i], "--json");
+        assert_int_equal(run.status, 0);
+        document = parse_whole(run.out);
+        assert_string_equal(json_string_value(json_object_get(document, "kind")), kinds[i]);
+        json_decref(document);
+        program_run_free(&run);
+    }
+
+    run = PROGRAM(folder, "eval", model, text, "--json", "--batches", "2");
+    assert_int_equal(run.status, 0);
+    document = parse_whole(run.out);
+    const json_t *total = json_object_get(document, "total");
+    double loss = json_real_value(json_object_get(total, "loss"));
+    assert_true(loss > 3 && loss < 8); /* a model that knows nothing: about ln(300) = 5.7 */
+    assert_true(json_integer_value(json_object_get(total, "tokens")) > 0);
+    json_decref(document);
+    program_run_free(&run);
+}
+
+static void test_profile_writes_a_cluster(void **state) {
+    const char *folder = *state, *cluster = temp_path(folder, "cluster.json");
+    struct program_run run = PROGRAM(folder, "profile", "--json", "-o", cluster, "--threads", "1");
+    assert_int_equal(run.status, 0);
+    json_t *document = parse_whole(run.out), *written = json_load_file(cluster, 0, NULL);
+    assert_true(json_equal(document, written));
+    const json_t *device = json_array_get(json_object_get(document, "devices"), 0);
+    assert_true(json_real_value(json_object_get(device, "fp32_flops_per_s")) > 0);
+    json_decref(document);
+    json_decref(written);
+    program_run_free(&run);
+    EXPECT(folder, 0, NULL, "inspect", cluster);
+}
+
+static void test_no_plan_fits_is_status_3(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    const char *out = temp_path(folder, "run");
+    make_text(text, 20000);
+    make_tiny_model(folder, model, text);
+    EXPECT(folder, 3, TEXTS("ballast: error: ", "hint: "), "plan", model, "--device-memory", "64K");
+    EXPECT(folder, 3, TEXTS("ballast: error: "), "train", model, text, "-o", out, "--device-memory", "64K");
+    assert_false(file_exists(out));
+}
+
+static void test_full_disk_behind_stdout_is_status_1(void **state) {
+    char command[4096];
+    snprintf(command, sizeof command, "'%s' help >/dev/full 2>'%s/err'", BALLAST_PROGRAM, (const char *)*state);
+    int status = system(command);
+    assert_int_equal(status >> 8, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(test_help_and_version),
+        CASE(test_errors_go_to_stderr_with_status_2),
+        CASE(test_init_makes_a_whole_model_or_nothing),
+        CASE(test_json_is_one_document),
+        CASE(test_profile_writes_a_cluster),
+        CASE(test_no_plan_fits_is_status_3),
+        CASE(test_full_disk_behind_stdout_is_status_1),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

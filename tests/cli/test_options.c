@@ -1,0 +1,319 @@
+/* The option table, and the parser and help made from it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/nearest.h"
+#include "cli/step_options.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
+
+enum { WORDS_MAX = 32 };
+
+static enum status parse(const struct command *command, struct options *out, const char *const *words) {
+    char *list[WORDS_MAX];
+    int count = 0;
+    for (; words[count]; count++)
+        list[count] = (char *)(uintptr_t)words[count];
+    return options_parse(command, count, list, out);
+}
+#define PARSE(command, out, ...) parse(command, out, (const char *const[]){__VA_ARGS__, NULL})
+
+static void refuse(const struct command *command, const char *text, const char *hint, const char *const *words) {
+    struct options options;
+    assert_int_equal(parse(command, &options, words), STATUS_BAD_INPUT);
+    options_free(&options);
+    if (!strstr(status_message(), text)) fail_msg("'%s' lacks '%s'", status_message(), text);
+    if (hint && !strstr(status_hint_text(), hint)) fail_msg("hint '%s' lacks '%s'", status_hint_text(), hint);
+}
+#define REFUSE(command, text, hint, ...) refuse(command, text, hint, (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_table_is_whole(void **state) {
+    (void)state;
+    char key[64];
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const struct option *option = &option_table[i];
+        assert_non_null(option->name);
+        assert_non_null(option->help);
+        if (option->type != OPTION_FLAG) assert_non_null(option->argument);
+        assert_true(option->commands != 0 && (option->commands & ~(unsigned)COMMANDS_ALL) == 0);
+        assert_int_equal(option_find(option->name), i); /* names are unique */
+        assert_int_equal(option_find_key(option_key(option, key)), i);
+        if (option->type == OPTION_CHOICE) assert_non_null(option->choices);
+        if (option->type == OPTION_WHOLE) assert_true(option->least <= option->most);
+        struct option_value value = {0};
+        if (option->fallback)
+            assert_int_equal(option_value_set(option, option->name, option->fallback, &value), STATUS_OK);
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        assert_string_equal(commands[i]->name, command_names[i]);
+        assert_int_equal(commands[i]->bit, 1 << i);
+    }
+}
+
+static void test_values_of_each_type(void **state) {
+    (void)state;
+    struct options options;
+    assert_int_equal(PARSE(&command_train, &options, "model", "--batch", "4", "data", "--lr=1e-3", "-o", "run",
+                           "--device-memory", "1.5G", "--dtype", "fp32", "--quiet", "--valid", "a", "--valid", "b",
+                           "--", "--odd"),
+                     STATUS_OK);
+    assert_int_equal(options_whole(&options, OPT_BATCH), 4);
+    assert_true(options_real(&options, OPT_LR) > 0.00099 && options_real(&options, OPT_LR) < 0.00101);
+    assert_int_equal(options_whole(&options, OPT_DEVICE_MEMORY), 1610612736);
+    assert_string_equal(options_text(&options, OPT_DTYPE), "fp32");
+    assert_string_equal(options_text(&options, OPT_OUTPUT), "run");
+    assert_true(options_flag(&options, OPT_QUIET));
+    assert_int_equal(options.values[OPT_VALID].texts.count, 2);
+    assert_int_equal(options.arguments.count, 3);
+    assert_string_equal(options.arguments.items[2], "--odd");
+    assert_int_equal(options_whole(&options, OPT_SAVE_EVERY), 100); /* a default */
+    assert_false(options_given(&options, OPT_SAVE_EVERY));
+    assert_true(options_given(&options, OPT_BATCH));
+    options_free(&options);
+}
+
+static void test_bad_values_name_option_and_rule(void **state) {
+    (void)state;
+    const struct command *plan = &command_plan;
+    REFUSE(plan, "--batch: 0 is not legal: must be 1 to", NULL, "m", "--batch", "0");
+    REFUSE(plan, "--batch: -3 is not legal", NULL, "m", "--batch", "-3");
+    REFUSE(plan, "--batch: '4x' is not a whole number", NULL, "m", "--batch", "4x");
+    REFUSE(plan, "--batch: '' is not", NULL, "m", "--batch=");
+    REFUSE(plan, "--batch: ' 4' is not", NULL, "m", "--batch", " 4");
+    REFUSE(plan, "--batch: '4.5' is not", NULL, "m", "--batch", "4.5");
+    REFUSE(plan, "--batch: 99999999999999999999 is not legal", NULL, "m", "--batch", "99999999999999999999");
+    REFUSE(plan, "--seed: 9223372036854775808 is not legal", NULL, "m", "--seed", "9223372036854775808");
+    REFUSE(plan, "--seq: needs a value", NULL, "m", "--seq");
+    REFUSE(plan, "--seq: needs a value", "--seq=VALUE", "m", "--seq", "--json");
+    REFUSE(plan, "--device-memory: 0 is not legal", NULL, "m", "--device-memory", "0");
+    REFUSE(plan, "--device-memory: '-1G' is not a size", NULL, "m", "--device-memory", "-1G");
+    REFUSE(plan, "--dtype: 'fp16' is none of bf16|fp32", NULL, "m", "--dtype", "fp16");
+    REFUSE(plan, "--dtype: 'fp3' is none of", NULL, "m", "--dtype", "fp3");
+    REFUSE(plan, "--epsilon: 0 is not legal: must be above 0", NULL, "m", "--epsilon", "0");
+    REFUSE(plan, "--beta1: 'nan' is not a number", NULL, "m", "--beta1", "nan");
+    REFUSE(plan, "--beta1: '0x1p-2' is not a number", NULL, "m", "--beta1", "0x1p-2");
+    REFUSE(plan, "--clip-norm: 1e999 is not legal", NULL, "m", "--clip-norm", "1e999");
+    REFUSE(plan, "--json: 'maybe' is neither", NULL, "m", "--json=maybe");
+    REFUSE(plan, "--batch: given twice", NULL, "m", "--batch", "4", "--batch", "5");
+    REFUSE(plan, "--output: must not be empty", NULL, "m", "-o", "");
+    REFUSE(&command_train, "--lr: 0 is not legal", NULL, "m", "d", "--lr", "0");
+    REFUSE(&command_train, "--steps: 0 is not legal", NULL, "m", "d", "--steps", "0");
+    REFUSE(&command_train, "--lr: -1 is not legal", NULL, "m", "d", "--lr", "-1");
+}
+
+static void test_unknown_names_get_a_hint(void **state) {
+    (void)state;
+    REFUSE(&command_plan, "--bacth: unknown option", "--batch", "m", "--bacth", "3");
+    REFUSE(&command_plan, "--device: unknown option", "--device-memory", "m", "--device", "3");
+    REFUSE(&command_plan, "--xyzzyxyzzy: unknown option", "ballast plan --help", "m", "--xyzzyxyzzy");
+    REFUSE(&command_plan, "-x: unknown option", NULL, "m", "-x");
+    REFUSE(&command_eval, "--lr: not an option of `ballast eval`, but of train", NULL, "m", "d", "--lr", "1");
+    REFUSE(&command_plan, "'b' is one argument too many", "usage: ballast plan", "a", "b");
+    REFUSE(&command_plan, "needs MODEL_DIR", "usage: ballast plan", "--json");
+    REFUSE(&command_init, "--arch llama|gpt2 is missing", NULL, "m");
+}
+
+static void test_what_is_not_supported_yet_is_refused_by_name(void **state) {
+    (void)state;
+    static const char *const later[] = {"--host-memory", "--disk", "--partition", "--cluster"};
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "%s: not supported in this version", later[i]);
+        REFUSE(&command_plan, text, NULL, "m", later[i], "8G");
+        REFUSE(&command_resume, text, NULL, "m", later[i]);
+    }
+    REFUSE(&command_init, "--arch: 'qwen2' is not supported in this version", NULL, "m", "--arch", "qwen2");
+    REFUSE(&command_init, "--arch: 'bert' is none of", NULL, "m", "--arch", "bert");
+}
+
+static const char *write_config(const char *folder, const char *text) {
+    const char *path = temp_path(folder, "run.json");
+    temp_write_text(path, text);
+    return path;
+}
+
+static void test_command_line_wins_over_config_over_default(void **state) {
+    struct options options;
+    const char *path =
+        write_config(*state, "{\"batch\": 16, \"lr\": 0.5, \"keep\": 7, \"quiet\": true, \"valid\": [\"x\", \"y\"],"
+                             " \"device_memory\": \"2G\", \"output\": \"from-file\", \"beta1\": 0.25}");
+    assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", path, "--batch", "4", "--quiet=false"),
+                     STATUS_OK);
+    assert_int_equal(options_whole(&options, OPT_BATCH), 4);
+    assert_true(options_real(&options, OPT_LR) > 0.49 && options_real(&options, OPT_LR) < 0.51);
+    assert_int_equal(options_whole(&options, OPT_KEEP), 7);
+    assert_false(options_flag(&options, OPT_QUIET));
+    assert_int_equal(options.values[OPT_VALID].texts.count, 2);
+    assert_int_equal(options_whole(&options, OPT_DEVICE_MEMORY), (int64_t)2 << 30);
+    assert_string_equal(options_text(&options, OPT_OUTPUT), "from-file");
+    assert_int_equal(options_whole(&options, OPT_SAVE_EVERY), 100);
+    options_free(&options);
+}
+
+static void test_bad_config_names_file_and_key(void **state) {
+    static const char *const bad[][2] = {
+        {"{\"bacth\": 4}", "run.json: bacth: unknown key"},
+        {"{\"save-every\": 4}", "run.json: save-every: unknown key"},
+        {"{\"config\": \"x\"}", "run.json: config: unknown key"},
+        {"{\"batch\": 0}", "run.json: batch: 0 is not legal"},
+        {"{\"batch\": \"4\"}", "run.json: batch: must be a whole number"},
+        {"{\"batch\": 4.5}", "run.json: batch: must be a whole number"},
+        {"{\"batch\": null}", "run.json: batch: must be a whole number"},
+        {"{\"lr\": true}", "run.json: lr: must be a number"},
+        {"{\"quiet\": 1}", "run.json: quiet: must be true or false"},
+        {"{\"dtype\": \"int8\"}", "run.json: dtype: 'int8' is none of"},
+        {"{\"device_memory\": \"big\"}", "run.json: device_memory: 'big' is not a size"},
+        {"{\"valid\": [1]}", "run.json: valid: must be a string or a list of strings"},
+        {"{\"disk\": \"/tmp\"}", "run.json: disk: not supported in this version"},
+        {"[]", "run.json: must hold a JSON object"},
+        {"{\"batch\": 4, \"batch\": 5}", "run.json: not valid JSON"},
+        {"", "run.json: not valid JSON"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        REFUSE(&command_train, bad[i][1], NULL, "m", "d", "--config", write_config(*state, bad[i][0]));
+    REFUSE(&command_train, "did you mean", NULL, "m", "d", "--config", "/nonexistent/did you mean");
+    REFUSE(&command_train, "bacth", "\"batch\"", "m", "d", "--config", write_config(*state, "{\"bacth\": 4}"));
+}
+
+static void test_one_config_may_serve_several_commands(void **state) {
+    struct options options;
+    const char *path = write_config(*state, "{\"batch\": 16, \"steps\": 3}");
+    log_set_quiet(true);
+    assert_int_equal(PARSE(&command_plan, &options, "m", "--config", path), STATUS_OK);
+    assert_int_equal(options_whole(&options, OPT_BATCH), 16);
+    options_free(&options);
+    log_set_quiet(false);
+}
+
+static char *printed(void (*print)(const void *payload, FILE *out), const void *payload) {
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    print(payload, out);
+    fclose(out);
+    return text;
+}
+static void print_command(const void *payload, FILE *out) { help_print_command(payload, out); }
+static void print_document(const void *payload, FILE *out) {
+    (void)payload;
+    help_print_document(out);
+}
+
+/* Each option of a command must be in its help with its default, wherever lines are broken. */
+static void test_help_shows_every_default(void **state) {
+    (void)state;
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        char *text = printed(print_command, commands[i]), *to = text;
+        for (char *from = text; *from; from++) /* fold blanks */
+            if ((*from != ' ' && *from != '\n') || (to > text && to[-1] != ' ')) *to++ = *from == '\n' ? ' ' : *from;
+        *to = '\0';
+        for (int o = 0; o < OPTION_COUNT; o++) {
+            const struct option *option = &option_table[o];
+            char name[80], fallback[300];
+            snprintf(name, sizeof name, "--%s ", option->name);
+            if (!(option->commands & commands[i]->bit)) {
+                if (strstr(text, name) && !strstr(commands[i]->details, option->name))
+                    fail_msg("%s: %sis listed", commands[i]->name, name);
+                continue;
+            }
+            const char *at = strstr(text, name);
+            if (!at) fail_msg("%s: %sis missing", commands[i]->name, name);
+            const char *value = option->fallback ? option->fallback : option->computed;
+            snprintf(fallback, sizeof fallback, "[default: %s]", value ? value : "");
+            if (value && at && !strstr(at, fallback)) fail_msg("%s: %slacks %s", commands[i]->name, name, fallback);
+        }
+        free(text);
+    }
+}
+
+static void test_document_is_up_to_date(void **state) {
+    (void)state;
+    char *committed, *text = printed(print_document, NULL);
+    size_t bytes;
+    assert_int_equal(file_read(BALLAST_SOURCE "/docs/options.md", 1 << 20, &committed, &bytes), STATUS_OK);
+    if (strcmp(text, committed) != 0) fail_msg("run: ballast help options > docs/options.md");
+    mem_free(committed);
+    free(text);
+}
+
+/* The table shows the defaults; src/train has its own, for those who call it without a command line. */
+static void test_table_and_training_have_the_same_defaults(void **state) {
+    (void)state;
+    struct train_options training;
+    train_options_init(&training);
+    struct options options;
+    assert_int_equal(PARSE(&command_train, &options, "m", "d"), STATUS_OK);
+    assert_true(options_real(&options, OPT_LR) <= training.learning_rate &&
+                options_real(&options, OPT_LR) >= training.learning_rate);
+    assert_int_equal(lr_schedule_find(options_text(&options, OPT_SCHEDULE)), training.schedule);
+    assert_true(options_real(&options, OPT_MIN_LR_FRACTION) <= training.min_lr_fraction &&
+                options_real(&options, OPT_MIN_LR_FRACTION) >= training.min_lr_fraction);
+    assert_true(options_real(&options, OPT_WSD_DECAY_FRACTION) <= training.wsd_decay_fraction &&
+                options_real(&options, OPT_WSD_DECAY_FRACTION) >= training.wsd_decay_fraction);
+    assert_int_equal(options_whole(&options, OPT_SAVE_EVERY), training.save_every);
+    assert_int_equal(options_whole(&options, OPT_KEEP), training.keep);
+    assert_int_equal(options_whole(&options, OPT_VALID_EVERY), training.valid_every);
+    assert_int_equal(options_whole(&options, OPT_VALID_BATCHES), training.valid_batches);
+    assert_int_equal(atoi(option_table[OPT_STEPS].computed), training.steps);
+    assert_int_equal(atoi(option_table[OPT_BATCH].computed), PLAN_DEFAULT_BATCH);
+    assert_int_equal(atoi(option_table[OPT_SEED].computed), PLAN_DEFAULT_SEED);
+    options_free(&options);
+}
+
+static void test_nearest_name(void **state) {
+    (void)state;
+    struct nearest nearest = {.wanted = "tarin"};
+    nearest_consider(&nearest, "plan");
+    nearest_consider(&nearest, "train");
+    nearest_consider(&nearest, "eval");
+    assert_string_equal(nearest.best, "train");
+    struct nearest none = {.wanted = "xylophone"};
+    nearest_consider(&none, "train");
+    assert_null(none.best);
+    struct nearest begun = {.wanted = "gen"};
+    nearest_consider(&begun, "generate");
+    assert_string_equal(begun.best, "generate");
+}
+
+static enum status parse_with_config(void *payload) {
+    struct options options;
+    enum status status = PARSE(&command_train, &options, "m", "d", "--config", payload, "--valid", "v");
+    options_free(&options);
+    return status;
+}
+
+static void test_each_allocation_may_fail(void **state) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s", write_config(*state, "{\"batch\": 16, \"lr\": 0.5, \"valid\": [\"x\", \"y\"]}"));
+    assert_true(fault_sweep(FAULT_ALLOCATE, true, parse_with_config, path) >= 4);
+}
+
+int main(void) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
+    const struct CMUnitTest tests[] = {
+        CASE(test_table_is_whole),
+        CASE(test_values_of_each_type),
+        CASE(test_bad_values_name_option_and_rule),
+        CASE(test_unknown_names_get_a_hint),
+        CASE(test_what_is_not_supported_yet_is_refused_by_name),
+        CASE(test_command_line_wins_over_config_over_default),
+        CASE(test_bad_config_names_file_and_key),
+        CASE(test_one_config_may_serve_several_commands),
+        CASE(test_help_shows_every_default),
+        CASE(test_document_is_up_to_date),
+        CASE(test_table_and_training_have_the_same_defaults),
+        CASE(test_nearest_name),
+        CASE(test_each_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

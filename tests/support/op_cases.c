@@ -1,0 +1,391 @@
+#include "support/op_cases.h"
+
+#include <string.h>
+
+/* Columns before and after a view in its base. */
+enum { VIEW_BEFORE = 3, VIEW_AFTER = 2 };
+
+static bool has(const struct op_case *op_case, unsigned flag) { return (op_case->flags & flag) != 0; }
+
+static struct tensor *activation(struct graph *graph, const struct op_case *op_case, const char *name,
+                                 int64_t columns) {
+    struct shape shape = shape_make(graph->dtype, 3, graph->grain_sequences, graph->sequence_length, columns);
+    if (!has(op_case, CASE_VIEWS)) return graph_tensor(graph, TENSOR_ACTIVATION, name, shape);
+    shape.dims[2] += VIEW_BEFORE + VIEW_AFTER;
+    struct tensor *base = graph_tensor(graph, TENSOR_ACTIVATION, graph_format(graph, "%s.base", name), shape);
+    struct tensor *view = graph_view(graph, base, VIEW_BEFORE, columns);
+    if (view) view->name = graph_format(graph, "%s", name);
+    return view;
+}
+
+static struct tensor *integers(struct graph *graph, const char *name) {
+    return graph_tensor(graph, TENSOR_INPUT, name,
+                        shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
+}
+
+static struct tensor *row_values(struct graph *graph, const char *name) {
+    return graph_tensor(graph, TENSOR_ACTIVATION, name,
+                        shape_make(DTYPE_F32, 2, graph->grain_sequences, graph->sequence_length, 1));
+}
+
+static struct tensor *accumulator(struct graph *graph, const char *name, int rank, int64_t d0, int64_t d1) {
+    return graph_tensor(graph, TENSOR_GRADIENT, name, shape_make(DTYPE_F32, rank, d0, d1, 1));
+}
+
+/* A macro, so that a tensor which is not wanted is not made. */
+#define IF_WANTED(wanted, tensor) ((wanted) ? (tensor) : NULL)
+
+static void add(struct graph *graph, const struct op *op, const char *name, const void *attributes,
+                struct tensor *const in[OP_INPUTS_MAX], struct tensor *const out[OP_OUTPUTS_MAX]) {
+    graph_add(graph, op, name, in, attributes, out);
+}
+
+/* For operators that have `inputs` activations in and `outputs` out, all alike. */
+static void add_alike(struct graph *graph, const struct op_case *op_case, const struct op *op, int64_t columns,
+                      const void *attributes, const char *const in_names[], const char *const out_names[]) {
+    struct tensor *in[OP_INPUTS_MAX] = {0}, *out[OP_OUTPUTS_MAX] = {0};
+    for (int i = 0; in_names[i]; i++) {
+        in[i] = op_case_tensor(graph, in_names[i]);
+        if (!in[i]) in[i] = activation(graph, op_case, in_names[i], columns);
+    }
+    for (int i = 0; out_names[i]; i++)
+        out[i] = activation(graph, op_case, out_names[i], columns);
+    add(graph, op, op->name, attributes, in, out);
+}
+
+static void build_embedding(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct tensor *in[OP_INPUTS_MAX] = {integers(graph, "tokens"),
+                                        graph_parameter(graph, "weight", 2, sizes->vocab, sizes->columns)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
+    add(graph, &op_embedding, "embedding", NULL, in, out);
+}
+
+static void build_embedding_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    build_embedding(graph, op_case, sizes);
+    struct embedding_grad_attributes attributes = {.rows = sizes->vocab};
+    struct tensor *in[OP_INPUTS_MAX] = {op_case_tensor(graph, "tokens"),
+                                        activation(graph, op_case, "dy", sizes->columns)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {accumulator(graph, "d.weight", 2, sizes->vocab, sizes->columns)};
+    add(graph, &op_embedding_grad, "embedding.grad", &attributes, in, out);
+}
+
+static struct tensor *linear_weight(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    return has(op_case, CASE_KN) ? graph_parameter(graph, "weight", 2, sizes->columns, sizes->inner)
+                                 : graph_parameter(graph, "weight", 2, sizes->inner, sizes->columns);
+}
+
+static void build_linear(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct linear_attributes attributes = {.weight_is_kn = has(op_case, CASE_KN)};
+    struct tensor *in[OP_INPUTS_MAX] = {
+        activation(graph, op_case, "x", sizes->columns), linear_weight(graph, op_case, sizes),
+        IF_WANTED(has(op_case, CASE_BIAS), graph_parameter(graph, "bias", 1, sizes->inner, 1)),
+        IF_WANTED(has(op_case, CASE_ADDEND), activation(graph, op_case, "residual", sizes->inner))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->inner)};
+    add(graph, &op_linear, "linear", &attributes, in, out);
+}
+
+static void build_linear_dx(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct op_case forward = *op_case;
+    forward.flags &= ~(unsigned)(CASE_ADDEND | CASE_BIAS);
+    build_linear(graph, &forward, sizes);
+    struct linear_attributes attributes = {.weight_is_kn = has(op_case, CASE_KN)};
+    struct tensor *in[OP_INPUTS_MAX] = {
+        activation(graph, op_case, "dy", sizes->inner), op_case_tensor(graph, "weight"),
+        IF_WANTED(has(op_case, CASE_ADDEND), activation(graph, op_case, "addend", sizes->columns))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "d.x", sizes->columns)};
+    add(graph, &op_linear_dx, "linear.dx", &attributes, in, out);
+}
+
+static void build_linear_dw(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    build_linear(graph, op_case, sizes);
+    bool kn = has(op_case, CASE_KN);
+    struct linear_dw_attributes attributes = {.weight_is_kn = kn, .has_bias = has(op_case, CASE_BIAS)};
+    struct tensor *in[OP_INPUTS_MAX] = {op_case_tensor(graph, "x"), activation(graph, op_case, "dy", sizes->inner)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {
+        accumulator(graph, "d.weight", 2, kn ? sizes->columns : sizes->inner, kn ? sizes->inner : sizes->columns),
+        IF_WANTED(attributes.has_bias, accumulator(graph, "d.bias", 1, sizes->inner, 1))};
+    add(graph, &op_linear_dw, "linear.dw", &attributes, in, out);
+}
+
+static bool is_layer_norm(const struct op_case *op_case) {
+    return op_case->op == &op_layer_norm || op_case->op == &op_layer_norm_grad;
+}
+
+static void build_norm(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct norm_attributes attributes = {.epsilon = 1e-5};
+    bool layer = is_layer_norm(op_case);
+    struct tensor *in[OP_INPUTS_MAX] = {
+        activation(graph, op_case, "x", sizes->columns), graph_parameter(graph, "norm", 1, sizes->columns, 1),
+        IF_WANTED(has(op_case, CASE_BIAS), graph_parameter(graph, "bias", 1, sizes->columns, 1))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
+    if (layer) out[1] = row_values(graph, "mean");
+    out[layer ? 2 : 1] = row_values(graph, "rstd");
+    add(graph, layer ? &op_layer_norm : &op_rms_norm, "norm.forward", &attributes, in, out);
+}
+
+static void build_norm_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    build_norm(graph, op_case, sizes);
+    bool layer = is_layer_norm(op_case), frozen = has(op_case, CASE_FROZEN);
+    struct norm_grad_attributes attributes = {
+        .dx = !has(op_case, CASE_NO_DX), .dweight = !frozen, .dbias = has(op_case, CASE_BIAS) && !frozen};
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", sizes->columns), op_case_tensor(graph, "x"),
+                                        op_case_tensor(graph, "norm")};
+    int next = 3;
+    if (layer) in[next++] = op_case_tensor(graph, "mean");
+    in[next++] = op_case_tensor(graph, "rstd");
+    if (has(op_case, CASE_ADDEND)) in[next] = activation(graph, op_case, "addend", sizes->columns);
+    struct tensor *out[OP_OUTPUTS_MAX] = {
+        IF_WANTED(attributes.dx, activation(graph, op_case, "d.x", sizes->columns)),
+        IF_WANTED(attributes.dweight, accumulator(graph, "d.norm", 1, sizes->columns, 1)),
+        IF_WANTED(attributes.dbias, accumulator(graph, "d.bias", 1, sizes->columns, 1))};
+    add(graph, op_case->op, "norm.grad", &attributes, in, out);
+}
+
+static void build_rope_table(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    (void)op_case;
+    struct rope_table_attributes attributes = {.head_dim = sizes->head_dim, .theta = 10000};
+    ops_rope_table(graph, "table", integers(graph, "positions"), attributes);
+}
+
+static void build_rope(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    build_rope_table(graph, op_case, sizes);
+    struct rope_attributes attributes = {
+        .heads = sizes->heads, .head_dim = sizes->head_dim, .sign = has(op_case, CASE_BACK) ? -1 : 1};
+    int64_t columns = sizes->heads * sizes->head_dim;
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "x", columns), op_case_tensor(graph, "table")};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", columns)};
+    add(graph, &op_rope, "rope", &attributes, in, out);
+}
+
+static struct attention_attributes attention_of(const struct op_sizes *sizes) {
+    return (struct attention_attributes){.heads = sizes->heads,
+                                         .kv_heads = sizes->kv_heads,
+                                         .head_dim = sizes->head_dim,
+                                         .scale = 1.25 / (double)sizes->head_dim,
+                                         .window = sizes->window};
+}
+
+static void build_attention(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct attention_attributes attributes = attention_of(sizes);
+    int64_t q = sizes->heads * sizes->head_dim, kv = sizes->kv_heads * sizes->head_dim;
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "q", q), activation(graph, op_case, "k", kv),
+                                        activation(graph, op_case, "v", kv),
+                                        IF_WANTED(has(op_case, CASE_SEGMENTS), integers(graph, "segments"))};
+    struct shape lse = shape_make(DTYPE_F32, 3, graph->grain_sequences, sizes->heads, graph->sequence_length);
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", q),
+                                          graph_tensor(graph, TENSOR_ACTIVATION, "lse", lse)};
+    add(graph, &op_attention, "attention", &attributes, in, out);
+}
+
+static void build_attention_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    build_attention(graph, op_case, sizes);
+    struct attention_attributes attributes = attention_of(sizes);
+    int64_t q = sizes->heads * sizes->head_dim, kv = sizes->kv_heads * sizes->head_dim;
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", q),
+                                        op_case_tensor(graph, "q"),
+                                        op_case_tensor(graph, "k"),
+                                        op_case_tensor(graph, "v"),
+                                        op_case_tensor(graph, "y"),
+                                        op_case_tensor(graph, "lse"),
+                                        IF_WANTED(has(op_case, CASE_SEGMENTS), op_case_tensor(graph, "segments"))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "d.q", q), activation(graph, op_case, "d.k", kv),
+                                          activation(graph, op_case, "d.v", kv)};
+    add(graph, &op_attention_grad, "attention.grad", &attributes, in, out);
+}
+
+static void build_activation(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct activation_attributes attributes = {.function = op_case->function};
+    add_alike(graph, op_case, &op_activation, sizes->inner, &attributes, (const char *const[]){"x", NULL},
+              (const char *const[]){"y", NULL});
+    if (op_case->op == &op_activation_grad)
+        add_alike(graph, op_case, &op_activation_grad, sizes->inner, &attributes,
+                  (const char *const[]){"dy", "x", NULL}, (const char *const[]){"d.x", NULL});
+}
+
+static void build_gated(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct activation_attributes attributes = {.function = op_case->function};
+    add_alike(graph, op_case, &op_gated_activation, sizes->inner, &attributes,
+              (const char *const[]){"gate", "up", NULL}, (const char *const[]){"y", NULL});
+    if (op_case->op == &op_gated_activation_grad)
+        add_alike(graph, op_case, &op_gated_activation_grad, sizes->inner, &attributes,
+                  (const char *const[]){"dy", "gate", "up", NULL}, (const char *const[]){"d.gate", "d.up", NULL});
+}
+
+static void build_add(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    add_alike(graph, op_case, &op_add, sizes->columns, NULL, (const char *const[]){"a", "b", NULL},
+              (const char *const[]){"y", NULL});
+}
+
+static void head_inputs(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes,
+                        struct tensor *in[OP_INPUTS_MAX], bool targets) {
+    int next = 0;
+    in[next++] = activation(graph, op_case, "x", sizes->columns);
+    in[next++] = graph_parameter(graph, "weight", 2, sizes->vocab, sizes->columns);
+    if (targets) in[next++] = integers(graph, "targets");
+    if (has(op_case, CASE_BIAS)) in[next] = graph_parameter(graph, "bias", 1, sizes->vocab, 1);
+}
+
+static void build_head_loss(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct tensor *in[OP_INPUTS_MAX] = {0};
+    head_inputs(graph, op_case, sizes, in, true);
+    struct tensor *out[OP_OUTPUTS_MAX] = {
+        graph_tensor(graph, TENSOR_RESULT, "loss", shape_make(DTYPE_F64, 1, 1, 1, 1))};
+    add(graph, &op_head_loss, "head", NULL, in, out);
+    if (op_case->op == &op_head_loss) return;
+    bool frozen = has(op_case, CASE_FROZEN);
+    struct head_loss_grad_attributes attributes = {
+        .dx = !has(op_case, CASE_NO_DX), .dweight = !frozen, .dbias = has(op_case, CASE_BIAS) && !frozen};
+    struct tensor *made[OP_OUTPUTS_MAX] = {
+        graph_tensor(graph, TENSOR_RESULT, "loss.again", shape_make(DTYPE_F64, 1, 1, 1, 1)),
+        IF_WANTED(attributes.dx, activation(graph, op_case, "d.x", sizes->columns)),
+        IF_WANTED(attributes.dweight, accumulator(graph, "d.weight", 2, sizes->vocab, sizes->columns)),
+        IF_WANTED(attributes.dbias, accumulator(graph, "d.bias", 1, sizes->vocab, 1))};
+    add(graph, &op_head_loss_grad, "head.grad", &attributes, in, made);
+}
+
+static void build_head_logits(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct tensor *in[OP_INPUTS_MAX] = {0};
+    head_inputs(graph, op_case, sizes, in, false);
+    add(graph, &op_head_logits, "logits", NULL, in, NULL);
+}
+
+static void build_gradient_sum(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    (void)op_case;
+    struct tensor *in[OP_INPUTS_MAX] = {accumulator(graph, "a", 2, sizes->vocab, sizes->columns),
+                                        accumulator(graph, "b", 2, sizes->vocab, sizes->columns)};
+    add(graph, &op_gradient_sum, "sum", NULL, in, NULL);
+}
+
+static void build_squared_norm(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    (void)op_case;
+    struct tensor *in[OP_INPUTS_MAX] = {accumulator(graph, "gradient", 2, sizes->vocab, sizes->columns)};
+    add(graph, &op_squared_norm, "norm", NULL, in, NULL);
+}
+
+static void build_clip_factor(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    (void)op_case;
+    struct tensor *in[OP_INPUTS_MAX] = {
+        graph_tensor(graph, TENSOR_RESULT, "squared_norms", shape_make(DTYPE_F64, 1, sizes->columns, 1, 1))};
+    struct clip_attributes attributes = {.limit = 1};
+    add(graph, &op_clip_factor, "clip_factor", &attributes, in, NULL);
+}
+
+static void build_adamw(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    (void)op_case;
+    bool master = graph->dtype == DTYPE_BF16;
+    struct adamw_attributes attributes = {
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .has_master = master};
+    struct shape state = shape_make(DTYPE_F32, 2, sizes->vocab, sizes->columns, 1);
+    struct tensor *in[OP_INPUTS_MAX] = {accumulator(graph, "gradient", 2, sizes->vocab, sizes->columns),
+                                        graph_tensor(graph, TENSOR_RESULT, "clip", shape_make(DTYPE_F64, 1, 2, 1, 1))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {graph_parameter(graph, "weight", 2, sizes->vocab, sizes->columns),
+                                          graph_tensor(graph, TENSOR_STATE, "exp_avg", state),
+                                          graph_tensor(graph, TENSOR_STATE, "exp_avg_sq", state),
+                                          IF_WANTED(master, graph_tensor(graph, TENSOR_STATE, "master", state))};
+    add(graph, &op_adamw, "adamw", &attributes, in, out);
+}
+
+const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
+                                       .length = 1024,
+                                       .columns = 768,
+                                       .inner = 3072,
+                                       .heads = 12,
+                                       .kv_heads = 12,
+                                       .head_dim = 64,
+                                       .vocab = 50257};
+
+/* Sizes of tests. */
+#define ODD_BUT(...)                                                                                                   \
+    { .sequences = 3, .columns = 45, .inner = 77, .heads = 6, .kv_heads = 2, .head_dim = 10, .vocab = 131, __VA_ARGS__ }
+#define ODD ODD_BUT(.length = 29)
+/* Several tiles of positions; a head that is no whole number of vectors. */
+#define LONG(window_)                                                                                                  \
+    { .sequences = 2, .length = 131, .heads = 6, .kv_heads = 2, .head_dim = 10, .window = window_ }
+/* More than one block of the packed matrix product in each direction; more than one block of rows. */
+#define LARGE                                                                                                          \
+    { .sequences = 2, .length = 101, .columns = 281, .inner = 203, .vocab = 300 }
+#define CASE(name_, kind, build_, sizes_, ...)                                                                         \
+    { .name = name_, .op = &op_##kind, .build = build_, .sizes = sizes_, __VA_ARGS__ }
+
+const struct op_case op_cases[] = {
+    CASE("embedding", embedding, build_embedding, ODD, .flags = CASE_TIMED),
+    CASE("embedding_grad", embedding_grad, build_embedding_grad, ODD, .flags = CASE_TIMED),
+    CASE("embedding_grad.views", embedding_grad, build_embedding_grad, LARGE, .flags = CASE_VIEWS),
+    CASE("linear", linear, build_linear, ODD, .flags = CASE_TIMED),
+    CASE("linear.bias", linear, build_linear, ODD, .flags = CASE_BIAS),
+    CASE("linear.kn", linear, build_linear, ODD, .flags = CASE_KN | CASE_BIAS | CASE_ADDEND | CASE_TIMED),
+    CASE("linear.views", linear, build_linear, LARGE, .flags = CASE_BIAS | CASE_ADDEND | CASE_VIEWS),
+    CASE("linear.kn.views", linear, build_linear, LARGE, .flags = CASE_KN | CASE_VIEWS),
+    CASE("linear_dx", linear_dx, build_linear_dx, ODD, .flags = CASE_TIMED),
+    CASE("linear_dx.kn", linear_dx, build_linear_dx, LARGE, .flags = CASE_KN | CASE_ADDEND | CASE_TIMED),
+    CASE("linear_dx.views", linear_dx, build_linear_dx, LARGE, .flags = CASE_ADDEND | CASE_VIEWS),
+    CASE("linear_dw", linear_dw, build_linear_dw, ODD, .flags = CASE_TIMED),
+    CASE("linear_dw.kn", linear_dw, build_linear_dw, LARGE, .flags = CASE_KN | CASE_BIAS | CASE_TIMED),
+    CASE("linear_dw.views", linear_dw, build_linear_dw, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
+    CASE("rms_norm", rms_norm, build_norm, ODD, .flags = CASE_TIMED),
+    CASE("rms_norm.views", rms_norm, build_norm, LARGE, .flags = CASE_VIEWS),
+    CASE("rms_norm_grad", rms_norm_grad, build_norm_grad, ODD, .flags = CASE_ADDEND | CASE_TIMED),
+    CASE("rms_norm_grad.views", rms_norm_grad, build_norm_grad, LARGE, .flags = CASE_VIEWS),
+    CASE("rms_norm_grad.no_dx", rms_norm_grad, build_norm_grad, ODD, .flags = CASE_NO_DX),
+    CASE("layer_norm", layer_norm, build_norm, ODD, .flags = CASE_BIAS | CASE_TIMED),
+    CASE("layer_norm.plain", layer_norm, build_norm, LARGE, .flags = CASE_VIEWS),
+    CASE("layer_norm_grad", layer_norm_grad, build_norm_grad, ODD, .flags = CASE_BIAS | CASE_ADDEND | CASE_TIMED),
+    CASE("layer_norm_grad.views", layer_norm_grad, build_norm_grad, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
+    CASE("layer_norm_grad.frozen", layer_norm_grad, build_norm_grad, ODD, .flags = CASE_BIAS | CASE_FROZEN),
+    CASE("rope_table", rope_table, build_rope_table, ODD, .flags = CASE_TIMED),
+    CASE("rope", rope, build_rope, ODD, .flags = CASE_TIMED),
+    CASE("rope.back", rope, build_rope, LONG(0), .flags = CASE_BACK | CASE_VIEWS),
+    CASE("attention", attention, build_attention, LONG(0), .flags = CASE_TIMED),
+    CASE("attention.window", attention, build_attention, LONG(50), .flags = CASE_VIEWS),
+    CASE("attention.window_1", attention, build_attention, ODD_BUT(.length = 29, .window = 1), .flags = 0),
+    CASE("attention.segments", attention, build_attention, LONG(0), .flags = CASE_SEGMENTS),
+    CASE("attention_grad", attention_grad, build_attention_grad, LONG(0), .flags = CASE_TIMED),
+    CASE("attention_grad.window", attention_grad, build_attention_grad, LONG(50), .flags = CASE_VIEWS),
+    CASE("attention_grad.segments", attention_grad, build_attention_grad, LONG(0), .flags = CASE_SEGMENTS),
+    CASE("attention_grad.short", attention_grad, build_attention_grad, ODD_BUT(.length = 1), .flags = 0),
+    CASE("gelu_tanh", activation, build_activation, ODD, .function = ACTIVATION_GELU_TANH, .flags = CASE_TIMED),
+    CASE("gelu_erf", activation, build_activation, ODD, .function = ACTIVATION_GELU_ERF, .flags = CASE_TIMED),
+    CASE("relu", activation, build_activation, LARGE, .function = ACTIVATION_RELU, .flags = CASE_VIEWS),
+    CASE("silu", activation, build_activation, LARGE, .function = ACTIVATION_SILU),
+    CASE("gelu_tanh_grad", activation_grad, build_activation, ODD, .function = ACTIVATION_GELU_TANH,
+         .flags = CASE_TIMED),
+    CASE("gelu_erf_grad", activation_grad, build_activation, ODD, .function = ACTIVATION_GELU_ERF, .flags = CASE_VIEWS),
+    CASE("relu_grad", activation_grad, build_activation, LARGE, .function = ACTIVATION_RELU),
+    CASE("silu_grad", activation_grad, build_activation, ODD, .function = ACTIVATION_SILU),
+    CASE("swiglu", gated_activation, build_gated, ODD, .function = ACTIVATION_SILU, .flags = CASE_TIMED),
+    CASE("geglu", gated_activation, build_gated, LARGE, .function = ACTIVATION_GELU_TANH, .flags = CASE_VIEWS),
+    CASE("swiglu_grad", gated_activation_grad, build_gated, ODD, .function = ACTIVATION_SILU, .flags = CASE_TIMED),
+    CASE("geglu_grad", gated_activation_grad, build_gated, LARGE, .function = ACTIVATION_GELU_TANH,
+         .flags = CASE_VIEWS),
+    CASE("add", add, build_add, ODD, .flags = CASE_TIMED),
+    CASE("add.views", add, build_add, LARGE, .flags = CASE_VIEWS),
+    CASE("head_loss", head_loss, build_head_loss, ODD, .flags = CASE_TIMED),
+    CASE("head_loss.bias", head_loss, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
+    CASE("head_loss_grad", head_loss_grad, build_head_loss, ODD, .flags = CASE_TIMED),
+    CASE("head_loss_grad.bias", head_loss_grad, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
+    CASE("head_loss_grad.frozen", head_loss_grad, build_head_loss, ODD, .flags = CASE_FROZEN),
+    CASE("head_loss_grad.no_dx", head_loss_grad, build_head_loss, ODD, .flags = CASE_NO_DX),
+    CASE("head_logits", head_logits, build_head_logits, ODD, .flags = 0),
+    CASE("head_logits.bias", head_logits, build_head_logits, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
+    CASE("gradient_sum", gradient_sum, build_gradient_sum, LARGE, .flags = CASE_TIMED),
+    CASE("squared_norm", squared_norm, build_squared_norm, LARGE, .flags = CASE_TIMED),
+    CASE("clip_factor", clip_factor, build_clip_factor, ODD, .flags = 0),
+    CASE("adamw", adamw, build_adamw, LARGE, .flags = CASE_TIMED),
+};
+const int op_case_count = sizeof op_cases / sizeof *op_cases;
+
+struct graph *op_case_build(const struct op_case *op_case, enum dtype dtype, const struct op_sizes *sizes) {
+    struct graph *graph = graph_create(dtype, sizes->sequences, sizes->length);
+    if (!graph) return NULL;
+    graph_begin_block(graph, "case");
+    op_case->build(graph, op_case, sizes);
+    if (graph_status(graph) == STATUS_OK) return graph;
+    graph_free(graph);
+    return NULL;
+}
+
+struct tensor *op_case_tensor(const struct graph *graph, const char *name) {
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (strcmp(graph->tensors.items[i]->name, name) == 0) return graph->tensors.items[i];
+    return NULL;
+}

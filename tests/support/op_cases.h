@@ -1,0 +1,50 @@
+/* One list of operator cases: each builds a small graph with one operator (and the forward operator before a gradient).
+ * It drives the tests of tests/backend and the benchmark bench/ops.c.
+ *
+ * Names say what a tensor is: the gradient of an input "x" is "d.x", the output's gradient is "dy"; tokens, targets,
+ * positions, segments and clip are filled with fitting values (op_instance.h). The case's node is the graph's last. */
+#ifndef BALLAST_TESTS_OP_CASES_H
+#define BALLAST_TESTS_OP_CASES_H
+
+#include "graph/graph.h"
+#include "ops/ops.h"
+
+struct op_sizes {
+    int64_t sequences, length, columns, inner;
+    int64_t heads, kv_heads, head_dim, window;
+    int64_t vocab;
+};
+
+enum op_case_flags {
+    CASE_BIAS = 1 << 0,
+    CASE_ADDEND = 1 << 1, /* the residual, or the sum over later uses */
+    CASE_KN = 1 << 2,
+    CASE_SEGMENTS = 1 << 3,
+    CASE_VIEWS = 1 << 4,  /* activations are columns of wider ones */
+    CASE_FROZEN = 1 << 5, /* no gradient of the weight */
+    CASE_NO_DX = 1 << 6,
+    CASE_BACK = 1 << 7,  /* rope with sign -1 */
+    CASE_TIMED = 1 << 8, /* in the benchmark */
+};
+
+struct op_case {
+    const char *name;
+    const struct op *op;
+    void (*build)(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes);
+    struct op_sizes sizes; /* of tests: odd on purpose */
+    unsigned flags;
+    enum activation function;
+};
+
+extern const struct op_case op_cases[];
+extern const int op_case_count;
+
+/* The sizes of GPT-2 124M with one sequence of 1024 tokens. */
+extern const struct op_sizes op_sizes_gpt2;
+
+/* The case's graph; NULL when out of memory or when the case does not fit its operator. */
+struct graph *op_case_build(const struct op_case *op_case, enum dtype dtype, const struct op_sizes *sizes);
+/* The tensor of that name, of any kind; NULL when there is none. */
+struct tensor *op_case_tensor(const struct graph *graph, const char *name);
+
+#endif

@@ -1,0 +1,234 @@
+#include "support/op_instance.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/mem.h"
+#include "base/random.h"
+
+enum { CANARY_BYTES = 128, POISON = 0xff };
+
+/* Buffers begin at 64-byte boundaries, after a canary. */
+static void *buffer_create(int64_t bytes) {
+    size_t whole = ((size_t)bytes + 2 * CANARY_BYTES + 63) / 64 * 64;
+    char *block = aligned_alloc(64, whole);
+    if (!block) return NULL;
+    memset(block, POISON, whole);
+    return block + CANARY_BYTES;
+}
+
+static void buffer_free(void *buffer) {
+    if (buffer) free((char *)buffer - CANARY_BYTES);
+}
+
+static bool poisoned(const void *data, int64_t bytes) {
+    const unsigned char *at = data;
+    for (int64_t i = 0; i < bytes; i++)
+        if (at[i] != POISON) return false;
+    return true;
+}
+
+static bool buffer_intact(const void *buffer, int64_t bytes) {
+    return poisoned((const char *)buffer - CANARY_BYTES, CANARY_BYTES) &&
+           poisoned((const char *)buffer + bytes, CANARY_BYTES);
+}
+
+static enum status create_buffers(struct op_instance *instance) {
+    for (size_t i = 0; i < instance->graph->tensors.count; i++) {
+        struct tensor *tensor = instance->graph->tensors.items[i], *storage = tensor_storage(tensor);
+        if (tensor == storage) {
+            instance->data[i] = buffer_create(shape_bytes(&tensor->shape));
+            if (!instance->data[i]) return status_no_memory((unsigned long long)shape_bytes(&tensor->shape), "a test");
+        } else {
+            instance->data[i] = (char *)instance->data[storage->id] + tensor_storage_offset(tensor);
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status create_kernel(struct op_instance *instance, int index) {
+    struct node *node = instance->graph->nodes.items[index];
+    TRY(backend_cpu.kernel_create(node, &instance->kernels[index]));
+    struct kernel_call *call = &instance->calls[index];
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        call->in[i] = node->in[i] ? instance->data[node->in[i]->id] : NULL;
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        call->out[i] = node->out[i] ? instance->data[node->out[i]->id] : NULL;
+    int64_t bytes = instance->kernels[index]->workspace_bytes;
+    call->workspace = instance->workspaces[index] = buffer_create(bytes);
+    call->scalars = instance->scalars;
+    return call->workspace ? STATUS_OK : status_no_memory((unsigned long long)bytes, "a workspace");
+}
+
+enum status op_instance_create(struct graph *graph, struct op_instance *out) {
+    *out = (struct op_instance){.graph = graph};
+    if (!graph) return STATUS_FAILED;
+    out->nodes = (int)graph->nodes.count;
+    BUG_IF(out->nodes < 1 || out->nodes > OP_INSTANCE_NODES, "%d nodes", out->nodes);
+    out->node = graph->nodes.items[out->nodes - 1];
+    out->data = mem_array(graph->tensors.count, sizeof *out->data);
+    out->workspaces = mem_array((size_t)out->nodes, sizeof *out->workspaces);
+    enum status status = out->data && out->workspaces ? create_buffers(out) : STATUS_FAILED;
+    for (int i = 0; i < out->nodes && status == STATUS_OK; i++)
+        status = create_kernel(out, i);
+    if (status != STATUS_OK) op_instance_free(out);
+    return status;
+}
+
+void op_instance_free(struct op_instance *instance) {
+    for (int i = 0; i < instance->nodes; i++) {
+        if (instance->kernels[i]) instance->kernels[i]->release(instance->kernels[i]);
+        if (instance->workspaces) buffer_free(instance->workspaces[i]);
+    }
+    for (size_t i = 0; instance->data && i < instance->graph->tensors.count; i++)
+        if (!instance->graph->tensors.items[i]->base) buffer_free(instance->data[i]);
+    mem_free(instance->data);
+    mem_free(instance->workspaces);
+    graph_free(instance->graph);
+    *instance = (struct op_instance){0};
+}
+
+static void *element(const struct op_instance *instance, const struct tensor *tensor, int64_t row, int64_t column) {
+    int64_t at = row * tensor_row_stride(tensor) + column;
+    return (char *)instance->data[tensor->id] + at * dtype_bytes(tensor->shape.dtype);
+}
+
+static double element_read(const void *at, enum dtype dtype) {
+    switch (dtype) {
+    case DTYPE_F64: return *(const double *)at;
+    case DTYPE_F32: return (double)*(const float *)at;
+    case DTYPE_BF16: return (double)bf16_to_float(*(const uint16_t *)at);
+    case DTYPE_I32: return (double)*(const int32_t *)at;
+    default: BUG("no dtype");
+    }
+}
+
+static void element_write(void *at, enum dtype dtype, double value) {
+    switch (dtype) {
+    case DTYPE_F64: *(double *)at = value; break;
+    case DTYPE_F32: *(float *)at = (float)value; break;
+    case DTYPE_BF16: *(uint16_t *)at = bf16_from_float((float)value); break;
+    case DTYPE_I32: *(int32_t *)at = (int32_t)value; break;
+    default: BUG("no dtype");
+    }
+}
+
+double *op_instance_read(const struct op_instance *instance, const struct tensor *tensor) {
+    int64_t columns = shape_columns(&tensor->shape), count = shape_elements(&tensor->shape);
+    double *values = mem_array((size_t)count, sizeof *values);
+    for (int64_t i = 0; values && i < count; i++)
+        values[i] = element_read(element(instance, tensor, i / columns, i % columns), tensor->shape.dtype);
+    return values;
+}
+
+void op_instance_write(struct op_instance *instance, const struct tensor *tensor, const double *values) {
+    int64_t columns = shape_columns(&tensor->shape), count = shape_elements(&tensor->shape);
+    for (int64_t i = 0; i < count; i++)
+        element_write(element(instance, tensor, i / columns, i % columns), tensor->shape.dtype, values[i]);
+}
+
+/* Integers that the operators take: `index` counts tokens of the grain. */
+static double integer_value(const struct op_instance *instance, const char *name, int64_t index, uint32_t random) {
+    const struct tensor *weight = op_case_tensor(instance->graph, "weight");
+    int64_t length = instance->graph->sequence_length, vocab = weight ? weight->shape.dims[0] : 1;
+    if (strcmp(name, "positions") == 0) return (double)(index % length + 3);
+    if (strcmp(name, "segments") == 0) return (double)(index % length * 3 / length);
+    if (strcmp(name, "targets") == 0 && index % 7 == 3) return -1;
+    return (double)(random % (uint32_t)vocab);
+}
+
+/* Uniform with variance 1, or what the tensor's name asks for. */
+static double value_of(const struct op_instance *instance, const struct tensor *tensor, int64_t index,
+                       uint32_t random) {
+    double uniform = ((double)random * 0x1p-31 - 1) * 1.7320508;
+    if (tensor->shape.dtype == DTYPE_I32) return integer_value(instance, tensor->name, index, random);
+    if (strcmp(tensor->name, "clip") == 0) return index == 0 ? 3 : 0.7;
+    if (strcmp(tensor->name, "exp_avg_sq") == 0 || strcmp(tensor->name, "squared_norms") == 0) return uniform * uniform;
+    if (strcmp(tensor->name, "norm") == 0) return 1 + 0.3 * uniform;
+    if (tensor->kind == TENSOR_PARAMETER) return 0.2 * uniform;
+    const struct node *first = instance->graph->nodes.items[0];
+    bool has_kink =
+        first->op == &op_activation && NODE_ATTRIBUTES(first, activation_attributes)->function == ACTIVATION_RELU;
+    return has_kink && strcmp(tensor->name, "x") == 0 ? uniform + (uniform < 0 ? -0.1 : 0.1) : uniform;
+}
+
+/* Whether a node writes the tensor without reading it. */
+static bool overwritten(const struct op_instance *instance, const struct tensor *tensor) {
+    for (int n = 0; n < instance->nodes; n++) {
+        const struct node *node = instance->graph->nodes.items[n];
+        for (int i = 0; i < node->op->outputs; i++)
+            if (node->out[i] == tensor) return (node->op->updates >> i & 1u) == 0;
+    }
+    return false;
+}
+
+static bool has_view(const struct op_instance *instance, const struct tensor *tensor) {
+    for (size_t i = 0; i < instance->graph->tensors.count; i++)
+        if (instance->graph->tensors.items[i]->base == tensor) return true;
+    return false;
+}
+
+static void fill_tensor(struct op_instance *instance, const struct tensor *tensor, uint64_t seed) {
+    int64_t columns = shape_columns(&tensor->shape), count = shape_elements(&tensor->shape);
+    for (int64_t i = 0; i < count; i += 4) {
+        uint32_t bits[4];
+        random_block(seed, RANDOM_TEST, (uint32_t)tensor->id, (uint64_t)i, bits);
+        for (int64_t j = i; j < i + 4 && j < count; j++)
+            element_write(element(instance, tensor, j / columns, j % columns), tensor->shape.dtype,
+                          value_of(instance, tensor, j, bits[j - i]));
+    }
+}
+
+void op_instance_fill(struct op_instance *instance, uint64_t seed) {
+    for (size_t i = 0; i < instance->graph->tensors.count; i++) {
+        const struct tensor *tensor = instance->graph->tensors.items[i];
+        if (!overwritten(instance, tensor) && !has_view(instance, tensor)) fill_tensor(instance, tensor, seed);
+    }
+    instance->scalars[SCALAR_LOSS_SCALE] = 1.0 / 37;
+    instance->scalars[SCALAR_LEARNING_RATE] = 3e-3;
+    instance->scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - 0.9 * 0.9);
+    instance->scalars[SCALAR_BIAS_CORRECTION_SQ] = 1.0 / 0.3;
+}
+
+static void poison_tensor(struct op_instance *instance, const struct tensor *tensor) {
+    size_t bytes = (size_t)(shape_columns(&tensor->shape) * dtype_bytes(tensor->shape.dtype));
+    for (int64_t row = 0; row < shape_rows(&tensor->shape); row++)
+        memset(element(instance, tensor, row, 0), POISON, bytes);
+}
+
+void op_instance_run(struct op_instance *instance, int index) {
+    const struct node *node = instance->graph->nodes.items[index];
+    for (int i = 0; i < node->op->outputs; i++)
+        if (node->out[i] && (node->op->updates >> i & 1u) == 0) poison_tensor(instance, node->out[i]);
+    struct kernel *kernel = instance->kernels[index];
+    memset(instance->workspaces[index], POISON, (size_t)kernel->workspace_bytes);
+    kernel->run(kernel, &instance->calls[index]);
+}
+
+void op_instance_run_all(struct op_instance *instance) {
+    for (int i = 0; i < instance->nodes; i++)
+        op_instance_run(instance, i);
+}
+
+/* Beside a view its base stays poisoned. */
+static bool beside_intact(const struct op_instance *instance, const struct tensor *view) {
+    int64_t bytes = dtype_bytes(view->shape.dtype), stride = tensor_row_stride(view) * bytes;
+    int64_t before = view->base_column * bytes, own = shape_columns(&view->shape) * bytes;
+    const char *base = instance->data[view->base->id];
+    for (int64_t row = 0; row < shape_rows(&view->shape); row++, base += stride)
+        if (!poisoned(base, before) || !poisoned(base + before + own, stride - before - own)) return false;
+    return true;
+}
+
+const char *op_instance_overrun(const struct op_instance *instance) {
+    for (size_t i = 0; i < instance->graph->tensors.count; i++) {
+        const struct tensor *tensor = instance->graph->tensors.items[i];
+        bool intact = tensor->base ? beside_intact(instance, tensor)
+                                   : buffer_intact(instance->data[i], shape_bytes(&tensor->shape));
+        if (!intact) return tensor->name;
+    }
+    for (int i = 0; i < instance->nodes; i++)
+        if (!buffer_intact(instance->workspaces[i], instance->kernels[i]->workspace_bytes)) return "the workspace";
+    return NULL;
+}

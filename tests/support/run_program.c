@@ -1,0 +1,106 @@
+#include "support/run_program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/mem.h"
+#include "support/data_files.h"
+#include "support/temp_folder.h"
+
+enum { WORDS_MAX = 64 };
+extern char **environ;
+
+static char *read_whole(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file) fail_msg("%s: %s", path, strerror(errno));
+    char *text = NULL;
+    size_t used = 0, got = 1;
+    while (got > 0) {
+        text = realloc(text, used + (1 << 16) + 1);
+        assert_non_null(text);
+        got = fread(text + used, 1, 1 << 16, file);
+        used += got;
+    }
+    text[used] = '\0';
+    fclose(file);
+    return text;
+}
+
+pid_t program_start(const char *folder, const char *const *words) {
+    char *list[WORDS_MAX + 2] = {(char *)(uintptr_t)BALLAST_PROGRAM};
+    size_t count = 0;
+    for (; words[count]; count++) {
+        assert_true(count < WORDS_MAX);
+        list[count + 1] = (char *)(uintptr_t)words[count];
+    }
+    posix_spawn_file_actions_t actions;
+    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    int flags = O_WRONLY | O_CREAT | O_TRUNC;
+    posix_spawn_file_actions_addopen(&actions, 1, temp_path(folder, ".stdout"), flags, 0600);
+    posix_spawn_file_actions_addopen(&actions, 2, temp_path(folder, ".stderr"), flags, 0600);
+    pid_t process;
+    int error = posix_spawn(&process, BALLAST_PROGRAM, &actions, NULL, list, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) fail_msg("%s: cannot start: %s", BALLAST_PROGRAM, strerror(error));
+    return process;
+}
+
+struct program_run program_finish(const char *folder, pid_t process) {
+    int state = 0;
+    while (waitpid(process, &state, 0) < 0)
+        if (errno != EINTR) fail_msg("waitpid: %s", strerror(errno));
+    struct program_run run = {.status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state),
+                              .out = read_whole(temp_path(folder, ".stdout")),
+                              .err = read_whole(temp_path(folder, ".stderr"))};
+    return run;
+}
+
+struct program_run program_run(const char *folder, const char *const *words) {
+    return program_finish(folder, program_start(folder, words));
+}
+
+void program_run_free(struct program_run *run) {
+    free(run->out);
+    free(run->err);
+    *run = (struct program_run){0};
+}
+
+void program_expect(const char *folder, int status, const char *const *texts, const char *const *words) {
+    struct program_run run = program_run(folder, words);
+    char line[1024] = "ballast";
+    for (size_t i = 0; words[i] && strlen(line) + strlen(words[i]) + 2 < sizeof line; i++)
+        strcat(strcat(line, " "), words[i]);
+    if (run.status != status)
+        fail_msg("%s\nexit status %d, expected %d; stderr: %s", line, run.status, status, run.err);
+    for (size_t i = 0; texts && texts[i]; i++)
+        if (!strstr(run.err, texts[i])) fail_msg("%s\nstderr lacks '%s': %s", line, texts[i], run.err);
+    program_run_free(&run);
+}
+
+void make_text(const char *path, int words) {
+    size_t bytes;
+    char *text = random_text(7, (size_t)words, &bytes);
+    assert_non_null(text);
+    temp_write(path, text, bytes);
+    mem_free(text);
+}
+
+void make_tiny_model(const char *folder, const char *model, const char *text) {
+    const char *const words[] = {"init",      model, "--arch",           "llama", "--hidden", "24", "--layers", "2",
+                                 "--heads",   "3",   "--kv-heads",       "1",     "--ffn",    "40", "--vocab",  "300",
+                                 "--context", "32",  "--tokenizer-data", text,    "--quiet",  NULL};
+    program_expect(folder, 0, NULL, words);
+}

@@ -1,0 +1,31 @@
+/* Runs the built program `ballast` as a user does. */
+#ifndef BALLAST_TESTS_RUN_PROGRAM_H
+#define BALLAST_TESTS_RUN_PROGRAM_H
+
+#include <sys/types.h>
+
+struct program_run {
+    int status;      /* exit status; 128 + signal when a signal ended it */
+    char *out, *err; /* what it wrote; free with program_run_free */
+};
+
+/* Runs BALLAST_PROGRAM with these words (ending with NULL) and waits. `folder` is for its output, and is otherwise not
+ * used. Fails the test where the program cannot be started. */
+struct program_run program_run(const char *folder, const char *const *words);
+/* PROGRAM(folder, "plan", "model", "--json") */
+#define PROGRAM(folder, ...) program_run(folder, (const char *const[]){__VA_ARGS__, NULL})
+void program_run_free(struct program_run *run);
+
+/* The same in two halves, so that the test can act in between. */
+pid_t program_start(const char *folder, const char *const *words);
+struct program_run program_finish(const char *folder, pid_t process);
+
+/* Runs and expects this exit status and, on stderr, each of the texts (a list that ends with NULL). */
+void program_expect(const char *folder, int status, const char *const *texts, const char *const *words);
+
+/* A text file with about `words` words of a small language, and a tiny Llama with a tokenizer trained on it, made by
+ * `ballast init`: vocabulary 300, context 32, 2 layers of 24. */
+void make_text(const char *path, int words);
+void make_tiny_model(const char *folder, const char *model, const char *text);
+
+#endif

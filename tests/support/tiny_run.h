@@ -1,0 +1,30 @@
+/* Small training runs of a fixture's model, for tests of src/train. */
+#ifndef BALLAST_TESTS_TINY_RUN_H
+#define BALLAST_TESTS_TINY_RUN_H
+
+#include "train/train.h"
+
+enum { TINY_TOKENS = 16, TINY_BATCH = 3, TINY_VOCAB = 211 };
+
+struct tiny_run {
+    char model[512], data[512], valid[512]; /* the model is tests/fixtures/models/NAME */
+    const char *data_paths[1], *valid_paths[1];
+    struct plan_options plan;     /* batch 3 in grains of 2, 16 tokens, 2 threads, fp32 */
+    struct train_options options; /* 6 steps, checkpoint every 2, validation every 3 */
+};
+
+/* Writes token files into `folder`. The struct must not be moved. */
+void tiny_run_make(const char *folder, const char *name, struct tiny_run *out);
+/* train_begin, without events. */
+enum status tiny_run_begin(const struct tiny_run *run, const char *run_folder, const struct train_events *events);
+/* train_resume with nothing given but `steps`. */
+enum status tiny_run_resume(const char *run_folder, int64_t steps, const struct train_events *events);
+
+/* The metrics' lines without what a clock decides, as one string; mem_free. */
+char *tiny_run_metrics(const char *run_folder);
+/* Whether two files hold the same bytes. */
+bool files_equal(const char *a, const char *b);
+/* Ends the test unless the status is this one and the message has this text. */
+void expect_status(enum status status, enum status expected, const char *text);
+
+#endif
