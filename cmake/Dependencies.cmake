@@ -22,6 +22,7 @@ dependency_add(jansson jansson libjansson-dev)
 dependency_add(PCRE2 libpcre2-8 libpcre2-dev)
 dependency_add(hwloc hwloc libhwloc-dev)
 dependency_add(xxHash libxxhash libxxhash-dev)
+dependency_add(utf8proc libutf8proc libutf8proc-dev)
 
 # Found by hand: Debian gives oneDNN no pkg-config file, and its CMake package wants a C++ compiler.
 find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)

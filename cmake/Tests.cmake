@@ -2,6 +2,8 @@
 #
 # A test that needs other ctest properties says so in a line of its own, for example
 #     /* ctest: PROCESSORS 2 */          or, in a script,          # ctest: PROCESSORS 2
+# One that shall also run in another environment names the second run and its variables; <room>.<name>.avx2 is then
+#     /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 # Programs see BALLAST_FIXTURES, BALLAST_SOURCE and BALLAST_PROGRAM as string macros, scripts as environment variables.
 
 enable_testing()
@@ -27,6 +29,19 @@ function(test_set_properties test source)
         set_tests_properties(${test} PROPERTIES ${line})
     endforeach()
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+endfunction()
+
+# The test again for each `ctest-again` line of its source.
+function(test_add_again test source program)
+    file(STRINGS "${source}" asked REGEX "^/\\* ctest-again: ")
+    foreach(line IN LISTS asked)
+        string(REGEX REPLACE "^/\\* ctest-again: *| *\\*/ *$" "" line "${line}")
+        separate_arguments(line)
+        list(POP_FRONT line again)
+        add_test(NAME ${test}.${again} COMMAND ${program})
+        test_set_properties(${test}.${again} "${source}")
+        set_property(TEST ${test}.${again} APPEND PROPERTY ENVIRONMENT ${line})
+    endforeach()
 endfunction()
 
 function(test_name source out)
@@ -67,6 +82,7 @@ if(cmocka_FOUND)
         endif()
         add_test(NAME ${test} COMMAND ${program})
         test_set_properties(${test} "${source}")
+        test_add_again(${test} "${source}" ${program})
     endforeach()
 else()
     summary_add(cmocka "not found" "the tests are left out (libcmocka-dev)")
