@@ -6,7 +6,7 @@
 /* The cache is a table in which each word has one place; a newer word takes it from an older one. So its size is
  * bounded and a lookup is one comparison. It begins small, for texts of a few words, and starts over larger as it
  * fills. Long words, and those of many tokens, do not come back often enough to be kept. */
-enum { CACHE_FIRST_ENTRIES = 1 << 6, CACHE_MOST_ENTRIES = 1 << 15, CACHED_WORD_BYTES = 46, CACHED_IDS = 20 };
+enum { CACHE_FIRST_ENTRIES = 1 << 7, CACHE_MOST_ENTRIES = 1 << 15, CACHED_WORD_BYTES = 46, CACHED_IDS = 20 };
 
 struct cache_entry {
     uint8_t bytes, id_count; /* bytes 0: free */

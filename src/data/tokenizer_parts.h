@@ -13,7 +13,7 @@
 #include "data/tokenizer_decoder.h"
 
 enum {
-    TOKENIZER_MOST_IDS = 1 << 24,   /* ids in a file are below this */
+    TOKENIZER_MOST_IDS = 1 << 22,   /* ids in a file are below this */
     TOKENIZER_DEEPEST_SEQUENCE = 16 /* Sequences within Sequences */
 };
 

@@ -1,5 +1,6 @@
-/* Tokenizers equal the `tokenizers` library: ids and decoded text recorded by tests/reference/make_tokenizer_fixtures.py
- * for texts in many scripts, awkward ones, and random strings (their seed is in texts.json). */
+/* Tokenizers equal the `tokenizers` library: ids and decoded text recorded by
+ * tests/reference/make_tokenizer_fixtures.py for texts in many scripts, awkward ones, and random strings (their seed is
+ * in texts.json). */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,11 +10,24 @@
 #include "data/utf8.h"
 #include "support/unit.h"
 
-static const char *const names[] = {
-    "gpt2",         "gpt2_prefix_space", "llama3",           "qwen2",         "flags",
-    "nfd",          "nfkc",              "nfkd",             "removed",       "removed_inverted",
-    "contiguous",   "merged_with_previous", "merged_with_next", "other_splits", "unknown",
-    "unknown_fused", "dropped_bytes",    "shuffled_merges"};
+static const char *const names[] = {"gpt2",
+                                    "gpt2_prefix_space",
+                                    "llama3",
+                                    "qwen2",
+                                    "flags",
+                                    "nfd",
+                                    "nfkc",
+                                    "nfkd",
+                                    "removed",
+                                    "removed_inverted",
+                                    "contiguous",
+                                    "merged_with_previous",
+                                    "merged_with_next",
+                                    "other_splits",
+                                    "unknown",
+                                    "unknown_fused",
+                                    "dropped_bytes",
+                                    "shuffled_merges"};
 enum { NAMES = sizeof names / sizeof *names, LARGEST_FIXTURE = 1 << 22 };
 
 static json_t *texts_file;
@@ -50,7 +64,8 @@ static void text_read(const json_t *value, struct text_buffer *out) {
     }
 }
 
-static void ids_equal(const char *name, size_t index, const char *how, const struct token_ids *ids, const json_t *want) {
+static void ids_equal(const char *name, size_t index, const char *how, const struct token_ids *ids,
+                      const json_t *want) {
     for (size_t i = 0; i < ids->count && i < json_array_size(want); i++)
         if (ids->items[i] != json_integer_value(json_array_get(want, i)))
             fail_msg("%s, text %zu, %s: id %zu is %u", name, index, how, i, ids->items[i]);
@@ -215,8 +230,10 @@ static int texts_close(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_have_the_ids_of_the_library), cmocka_unit_test(templates_put_special_tokens_around),
-        cmocka_unit_test(any_ids_decode_as_in_the_library),  cmocka_unit_test(tokens_are_found_by_content),
+        cmocka_unit_test(texts_have_the_ids_of_the_library),
+        cmocka_unit_test(templates_put_special_tokens_around),
+        cmocka_unit_test(any_ids_decode_as_in_the_library),
+        cmocka_unit_test(tokens_are_found_by_content),
     };
     return cmocka_run_group_tests(tests, texts_open, texts_close);
 }

@@ -76,8 +76,7 @@ static enum split_result find(const char *pattern, const char *text, bool end, s
     struct split_matcher *matcher;
     enum split_result result;
     assert_int_equal(split_matcher_create(compiled, &matcher), STATUS_OK);
-    enum status status =
-        split_pattern_find(compiled, matcher, text, strlen(text), 0, end, &result, start, stop);
+    enum status status = split_pattern_find(compiled, matcher, text, strlen(text), 0, end, &result, start, stop);
     if (status != STATUS_OK) fail_msg("%s", status_message());
     split_matcher_free(matcher);
     split_pattern_free(compiled);
@@ -99,7 +98,7 @@ static const struct {
     {"(?=b)..", "abc", 1, 3},
     {"(?>b+)c", "abbc", 1, 4},
     {"(?i:L)L", "lLL", 0, 2},
-    {"'(?i:s)", "x'\xC5\xBF", 1, 4}, /* the long s */
+    {"'(?i:s)", "x'\xC5\xBF", 1, 4},            /* the long s */
     {"\\s", "a\xE1\xA0\x8E\xE3\x80\x80", 4, 7}, /* U+180E is none, U+3000 is one */
     {"\\S+", " \xE1\xA0\x8E ", 1, 4},
     {"[^\\s]+", " \xE1\xA0\x8E ", 1, 4},
@@ -109,7 +108,10 @@ static const struct {
     {"[a-c\\-x]+", "z-abx", 1, 5},
     {"[.(*+]+", "a.(*+b", 1, 5},
     {"#x y", "#x y", 0, 4},
-    {"\\x{e9}\\u00e9\\x41", "\xC3\xA9\xC3\xA9" "A", 0, 5},
+    {"\\x{e9}\\u00e9\\x41",
+     "\xC3\xA9\xC3\xA9"
+     "A",
+     0, 5},
     {"\\D", "1\xF0\x90\xB5\x80z", 5, 6}, /* U+10D40 is a digit of Unicode 16 */
     {"\\P{L}", "a\xF0\xB1\x8D\x90.", 5, 6},
     {"\\p{^Lu}", "Aa", 1, 2},

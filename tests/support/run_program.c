@@ -1,14 +1,7 @@
 #include "support/run_program.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +11,7 @@
 #include "base/mem.h"
 #include "support/data_files.h"
 #include "support/temp_folder.h"
+#include "support/unit.h"
 
 enum { WORDS_MAX = 64 };
 extern char **environ;
@@ -45,6 +39,8 @@ pid_t program_start(const char *folder, const char *const *words) {
         assert_true(count < WORDS_MAX);
         list[count + 1] = (char *)(uintptr_t)words[count];
     }
+    /* Nothing of a test goes to the user's cache. */
+    assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
     posix_spawn_file_actions_t actions;
     assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);

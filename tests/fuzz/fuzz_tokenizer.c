@@ -1,0 +1,66 @@
+/* Any tokenizer.json is refused with a message, or read; with what is read, any text has the same ids in one piece and
+ * in parts, and any ids decode.
+ *
+ * An input is a file, then a NUL, then a text; without a NUL the text is the file itself. */
+#include <string.h>
+
+#include "data/tokenizer.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+enum { MOST_TEXT_BYTES = 4096 };
+
+static enum status ids_gather(void *payload, const uint32_t *ids, size_t count) {
+    struct token_ids *out = payload;
+    for (size_t i = 0; i < count; i++)
+        TRY(vec_push(out, ids[i]));
+    return STATUS_OK;
+}
+
+static enum status encode_in_parts(const struct tokenizer *tokenizer, const char *text, size_t bytes, size_t part,
+                                   struct token_ids *out) {
+    struct tokenizer_encoder *encoder;
+    TRY(tokenizer_encoder_create(tokenizer, &encoder));
+    enum status status = tokenizer_encoder_begin(encoder, true, (struct token_sink){ids_gather, out});
+    for (size_t place = 0; status == STATUS_OK && place < bytes; place += part)
+        status = tokenizer_encoder_push(encoder, text + place, part < bytes - place ? part : bytes - place);
+    if (status == STATUS_OK) status = tokenizer_encoder_finish(encoder);
+    tokenizer_encoder_free(encoder);
+    return status;
+}
+
+static void use(const struct tokenizer *tokenizer, const char *text, size_t bytes) {
+    struct token_ids ids = {0}, again = {0};
+    char *back;
+    enum status status = tokenizer_encode(tokenizer, text, bytes, true, &ids);
+    BUG_IF(status != STATUS_OK && status_message()[0] == '\0', "no message");
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < ids.count; i++)
+            BUG_IF(ids.items[i] >= tokenizer_vocab_size(tokenizer), "id %u is past the vocabulary", ids.items[i]);
+        /* A pattern may be too costly in one way of reading the text and not in the other. */
+        if (encode_in_parts(tokenizer, text, bytes, 1 + bytes % 7, &again) == STATUS_OK)
+            BUG_IF(ids.count != again.count ||
+                       (ids.count > 0 && memcmp(ids.items, again.items, ids.count * sizeof *ids.items) != 0),
+                   "other ids in parts");
+        BUG_IF(tokenizer_decode(tokenizer, ids.items, ids.count, false, &back, NULL) != STATUS_OK, "no text");
+        mem_free(back);
+    }
+    vec_free(&ids);
+    vec_free(&again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    const char *file = (const char *)data;
+    const char *end = bytes > 0 ? memchr(file, '\0', bytes) : NULL;
+    size_t file_bytes = end ? (size_t)(end - file) : bytes;
+    const char *text = end ? end + 1 : file;
+    size_t text_bytes = end ? bytes - file_bytes - 1 : bytes;
+    struct tokenizer *tokenizer;
+    status_clear();
+    enum status status = tokenizer_parse("fuzz", file, file_bytes, &tokenizer);
+    BUG_IF(status != STATUS_OK && (status != STATUS_BAD_INPUT || status_message()[0] == '\0'), "no message");
+    if (status != STATUS_OK) return 0;
+    use(tokenizer, text, text_bytes < MOST_TEXT_BYTES ? text_bytes : MOST_TEXT_BYTES);
+    tokenizer_free(tokenizer);
+    return 0;
+}
