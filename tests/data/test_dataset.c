@@ -143,6 +143,61 @@ static void order_depends_on_seed_and_step_only(void **state) {
     dataset_close(other);
 }
 
+/* Two files under weights: their rows come in exact proportions, each file's in epochs of its own. */
+static void weights_mix_files_exactly(void **state) {
+    enum { LENGTH = 4, A = 10, B = 33, ROUND = 10, ROUNDS = 20 };
+    const char *a = temp_path(*state, "a.bin"), *b = temp_path(*state, "b.bin");
+    write_tokens(a, 2, 0, A * LENGTH + 1);
+    write_tokens(b, 2, 1000, B * LENGTH + 1);
+    char weighted[2][4096];
+    snprintf(weighted[0], sizeof weighted[0], "%s:0.7", a);
+    snprintf(weighted[1], sizeof weighted[1], "%s:.30", b);
+    const char *paths[] = {weighted[0], weighted[1]};
+    struct dataset *dataset = open_paths(paths, 2, LENGTH, 0, 11);
+    assert_int_equal(dataset_train_sequences(dataset), A + B);
+    int seen_a[A] = {0}, seen_b[B] = {0}, draws[2] = {0};
+    for (int64_t position = 0; position < ROUNDS * ROUND; position++) {
+        int32_t tokens[LENGTH], targets[LENGTH];
+        assert_int_equal(dataset_fill(dataset, DATASET_TRAIN, position, 1, tokens, targets), LENGTH);
+        int64_t row = expect_row(tokens, targets, LENGTH);
+        int from_b = row >= 250;
+        int *seen = from_b ? &seen_b[row - 250] : &seen_a[row];
+        int count = from_b ? B : A;
+        assert_int_equal(*seen, draws[from_b] / count); /* no row again before all others */
+        ++*seen;
+        draws[from_b]++;
+        if (position % ROUND == ROUND - 1) assert_int_equal(draws[0] * 3, draws[1] * 7);
+    }
+    struct dataset *plain = open_paths((const char *[]){a, b}, 2, LENGTH, 0, 11);
+    assert_true(dataset_fingerprint(plain) != dataset_fingerprint(dataset));
+    dataset_close(plain);
+    dataset_close(dataset);
+}
+
+static void each_weighted_file_is_held_out(void **state) {
+    enum { LENGTH = 4 };
+    const char *a = temp_path(*state, "a.bin"), *b = temp_path(*state, "b.bin");
+    write_tokens(a, 2, 0, 10 * LENGTH + 1);
+    write_tokens(b, 2, 1000, 20 * LENGTH + 1);
+    char weighted[2][4096];
+    snprintf(weighted[0], sizeof weighted[0], "%s:1", a);
+    snprintf(weighted[1], sizeof weighted[1], "%s:2", b);
+    struct dataset *dataset = open_paths((const char *[]){weighted[0], weighted[1]}, 2, LENGTH, 0.2, 11);
+    assert_int_equal(dataset_train_sequences(dataset), 24);
+    assert_int_equal(dataset_valid_sequences(dataset), 6);
+    static const int64_t expected[] = {8, 9, 266, 267, 268, 269};
+    int32_t tokens[8 * LENGTH], targets[8 * LENGTH];
+    assert_int_equal(dataset_fill(dataset, DATASET_VALID, 0, 8, tokens, targets), 6 * LENGTH);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(expect_row(tokens + i * LENGTH, targets + i * LENGTH, LENGTH), expected[i]);
+    for (int64_t step = 0; step < 200; step++) {
+        dataset_fill(dataset, DATASET_TRAIN, step, 1, tokens, targets);
+        int64_t row = expect_row(tokens, targets, LENGTH);
+        assert_true(row < 8 || (row >= 250 && row < 266));
+    }
+    dataset_close(dataset);
+}
+
 static void last_validation_batch_is_padded(void **state) {
     enum { LENGTH = 5, SEQUENCES = 7, BATCH = 3, ROW = BATCH * LENGTH };
     const char *train = temp_path(*state, "train.bin"), *path = *state;
@@ -253,6 +308,14 @@ static void bad_data_are_refused_by_name(void **state) {
     expect_refused(&options, "a.txt", "tokenizer");
     path = temp_path(*state, "none.bin");
     expect_refused(&options, "none.bin", "No such file");
+    const char *mixed[] = {temp_path(*state, "c.bin"), temp_path(*state, "d.bin:2")};
+    write_tokens(mixed[0], 2, 0, 100);
+    write_tokens(temp_path(*state, "d.bin"), 2, 0, 100);
+    options.paths = mixed;
+    options.path_count = 2;
+    expect_refused(&options, "c.bin", "has no weight");
+    options.paths = &path;
+    options.path_count = 1;
     path = "/dev/zero";
     expect_refused(&options, "/dev/zero", "kind");
     options.path_count = 0;
@@ -302,7 +365,8 @@ int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_drop)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(files_are_packed_in_order),           IN_FOLDER(epochs_see_each_sequence_once),
-        IN_FOLDER(order_depends_on_seed_and_step_only), IN_FOLDER(last_validation_batch_is_padded),
+        IN_FOLDER(order_depends_on_seed_and_step_only), IN_FOLDER(weights_mix_files_exactly),
+        IN_FOLDER(each_weighted_file_is_held_out),      IN_FOLDER(last_validation_batch_is_padded),
         IN_FOLDER(the_last_part_is_held_out),           IN_FOLDER(validation_alone_can_be_opened),
         IN_FOLDER(fingerprints_tell_data_apart),        IN_FOLDER(bad_data_are_refused_by_name),
         IN_FOLDER(settings_out_of_range_are_refused),   IN_FOLDER(faults_are_reported),

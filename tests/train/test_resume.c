@@ -110,6 +110,25 @@ static void test_from_the_start_without_a_checkpoint(void **state) {
     expect_same_runs(whole, cut, 6);
 }
 
+static void test_mixtures(void **state) {
+    struct tiny_run run;
+    char whole[512], cut[512], first[600], second[600];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(first, sizeof first, "%s:0.7", run.data);
+    snprintf(second, sizeof second, "%s:0.3", run.valid);
+    const char *paths[] = {first, second};
+    run.options.data_paths = paths;
+    run.options.data_path_count = 2;
+    snprintf(whole, sizeof whole, "%s/whole-mixed", (const char *)*state);
+    snprintf(cut, sizeof cut, "%s/cut-mixed", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    run.options.steps = 3;
+    run.options.schedule_steps = 6;
+    expect_status(tiny_run_begin(&run, cut, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_resume(cut, 6, NULL), STATUS_OK, NULL);
+    expect_same_runs(whole, cut, 6);
+}
+
 static void test_what_may_not_change(void **state) {
     struct tiny_run run;
     char folder[512];
@@ -141,6 +160,7 @@ int main(void) {
         cmocka_unit_test(test_extended_in_parts),
         cmocka_unit_test(test_stopped_by_a_signal),
         cmocka_unit_test(test_from_the_start_without_a_checkpoint),
+        cmocka_unit_test(test_mixtures),
         cmocka_unit_test(test_what_may_not_change),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
