@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "data/component.h"
 #include "data/mixture.h"
+#include "data/row.h"
 #include "data/source.h"
 
 /* Validation rows in order: rows first .. first+count-1 of a component. */
@@ -21,6 +22,7 @@ struct dataset {
     VEC(struct span) spans;         /* of valid, or of train where rows are held out */
     int64_t train_sequences, valid_sequences;
     int64_t sequence_tokens;
+    int64_t border; /* id of the token that ends a segment; -1: a row is one */
     uint64_t seed;
 };
 
@@ -33,6 +35,11 @@ static enum status check_options(const struct dataset_options *options) {
                           options->valid_fraction);
     if (options->path_count == 0 && options->valid_path_count == 0)
         return status_set(STATUS_BAD_INPUT, "no data files are given");
+    if (options->documents_apart && options->eos_token < 0) {
+        (void)status_set(STATUS_BAD_INPUT, "document-attention: within needs to know where documents end, and the "
+                                           "model's config.json has no eos_token_id");
+        return status_hint(STATUS_BAD_INPUT, "add it, or leave attention to go across documents");
+    }
     BUG_IF(options->vocab_size < 1, "vocabulary of %lld", (long long)options->vocab_size);
     return STATUS_OK;
 }
@@ -108,6 +115,7 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     if (status == STATUS_OK) {
         dataset->sequence_tokens = options->sequence_tokens;
         dataset->seed = options->seed;
+        dataset->border = options->documents_apart ? options->eos_token : -1;
         status = open_all(dataset, options, &train, &valid);
     }
     sources_free(&train);
@@ -163,21 +171,6 @@ uint64_t dataset_fingerprint(const struct dataset *dataset) {
     return mix_components(&dataset->valid, mix_components(&dataset->train, hash));
 }
 
-/* One row: targets are the inputs moved on by one, so the row is read once with one token more. */
-static void fill_row(const struct corpus *corpus, int64_t sequence, int64_t length, int32_t *tokens, int32_t *targets) {
-    corpus_read(corpus, sequence * length, length, tokens);
-    for (int64_t i = 0; i + 1 < length; i++)
-        targets[i] = tokens[i + 1];
-    corpus_read(corpus, (sequence + 1) * length, 1, targets + length - 1);
-}
-
-static void fill_padding(int64_t length, int32_t *tokens, int32_t *targets) {
-    for (int64_t i = 0; i < length; i++) {
-        tokens[i] = 0;
-        targets[i] = DATASET_IGNORE;
-    }
-}
-
 /* The row that a draw of a component means: epochs follow each other, each a permutation. */
 static int64_t shuffled_row(const struct dataset *dataset, const struct mixture_draw *draw) {
     int64_t count = dataset->train.items[draw->part].rows, epoch = draw->ordinal / count;
@@ -185,40 +178,42 @@ static int64_t shuffled_row(const struct dataset *dataset, const struct mixture_
     return (int64_t)random_permute(seed, (uint32_t)epoch, (uint64_t)(draw->ordinal % count), (uint64_t)count);
 }
 
-static void fill_train_row(const struct dataset *dataset, int64_t position, int32_t *tokens, int32_t *targets) {
-    struct mixture_draw draw = mixture_at(&dataset->mixture, position);
-    const struct component *component = &dataset->train.items[draw.part];
-    fill_row(&component->corpus, shuffled_row(dataset, &draw), dataset->sequence_tokens, tokens, targets);
+static int64_t fill_component_row(const struct dataset *dataset, const struct component *component, int64_t index,
+                                  const struct row *row) {
+    return row_fill_tokens(row, &component->corpus, index * row->length, dataset->border);
 }
 
-/* False beyond the last. */
-static bool fill_valid_row(const struct dataset *dataset, int64_t position, int32_t *tokens, int32_t *targets) {
+static int64_t fill_train_row(const struct dataset *dataset, int64_t position, const struct row *row) {
+    struct mixture_draw draw = mixture_at(&dataset->mixture, position);
+    return fill_component_row(dataset, &dataset->train.items[draw.part], shuffled_row(dataset, &draw), row);
+}
+
+static int64_t fill_valid_row(const struct dataset *dataset, int64_t position, const struct row *row) {
     for (size_t i = 0; i < dataset->spans.count; i++) {
         const struct span *span = &dataset->spans.items[i];
-        if (position < span->count) {
-            fill_row(&span->component->corpus, span->first + position, dataset->sequence_tokens, tokens, targets);
-            return true;
-        }
+        if (position < span->count) return fill_component_row(dataset, span->component, span->first + position, row);
         position -= span->count;
     }
-    fill_padding(dataset->sequence_tokens, tokens, targets);
-    return false;
+    row_fill_padding(row, 0, 0);
+    return 0;
 }
 
 int64_t dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
-                     int32_t *tokens, int32_t *targets) {
+                     const struct dataset_batch *out) {
     int64_t length = dataset->sequence_tokens, first, counted = 0;
     int64_t sequences = split == DATASET_TRAIN ? dataset->train_sequences : dataset->valid_sequences;
     BUG_IF(step < 0 || batch < 1 || sequences < 1 || __builtin_mul_overflow(step, batch, &first) ||
                first > INT64_MAX - batch,
            "step %lld of %lld sequences of %lld", (long long)step, (long long)batch, (long long)sequences);
-    for (int64_t row = 0; row < batch; row++, tokens += length, targets += length) {
-        int64_t position = first + row;
-        if (split == DATASET_TRAIN)
-            fill_train_row(dataset, position, tokens, targets);
-        else if (!fill_valid_row(dataset, position, tokens, targets))
-            continue;
-        counted += length;
+    for (int64_t i = 0; i < batch; i++) {
+        int64_t at = i * length;
+        struct row row = {.length = length,
+                          .tokens = out->tokens + at,
+                          .targets = out->targets + at,
+                          .positions = out->positions ? out->positions + at : NULL,
+                          .segments = out->segments ? out->segments + at : NULL};
+        counted += split == DATASET_TRAIN ? fill_train_row(dataset, first + i, &row)
+                                          : fill_valid_row(dataset, first + i, &row);
     }
     return counted;
 }

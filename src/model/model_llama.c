@@ -108,7 +108,8 @@ static struct tensor *attention(struct builder *builder, struct tensor *x, struc
         .head_dim = config->head_dim,
         .scale = 1 / sqrt((double)config->head_dim),
     };
-    struct tensor *mixed = ops_attention(graph, build_node_name(builder, "attention"), q, k, v, NULL, attributes);
+    struct tensor *mixed =
+        ops_attention(graph, build_node_name(builder, "attention"), q, k, v, builder->segments, attributes);
     return linear(builder, "self_attn.o_proj", mixed, width, config->hidden, bias, x);
 }
 
@@ -128,6 +129,7 @@ static struct tensor *build(const struct model_config *config, const char *prefi
     struct builder builder = {.graph = graph, .config = config, .prefix = prefix, .purpose = purpose};
     graph_begin_block(graph, "embedding");
     struct tensor *tokens = build_input(&builder, "tokens"), *positions = build_input(&builder, "positions");
+    builder.segments = build_segments(&builder);
     struct tensor *table = ops_rope_table(graph, "rope", positions, config->rope);
     struct tensor *embedding = build_parameter(&builder, "embed_tokens.weight", config->vocab_size, config->hidden);
     struct tensor *x = ops_embedding(graph, "embedding", tokens, embedding);

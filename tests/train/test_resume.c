@@ -110,7 +110,7 @@ static void test_from_the_start_without_a_checkpoint(void **state) {
     expect_same_runs(whole, cut, 6);
 }
 
-static void test_mixtures(void **state) {
+static void expect_same_mixed(void **state, enum document_attention attention) {
     struct tiny_run run;
     char whole[512], cut[512], first[600], second[600];
     tiny_run_make(*state, "llama", &run);
@@ -119,14 +119,20 @@ static void test_mixtures(void **state) {
     const char *paths[] = {first, second};
     run.options.data_paths = paths;
     run.options.data_path_count = 2;
-    snprintf(whole, sizeof whole, "%s/whole-mixed", (const char *)*state);
-    snprintf(cut, sizeof cut, "%s/cut-mixed", (const char *)*state);
+    run.plan.document_attention = attention;
+    snprintf(whole, sizeof whole, "%s/whole-mixed-%d", (const char *)*state, (int)attention);
+    snprintf(cut, sizeof cut, "%s/cut-mixed-%d", (const char *)*state, (int)attention);
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     run.options.steps = 3;
     run.options.schedule_steps = 6;
     expect_status(tiny_run_begin(&run, cut, NULL), STATUS_OK, NULL);
     expect_status(tiny_run_resume(cut, 6, NULL), STATUS_OK, NULL);
     expect_same_runs(whole, cut, 6);
+}
+
+static void test_mixtures(void **state) {
+    expect_same_mixed(state, DOCUMENT_ATTENTION_NONE);
+    expect_same_mixed(state, DOCUMENT_ATTENTION_WITHIN);
 }
 
 static void test_what_may_not_change(void **state) {
@@ -147,6 +153,7 @@ static void test_what_may_not_change(void **state) {
     REFUSED(threads, 1, "threads")
     REFUSED(seed, 9, "seed")
     REFUSED(dtype, DTYPE_BF16, "dtype")
+    REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
     expect_status(tiny_run_resume(folder, 5, NULL), STATUS_BAD_INPUT, "fewer than the 6 that are done");
     temp_write_text(run.data, "not the data of the run");
     expect_status(tiny_run_resume(folder, 7, NULL), STATUS_BAD_INPUT, "data.bin");
