@@ -13,6 +13,9 @@ enum status train_tokenizer_open(const struct model *model, struct tokenizer **o
 /* The id that ends a text: config.json's eos_token_id (the first, where it is a list); -1 when there is none. */
 int64_t train_end_token(const struct model *model);
 
+/* When today began, in UTC, in seconds since 1970. */
+int64_t train_today_s(void);
+
 /* Opens the data for the recipe's sequence length and seed. Token ids of text are cached in $XDG_CACHE_HOME/ballast, or
  * ~/.cache/ballast. `training` false: the data paths are validation data. */
 enum status train_data_open(const struct model *model, const struct recipe *recipe, const struct train_options *options,

@@ -49,7 +49,8 @@ void train_options_init(struct train_options *out) {
     X(save_every, "save-every", 1)                                                                                     \
     X(keep, "keep", 0)                                                                                                 \
     X(valid_every, "valid-every", 0)                                                                                   \
-    X(valid_batches, "valid-batches", 0)
+    X(valid_batches, "valid-batches", 0)                                                                               \
+    X(chat_time_s, "chat-date", 0)
 /* field, name, most (all from 0) */
 #define TRAIN_FRACTIONS(X)                                                                                             \
     X(min_lr_fraction, "min-lr-fraction", 1.0)                                                                         \
