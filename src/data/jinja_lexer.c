@@ -334,8 +334,9 @@ static char *normalize_lines(const char *text, size_t bytes, struct scratch *mem
 
 enum status jinja_tokenize(const char *name, const char *text, size_t bytes, struct scratch *memory,
                            struct jinja_tokens *out) {
-    if (utf8_valid_bytes(text, bytes) != bytes) return status_set(STATUS_BAD_INPUT, "%s: is not UTF-8", name);
-    if (memchr(text, '\0', bytes)) return status_set(STATUS_BAD_INPUT, "%s: has a NUL character", name);
+    if (bytes > 0 && utf8_valid_bytes(text, bytes) != bytes)
+        return status_set(STATUS_BAD_INPUT, "%s: is not UTF-8", name);
+    if (bytes > 0 && memchr(text, '\0', bytes)) return status_set(STATUS_BAD_INPUT, "%s: has a NUL character", name);
     struct lexer lexer = {.name = name, .line = 1, .line_starting = true, .memory = memory, .out = out};
     lexer.text = normalize_lines(text, bytes, memory, &lexer.bytes);
     if (!lexer.text) return STATUS_FAILED;

@@ -20,6 +20,7 @@ static json_t *make_messages(void) {
 }
 
 static void check_output(const struct jinja_output *output) {
+    if (output->text.count == 0) return;
     if (utf8_valid_bytes(output->text.items, output->text.count) != output->text.count) abort();
     size_t at = 0;
     for (size_t i = 0; i < output->generations.count; i++) {

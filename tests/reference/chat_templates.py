@@ -542,3 +542,18 @@ CONVERSATIONS = [
     {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], "tools": TOOLS[:1]},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": " in parts "}, {"type": "image"}]}]},
 ]
+
+# A fine-tune that is followed step by step: the same text with and without generation blocks.
+TRAINED = {
+    "generation": """{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}{% if message.role == 'assistant' %}{% generation %}{{ message.content + '<|im_end|>\\n' }}{% endgeneration %}{% else %}{{ message.content + '<|im_end|>\\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}""",
+    "plain": FAMILIES["chatml"],
+}
+TRAINED_CONVERSATIONS = [
+    [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Here."}],
+    [{"role": "system", "content": "Be short."}, {"role": "user", "content": "2+2"}, {"role": "assistant", "content": "4"}],
+    [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d e"}],
+    [{"role": "user", "content": "Größe?"}, {"role": "assistant", "content": "日本"}],
+    [{"role": "user", "content": "Say nothing"}, {"role": "assistant", "content": ""}],
+    [{"role": "user", "content": "one two three"}, {"role": "assistant", "content": "four five six seven"}],
+    [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}],
+]
