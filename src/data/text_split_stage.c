@@ -24,7 +24,8 @@ static enum status held_write(struct split_run *run) {
     size_t bytes = state->held_bytes;
     run->start += bytes;
     state->held_bytes = 0;
-    return removed ? STATUS_OK : run->next->write(run->next->payload, text, bytes, true);
+    /* An empty segment says that something was there: what follows is not the text's first. */
+    return run->next->write(run->next->payload, text, removed ? 0 : bytes, true);
 }
 
 static bool joins(const struct split_run *run, bool match) {
