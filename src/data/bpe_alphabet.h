@@ -34,7 +34,7 @@ struct bpe_alphabet {
     int64_t byte_ids[256];             /* of byte_fallback: BPE_NO_ID where there is none */
     bool all_known;                    /* no character is unknown */
     struct bpe_character *pages[4352]; /* [code / 256]: 256 characters, or NULL */
-    uint64_t *borders;                 /* a table of those that merges span, at most half full: see bpe_alphabet_note_merge */
+    uint64_t *borders; /* a table of those that merges span, at most half full: see bpe_alphabet_note_merge */
     size_t border_slots, border_count;
 };
 

@@ -9,11 +9,10 @@ struct word_start {
 
 static enum status symbol_add(struct bpe_workspace *workspace, uint32_t id) {
     uint32_t place = (uint32_t)workspace->symbols.count;
-    return vec_push(&workspace->symbols, (struct bpe_symbol){.id = id,
-                                                             .previous = place - 1,
-                                                             .next = place + 1,
-                                                             .rank = BPE_NO_RANK,
-                                                             .before = BPE_NOT_LISTED});
+    return vec_push(
+        &workspace->symbols,
+        (struct bpe_symbol){
+            .id = id, .previous = place - 1, .next = place + 1, .rank = BPE_NO_RANK, .before = BPE_NOT_LISTED});
 }
 
 static enum status unknown_flush(struct word_start *start) {

@@ -28,7 +28,7 @@ struct bpe_model {
     size_t pair_slots, pair_count;
     VEC(uint32_t) results; /* [rank]: the id that the pair becomes */
     struct bpe_alphabet alphabet;
-    bool ignore_merges;    /* a word that is a token is not taken apart */
+    bool ignore_merges; /* a word that is a token is not taken apart */
 };
 
 enum status bpe_model_add_token(struct bpe_model *model, const char *text, uint32_t bytes, uint32_t id);
@@ -45,8 +45,8 @@ struct bpe_workspace {
     struct text_buffer text;
 };
 void bpe_workspace_free(struct bpe_workspace *workspace);
-/* Appends the ids of one word (any bytes where the alphabet is bytes, else UTF-8), in time linear in its length (n log n
- * where merges do not go from left to right). */
+/* Appends the ids of one word (any bytes where the alphabet is bytes, else UTF-8), in time linear in its length (n log
+ * n where merges do not go from left to right). */
 enum status bpe_model_encode(const struct bpe_model *model, struct bpe_workspace *workspace, const char *word,
                              size_t bytes, struct token_ids *out);
 

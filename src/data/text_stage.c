@@ -5,8 +5,8 @@
 struct text_stage {
     struct text_stage_spec spec;
     void *state;
-    struct text_buffer kept; /* bytes not yet consumed */
-    size_t retry_bytes;      /* how many there should be before the stage looks again */
+    struct text_buffer kept;     /* bytes not yet consumed */
+    size_t retry_bytes;          /* how many there should be before the stage looks again */
     enum text_position position; /* of the segment under way */
     struct text_output output;
 };

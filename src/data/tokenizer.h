@@ -61,8 +61,8 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text
 enum status tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids, size_t count,
                              bool skip_special_tokens, char **text, size_t *bytes);
 
-/* Decoding ids as they come, as in generation. Text goes to the sink as soon as its characters are complete and no later
- * id can change them, so the end of it may wait for an id or for the finish; each call of the sink gets whole
+/* Decoding ids as they come, as in generation. Text goes to the sink as soon as its characters are complete and no
+ * later id can change them, so the end of it may wait for an id or for the finish; each call of the sink gets whole
  * characters. All text together is that of tokenizer_decode, but for one case: where tokens of single bytes (byte
  * fallback) make characters and then something that is not UTF-8, these characters have gone out, and only the bytes
  * behind them become U+FFFD, one for each. */

@@ -25,16 +25,11 @@ static enum status read_pre_tokenizer_sequence(struct tokenizer *tokenizer, cons
 }
 
 const struct tokenizer_component tokenizer_pre_tokenizers[] = {
-    {"ByteLevel", tokenizer_read_byte_level},
-    {"CharDelimiterSplit", tokenizer_read_delimiter_split},
-    {"Digits", tokenizer_read_digits},
-    {"Metaspace", tokenizer_read_metaspace},
-    {"Punctuation", tokenizer_read_punctuation},
-    {"Split", tokenizer_read_split},
-    {"Whitespace", tokenizer_read_whitespace},
-    {"WhitespaceSplit", tokenizer_read_whitespace_split},
-    {"Sequence", read_pre_tokenizer_sequence},
-    {NULL, NULL},
+    {"ByteLevel", tokenizer_read_byte_level},    {"CharDelimiterSplit", tokenizer_read_delimiter_split},
+    {"Digits", tokenizer_read_digits},           {"Metaspace", tokenizer_read_metaspace},
+    {"Punctuation", tokenizer_read_punctuation}, {"Split", tokenizer_read_split},
+    {"Whitespace", tokenizer_read_whitespace},   {"WhitespaceSplit", tokenizer_read_whitespace_split},
+    {"Sequence", read_pre_tokenizer_sequence},   {NULL, NULL},
 };
 
 /* It changes only offsets, which Ballast has no use for. */

@@ -29,9 +29,8 @@ static enum status scheme_read(const char *where, const json_t *object, enum sch
 
 static enum status metaspace_read(struct tokenizer *tokenizer, const char *where, const json_t *object,
                                   struct metaspace *out) {
-    static const char *const settings[] = {"type",           "replacement", "add_prefix_space",
-                                           "prepend_scheme", "split",       "str_rep",
-                                           NULL};
+    static const char *const settings[] = {"type",    "replacement", "add_prefix_space", "prepend_scheme", "split",
+                                           "str_rep", NULL};
     uint32_t code;
     char text[4];
     TRY(json_only(where, object, settings));
@@ -43,8 +42,8 @@ static enum status metaspace_read(struct tokenizer *tokenizer, const char *where
     return out->text ? STATUS_OK : STATUS_FAILED;
 }
 
-static enum status replace_make(struct tokenizer *tokenizer, const char *string, const char *content, bool drop_in_first,
-                                struct text_stage_spec *out) {
+static enum status replace_make(struct tokenizer *tokenizer, const char *string, const char *content,
+                                bool drop_in_first, struct text_stage_spec *out) {
     struct text_replace *replace = scratch_alloc(&tokenizer->memory, 1, sizeof *replace);
     if (!replace) return STATUS_FAILED;
     *replace = (struct text_replace){.string = string,
@@ -80,11 +79,8 @@ enum status tokenizer_read_metaspace(struct tokenizer *tokenizer, const char *wh
     if (tokenizer->byte_level)
         return status_set(STATUS_BAD_INPUT, "%s: a pre-tokenizer after ByteLevel is not supported", where);
     TRY(metaspace_read(tokenizer, where, object, &metaspace));
-    /* Whether a segment is the first goes by its place in the text that was given, before normalizers. */
-    if (metaspace.scheme == SCHEME_FIRST && tokenizer->beginning_moves)
-        return status_set(STATUS_BAD_INPUT,
-                          "%s: prepend_scheme: first is not supported after a normalizer Replace, Strip or StripAccents",
-                          where);
+    tokenizer->first_matters |= metaspace.scheme == SCHEME_FIRST;
+    tokenizer->first_of_split |= metaspace.scheme == SCHEME_FIRST && tokenizer->pre_tokenizers.count > 0;
     TRY(replace_make(tokenizer, " ", metaspace.text, false, &replace));
     TRY(vec_push(&tokenizer->pre_tokenizers, replace));
     if (metaspace.scheme != SCHEME_NEVER) TRY(prefix_add(tokenizer, &metaspace));

@@ -51,6 +51,19 @@ static enum status decoder_read(struct tokenizer *tokenizer, const char *name, c
     return vec_push(&tokenizer->decoders, (struct text_stage_spec){&text_prefix_stage, &space});
 }
 
+/* For the library a segment is the first when it comes from the text's first character as it was before normalizers,
+ * which may have made several of it, or taken it away. */
+static enum status first_check(const struct tokenizer *tokenizer, const char *name) {
+    bool known = tokenizer->normalizers.count == 0 || !(tokenizer->beginning_moves || tokenizer->first_of_split ||
+                                                        tokenizer->normalized_added.trie.count > 0);
+    if (known || !tokenizer->first_matters) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "%s: pre_tokenizer: prepend_scheme: first is not supported with this normalizer",
+                     name);
+    return status_hint(STATUS_BAD_INPUT,
+                       "Replace, Strip and StripAccents stand against it; and any normalizer together "
+                       "with normalized added tokens, or a pre-tokenizer before Metaspace");
+}
+
 static enum status parts_read(struct tokenizer *tokenizer, const char *name, const json_t *file) {
     const json_t *model;
     TRY(unused_check(name, file));
@@ -63,6 +76,7 @@ static enum status parts_read(struct tokenizer *tokenizer, const char *name, con
     TRY(decoder_read(tokenizer, name, file));
     TRY(tokenizer_read_model(tokenizer, model_where, model));
     TRY(tokenizer_read_added(tokenizer, added_where, json_object_get(file, "added_tokens")));
+    TRY(first_check(tokenizer, name));
     TRY(part_read(tokenizer, tokenizer_post_processors, name, file, "post_processor"));
     return stages_join(tokenizer);
 }

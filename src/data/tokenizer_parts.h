@@ -37,6 +37,8 @@ struct tokenizer {
     struct token_ids before, after;       /* special tokens of the template */
     bool byte_level;                      /* the pre-tokenizers end with ByteLevel */
     bool beginning_moves;                 /* a normalizer may take or replace the beginning of the text */
+    bool first_matters;                   /* a pre-tokenizer asks whether a segment is the text's first ... */
+    bool first_of_split;                  /* ... after another one has split it */
     int depth;                            /* of the Sequence that is being read */
 };
 

@@ -68,8 +68,7 @@ enum status tokenizer_read_byte_level(struct tokenizer *tokenizer, const char *w
     TRY(json_require_bool(where, object, "add_prefix_space", &prefix_space));
     TRY(json_read_bool(where, object, "trim_offsets", &trim_offsets)); /* offsets are not kept */
     TRY(json_read_bool(where, object, "use_regex", &use_regex));
-    if (prefix_space)
-        TRY(vec_push(&tokenizer->pre_tokenizers, (struct text_stage_spec){&text_prefix_stage, &space}));
+    if (prefix_space) TRY(vec_push(&tokenizer->pre_tokenizers, (struct text_stage_spec){&text_prefix_stage, &space}));
     tokenizer->byte_level = true;
     if (!use_regex) return STATUS_OK;
     TRY(tokenizer_add_pattern(tokenizer, where, tokenizer_gpt2_pattern, false, &split.pattern));
@@ -103,8 +102,7 @@ static enum status class_split_add(struct tokenizer *tokenizer, const char *wher
                                    bool (*is)(uint32_t), struct text_split split) {
     struct text_buffer pattern = {0};
     enum status status = class_pattern(&pattern, form, is);
-    if (status == STATUS_OK)
-        status = tokenizer_add_pattern(tokenizer, where, pattern.items, false, &split.pattern);
+    if (status == STATUS_OK) status = tokenizer_add_pattern(tokenizer, where, pattern.items, false, &split.pattern);
     vec_free(&pattern);
     return status == STATUS_OK ? split_add(tokenizer, split) : status;
 }
