@@ -67,6 +67,11 @@ size_t bpe_alphabet_next(const struct bpe_alphabet *alphabet, const char *text, 
     return length;
 }
 
+void bpe_alphabet_last(const struct bpe_alphabet *alphabet, const char *text, size_t bytes, uint32_t *code) {
+    size_t length;
+    *code = alphabet->bytes ? (unsigned char)text[bytes - 1] : utf8_decode_last(text, bytes, &length);
+}
+
 size_t bpe_alphabet_fall_back(const struct bpe_alphabet *alphabet, uint32_t code, uint32_t ids[BPE_MOST_START_IDS]) {
     if (!alphabet->byte_fallback) return 0;
     char text[4];

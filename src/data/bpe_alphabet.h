@@ -47,6 +47,8 @@ void bpe_alphabet_free(struct bpe_alphabet *alphabet);
 
 /* What stands at the beginning of a word: its length in bytes, and its code (the byte where `bytes` is set). */
 size_t bpe_alphabet_next(const struct bpe_alphabet *alphabet, const char *text, uint32_t *code);
+/* The code of the last character of a text that is not empty. */
+void bpe_alphabet_last(const struct bpe_alphabet *alphabet, const char *text, size_t bytes, uint32_t *code);
 /* NULL when the vocabulary has no token for it. */
 const struct bpe_character *bpe_alphabet_find(const struct bpe_alphabet *alphabet, uint32_t code);
 /* The ids of a character that is no token by its bytes; returns their number, 0 where one has none. */

@@ -19,6 +19,7 @@ struct bpe_stage_state {
     struct token_ids ids;
     struct cache_entry *cache;
     size_t cache_entries, stored; /* a power of two; words stored since it has this size */
+    size_t scanned_bytes;         /* at the beginning of the view: no cut in them */
 };
 
 static enum status cache_make(struct bpe_stage_state *own, size_t entries) {
@@ -69,13 +70,18 @@ static enum status words_encode(const struct bpe_model *model, struct bpe_stage_
                                 const struct token_sink *sink, size_t *rest) {
     const struct bpe_alphabet *alphabet = &model->alphabet;
     uint32_t left, right;
-    size_t start = 0, place = bpe_alphabet_next(alphabet, view.text, &left);
+    size_t start = 0, place = own->scanned_bytes;
+    if (place > 0)
+        bpe_alphabet_last(alphabet, view.text, place, &left);
+    else
+        place = bpe_alphabet_next(alphabet, view.text, &left);
     for (size_t length; place < view.bytes; place += length, left = right) {
         length = bpe_alphabet_next(alphabet, view.text + place, &right);
         if (!bpe_alphabet_may_cut(alphabet, left, right)) continue;
         TRY(word_encode(model, own, view.text + start, place - start, sink));
         start = place;
     }
+    own->scanned_bytes = view.bytes - start;
     *rest = start;
     return STATUS_OK;
 }
@@ -96,6 +102,8 @@ static enum status bpe_run(const void *settings, void *state, struct text_view v
     return word_encode(settings, state, view.text + rest, view.bytes - rest, &output->ids);
 }
 
+static void bpe_reset(void *state) { ((struct bpe_stage_state *)state)->scanned_bytes = 0; }
+
 static void bpe_stop(void *state) {
     struct bpe_stage_state *own = state;
     bpe_workspace_free(&own->workspace);
@@ -108,5 +116,6 @@ const struct text_stage_type text_bpe_stage = {
     .state_bytes = sizeof(struct bpe_stage_state),
     .start = bpe_start,
     .run = bpe_run,
+    .reset = bpe_reset,
     .stop = bpe_stop,
 };
