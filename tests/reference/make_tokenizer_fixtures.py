@@ -314,7 +314,6 @@ def byte_merges():
         vocabulary = data["model"]["vocab"]
         for left, right in pairs:
             vocabulary.setdefault(left + right, len(vocabulary))
-        data["model"]["merges"] = pairs + data["model"]["merges"]
         # One id for two things: what is written as the token of a byte, and the byte.
         assert "A" not in vocabulary
         byte = "<0x41>"
@@ -322,9 +321,9 @@ def byte_merges():
             vocabulary.setdefault(byte[place], len(vocabulary))
         for place in range(1, 6):
             vocabulary.setdefault(byte[: place + 1], len(vocabulary))
-            data["model"]["merges"].append([byte[:place], byte[place]])
+            pairs.append([byte[:place], byte[place]])
         vocabulary.setdefault(byte + byte, len(vocabulary))
-        data["model"]["merges"].append([byte, byte])
+        data["model"]["merges"] = pairs + [[byte, byte]] + data["model"]["merges"]
 
     return edit(tokenizer, merges)
 
