@@ -12,11 +12,36 @@
 #include "support/weight_files.h"
 
 static const char *const cases[] = {
-    "gpt2",       "gpt2_gelu",  "gpt2_relu",         "gpt2_inverse_layer",        "llama",
-    "llama_tied", "llama_bias", "llama_rope_linear", "llama_rope_llama3",         "gpt2_bare",
-    "gpt2_f16",   "llama_bf16", "llama_sharded",     "llama_rope_scaling_linear", "llama_rope_scaling_llama3",
+    "gpt2",
+    "gpt2_gelu",
+    "gpt2_relu",
+    "gpt2_inverse_layer",
+    "llama",
+    "llama_tied",
+    "llama_bias",
+    "llama_rope_linear",
+    "llama_rope_llama3",
+    "mistral",
+    "opt",
+    "opt_post_norm",
+    "phi3",
+    "qwen2",
+    "qwen2_tied",
+    "qwen3",
+    "qwen3_bias",
+    /* light ones */ "gpt2_bare",
+    "gpt2_f16",
+    "llama_bf16",
+    "llama_sharded",
+    "llama_rope_scaling_linear",
+    "llama_rope_scaling_llama3",
+    "mistral_older",
+    "opt_bare",
+    "phi3_older",
+    "qwen2_older",
+    "qwen3_older",
 };
-enum { CASES = sizeof cases / sizeof *cases, FULL_CASES = 9 };
+enum { CASES = sizeof cases / sizeof *cases, FULL_CASES = 17 };
 
 static struct model *open_folder(const char *folder) {
     struct model *model;
@@ -207,6 +232,11 @@ static void the_same_weights_come_from_other_files(void **state) {
         {"gpt2_bare", "gpt2_relu"},
         {"llama_rope_scaling_linear", "llama_rope_linear"},
         {"llama_rope_scaling_llama3", "llama_rope_llama3"},
+        {"mistral_older", "mistral"},
+        {"opt_bare", "opt"},
+        {"phi3_older", "phi3"},
+        {"qwen2_older", "qwen2"},
+        {"qwen3_older", "qwen3"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct model *a, *b;
