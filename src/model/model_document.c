@@ -59,17 +59,21 @@ static enum status print_family_row(const struct model_family *family, FILE *out
     return status;
 }
 
-/* "- WHAT: `a`, `b`" of the keys whose use is within these bounds; nothing when there are none. */
-static void print_keys(const char *what, const struct config_key *keys, enum config_use least, enum config_use most,
-                       FILE *out) {
-    const char *separator = NULL;
+/* "- WHAT: `a`, `b`" of the keys with that use; nothing when there are none. */
+static void print_keys(const char *what, const struct config_key *keys, enum config_use use, FILE *out) {
+    bool any = false;
     for (; keys->name; keys++) {
-        if (keys->use < least || keys->use > most) continue;
-        fprintf(out, separator ? ", `%s" : "- %s: `%s", separator ? keys->name : what, keys->name);
-        fprintf(out, keys->use == CONFIG_FIXED ? ": %s`" : "`", keys->text);
-        separator = ", ";
+        if (keys->use != use) continue;
+        if (any)
+            fputs(", ", out);
+        else
+            fprintf(out, "- %s: ", what);
+        fprintf(out, "`%s", keys->name);
+        if (use == CONFIG_FIXED) fprintf(out, ": %s", keys->text);
+        fputc('`', out);
+        any = true;
     }
-    if (separator) fputs("\n", out);
+    if (any) fputc('\n', out);
 }
 
 static const char *classes_of(const struct config_key *keys) {
@@ -88,9 +92,9 @@ static void print_settings(const struct config_key *keys, FILE *out) {
         separator = ", ";
     }
     fputs("\n", out);
-    print_keys("read, and said not to be applied", keys, CONFIG_DROPOUT, CONFIG_DROPOUT, out);
-    print_keys("only with this value", keys, CONFIG_FIXED, CONFIG_FIXED, out);
-    print_keys("change nothing", keys, CONFIG_IGNORED, CONFIG_IGNORED, out);
+    print_keys("read, and said not to be applied", keys, CONFIG_DROPOUT, out);
+    print_keys("only with this value", keys, CONFIG_FIXED, out);
+    print_keys("change nothing", keys, CONFIG_IGNORED, out);
 }
 
 static void print_names(const char *what, const char *(*name_of)(int index), FILE *out) {
@@ -108,8 +112,8 @@ static void print_common(FILE *out) {
     fputs("- weights: `model.safetensors`, or shards with an index; F32, BF16 or F16; with or without the prefix that\n"
           "  models have inside their class with a head\n",
           out);
-    print_keys("only with this value", config_common_keys, CONFIG_FIXED, CONFIG_FIXED, out);
-    print_keys("change nothing", config_common_keys, CONFIG_IGNORED, CONFIG_IGNORED, out);
+    print_keys("only with this value", config_common_keys, CONFIG_FIXED, out);
+    print_keys("change nothing", config_common_keys, CONFIG_IGNORED, out);
     fputs("\nThe row of the padding token (`pad_token_id`) in the embedding is trained like any other where the token\n"
           "occurs; PyTorch holds it fixed. Data is packed here, so that none is padded.\n",
           out);

@@ -46,7 +46,7 @@ static struct tensor *build(const struct model_config *config, const char *prefi
 
 const struct model_family family_mistral = {
     .name = "mistral",
-    .models = "Mistral 7B in all versions, Mistral NeMo, Zephyr, and others of that form",
+    .models = "Mistral 7B in all versions, Mistral NeMo, and models of that form",
     .initial = decoder_initial,
     .keys = keys,
     DECODER_NAMES,

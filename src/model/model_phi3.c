@@ -79,8 +79,7 @@ static struct tensor *build(const struct model_config *config, const char *prefi
 
 const struct model_family family_phi3 = {
     .name = "phi3",
-    .models = "Phi-3 and Phi-3.5 mini and medium with a context of 4096, Phi-4 (longrope and partly rotated heads are "
-              "refused)",
+    .models = "Phi-3 mini and medium with a context of 4096, Phi-4; longrope and partly rotated heads are refused",
     .initial = decoder_initial,
     .keys = keys,
     DECODER_NAMES,

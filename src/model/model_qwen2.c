@@ -45,7 +45,7 @@ static struct tensor *build(const struct model_config *config, const char *prefi
 
 const struct model_family family_qwen2 = {
     .name = "qwen2",
-    .models = "Qwen2 and Qwen2.5 (dense, text), QwQ, and distillations into them",
+    .models = "Qwen2 and Qwen2.5 (dense, text), and models of that form",
     .initial = decoder_initial,
     .keys = keys,
     DECODER_NAMES,

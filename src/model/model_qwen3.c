@@ -50,7 +50,7 @@ static struct tensor *build(const struct model_config *config, const char *prefi
 
 const struct model_family family_qwen3 = {
     .name = "qwen3",
-    .models = "Qwen3 (dense)",
+    .models = "Qwen3 (dense, text)",
     .initial = decoder_initial,
     .keys = keys,
     DECODER_NAMES,
