@@ -31,8 +31,8 @@
       .help = "tokens per sequence")                                                                                   \
     X(DTYPE, .name = "dtype", .type = OPTION_CHOICE, .argument = "bf16|fp32", .choices = "bf16|fp32",                  \
       OPTION_FOR(COMMANDS_STEP),                                                                                       \
-      .computed = "bf16 on a processor with bf16 matrix instructions (AVX512-BF16 or AMX), where it is several "   \
-                  "times as fast, else fp32; or what the plan file or the run says",                                         \
+      .computed = "bf16 where it is in hardware (AVX512-BF16 or AMX, see `ballast profile`) and thus several "         \
+                  "times as fast, else fp32; or what the plan file or the run says",                                   \
       .help = "numbers of parameters and activations; sums and the optimizer are fp32 in both")                        \
     X(GRAIN, .name = "grain", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
       .computed = "the fewest that hold 1024 tokens, at most the batch",                                               \

@@ -323,7 +323,7 @@ static bool is_ill_conditioned(const char *name) { return strstr(name, "_steep")
 
 static void check_all(enum dtype dtype, double tolerance) {
     struct safetensors *tensors;
-    json_t *cases;
+    json_t *cases = NULL;
     if (safetensors_open(BALLAST_FIXTURES "/ops/ops.safetensors", &tensors) != STATUS_OK ||
         json_read_object(BALLAST_FIXTURES "/ops/ops.json", 1 << 20, &cases) != STATUS_OK)
         fail_msg("%s", status_message());

@@ -1,11 +1,5 @@
 /* The program as a user meets it: exit statuses, messages, JSON, and what bad input leaves behind. */
 /* ctest: PROCESSORS 2 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +10,7 @@
 #include "support/data_files.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
+#include "support/unit.h"
 
 #define EXPECT(folder, status, texts, ...)                                                                             \
     program_expect(folder, status, texts, (const char *const[]){__VA_ARGS__, NULL})
@@ -148,6 +143,16 @@ static void test_json_is_one_document(void **state) {
         json_decref(document);
         program_run_free(&run);
     }
+
+    const char *tokens = temp_path(folder, "tokens.bin");
+    token_file_write(tokens, 2, (const uint32_t[]){5, 299, 7}, 3);
+    run = PROGRAM(folder, "inspect", tokens, "--json");
+    assert_int_equal(run.status, 0);
+    document = parse_whole(run.out);
+    assert_int_equal(json_integer_value(json_object_get(document, "tokens")), 3);
+    assert_int_equal(json_integer_value(json_object_get(document, "largest_id")), 299);
+    json_decref(document);
+    program_run_free(&run);
 
     run = PROGRAM(folder, "eval", model, text, "--json", "--batches", "2");
     assert_int_equal(run.status, 0);

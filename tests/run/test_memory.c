@@ -1,6 +1,7 @@
 /* Memory is what the program says: resident memory grows by the arena's size and no more, and a step allocates nothing.
  */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  * / sqrt(n)), against fp64; losses 1e-5 relative in fp32, 1e-2 in bf16; final weights 1e-4 relative where the fp64
  * gradient is not zero. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

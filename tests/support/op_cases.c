@@ -316,6 +316,9 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 /* Several tiles of positions; a head that is no whole number of vectors. */
 #define LONG(window_)                                                                                                  \
     { .sequences = 2, .length = 131, .heads = 6, .kv_heads = 2, .head_dim = 10, .window = window_ }
+/* Heads of several vectors, and of no whole number of them. */
+#define WIDE                                                                                                           \
+    { .sequences = 1, .length = 71, .heads = 3, .kv_heads = 1, .head_dim = 85 }
 /* More than one block of the packed matrix product in each direction; more than one block of rows. */
 #define LARGE                                                                                                          \
     { .sequences = 2, .length = 101, .columns = 281, .inner = 203, .vocab = 300 }
@@ -364,6 +367,8 @@ const struct op_case op_cases[] = {
     CASE("attention.window_1", attention, build_attention, ODD_BUT(.length = 29, .window = 1), .flags = 0),
     CASE("attention.window_wide", attention, build_attention, ODD_BUT(.length = 29, .window = 4096), .flags = 0),
     CASE("attention.segments", attention, build_attention, LONG(0), .flags = CASE_SEGMENTS),
+    CASE("attention.wide", attention, build_attention, WIDE, .flags = CASE_VIEWS),
+    CASE("attention_grad.wide", attention_grad, build_attention_grad, WIDE, .flags = 0),
     CASE("attention_grad", attention_grad, build_attention_grad, LONG(0), .flags = CASE_TIMED),
     CASE("attention_grad.window", attention_grad, build_attention_grad, LONG(50), .flags = CASE_VIEWS),
     CASE("attention_grad.window_wide", attention_grad, build_attention_grad, ODD_BUT(.length = 29, .window = 4096),

@@ -69,7 +69,8 @@ enum status op_instance_create(struct graph *graph, struct op_instance *out) {
     out->node = graph->nodes.items[out->nodes - 1];
     out->data = mem_array(graph->tensors.count, sizeof *out->data);
     out->workspaces = mem_array((size_t)out->nodes, sizeof *out->workspaces);
-    enum status status = out->data && out->workspaces ? create_buffers(out) : STATUS_FAILED;
+    out->scalars = mem_array(SCALAR_COUNT, sizeof *out->scalars);
+    enum status status = out->data && out->workspaces && out->scalars ? create_buffers(out) : STATUS_FAILED;
     for (int i = 0; i < out->nodes && status == STATUS_OK; i++)
         status = create_kernel(out, i);
     if (status != STATUS_OK) op_instance_free(out);
@@ -85,6 +86,7 @@ void op_instance_free(struct op_instance *instance) {
         if (!instance->graph->tensors.items[i]->base) buffer_free(instance->data[i]);
     mem_free(instance->data);
     mem_free(instance->workspaces);
+    mem_free(instance->scalars);
     graph_free(instance->graph);
     *instance = (struct op_instance){0};
 }
