@@ -55,9 +55,6 @@ static bool list_holds(const char *list, const char *word) {
 
 static enum status set_choice(const struct option *option, const char *where, const char *text,
                               struct option_value *value) {
-    if (option->later && list_holds(option->later, text))
-        return status_set(STATUS_BAD_INPUT, "%s: '%s' is not supported in this version (%s are)", where, text,
-                          option->choices);
     if (!list_holds(option->choices, text) || strchr(text, '|'))
         return status_set(STATUS_BAD_INPUT, "%s: '%s' is none of %s", where, text, option->choices);
     value->text = text;
