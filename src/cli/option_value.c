@@ -48,8 +48,11 @@ static enum status set_size(const char *where, const char *text, struct option_v
 
 static bool list_holds(const char *list, const char *word) {
     size_t length = strlen(word);
-    for (const char *at = list; at && length > 0; at = strchr(at, '|'), at += at ? 1 : 0)
+    for (const char *at = list; length > 0; at++) {
         if (strncmp(at, word, length) == 0 && (at[length] == '|' || at[length] == '\0')) return true;
+        at = strchr(at, '|');
+        if (!at) break;
+    }
     return false;
 }
 
