@@ -86,5 +86,5 @@ int main(int count, char **words) {
     arena_close(&run.arena);
     executable_free(run.executable);
     model_free(run.model);
-    return status;
+    return (int)status;
 }
