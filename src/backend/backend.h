@@ -20,7 +20,8 @@ struct kernel_call {
     const double *scalars; /* SCALAR_COUNT values, by enum scalar of ops.h */
 };
 
-/* A kernel made ready for one node: everything that needs memory or compilation was done when it was created. */
+/* A kernel made ready for one node: everything that needs memory or compilation was done when it was created. It may
+ * hold state of its own, so one stream runs it, one call at a time (program_verify checks it). */
 struct kernel {
     void (*run)(const struct kernel *kernel, const struct kernel_call *call);
     void (*release)(struct kernel *kernel); /* frees the kernel itself too */

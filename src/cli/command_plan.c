@@ -1,8 +1,10 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "base/size.h"
 #include "cli/command.h"
 #include "cli/step_options.h"
+#include "cluster/cluster.h"
 #include "report/plan_table.h"
 #include "train/train_setup.h"
 
@@ -51,6 +53,14 @@ static json_t *document(const struct train_setup *setup) {
     return NULL;
 }
 
+/* What was taken off before "available". */
+static void print_reserve(void) {
+    char process[SIZE_TEXT];
+    printf("available: to this process within its cgroup, less %s for the process itself and %.0f%% left free;\n"
+           "--device-memory SIZE sets it\n",
+           size_print(CLUSTER_PROCESS_BYTES, process), 100 * CLUSTER_RESERVE_FRACTION);
+}
+
 static enum status put_out(const struct options *options, const struct train_setup *setup) {
     const char *path = options_text(options, OPT_OUTPUT);
     json_t *object = document(setup);
@@ -59,7 +69,9 @@ static enum status put_out(const struct options *options, const struct train_set
     if (status == STATUS_OK && options_flag(options, OPT_JSON)) return cli_print_json(object);
     json_decref(object);
     TRY(status);
-    if (!options_flag(options, OPT_JSON)) plan_table_print(stdout, setup);
+    if (options_flag(options, OPT_JSON)) return STATUS_OK;
+    plan_table_print(stdout, setup);
+    if (!options_given(options, OPT_DEVICE_MEMORY)) print_reserve();
     return STATUS_OK;
 }
 

@@ -9,13 +9,33 @@
 
 enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
 
-/* Shows the same of a checkpoint, whose recipe and position stand beside the weights. */
+/* A checkpoint is a model with its position and plan beside the weights. */
+static enum status add_state(const char *folder, json_t *summary) {
+    char *path = path_join(folder, "state.json");
+    json_t *state = NULL;
+    enum status status = path ? STATUS_OK : STATUS_FAILED;
+    if (path && file_exists(path)) status = json_read_object(path, RUN_FILE_LIMIT_BYTES, &state);
+    if (state && (json_object_set_new(summary, "state", state) != 0 ||
+                  json_object_set_new(summary, "kind", json_string("checkpoint")) != 0))
+        status = status_no_memory(0, "a summary");
+    mem_free(path);
+    return status;
+}
+
 enum status inspect_model(const char *folder, json_t **out) {
     struct model *model;
+    json_t *summary;
     TRY(model_open(folder, &model));
-    enum status status = model_summarise(model, out);
+    enum status status = model_summarise(model, &summary);
     model_free(model);
-    return status;
+    TRY(status);
+    status = add_state(folder, summary);
+    if (status != STATUS_OK) {
+        json_decref(summary);
+        return status;
+    }
+    *out = summary;
+    return STATUS_OK;
 }
 
 /* The last whole line of metrics.jsonl that has a loss; NULL when there is none. */

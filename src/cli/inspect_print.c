@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +45,26 @@ static void print_table(const json_t *rows) {
     }
 }
 
+static void print_object(const json_t *object, int indent);
+
+static bool is_flat(const json_t *object) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) if (json_is_object(value)) return false;
+    return true;
+}
+
+static void print_objects(const char *key, const json_t *list, int indent) {
+    size_t i;
+    const json_t *item;
+    printf("%*s%s (%zu)\n", indent, "", key, json_array_size(list));
+    if (is_flat(json_array_get(list, 0))) {
+        print_table(list);
+        return;
+    }
+    json_array_foreach((json_t *)(uintptr_t)list, i, item) print_object(item, indent + 2);
+}
+
 static void print_object(const json_t *object, int indent) {
     const char *key;
     json_t *value;
@@ -52,10 +73,9 @@ static void print_object(const json_t *object, int indent) {
         if (json_is_object(value)) {
             printf("%*s%s\n", indent, "", key);
             print_object(value, indent + 2);
-        } else if (json_is_array(value) && json_is_object(json_array_get(value, 0))) {
-            printf("%*s%s (%zu)\n", indent, "", key, json_array_size(value));
-            print_table(value);
-        } else
+        } else if (json_is_array(value) && json_is_object(json_array_get(value, 0)))
+            print_objects(key, value, indent);
+        else
             printf("%*s%-*s %s\n", indent, "", KEY_WIDTH - indent, key, value_text(value, text));
     }
 }

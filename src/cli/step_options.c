@@ -1,6 +1,15 @@
 #include "cli/step_options.h"
 
-#include "cluster/cluster.h"
+#include <string.h>
+
+#include "backend/backend.h"
+
+/* Where bf16 products are done in hardware and not in steps: what the backend uses says it, not what the processor has.
+ */
+static enum dtype fastest_dtype(void) {
+    const char *isa = backend_cpu.isa();
+    return strstr(isa, "+amx") || strstr(isa, "+bf16") ? DTYPE_BF16 : DTYPE_F32;
+}
 
 void step_options_read(const struct options *options, bool decided, struct plan_options *out) {
     plan_options_init(out);
@@ -15,7 +24,7 @@ void step_options_read(const struct options *options, bool decided, struct plan_
     if (options_given(options, OPT_DTYPE))
         out->dtype = dtype_find(options_text(options, OPT_DTYPE));
     else if (!decided && !out->plan_path)
-        out->dtype = cluster_has_bf16_matrix() ? DTYPE_BF16 : DTYPE_F32;
+        out->dtype = fastest_dtype();
 }
 
 void step_options_read_optimizer(const struct options *options, struct train_options *out) {

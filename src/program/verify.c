@@ -301,6 +301,23 @@ static void settle_persistent(struct verifier *verifier) {
         }
 }
 
+/* A kernel holds state of its own (library handles), so one stream runs it. */
+static enum status check_kernel_streams(const struct program *program) {
+    int *streams = mem_array(program->graph->nodes.count, sizeof *streams); /* 1 + stream; 0: not seen */
+    if (!streams) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < (int32_t)program->instructions.count && status == STATUS_OK; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (!instruction->node) continue;
+        int *stream = &streams[instruction->node->id];
+        if (*stream != 0 && *stream != instruction->stream + 1)
+            status = FAULT(program, i, NULL, "the kernel runs on streams %d and %d", *stream - 1, instruction->stream);
+        *stream = instruction->stream + 1;
+    }
+    mem_free(streams);
+    return status;
+}
+
 static enum status verify_walk(struct verifier *verifier) {
     const struct program *program = verifier->program;
     verifier->tenancies = mem_array((size_t)verifier->segments.count, sizeof *verifier->tenancies);
@@ -319,6 +336,7 @@ enum status program_verify(const struct program *program) {
     TRY(check_sections(program));
     for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
         TRY(check_instruction(program, i));
+    TRY(check_kernel_streams(program));
     struct verifier verifier = {.program = program};
     TRY(segments_create(program, &verifier.segments));
     enum status status = verify_walk(&verifier);

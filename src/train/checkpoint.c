@@ -101,6 +101,13 @@ static enum status remove_old(const char *folder, int64_t keep) {
     return status;
 }
 
+enum status checkpoint_remove_old(const char *run_folder, int64_t keep) {
+    char *folder = path_join(run_folder, "checkpoints");
+    enum status status = folder ? remove_old(folder, keep) : STATUS_FAILED;
+    mem_free(folder);
+    return status;
+}
+
 /* The next checkpoint copies its tokenizer files from here: the folder that the model was read from may be an old
  * checkpoint that is about to go. */
 static enum status move_model_home(struct model *model, const char *folder) {

@@ -22,6 +22,8 @@ struct checkpoint_state {
  * its path, for the caller to free. FAILED: what was there before is whole. */
 enum status checkpoint_write(const char *run_folder, const struct engine *engine, const struct checkpoint_state *state,
                              const struct train_options *options, char **folder);
+/* Removes all but the newest `keep` (0: none), which checkpoint_write does too. */
+enum status checkpoint_remove_old(const char *run_folder, int64_t keep);
 /* The newest one's path (the caller frees it), NULL when there is none. */
 enum status checkpoint_find_newest(const char *run_folder, char **folder);
 enum status checkpoint_read_state(const char *folder, struct checkpoint_state *out);

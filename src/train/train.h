@@ -5,7 +5,7 @@
  *     plan_options_init(&plan), train_options_init(&options);
  *     options.data_paths = paths, options.data_path_count = count;
  *     status = train_begin("model", "run", &plan, &options, NULL);          // ballast train
- *     status = train_resume("run", &plan, &(struct resume_options){0}, NULL); // ballast resume
+ *     status = train_resume("run", &plan, &resume, NULL);                   // ballast resume
  *
  * A run's folder holds run.json (all settings), metrics.jsonl, checkpoints/step-00000100 … and, at the end, model: each
  * checkpoint and the model are Hugging Face directories. */

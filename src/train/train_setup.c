@@ -33,12 +33,16 @@ enum status setup_compile(const struct train_setup *setup, const struct plan *pl
     bool training = setup->purpose == SETUP_TRAIN;
     enum model_purpose purpose = setup->purpose == SETUP_GENERATE ? MODEL_LOGITS : MODEL_LOSS;
     setup->backend->set_threads(plan->recipe.threads);
-    *validation = NULL;
-    TRY(compile_one(setup, purpose, training, plan, NULL, main));
-    if (!training) return STATUS_OK;
-    enum status status = compile_one(setup, MODEL_LOSS, false, plan, *main, validation);
-    if (status != STATUS_OK) executable_free(*main);
-    return status;
+    struct executable *first, *second = NULL;
+    TRY(compile_one(setup, purpose, training, plan, NULL, &first));
+    enum status status = training ? compile_one(setup, MODEL_LOSS, false, plan, first, &second) : STATUS_OK;
+    if (status != STATUS_OK) {
+        executable_free(first);
+        return status;
+    }
+    *main = first;
+    *validation = second;
+    return STATUS_OK;
 }
 
 int64_t setup_program_bytes(const struct executable *main, const struct executable *validation, enum tier tier) {

@@ -114,6 +114,7 @@ static void build_attention(struct graph *graph, const struct fixture *fixture) 
         .kv_heads = (int64_t)attribute(fixture, "kv_heads"),
         .head_dim = (int64_t)attribute(fixture, "head_dim"),
         .scale = attribute(fixture, "scale"),
+        .window = (int64_t)json_integer_value(json_object_get(fixture->attributes, "window")),
     };
     struct tensor *q = input(graph, fixture, "q"), *k = input(graph, fixture, "k"), *v = input(graph, fixture, "v");
     struct tensor *segments = input(graph, fixture, "segments");
@@ -322,7 +323,7 @@ static bool is_ill_conditioned(const char *name) { return strstr(name, "_steep")
 
 static void check_all(enum dtype dtype, double tolerance) {
     struct safetensors *tensors;
-    json_t *cases;
+    json_t *cases = NULL;
     if (safetensors_open(BALLAST_FIXTURES "/ops/ops.safetensors", &tensors) != STATUS_OK ||
         json_read_object(BALLAST_FIXTURES "/ops/ops.json", 1 << 20, &cases) != STATUS_OK)
         fail_msg("%s", status_message());

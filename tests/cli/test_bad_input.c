@@ -1,11 +1,5 @@
 /* Bad input, one thing wrong at a time: exit status 2, a message that names file and field, no run folder made, and a
  * run that is there already stays as it is. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +11,7 @@
 #include "support/data_files.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
+#include "support/unit.h"
 
 #define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 

@@ -1,11 +1,5 @@
 /* From text to a trained model by the program alone: train, stop by a signal, resume, eval, generate, inspect. */
 /* ctest: PROCESSORS 2 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +11,7 @@
 #include "base/mem.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
+#include "support/unit.h"
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, temp_folder_drop)
 #define EXPECT(folder, status, texts, ...)                                                                             \

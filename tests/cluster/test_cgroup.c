@@ -1,9 +1,4 @@
 /* Limits of control groups, read from folders made up to look like /proc and /sys. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +7,7 @@
 #include "cluster/cluster_memory.h"
 #include "cluster/kernel_file.h"
 #include "support/temp_folder.h"
+#include "support/unit.h"
 
 #define GIB ((int64_t)1 << 30)
 

@@ -1,14 +1,10 @@
 /* The machine's measurement and its JSON form. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <sched.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "cluster/cluster.h"
+#include "support/unit.h"
 
 static void test_measured_machine_is_sane(void **state) {
     (void)state;

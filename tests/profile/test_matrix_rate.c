@@ -1,15 +1,11 @@
 /* The measurement runs the backend's own kernel and lets go of all that it took. No number of it is checked. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/fault.h"
 #include "profile/profile.h"
 #include "support/fault_sweep.h"
+#include "support/unit.h"
 
 /* A backend that counts what is asked of it. */
 static struct {

@@ -133,6 +133,10 @@ static void waits_for_itself(struct program *program) {
 static void waits_for_nobody(struct program *program) {
     program->instructions.items[some_wait(program)].waits[0] = (int32_t)program->instructions.count;
 }
+static void kernel_on_two_streams(struct program *program) {
+    struct instruction *linear = find(program, "linear", 0);
+    linear->stream = (linear->stream + 1) % program->streams;
+}
 static void wrong_wait(struct program *program) {
     struct instruction *instruction = &program->instructions.items[some_wait(program)];
     instruction->waits[0] = 0;
@@ -171,6 +175,7 @@ static const struct {
     {"gap between sections", section_gap, 1, "does not follow"},
     {"instructions outside sections", section_too_short, 1, "in sections"},
     {"kernel without node", kernel_without_node, 1, "without a node"},
+    {"kernel on two streams", kernel_on_two_streams, 3, "runs on streams"},
     {"missing waits", missing_waits, 3, "stream"},
     {"waiting for itself", waits_for_itself, 3, "waits for"},
     {"waiting for nobody", waits_for_nobody, 3, "waits for"},

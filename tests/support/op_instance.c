@@ -69,7 +69,8 @@ enum status op_instance_create(struct graph *graph, struct op_instance *out) {
     out->node = graph->nodes.items[out->nodes - 1];
     out->data = mem_array(graph->tensors.count, sizeof *out->data);
     out->workspaces = mem_array((size_t)out->nodes, sizeof *out->workspaces);
-    enum status status = out->data && out->workspaces ? create_buffers(out) : STATUS_FAILED;
+    out->scalars = mem_array(SCALAR_COUNT, sizeof *out->scalars);
+    enum status status = out->data && out->workspaces && out->scalars ? create_buffers(out) : STATUS_FAILED;
     for (int i = 0; i < out->nodes && status == STATUS_OK; i++)
         status = create_kernel(out, i);
     if (status != STATUS_OK) op_instance_free(out);
@@ -85,6 +86,7 @@ void op_instance_free(struct op_instance *instance) {
         if (!instance->graph->tensors.items[i]->base) buffer_free(instance->data[i]);
     mem_free(instance->data);
     mem_free(instance->workspaces);
+    mem_free(instance->scalars);
     graph_free(instance->graph);
     *instance = (struct op_instance){0};
 }
@@ -131,7 +133,9 @@ void op_instance_write(struct op_instance *instance, const struct tensor *tensor
 /* Integers that the operators take: `index` counts tokens of the grain. */
 static double integer_value(const struct op_instance *instance, const char *name, int64_t index, uint32_t random) {
     const struct tensor *weight = op_case_tensor(instance->graph, "weight");
+    const struct node *first = instance->graph->nodes.items[0];
     int64_t length = instance->graph->sequence_length, vocab = weight ? weight->shape.dims[0] : 1;
+    if (first->op == &op_embedding) vocab -= NODE_ATTRIBUTES(first, embedding_attributes)->first_row;
     if (strcmp(name, "positions") == 0) return (double)(index % length + 3);
     if (strcmp(name, "segments") == 0) return (double)(index % length * 3 / length);
     if (strcmp(name, "targets") == 0 && index % 7 == 3) return -1;

@@ -16,7 +16,7 @@ struct op_instance {
     struct kernel_call calls[OP_INSTANCE_NODES];
     void **data;       /* by tensor id; views point into their base */
     void **workspaces; /* by node */
-    double scalars[SCALAR_COUNT];
+    double *scalars;   /* SCALAR_COUNT */
 };
 
 /* Takes the graph over, also on failure. Buffers hold the poison 0xff, which is NaN in each floating-point dtype. */

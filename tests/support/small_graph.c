@@ -108,8 +108,11 @@ struct plan small_plan(const struct graph *graph, int64_t grains, int64_t grains
 
 void small_scatter(struct program *program, int streams, uint64_t seed) {
     program->streams = streams;
-    for (size_t i = 0; i < program->instructions.count; i++)
-        program->instructions.items[i].stream = (int)(random_u64(seed, RANDOM_TEST, 1, i) % (uint64_t)streams);
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        struct instruction *instruction = &program->instructions.items[i];
+        uint64_t item = instruction->node ? (uint64_t)instruction->node->id : 1u << 20 | i;
+        instruction->stream = (int)(random_u64(seed, RANDOM_TEST, 1, item) % (uint64_t)streams);
+    }
 }
 
 struct program *small_program(const struct graph *graph, int64_t grains, int64_t grains_per_pass, int streams,

@@ -28,7 +28,7 @@ struct plan small_plan(const struct graph *graph, int64_t grains, int64_t grains
 /* Compiles with synthetic workspace on `streams` streams, to which instructions are dealt at random by `seed`. */
 struct program *small_program(const struct graph *graph, int64_t grains, int64_t grains_per_pass, int streams,
                               uint64_t seed);
-/* Deals the instructions of a scheduled program to streams at random. */
+/* Deals the nodes of a scheduled program to streams at random, all instructions of a node to one. */
 void small_scatter(struct program *program, int streams, uint64_t seed);
 
 #endif

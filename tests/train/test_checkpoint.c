@@ -103,8 +103,8 @@ static void test_every_file_operation_fails_in_turn(void **state) {
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         int met = sweep(*state, whole, kinds[k], false);
         assert_true(met > 0);
-        sweep(*state, whole, kinds[k], true);
     }
+    sweep(*state, whole, FAULT_WRITE, true); /* a disk that stays full */
 }
 
 static void test_leftovers_of_a_killed_process(void **state) {
@@ -149,8 +149,8 @@ static void test_allocations_fail_in_turn(void **state) {
     tiny_run_make(*state, "llama", &swept);
     swept.options.steps = 1;
     snprintf(swept_folder, sizeof swept_folder, "%s/memory", (const char *)*state);
-    /* Every 37th of some thousands: all kinds of places in a time that a test may take. */
-    for (int nth = 1;; nth += 37) {
+    /* Every 97th of some thousands: all kinds of places in a time that a test may take. */
+    for (int nth = 1;; nth += 97) {
         int64_t before = fault_count(FAULT_ALLOCATE);
         fault_arm(FAULT_ALLOCATE, nth, false);
         enum status status = tiny_run_begin(&swept, swept_folder, NULL);

@@ -79,8 +79,7 @@ struct simd_kernels {
 
     /* The head's loss (simd_softmax.c), from one row of fp32 logits: log of the sum of exponentials. */
     double (*log_sum_exp)(int64_t n, const float *logits);
-    /* out = scale * exp(logits - lse), in the given dtype; out may lie on the logits (in bf16: on the row's first
-     * half). */
+    /* out = scale * exp(logits - lse), in the given dtype; out may be the logits (in fp32). */
     void (*softmax)(enum dtype dtype, int64_t n, const float *logits, float lse, float scale, void *out);
 
     /* AdamW (simd_adamw.c): weight in fp32; `rounded` NULL or a bf16 copy of it. */

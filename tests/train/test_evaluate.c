@@ -1,0 +1,86 @@
+/* Evaluation of what a run wrote gives its last validation loss, bit for bit; steps allocate nothing. */
+/* ctest: PROCESSORS 2 */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/fault.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+static void keep_loss(void *payload, int64_t step, double loss) {
+    (void)step;
+    *(double *)payload = loss;
+}
+
+static void test_same_as_validation(void **state) {
+    struct tiny_run run;
+    char folder[512];
+    double last = 0;
+    tiny_run_make(*state, "llama", &run);
+    snprintf(folder, sizeof folder, "%s/run", (const char *)*state);
+    struct train_events events = {.validated = keep_loss, .payload = &last};
+    expect_status(tiny_run_begin(&run, folder, &events), STATUS_OK, NULL);
+    const char *paths[2] = {run.valid, run.data};
+    struct eval_options options = {.data_paths = paths, .data_path_count = 2};
+    struct eval_result result;
+    expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, NULL, NULL, &result), STATUS_OK,
+                  NULL);
+    assert_int_equal(result.file_count, 2);
+    assert_int_equal(result.files[0].sequences, 5);
+    assert_int_equal(result.files[0].tokens, 5 * TINY_TOKENS);
+    assert_true(!(result.files[0].loss < last || result.files[0].loss > last));
+    assert_true(fabs(result.files[0].perplexity - exp(last)) < 1e-9 * exp(last));
+    assert_true(isnan(result.files[0].bits_per_byte));
+    double tokens = (double)(result.files[0].tokens + result.files[1].tokens);
+    double mean = (result.files[0].loss * (double)result.files[0].tokens +
+                   result.files[1].loss * (double)result.files[1].tokens) /
+                  tokens;
+    assert_true(fabs(result.total.loss - mean) < 1e-12);
+    eval_result_free(&result);
+    options.most_batches = 1;
+    expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, NULL, NULL, &result), STATUS_OK,
+                  NULL);
+    assert_int_equal(result.files[0].sequences, TINY_BATCH);
+    eval_result_free(&result);
+    paths[1] = "/nowhere.bin";
+    expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, NULL, NULL, &result),
+                  STATUS_BAD_INPUT, "/nowhere.bin");
+}
+
+static void count_allocations(void *payload, const struct train_step *step) {
+    int64_t *counts = payload;
+    counts[step->step - 1] = fault_count(FAULT_ALLOCATE);
+}
+
+static void test_steps_allocate_nothing(void **state) {
+    struct tiny_run run;
+    int64_t counts[6] = {0};
+    tiny_run_make(*state, "llama", &run);
+    run.options.save_every = 100;
+    run.options.valid_every = 0;
+    struct train_events events = {.step = count_allocations, .payload = counts};
+    expect_status(tiny_run_begin(&run, temp_path(*state, "counted"), &events), STATUS_OK, NULL);
+    assert_true(counts[0] > 0);
+    for (int s = 1; s < 6; s++)
+        assert_int_equal(counts[s], counts[0]);
+}
+
+static void test_generation_needs_a_tokenizer(void **state) {
+    (void)state;
+    struct plan_options plan;
+    struct generate_options options;
+    plan_options_init(&plan);
+    generate_options_init(&options);
+    expect_status(generate_text(BALLAST_FIXTURES "/models/llama", &plan, &options, NULL, NULL, NULL), STATUS_BAD_INPUT,
+                  "tokenizer.json");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_as_validation),
+        cmocka_unit_test(test_steps_allocate_nothing),
+        cmocka_unit_test(test_generation_needs_a_tokenizer),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}

@@ -1,0 +1,81 @@
+/* A loss or gradient that is not finite stops the run and says where it began. */
+/* ctest: PROCESSORS 2 */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+#include "support/weight_files.h"
+
+/* Copies the model with element 0 of a tensor set. */
+static void plant_value(const char *folder, struct tiny_run *run, const char *tensor, float value) {
+    int written = snprintf(run->model, sizeof run->model, "%s/model", folder);
+    assert_true(written > 0 && (size_t)written < sizeof run->model);
+    assert_int_equal(folder_remove(run->model), STATUS_OK);
+    assert_int_equal(folder_create(run->model), STATUS_OK);
+    copy_model("llama", run->model);
+    struct weight_file file = weight_file_load(temp_path(run->model, "model.safetensors"));
+    json_t *entry = json_object_get(file.header, tensor);
+    assert_non_null(entry);
+    json_int_t begin = json_integer_value(json_array_get(json_object_get(entry, "data_offsets"), 0));
+    memcpy(file.data + begin, &value, sizeof value);
+    weight_file_save(&file, temp_path(run->model, "model.safetensors"));
+    weight_file_drop(&file);
+}
+
+static void test_a_weight_is_named(void **state) {
+    struct tiny_run run;
+    tiny_run_make(*state, "llama", &run);
+    plant_value(*state, &run, "model.layers.1.mlp.up_proj.weight", INFINITY);
+    const char *folder = temp_path(*state, "weight");
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_FAILED, "step 1: ");
+    assert_non_null(strstr(status_message(), "model.layers.1.mlp.up_proj.weight (a weight)"));
+    assert_non_null(strstr(status_hint_text(), "no checkpoint was written yet"));
+}
+
+static void test_the_first_activation_is_named(void **state) {
+    struct tiny_run run;
+    char folder[512];
+    tiny_run_make(*state, "llama", &run);
+    plant_value(*state, &run, "model.layers.1.mlp.up_proj.weight", 3e38f);
+    snprintf(folder, sizeof folder, "%s/activation", (const char *)*state);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_FAILED, "step 1: ");
+    assert_non_null(strstr(status_message(), "block "));
+    assert_non_null(strstr(status_message(), "grain 0"));
+    assert_null(strstr(status_message(), "layers.0"));
+}
+
+static void test_the_last_checkpoint_is_named(void **state) {
+    struct tiny_run run;
+    char folder[512];
+    tiny_run_make(*state, "llama", &run);
+    run.options.learning_rate = 1e6;
+    run.options.warmup_steps = 0;
+    run.options.save_every = 1;
+    run.options.valid_every = 0;
+    run.options.steps = 200;
+    run.options.beta1 = run.options.beta2 = 0;
+    run.options.weight_decay = 100; /* weights grow by a factor of 1e8 each step */
+    snprintf(folder, sizeof folder, "%s/diverged", (const char *)*state);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_FAILED, "is not finite");
+    assert_non_null(strstr(status_hint_text(), "the last good checkpoint is "));
+    char *metrics = tiny_run_metrics(folder);
+    assert_null(strstr(metrics, "nan"));
+    assert_null(strstr(metrics, "inf"));
+    mem_free(metrics);
+    const char *named = strstr(status_hint_text(), folder);
+    assert_non_null(named);
+    assert_true(file_exists(temp_path(named, "state.json")));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_weight_is_named),
+        cmocka_unit_test(test_the_first_activation_is_named),
+        cmocka_unit_test(test_the_last_checkpoint_is_named),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}

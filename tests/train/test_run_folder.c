@@ -1,0 +1,148 @@
+/* What a run's folder may be, and what of a metrics file stays. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+#include "train/metrics.h"
+#include "train/run_folder.h"
+
+static void expect_untouched(const char *folder, const char *name, const char *text) {
+    struct names names;
+    char *content;
+    size_t bytes;
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    assert_int_equal(names.count, 1);
+    assert_string_equal(names.items[0], name);
+    names_free(&names);
+    assert_int_equal(file_read(temp_path(folder, name), 1000, &content, &bytes), STATUS_OK);
+    assert_string_equal(content, text);
+    mem_free(content);
+}
+
+static void test_other_folders_are_left_alone(void **state) {
+    struct tiny_run run;
+    tiny_run_make(*state, "llama", &run);
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s/other", (const char *)*state);
+    assert_int_equal(folder_create(folder), STATUS_OK);
+    temp_write_text(temp_path(folder, "thesis.tex"), "years of work");
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_BAD_INPUT, "holds something else");
+    expect_untouched(folder, "thesis.tex", "years of work");
+    expect_status(tiny_run_resume(folder, 0, NULL), STATUS_BAD_INPUT, "no run.json");
+    expect_untouched(folder, "thesis.tex", "years of work");
+    expect_status(tiny_run_begin(&run, temp_path(folder, "thesis.tex"), NULL), STATUS_BAD_INPUT, "is not a folder");
+    expect_status(tiny_run_resume(temp_path(folder, "none"), 0, NULL), STATUS_BAD_INPUT, "is not a folder");
+}
+
+static void test_a_run_is_not_begun_twice(void **state) {
+    struct tiny_run run;
+    tiny_run_make(*state, "llama", &run);
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s/twice", (const char *)*state);
+    assert_int_equal(folder_create(folder), STATUS_OK);
+    temp_write_text(temp_path(folder, "run.json"), "{}");
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_BAD_INPUT, "holds a run already");
+    assert_non_null(strstr(status_hint_text(), "ballast resume"));
+    expect_untouched(folder, "run.json", "{}");
+}
+
+static void test_bad_settings_write_nothing(void **state) {
+    struct tiny_run run;
+    const char *folder = temp_path(*state, "nothing");
+#define REFUSED(change, text)                                                                                          \
+    tiny_run_make(*state, "llama", &run);                                                                              \
+    run.change;                                                                                                        \
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_BAD_INPUT, text);                                         \
+    assert_false(file_exists(folder));
+    REFUSED(options.steps = 0, "steps")
+    REFUSED(options.learning_rate = 0, "lr")
+    REFUSED(options.min_lr_fraction = 1.5, "min-lr-fraction")
+    REFUSED(options.beta2 = 1, "beta2")
+    REFUSED(options.epsilon = 0, "epsilon")
+    REFUSED(plan.sequence_length = 129, "129") /* the context is 128 */
+    REFUSED(plan.grain_sequences = 4, "grain")
+    REFUSED(data_paths[0] = "/nowhere/data.bin", "/nowhere/data.bin")
+    tiny_run_make(*state, "llama", &run);
+    run.plan.device_memory_bytes = 1 << 20;
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_NO_FIT, "more than the 1.00 MiB");
+    assert_true(status_hint_text()[0] != '\0');
+    assert_false(file_exists(folder));
+}
+
+static void test_one_process_at_a_time(void **state) {
+    int first = -1, second = -1;
+    assert_int_equal(run_folder_lock(*state, &first), STATUS_OK);
+    expect_status(run_folder_lock(*state, &second), STATUS_BAD_INPUT, "another process");
+    run_folder_unlock(first);
+    assert_int_equal(run_folder_lock(*state, &second), STATUS_OK);
+    run_folder_unlock(second);
+}
+
+static void expect_cut(const char *folder, const char *before, struct metrics_cut cut, const char *after,
+                       bool validated) {
+    const char *path = temp_path(folder, "cut.jsonl");
+    struct metrics metrics;
+    bool found;
+    char *text;
+    size_t bytes;
+    temp_write_text(path, before);
+    assert_int_equal(metrics_open(path, &cut, &metrics, &found), STATUS_OK);
+    assert_int_equal(found, validated);
+    metrics_close(&metrics);
+    assert_int_equal(file_read(path, 1 << 16, &text, &bytes), STATUS_OK);
+    assert_string_equal(text, after);
+    mem_free(text);
+}
+
+static void test_metrics_are_cut(void **state) {
+#define LINE(n) "{\"step\": " #n ", \"loss\": 1.5}\n"
+#define VALID(n) "{\"step\": " #n ", \"val_loss\": 2.5}\n"
+    struct metrics_cut two = {2, 2}, two_of_three = {2, 3}, none = {0, 2};
+    expect_cut(*state, LINE(1) LINE(2) VALID(2) LINE(3), two, LINE(1) LINE(2) VALID(2), true);
+    expect_cut(*state, LINE(1) LINE(2) LINE(3), two, LINE(1) LINE(2), false);
+    expect_cut(*state, LINE(1) LINE(2) VALID(2), two_of_three, LINE(1) LINE(2), false);
+    expect_cut(*state, LINE(1) LINE(2) "{\"step\": 3, \"lo", two, LINE(1) LINE(2), false);
+    expect_cut(*state, LINE(1) LINE(2) "\1\2\3\n" LINE(4), two, LINE(1) LINE(2), false);
+    expect_cut(*state, LINE(1), none, "", false);
+    expect_cut(*state, "", two, "", false);
+    struct metrics metrics;
+    bool found;
+    temp_write_text(temp_path(*state, "cut.jsonl"), LINE(1) "nonsense\n" LINE(2));
+    expect_status(metrics_open(temp_path(*state, "cut.jsonl"), &two, &metrics, &found), STATUS_BAD_INPUT, "line 2");
+}
+
+static void test_metrics_have_all_digits(void **state) {
+    struct metrics metrics;
+    struct metrics_cut cut = {0, 0};
+    bool found;
+    const char *path = temp_path(*state, "digits.jsonl");
+    assert_int_equal(metrics_open(path, &cut, &metrics, &found), STATUS_OK);
+    struct train_step step = {.step = 1, .loss = 1.0 / 3, .grad_norm = 2.0 / 7, .mfu = 0.0 / 1, .tokens = 48};
+    assert_int_equal(metrics_write_step(&metrics, &step), STATUS_OK);
+    assert_int_equal(metrics_write_validation(&metrics, 1, 1e-7 / 3), STATUS_OK);
+    metrics_close(&metrics);
+    char *text;
+    size_t bytes;
+    assert_int_equal(file_read(path, 1 << 16, &text, &bytes), STATUS_OK);
+    double loss = 0, norm = 0, valid = 0;
+    assert_int_equal(sscanf(strstr(text, "\"loss\""), "\"loss\": %lf, \"grad_norm\": %lf", &loss, &norm), 2);
+    assert_int_equal(sscanf(strstr(text, "\"val_loss\""), "\"val_loss\": %lf", &valid), 1);
+    assert_true(!(loss < 1.0 / 3 || loss > 1.0 / 3) && !(norm < 2.0 / 7 || norm > 2.0 / 7));
+    assert_true(!(valid < 1e-7 / 3 || valid > 1e-7 / 3));
+    mem_free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_other_folders_are_left_alone),
+        cmocka_unit_test(test_a_run_is_not_begun_twice),
+        cmocka_unit_test(test_bad_settings_write_nothing),
+        cmocka_unit_test(test_one_process_at_a_time),
+        cmocka_unit_test(test_metrics_are_cut),
+        cmocka_unit_test(test_metrics_have_all_digits),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}
