@@ -46,6 +46,10 @@ static void test_help_and_version(void **state) {
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "## `qwen3`"));
     program_run_free(&run);
+    run = PROGRAM(*state, "help", "tokenizers");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "`Metaspace`"));
+    program_run_free(&run);
     run = PROGRAM(*state, "version");
     assert_int_equal(run.status, 0);
     assert_int_equal(strncmp(run.out, "ballast ", 8), 0);

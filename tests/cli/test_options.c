@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/nearest.h"
 #include "cli/step_options.h"
+#include "data/tokenizer.h"
 #include "model/model.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
@@ -255,6 +256,11 @@ static void print_models(const void *payload, FILE *out) {
     assert_int_equal(model_print_document(out), STATUS_OK);
 }
 
+static void print_tokenizers(const void *payload, FILE *out) {
+    (void)payload;
+    tokenizer_print_document(out);
+}
+
 static void expect_up_to_date(const char *name, void (*print)(const void *payload, FILE *out)) {
     char path[512], *committed, *text = printed(print, NULL);
     size_t bytes;
@@ -269,6 +275,7 @@ static void test_documents_are_up_to_date(void **state) {
     (void)state;
     expect_up_to_date("options", print_document);
     expect_up_to_date("models", print_models);
+    expect_up_to_date("tokenizers", print_tokenizers);
 }
 
 /* The table shows the defaults; src/train has its own, for those who call it without a command line. */
