@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "base/json.h"
 #include "model/model_adapter.h"
 
@@ -11,15 +9,10 @@ static bool has_kn(const struct graph *graph) {
     return false;
 }
 
-/* The targets as they were asked for, but all-linear by name, as peft writes it. */
 static enum status write_config(const struct model *model, const char *path) {
     struct graph *graph;
     TRY(adapter_small_graph(model, &graph));
-    json_t *targets = NULL, *object = NULL;
-    if (strcmp(model->config.adapter.targets, "all-linear") == 0)
-        targets = adapter_list_layers(graph);
-    else
-        targets = adapter_list_targets(&model->config.adapter);
+    json_t *targets = adapter_list_targets(&model->config.adapter), *object = NULL;
     if (targets)
         object =
             adapter_write_config(&model->config.adapter, model->folder ? model->folder : "", targets, has_kn(graph));

@@ -116,7 +116,8 @@ static bool layer_of(const struct tensor *tensor, char layer[ADAPTER_LAYER_BYTES
     return true;
 }
 
-json_t *adapter_list_layers(const struct graph *graph) {
+/* The last parts of the names of layers with adapters, each once; NULL when out of memory. */
+static json_t *list_layers(const struct graph *graph) {
     json_t *names = json_object(), *list = json_array();
     int failed = !names || !list;
     for (size_t i = 0; i < graph->tensors.count && !failed; i++) {
@@ -133,6 +134,13 @@ json_t *adapter_list_layers(const struct graph *graph) {
     return NULL;
 }
 
+static void print_names(const json_t *list, const char *between, char *text, size_t bytes) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s", i ? between : "", json_string_value(json_array_get(list, i)));
+    }
+}
+
 struct target_check {
     const struct graph *graph;
     const struct model *model;
@@ -145,11 +153,8 @@ static enum status hint_layers(const struct model *model) {
     strcpy(all.config.adapter.targets, "all-linear");
     all.frozen = NULL;
     if (adapter_small_graph(&all, &graph) != STATUS_OK) return STATUS_FAILED;
-    json_t *list = adapter_list_layers(graph);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", json_string_value(json_array_get(list, i)));
-    }
+    json_t *list = list_layers(graph);
+    print_names(list, ", ", text, sizeof text);
     json_decref(list);
     graph_free(graph);
     return status_hint(STATUS_BAD_INPUT, "linear layers of the model: %s", text);
@@ -176,6 +181,22 @@ static enum status check_targets(const struct model *model) {
     return status;
 }
 
+/* all-linear becomes the layers' names, as peft writes it. */
+static enum status name_targets(struct model *model) {
+    struct adapter *adapter = &model->config.adapter;
+    if (strcmp(adapter->targets, "all-linear") != 0) return STATUS_OK;
+    struct graph *graph;
+    TRY(adapter_small_graph(model, &graph));
+    json_t *list = list_layers(graph);
+    graph_free(graph);
+    if (!list) return STATUS_FAILED;
+    char text[ADAPTER_TARGETS_BYTES] = "";
+    print_names(list, ",", text, sizeof text);
+    json_decref(list);
+    strcpy(adapter->targets, text);
+    return STATUS_OK;
+}
+
 enum status model_set_adapter(struct model *model, const char *text, uint64_t seed) {
     struct adapter *own = &model->config.adapter, wanted;
     char own_text[ADAPTER_TEXT_BYTES], wanted_text[ADAPTER_TEXT_BYTES];
@@ -188,7 +209,8 @@ enum status model_set_adapter(struct model *model, const char *text, uint64_t se
     }
     *own = wanted;
     model->adapter_seed = seed;
-    return check_targets(model);
+    TRY(check_targets(model));
+    return name_targets(model);
 }
 
 static enum status check_weights(const struct model *model, const struct graph *graph) {

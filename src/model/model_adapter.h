@@ -12,8 +12,6 @@ enum { ADAPTER_LAYER_BYTES = 256 };
 enum status adapter_freeze(const struct model *model, struct graph *graph);
 /* A graph of one token, for its parameters. */
 enum status adapter_small_graph(const struct model *model, struct graph **out);
-/* The last parts of the names of layers with adapters, each once; NULL when out of memory. */
-json_t *adapter_list_layers(const struct graph *graph);
 /* Whether the folder holds an adapter. */
 bool adapter_is_folder(const char *folder);
 /* Writes the two files. */
