@@ -59,7 +59,9 @@ static enum status open_into(struct model *model, const char *folder) {
 }
 
 enum status model_open(const char *folder, struct model **out) {
-    if (adapter_is_folder(folder)) return model_open_adapter(folder, NULL, out);
+    bool is_adapter;
+    TRY(adapter_find(folder, &is_adapter));
+    if (is_adapter) return model_open_adapter(folder, NULL, out);
     struct model *model = mem_array(1, sizeof *model);
     if (!model) return STATUS_FAILED;
     enum status status = open_into(model, folder);

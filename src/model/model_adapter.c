@@ -289,9 +289,10 @@ enum status model_open_adapter(const char *folder, const char *base_folder, stru
     return status;
 }
 
-bool adapter_is_folder(const char *folder) {
+enum status adapter_find(const char *folder, bool *found) {
     char *file = path_join(folder, adapter_config_name);
-    bool is = file && file_exists(file);
+    if (!file) return STATUS_FAILED;
+    *found = file_exists(file);
     mem_free(file);
-    return is;
+    return STATUS_OK;
 }

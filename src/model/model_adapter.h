@@ -13,7 +13,7 @@ enum status adapter_freeze(const struct model *model, struct graph *graph);
 /* A graph of one token, for its parameters. */
 enum status adapter_small_graph(const struct model *model, struct graph **out);
 /* Whether the folder holds an adapter. */
-bool adapter_is_folder(const char *folder);
+enum status adapter_find(const char *folder, bool *found);
 /* Writes the two files. */
 enum status adapter_write(const struct model *model, const char *config_path, const char *weights_path,
                           const struct weight_target *sources, int count);

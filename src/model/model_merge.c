@@ -65,6 +65,7 @@ static enum status merge_one(const struct model *model, struct graph *graph, str
     const struct node *node = product_of(graph, weight);
     const struct tensor *a = node ? adapter_of(model, graph, weight, adapter_suffix_a) : NULL;
     const struct tensor *b = a ? adapter_of(model, graph, weight, adapter_suffix_b) : NULL;
+    TRY(graph_status(graph));
     const struct safetensors_tensor *source = safetensors_find(model->weights, weight->name);
     enum dtype dtype = source->dtype == SAFETENSORS_BF16 ? DTYPE_BF16 : DTYPE_F32;
     void *a_data = NULL, *b_data = NULL;
