@@ -104,6 +104,9 @@
       .fallback = "100", .help = "steps between checkpoints; one is also written at the end and on a signal")          \
     X(KEEP, .name = "keep", OPTION_WHOLE_RANGE(0, 1000000), OPTION_FOR(COMMAND_TRAIN), .fallback = "2",                \
       .help = "newest checkpoints that are kept; 0: all")                                                              \
+    X(LOSS_ON, .name = "loss-on", .type = OPTION_CHOICE, .argument = "completions|all", .choices = "completions|all",  \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .fallback = "completions",                                             \
+      .help = "which tokens of supervised examples (.jsonl with prompt and completion) count")                         \
     X(VALID, .name = "valid", .type = OPTION_TEXTS, .argument = "PATH", OPTION_FOR(COMMAND_TRAIN),                     \
       .help = "validation data beside the valid.* of folders; may be given several times")                             \
     X(VALID_EVERY, .name = "valid-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),         \
