@@ -1,6 +1,7 @@
 /* Adapters' settings and files: what is read, what is refused by which name, how new ones begin, and merging. */
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "model/model.h"
@@ -249,7 +250,8 @@ static enum status open_and_merge(void *payload) {
     TRY(model_open_adapter(fixture("llama_lora"), fixture_model("llama_bias"), &model));
     enum status status = model_write_merged(model, folder);
     if (status == STATUS_OK) {
-        (void)folder_remove(folder);
+        unlink(temp_path(folder, "config.json")); /* which allocates nothing */
+        unlink(temp_path(folder, "model.safetensors"));
     } else {
         struct names names = {0};
         fault_arm(FAULT_ALLOCATE, 0, false);
