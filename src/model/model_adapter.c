@@ -240,6 +240,7 @@ static enum status open_weights(struct model *model, const char *folder) {
     mem_free(path);
     TRY(status);
     TRY(check_targets(model));
+    TRY(name_targets(model));
     TRY(adapter_small_graph(model, &graph));
     status = check_weights(model, graph);
     graph_free(graph);
