@@ -15,11 +15,12 @@
       OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_INSPECT),                                     \
       .help = "print one JSON document on stdout and nothing else there")                                              \
     X(QUIET, .name = "quiet", .type = OPTION_FLAG,                                                                     \
-      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE),                     \
+      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_GENERATE),                     \
       .help = "leave out progress and notes; warnings and errors stay")                                                \
     X(OUTPUT, .name = "output", .letter = 'o', .type = OPTION_TEXT, .argument = "PATH",                                \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),                                                      \
-      .help = "train (required there): the run's folder, new or empty; plan: the plan file to write; profile: the "    \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE),                                                      \
+      .help = "train (required there): the run's folder, new or empty; merge (required there): the same of the "     \
+              "model; plan: the plan file to write; profile: the "    \
               "cluster file to write")
 
 /* Options that plan, train, resume, eval and generate share. */
@@ -34,6 +35,11 @@
       .computed = "bf16 where it is in hardware (AVX512-BF16 or AMX, see `ballast profile`) and thus several "         \
                   "times as fast, else fp32; or what the plan file or the run says",                                   \
       .help = "numbers of parameters and activations; sums and the optimizer are fp32 in both")                        \
+    X(DOCUMENT_ATTENTION, .name = "document-attention", .type = OPTION_CHOICE, .argument = "across|within",            \
+      .choices = "across|within", OPTION_FOR(COMMANDS_STEP),                                                           \
+      .computed = "across, or what the plan file or the run says",                                                     \
+      .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
+              "eos_token_id); within: each document by itself, its positions from 0")                                  \
     X(GRAIN, .name = "grain", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
       .computed = "the fewest that hold 1024 tokens, at most the batch",                                               \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \
@@ -87,10 +93,20 @@
       .fallback = "0.1", .help = "AdamW: of matrices and embeddings; biases and norm weights do not decay")            \
     X(CLIP_NORM, .name = "clip-norm", OPTION_REAL_RANGE(0, 1e9), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),             \
       .fallback = "1", .help = "limit of the gradients' global norm; 0: none")                                         \
+    X(FREEZE, .name = "freeze", .type = OPTION_TEXTS, .argument = "PATTERN", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN), \
+      .computed = "nothing, or what the plan file says",                                                               \
+      .help = "weights that are not trained, by name, with *, ? and [...]; may be given several times")                \
+    X(LORA, .name = "lora", .type = OPTION_TEXT, .argument = "RANK,ALPHA,TARGETS", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),\
+      .computed = "none, or what the plan file or the model's own adapter says",                                       \
+      .help = "train adapters beside linear layers (8,16,q_proj,v_proj or 8,16,all-linear) and freeze all else; the "  \
+              "run then writes adapters as peft has them")                                                             \
     X(SAVE_EVERY, .name = "save-every", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),           \
       .fallback = "100", .help = "steps between checkpoints; one is also written at the end and on a signal")          \
     X(KEEP, .name = "keep", OPTION_WHOLE_RANGE(0, 1000000), OPTION_FOR(COMMAND_TRAIN), .fallback = "2",                \
       .help = "newest checkpoints that are kept; 0: all")                                                              \
+    X(LOSS_ON, .name = "loss-on", .type = OPTION_CHOICE, .argument = "completions|all", .choices = "completions|all",  \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .fallback = "completions",                                             \
+      .help = "which tokens of supervised examples (.jsonl with prompt and completion) count")                         \
     X(VALID, .name = "valid", .type = OPTION_TEXTS, .argument = "PATH", OPTION_FOR(COMMAND_TRAIN),                     \
       .help = "validation data beside the valid.* of folders; may be given several times")                             \
     X(VALID_EVERY, .name = "valid-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),         \
@@ -101,6 +117,8 @@
       .help = "part of the training data held out where there is no other validation data")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
+    X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
+      .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
     X(BATCHES, .name = "batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_EVAL), .fallback = "0", \
       .help = "the most batches of each file; 0: all")                                                                 \
     X(PROMPT, .name = "prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                 \

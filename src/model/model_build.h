@@ -10,15 +10,31 @@ struct builder {
     const char *prefix; /* of parameter names */
     const char *layers; /* of the names of layers' parameters, after the prefix: "h", "layers" */
     enum model_purpose purpose;
+    /* For ops_attention; may be NULL. */
+    struct tensor *segments;
     int64_t layer; /* being built; names of its nodes and parameters hold it */
 };
 
 /* An int32 input [S,T]. */
 struct tensor *build_input(struct builder *builder, const char *name);
+/* The input "segments" where the purpose has it, else NULL. */
+struct tensor *build_segments(struct builder *builder);
 /* A parameter of the model, named PREFIX NAME; of rank 1 when d1 is 0. */
 struct tensor *build_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1);
 /* A parameter of the present layer, named PREFIX LAYERS.LAYER.NAME; NULL when not `wanted`. */
 struct tensor *build_layer_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1, bool wanted);
+struct linear_sizes {
+    int64_t in, out;
+    bool has_bias;
+    bool weight_is_kn; /* the weight is [in,out], as in transformers' Conv1D */
+};
+/* y = W x [+ bias] [+ residual] by the model's NAME.weight and NAME.bias, and the adapter's part where config->adapter
+ * asks for it. All linear layers but the head are made here. */
+struct tensor *build_linear(struct builder *builder, const char *name, const char *node_name, struct tensor *x,
+                            const struct linear_sizes *sizes, struct tensor *residual);
+/* The same for the present layer's. */
+struct tensor *build_layer_linear_of(struct builder *builder, const char *name, struct tensor *x,
+                                     const struct linear_sizes *sizes, struct tensor *residual);
 /* y = W x [+ bias] [+ residual] by the present layer's NAME.weight [out,in] and NAME.bias. */
 struct tensor *build_layer_linear(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
                                   bool has_bias, struct tensor *residual);

@@ -36,6 +36,15 @@ enum status plan_check(const struct plan *plan) {
                        "a pass holds at least one grain and at most those of the step");
 }
 
+const char *document_attention_name(enum document_attention attention) {
+    return attention == DOCUMENT_ATTENTION_WITHIN ? "within" : "across";
+}
+
+enum document_attention document_attention_find(const char *name) {
+    if (strcmp(name, "across") == 0) return DOCUMENT_ATTENTION_ACROSS;
+    return strcmp(name, "within") == 0 ? DOCUMENT_ATTENTION_WITHIN : DOCUMENT_ATTENTION_NONE;
+}
+
 /* One list of the recipe's numbers serves writing, reading and comparing. */
 #define RECIPE_INTEGERS(X)                                                                                             \
     X(batch, int64_t, SEQUENCES_MAX)                                                                                   \
@@ -46,6 +55,9 @@ enum status plan_check(const struct plan *plan) {
     X(kernels_version, int, INT32_MAX)
 #define RECIPE_DOUBLES(X) X(beta1) X(beta2) X(epsilon) X(weight_decay) X(clip_norm)
 
+/* Left out where plans were written before there were such: "" then. */
+#define RECIPE_TEXTS(X) X(lora) X(freeze)
+
 json_t *recipe_to_json(const struct recipe *recipe) {
     json_t *object = json_object();
     int failed = !object;
@@ -55,7 +67,11 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     RECIPE_INTEGERS(SET_INTEGER)
 #define SET_DOUBLE(field) failed |= json_object_set_new(object, #field, json_real(recipe->field));
     RECIPE_DOUBLES(SET_DOUBLE)
+    failed |= json_object_set_new(object, "document_attention",
+                                  json_string(document_attention_name(recipe->document_attention)));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
+#define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
+    RECIPE_TEXTS(SET_TEXT)
     if (!failed) return object;
     json_decref(object);
     (void)status_no_memory(0, "a recipe's JSON");
@@ -69,6 +85,15 @@ json_t *plan_to_json(const struct plan *plan) {
                                "grains_per_pass", (json_int_t)plan->policy.grains_per_pass);
     if (!object) (void)status_no_memory(0, "a plan's JSON");
     return object;
+}
+
+static enum status read_text(const char *file, const json_t *object, const char *field, char out[RECIPE_TEXT_BYTES]) {
+    const char *text = "";
+    TRY(json_read_string(file, object, field, &text));
+    if (strlen(text) >= RECIPE_TEXT_BYTES)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: is longer than %d bytes", file, field, RECIPE_TEXT_BYTES - 1);
+    strcpy(out, text);
+    return STATUS_OK;
 }
 
 static enum status refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,
@@ -85,13 +110,18 @@ static enum status refuse_unknown(const char *file, const char *where, const jso
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    static const char *const known[] = {"dtype", "isa",
+    enum { OPTIONAL_FIELDS = 2 };
+    static const char *const known[] = {"lora",
+                                        "freeze",
+                                        "dtype",
+                                        "isa",
+                                        "document_attention",
 #define NAME_INTEGER(field, type, most) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER)
 #define NAME_DOUBLE(field) #field,
                                             RECIPE_DOUBLES(NAME_DOUBLE)};
     struct recipe recipe = {0};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    for (size_t i = OPTIONAL_FIELDS; i < sizeof known / sizeof *known; i++)
         TRY(json_require(file, object, known[i]));
     TRY(refuse_unknown(file, "recipe.", object, known, sizeof known / sizeof *known));
 #define READ_INTEGER(field, type, most)                                                                                \
@@ -103,13 +133,20 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     RECIPE_INTEGERS(READ_INTEGER)
 #define READ_DOUBLE(field) TRY(json_read_double(file, object, #field, 0, 1e30, &recipe.field));
     RECIPE_DOUBLES(READ_DOUBLE)
-    const char *dtype = "", *isa = "";
+    const char *dtype = "", *isa = "", *attention = "";
     TRY(json_read_string(file, object, "dtype", &dtype));
     TRY(json_read_string(file, object, "isa", &isa));
+    TRY(json_read_string(file, object, "document_attention", &attention));
+    recipe.document_attention = document_attention_find(attention);
+    if (recipe.document_attention == DOCUMENT_ATTENTION_NONE)
+        return status_set(STATUS_BAD_INPUT, "%s: document_attention: '%s' is neither across nor within", file,
+                          attention);
     recipe.dtype = dtype_find(dtype);
     if (recipe.dtype != DTYPE_F32 && recipe.dtype != DTYPE_BF16)
         return status_set(STATUS_BAD_INPUT, "%s: dtype: '%s' is neither fp32 nor bf16", file, dtype);
     snprintf(recipe.isa, sizeof recipe.isa, "%s", isa);
+#define READ_TEXT(field) TRY(read_text(file, object, #field, recipe.field));
+    RECIPE_TEXTS(READ_TEXT)
     *out = recipe;
     return STATUS_OK;
 }
@@ -155,6 +192,12 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->field < actual->field || expected->field > actual->field) DIFFERENT(field)
     RECIPE_DOUBLES(COMPARE_DOUBLE)
     if (expected->dtype != actual->dtype) DIFFERENT(dtype)
+#define COMPARE_TEXT(field)                                                                                            \
+    if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
+    RECIPE_TEXTS(COMPARE_TEXT)
+    if ((expected->document_attention == DOCUMENT_ATTENTION_WITHIN) !=
+        (actual->document_attention == DOCUMENT_ATTENTION_WITHIN))
+        DIFFERENT(document_attention)
     if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT(isa)
     return STATUS_OK;
 }

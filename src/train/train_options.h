@@ -4,6 +4,7 @@
 #define BALLAST_TRAIN_TRAIN_OPTIONS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,13 +16,18 @@
  * resume and with a plan file, what is written there. A value that is given there and differs is refused by name.
  * Whoever fills this refuses zero and negative settings first. */
 struct plan_options {
-    int64_t batch;               /* sequences a step; default PLAN_DEFAULT_BATCH */
-    int64_t sequence_length;     /* default: the model's context, at most PLAN_DEFAULT_SEQUENCE */
-    int64_t grain_sequences;     /* default: the fewest that hold 1024 tokens, at most the batch */
-    int64_t grains_per_pass;     /* default 1, or what the plan file says; never changes a result */
-    enum dtype dtype;            /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
-    int threads;                 /* default: the cores of the machine */
-    int64_t seed;                /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
+    int64_t batch;           /* sequences a step; default PLAN_DEFAULT_BATCH */
+    int64_t sequence_length; /* default: the model's context, at most PLAN_DEFAULT_SEQUENCE */
+    int64_t grain_sequences; /* default: the fewest that hold 1024 tokens, at most the batch */
+    int64_t grains_per_pass; /* default 1, or what the plan file says; never changes a result */
+    enum dtype dtype;        /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
+    int threads;             /* default: the cores of the machine */
+    int64_t seed;            /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
+    /* Default: across. */
+    enum document_attention document_attention;
+    const char *lora;            /* "RANK,ALPHA,TARGETS" (model/adapter.h); NULL: not given */
+    const char *const *freeze;   /* patterns over weights' names (model_set_frozen); borrowed */
+    size_t freeze_count;         /* 0: not given */
     int64_t device_memory_bytes; /* most that the device tier may take; default: the machine's */
     const char *plan_path;       /* a plan file (train, eval, generate); NULL: none */
 };
@@ -68,6 +74,7 @@ struct train_options {
     size_t data_path_count;
     const char *const *valid_paths;
     size_t valid_path_count;
+    bool loss_on_all;      /* false: of supervised examples train on the completions only */
     double valid_fraction; /* 0: part of the training sequences held out where there is no other validation data */
 };
 void train_options_init(struct train_options *out);

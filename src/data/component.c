@@ -1,0 +1,135 @@
+#include "data/component.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+
+/* Sequences of T tokens, each of which takes one more and shares it with the next. */
+static enum status count_sequences(const struct sources *sources, int64_t sequence_tokens,
+                                   struct component *component) {
+    int64_t tokens = component->corpus.tokens;
+    if (tokens > sequence_tokens) {
+        component->rows = (tokens - 1) / sequence_tokens;
+        return STATUS_OK;
+    }
+    char others[64] = "";
+    if (sources->count > 1) snprintf(others, sizeof others, " and %zu more", sources->count - 1);
+    (void)status_set(STATUS_BAD_INPUT, "%s%s: %lld tokens are fewer than one sequence takes (%lld and one more)",
+                     component->name, others, (long long)tokens, (long long)sequence_tokens);
+    if (tokens < 2) return status_hint(STATUS_BAD_INPUT, "give more data");
+    return status_hint(STATUS_BAD_INPUT, "give more data, or a sequence length (--seq) of at most %lld",
+                       (long long)tokens - 1);
+}
+
+static enum status pack_examples(const struct component_options *options, struct component *component) {
+    struct packing_options packing = {.sequence_tokens = options->sequence_tokens,
+                                      .vocab_size = options->vocab_size,
+                                      .together = options->pack_examples,
+                                      .loss_on_all = options->loss_on_all,
+                                      .name = component->name};
+    TRY(packing_create(&component->corpus, &packing, &component->packing));
+    component->rows = component->packing.rows;
+    if (component->rows > 0) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "%s: none of %lld examples has anything to train on in its first %lld tokens",
+                     component->name, (long long)component->packing.examples, (long long)options->sequence_tokens);
+    return status_hint(STATUS_BAD_INPUT, "give a longer sequence (--seq), or other data");
+}
+
+static void close_component(struct component *component) {
+    packing_free(&component->packing);
+    corpus_close(&component->corpus);
+    mem_free(component->name);
+}
+
+static enum status open_component(const struct sources *sources, const struct component_options *options,
+                                  struct components *out) {
+    const struct source *first = &sources->items[0];
+    struct component component = {
+        .name = mem_string(first->path), .weight = first->weight, .supervised = source_is_supervised(first->kind)};
+    enum status status = component.name ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) status = corpus_open(sources, &options->cache, options->vocab_size, &component.corpus);
+    if (status == STATUS_OK)
+        status = component.supervised ? pack_examples(options, &component)
+                                      : count_sequences(sources, options->sequence_tokens, &component);
+    if (status == STATUS_OK) status = vec_push(out, component);
+    if (status != STATUS_OK) close_component(&component);
+    return status;
+}
+
+static enum status check_weights(const struct sources *sources) {
+    for (size_t i = 1; i < sources->count; i++) {
+        bool first = sources->items[0].weight > 0, here = sources->items[i].weight > 0;
+        if (first == here) continue;
+        (void)status_set(STATUS_BAD_INPUT, "%s: has no weight, though other data have",
+                         sources->items[first ? i : 0].path);
+        return status_hint(STATUS_BAD_INPUT, "give all of the data a weight (PATH:0.5), or none");
+    }
+    return STATUS_OK;
+}
+
+static enum status check_kinds(const struct sources *sources) {
+    for (size_t i = 1; i < sources->count; i++) {
+        const struct source *before = &sources->items[i - 1], *source = &sources->items[i];
+        bool same_kind = source_is_supervised(before->kind) == source_is_supervised(source->kind);
+        if (source->weight == 0 || source->argument != before->argument || same_kind) continue;
+        (void)status_set(STATUS_BAD_INPUT,
+                         "%s: has supervised examples and %s has not, though both are under one weight",
+                         source_is_supervised(source->kind) ? source->path : before->path,
+                         source_is_supervised(source->kind) ? before->path : source->path);
+        return status_hint(STATUS_BAD_INPUT, "give each file a weight of its own");
+    }
+    return STATUS_OK;
+}
+
+static bool same_component(const struct source *a, const struct source *b) {
+    if (source_is_supervised(a->kind) != source_is_supervised(b->kind)) return false;
+    return a->weight == 0 || a->argument == b->argument;
+}
+
+static enum status open_all(const struct sources *sources, const struct component_options *options,
+                            struct components *out) {
+    for (size_t first = 0, next; first < sources->count; first = next) {
+        next = first + 1;
+        while (next < sources->count && same_component(&sources->items[first], &sources->items[next]))
+            next++;
+        struct sources part = {.items = sources->items + first, .count = next - first};
+        TRY(open_component(&part, options, out));
+    }
+    return STATUS_OK;
+}
+
+enum status components_open(const struct sources *sources, const struct component_options *options,
+                            struct components *out) {
+    struct components components = {0};
+    enum status status = check_weights(sources);
+    if (status == STATUS_OK) status = check_kinds(sources);
+    if (status == STATUS_OK) status = open_all(sources, options, &components);
+    if (status == STATUS_OK)
+        *out = components;
+    else
+        components_close(&components);
+    return status;
+}
+
+void components_close(struct components *components) {
+    for (size_t i = 0; i < components->count; i++)
+        close_component(&components->items[i]);
+    vec_free(components);
+}
+
+int64_t component_fill_row(const struct component *component, const struct component_options *options, int64_t index,
+                           const struct row *row) {
+    if (component->supervised)
+        return packing_fill_row(&component->packing, &component->corpus, index, options->loss_on_all, row);
+    return row_fill_tokens(row, &component->corpus, index * row->length, options->border);
+}
+
+void component_tell_cuts(const struct component *component) {
+    const struct packing *packing = &component->packing;
+    if (packing->cut > 0)
+        log_note("%s: %lld of %lld examples are longer than a sequence and are cut", component->name,
+                 (long long)packing->cut, (long long)packing->examples);
+    if (packing->left_out > 0)
+        log_warning("%s: %lld of %lld examples are left out: nothing to train on in the part that fits a sequence",
+                    component->name, (long long)packing->left_out, (long long)packing->examples);
+}
