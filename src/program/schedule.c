@@ -125,7 +125,7 @@ static const struct tensor *in_place_source(const struct scheduler *scheduler, c
     if (node->op->in_place_input == 0) return NULL;
     int index = node->op->in_place_input - 1;
     const struct tensor *in = node->in[index], *out = node->out[0];
-    if (!in || !out || in->base || out->base || in->kept || out->kind != TENSOR_ACTIVATION) return NULL;
+    if (!in || !out || in->base || out->base || in->kept || out->kept || out->kind != TENSOR_ACTIVATION) return NULL;
     if (in->kind != TENSOR_ACTIVATION && in->kind != TENSOR_GRADIENT) return NULL;
     if (shape_bytes(&in->shape) != shape_bytes(&out->shape) || scheduler->last_reader[in->id] != node->id) return NULL;
     for (int i = 0; i < node->op->inputs; i++)
