@@ -117,8 +117,9 @@
       .help = "go on after an end-of-text token")
 
 #define OPTION_LIST_INIT(X)                                                                                            \
-    X(ARCH, .name = "arch", .type = OPTION_CHOICE, .argument = "llama|gpt2", .choices = "llama|gpt2",                  \
-      .later = "opt|mistral|qwen2|qwen3", OPTION_FOR(COMMAND_INIT), .required = true, .help = "family of the model")   \
+    X(ARCH, .name = "arch", .type = OPTION_CHOICE, .argument = "FAMILY",                                              \
+      .choices = "gpt2|llama|mistral|opt|phi3|qwen2|qwen3", OPTION_FOR(COMMAND_INIT), .required = true,                \
+      .help = "family of the model: gpt2, llama, mistral, opt, phi3, qwen2 or qwen3 (`ballast help models`)")          \
     X(HIDDEN, .name = "hidden", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_INIT), .required = true,   \
       .help = "width of the residual stream")                                                                          \
     X(LAYERS, .name = "layers", OPTION_WHOLE_RANGE(1, 1024), OPTION_FOR(COMMAND_INIT), .required = true,               \
@@ -126,18 +127,22 @@
     X(HEADS, .name = "heads", OPTION_WHOLE_RANGE(1, 65536), OPTION_FOR(COMMAND_INIT), .required = true,                \
       .help = "attention heads")                                                                                       \
     X(KV_HEADS, .name = "kv-heads", OPTION_WHOLE_RANGE(1, 65536), OPTION_FOR(COMMAND_INIT), .computed = "--heads",     \
-      .help = "key-value heads, of which --heads is a multiple (llama)")                                               \
+      .help = "key-value heads, of which --heads is a multiple (not gpt2, opt)")                                       \
     X(HEAD_DIM, .name = "head-dim", OPTION_WHOLE_RANGE(1, 65536), OPTION_FOR(COMMAND_INIT),                            \
-      .computed = "--hidden / --heads", .help = "width of a head (llama)")                                             \
+      .computed = "--hidden / --heads", .help = "width of a head (not gpt2, opt)")                                     \
     X(FFN, .name = "ffn", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_INIT),                           \
-      .computed = "llama: 8/3 of --hidden, rounded up to 256s; gpt2: 4 times --hidden",                                \
+      .computed = "gpt2, opt: 4 times --hidden; llama, phi3: 8/3, mistral: 7/2, rounded up to 256s; qwen2: 16/3, "     \
+                  "rounded up to 128s; qwen3: 3 times",                                                                \
       .help = "width inside the MLP")                                                                                  \
+    X(WINDOW, .name = "window", OPTION_WHOLE_RANGE(1, 1073741824), OPTION_FOR(COMMAND_INIT),                           \
+      .computed = "mistral: 4096; others: none",                                                                       \
+      .help = "tokens that a position sees in all layers, itself included (mistral, phi3, qwen2, qwen3)")              \
     X(VOCAB, .name = "vocab", OPTION_WHOLE_RANGE(1, 134217728), OPTION_FOR(COMMAND_INIT), .required = true,            \
       .help = "tokens of the vocabulary, and of the tokenizer that --tokenizer-data makes")                            \
     X(CONTEXT, .name = "context", OPTION_WHOLE_RANGE(1, 1073741824), OPTION_FOR(COMMAND_INIT), .required = true,       \
       .help = "the longest sequence, in tokens")                                                                       \
     X(TIED, .name = "tied", .type = OPTION_FLAG, OPTION_FOR(COMMAND_INIT),                                             \
-      .help = "use the embedding's weight for the head too (gpt2: always)")                                            \
+      .help = "use the embedding's weight for the head too (gpt2, opt: always)")                                            \
     X(TOKENIZER_DATA, .name = "tokenizer-data", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMAND_INIT),     \
       .help = "train a byte-level BPE tokenizer of --vocab tokens on this text and put it beside the model")
 

@@ -5,12 +5,17 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "model/model_config.h"
 #include "model/model_families.h"
 #include "model/model_weights.h"
 
 enum { CONFIG_LIMIT_BYTES = 16 << 20 };
 
-const struct model_family *const model_families[] = {&family_gpt2, &family_llama};
+const struct model_family *const model_families[] = {
+#define FAMILY_ENTRY(name) &family_##name,
+    MODEL_FAMILY_LIST(FAMILY_ENTRY)
+#undef FAMILY_ENTRY
+};
 const int model_family_count = sizeof model_families / sizeof *model_families;
 
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out) {
@@ -64,12 +69,24 @@ enum status model_open(const char *folder, struct model **out) {
     return STATUS_OK;
 }
 
+bool model_family_has(const struct model_family *family, size_t field_offset) {
+    for (const struct config_key *key = family->keys; key->name; key++)
+        if (key->offset == field_offset) return true;
+    return false;
+}
+
 enum status model_config_init(const char *arch, struct model_config *out) {
     struct model_config config = {0};
     TRY(model_family_find("new model", "arch", arch, &config.family));
     config.family->set_defaults(&config);
     *out = config;
     return STATUS_OK;
+}
+
+void model_config_set_window(struct model_config *config, int64_t window) {
+    config->window = window;
+    for (int layer = 0; layer < MODEL_LAYERS_MAX; layer++)
+        config->windowed[layer] = window > 0;
 }
 
 /* The config is written and read back, so that a new model meets the same checks as one from a file. */
@@ -110,7 +127,7 @@ void model_free(struct model *model) {
 /* The bytes of the widest activation must be countable; the operators' shapes rest on it. */
 static enum status check_sizes(const struct model_config *config, int64_t sequences, int64_t length) {
     enum { BYTES_PER_VALUE = 8, PARTS = 3 };
-    int64_t width = config->heads * config->head_dim * PARTS, bytes;
+    int64_t width = config->heads * config->head_dim * PARTS, gates = 2 * config->ffn, bytes;
     if (sequences < 1 || length < 1)
         return status_set(STATUS_BAD_INPUT, "a grain of %lld sequences of %lld tokens: both must be at least 1",
                           (long long)sequences, (long long)length);
@@ -119,7 +136,8 @@ static enum status check_sizes(const struct model_config *config, int64_t sequen
                    (long long)length, (long long)config->context);
         return status_hint(STATUS_BAD_INPUT, "set a sequence length of at most %lld", (long long)config->context);
     }
-    if (config->ffn > width) width = config->ffn;
+    if (gates > width) width = gates;
+    if (config->embedding_width > width) width = config->embedding_width;
     if (config->vocab_size > width) width = config->vocab_size;
     if (__builtin_mul_overflow(sequences, length, &bytes) || __builtin_mul_overflow(bytes, width, &bytes) ||
         __builtin_mul_overflow(bytes, BYTES_PER_VALUE, &bytes))

@@ -1,8 +1,8 @@
 /* Models: from a Hugging Face directory to a forward graph, and the weights' names and layout.
  *
- * A family is one file (model_gpt2.c, model_llama.c): it reads its config.json and builds the graph from operators; no
- * model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
- * same name. */
+ * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
+ * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
+ * same name. docs/models.md, made from the families' tables, says what each reads and refuses. */
 #ifndef BALLAST_MODEL_MODEL_H
 #define BALLAST_MODEL_MODEL_H
 
@@ -16,16 +16,32 @@
 #include "model/safetensors.h"
 #include "ops/ops.h"
 
+/* Every family, by its model_type in config.json. */
+#define MODEL_FAMILY_LIST(X)                                                                                           \
+    X(gpt2)                                                                                                            \
+    X(llama)                                                                                                           \
+    X(mistral)                                                                                                         \
+    X(opt)                                                                                                             \
+    X(phi3)                                                                                                            \
+    X(qwen2)                                                                                                           \
+    X(qwen3)
+
+enum { MODEL_LAYERS_MAX = 1024 };
+
 /* What config.json says, for all families; a family uses the fields that it has. */
 struct model_config {
     const struct model_family *family;
     int64_t vocab_size, hidden, layers, heads, kv_heads, head_dim, ffn, context;
+    int64_t embedding_width; /* columns of the embedding and the head; OPT can project them to `hidden` and back */
     double norm_epsilon;
     enum activation activation;
-    bool tied;                     /* the head's weight is the embedding's */
-    bool attention_bias, mlp_bias; /* Llama */
-    bool scale_by_inverse_layer;   /* GPT-2: attention scores of layer i (from 0) are also divided by i + 1 */
-    bool scale_attention;          /* scores times head_dim^-1/2; GPT-2 can leave it out */
+    bool tied; /* the head's weight is the embedding's */
+    bool attention_bias, mlp_bias;
+    bool scale_by_inverse_layer; /* GPT-2: attention scores of layer i (from 0) are also divided by i + 1 */
+    bool scale_attention;        /* scores times head_dim^-1/2; GPT-2 can leave it out */
+    bool norm_after;             /* OPT: norms follow the residual sums instead of coming before attention and MLP */
+    int64_t window; /* tokens that a position sees in windowed layers, itself included; 0: there are none */
+    bool windowed[MODEL_LAYERS_MAX]; /* by layer */
     struct rope_table_attributes rope;
     double initial_range; /* standard deviation with which matrices start */
     double dropout;       /* the largest that the file asks for; not applied, model_open says so */
@@ -45,12 +61,17 @@ enum model_purpose {
     MODEL_LOGITS, /* inputs "tokens" (and "positions"); activation "logits" [S,T,V] fp32 */
 };
 
+struct config_key;
+
 struct model_family {
-    const char *name;           /* model_type in config.json */
-    const char *prefix;         /* what transformers puts before the names when it saves the model with its head */
-    const char *embedding;      /* name of the token embedding, without prefix */
-    const char *const *buffers; /* tensors in older files that are no parameters, without prefix; '#' stands for a
-                                   number; ends with NULL */
+    const char *name;              /* model_type in config.json */
+    const char *models;            /* for docs/models.md: which models these are */
+    const char *initial;           /* and what the weights of a new one start from */
+    const struct config_key *keys; /* of config.json (model_config.h) */
+    const char *prefix;            /* what transformers puts before the names when it saves the model with its head */
+    const char *embedding;         /* name of the token embedding, without prefix */
+    const char *const *buffers;    /* tensors in older files that are no parameters, without prefix; '#' stands for a
+                                      number; ends with NULL */
     /* What the authors of the family start from, for fields that a config leaves out. */
     void (*set_defaults)(struct model_config *config);
     /* Reads and checks every key; a key or value that the family does not know is BAD_INPUT by name. */
@@ -71,9 +92,13 @@ enum status model_family_find(const char *file, const char *field, const char *n
 /* Reads config.json of a Hugging Face directory (not the weights' contents, but their headers are checked against the
  * config: names, shapes, dtypes, offsets). */
 enum status model_open(const char *folder, struct model **out);
-/* The config of a new model of the family `arch` ("llama", "gpt2"), with the family's defaults in all other fields.
+/* Whether a config of the family has a key for the field at this offset of struct model_config. */
+bool model_family_has(const struct model_family *family, size_t field_offset);
+/* The config of a new model of the family `arch` ("llama", "gpt2", …), with the family's defaults in all other fields.
  * Set the sizes that are asked for; kv_heads, head_dim and ffn may stay 0, model_create then fills them in. */
 enum status model_config_init(const char *arch, struct model_config *out);
+/* A window in all layers; for families that have the field `window`. */
+void model_config_set_window(struct model_config *config, int64_t window);
 /* A model from a config, without files; BAD_INPUT when its sizes make no model. */
 enum status model_create(const struct model_config *config, struct model **out);
 void model_free(struct model *model);
@@ -106,5 +131,7 @@ enum status model_write(const struct model *model, const char *folder, const str
 enum status model_summarise(const struct model *model, json_t **out);
 /* The same for people. */
 enum status model_print_summary(const struct model *model, FILE *out);
+/* docs/models.md: what is supported, from the families' tables and graphs. */
+enum status model_print_document(FILE *out);
 
 #endif

@@ -8,6 +8,7 @@ struct builder {
     struct graph *graph;
     const struct model_config *config;
     const char *prefix; /* of parameter names */
+    const char *layers; /* of the names of layers' parameters, after the prefix: "h", "layers" */
     enum model_purpose purpose;
     int64_t layer; /* being built; names of its nodes and parameters hold it */
 };
@@ -17,14 +18,18 @@ struct tensor *build_input(struct builder *builder, const char *name);
 /* A parameter of the model, named PREFIX NAME; of rank 1 when d1 is 0. */
 struct tensor *build_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1);
 /* A parameter of the present layer, named PREFIX LAYERS.LAYER.NAME; NULL when not `wanted`. */
-struct tensor *build_layer_parameter(struct builder *builder, const char *layers, const char *name, int64_t d0,
-                                     int64_t d1, bool wanted);
+struct tensor *build_layer_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1, bool wanted);
+/* y = W x [+ bias] [+ residual] by the present layer's NAME.weight [out,in] and NAME.bias. */
+struct tensor *build_layer_linear(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
+                                  bool has_bias, struct tensor *residual);
+/* Layer norm by the present layer's NAME.weight and NAME.bias. */
+struct tensor *build_layer_norm(struct builder *builder, const char *name, struct tensor *x);
 /* "layer.LAYER.NAME" for a node. */
 const char *build_node_name(struct builder *builder, const char *name);
 /* Starts the block "layer LAYER". */
 void build_begin_layer(struct builder *builder);
-/* The loss or the logits of x [S,T,hidden]; the head's weight is `embedding` [V,hidden] when the config ties them, else
- * the parameter "lm_head.weight", which takes no prefix. */
+/* The loss or the logits of x [S,T,embedding_width]; the head's weight is `embedding` [V,embedding_width] when the
+ * config ties them, else the parameter "lm_head.weight", which takes no prefix. */
 struct tensor *build_head(struct builder *builder, struct tensor *x, struct tensor *embedding);
 
 /* Whether a name ends like this. */

@@ -12,7 +12,7 @@
 /* Every operator, in one list: backends look kernels up in it; tests and benchmarks go through it.
  * Signatures: inputs -> outputs; [x] is optional, += is a sum over grains (or an update in place). */
 #define OP_LIST(X)                                                                                                     \
-    /* embedding.c: tokens [S,T] int32, table [V,C] -> y [S,T,C] */                                                    \
+    /* embedding.c: tokens [S,T] int32, table [V,C] -> y [S,T,C] = table[tokens + first_row] */                        \
     X(embedding)                                                                                                       \
     /* tokens, dy -> dtable += [V,C] fp32, adding rows in token order */                                               \
     X(embedding_grad)                                                                                                  \
@@ -22,11 +22,13 @@
     X(linear_dx)                                                                                                       \
     /* x, dy -> dweight += (fp32, the weight's shape), [dbias += [N] fp32] */                                          \
     X(linear_dw)                                                                                                       \
-    /* norm.c: x, weight [C] -> y, rstd [S,T] fp32; rstd = (mean(x^2) + epsilon)^-1/2, y = x * rstd * weight */        \
+    /* norm.c: x [S,T,C], weight [G] -> y, rstd [S,T,C/G] fp32; rstd = (mean(x^2) + epsilon)^-1/2, y = x * rstd *      \
+     *  weight. Each run of G features, G a divisor of C, is a norm of its own: G = C normalises tokens, G = head_dim  \
+     *  the heads of tokens */                                                                                         \
     X(rms_norm)                                                                                                        \
     /* dy, x, weight, rstd, [addend] -> dx (+ addend), dweight += */                                                   \
     X(rms_norm_grad)                                                                                                   \
-    /* x, weight [C], [bias [C]] -> y, mean [S,T] fp32, rstd [S,T] fp32 */                                             \
+    /* x [S,T,C], weight [G], [bias [G]] -> y, mean [S,T,C/G] fp32, rstd [S,T,C/G] fp32 */                             \
     X(layer_norm)                                                                                                      \
     /* dy, x, weight, mean, rstd, [addend] -> dx (+ addend), dweight +=, [dbias +=] */                                 \
     X(layer_norm_grad)                                                                                                 \
@@ -82,8 +84,12 @@ enum scalar {
     SCALAR_COUNT,
 };
 
+struct embedding_attributes {
+    int64_t first_row; /* of the table: that of token 0 */
+};
 struct embedding_grad_attributes {
     int64_t rows; /* of the table */
+    int64_t first_row;
 };
 struct linear_attributes {
     bool weight_is_kn; /* weight [K,N] (GPT-2's Conv1D) instead of [N,K] (torch.nn.Linear) */
@@ -158,9 +164,13 @@ struct adamw_attributes {
 
 /* Builder calls, one for each operator that models are made of. */
 struct tensor *ops_embedding(struct graph *graph, const char *name, struct tensor *tokens, struct tensor *table);
+/* The same from a table whose first rows stand for no token. */
+struct tensor *ops_embedding_from(struct graph *graph, const char *name, struct tensor *tokens, struct tensor *table,
+                                  int64_t first_row);
 /* `bias` and `residual` may be NULL. */
 struct tensor *ops_linear(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                           struct tensor *bias, struct tensor *residual, struct linear_attributes attributes);
+/* The weight's length says what is normalised: a token's features, or each run of that many of them. */
 struct tensor *ops_rms_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                             double epsilon);
 struct tensor *ops_layer_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,

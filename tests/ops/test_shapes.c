@@ -24,7 +24,16 @@ static void test_refusals(void **state) {
                    "product (linear): input 1 (w)");
     graph = graph_create(DTYPE_F32, 2, 5);
     expect_refusal(graph, ops_rms_norm(graph, "norm", activation(graph, 8), graph_parameter(graph, "w", 1, 7, 1), 1e-5),
-                   "(w)");
+                   "input 1 (w) is fp32 [7], expected fp32 [8] or a divisor");
+    graph = graph_create(DTYPE_F32, 2, 5);
+    expect_refusal(graph,
+                   ops_layer_norm(graph, "norm", activation(graph, 8), graph_parameter(graph, "w", 1, 4, 1),
+                                  graph_parameter(graph, "b", 1, 8, 1), 1e-5),
+                   "input 2 (b) is fp32 [8], expected fp32 [4]");
+    graph = graph_create(DTYPE_F32, 2, 5);
+    struct tensor *tokens = graph_tensor(graph, TENSOR_INPUT, "tokens", shape_make(DTYPE_I32, 2, 2, 5, 1));
+    expect_refusal(graph, ops_embedding_from(graph, "embedding", tokens, graph_parameter(graph, "w", 2, 7, 6), 7),
+                   "no row 7");
     graph = graph_create(DTYPE_F32, 2, 5);
     expect_refusal(graph, ops_add(graph, "sum", activation(graph, 8), activation(graph, 9)), "input 1");
     graph = graph_create(DTYPE_F32, 2, 5);

@@ -58,7 +58,8 @@ static void require_equal(const char *what, const struct outcome *a, const struc
     if (a->weights != b->weights) fail_msg("%s: the weights differ", what);
 }
 
-static const char *const models[] = {"gpt2", "llama", "llama_tied"};
+static const char *const models[] = {"gpt2",          "llama", "llama_tied", "mistral",   "opt",
+                                     "opt_post_norm", "phi3",  "qwen2_tied", "qwen3_bias"};
 
 static void test_run_after_run_and_grains_per_pass(void **state) {
     (void)state;
