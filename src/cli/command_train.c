@@ -45,10 +45,11 @@ const struct command command_train = {
     .least = 2,
     .most = -1,
     .summary = "train a model on text",
-    .details =
-        "MODEL_DIR is a Hugging Face directory; its weights are where training starts. DATA is .txt, .jsonl "
-        "({\"text\": ...}) or a token file (.bin), or a folder with train.* and valid.*. RUN_DIR gets metrics.jsonl, "
-        "checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT and SIGTERM finish the step, "
-        "write a checkpoint and exit with 130 or 143.",
+    .details = "MODEL_DIR is a Hugging Face directory; its weights are where training starts. DATA is .txt, .jsonl "
+               "({\"text\": ...}) or a token file (.bin), or a folder with train.* and valid.*; with weights "
+               "(a.txt:0.7 b.jsonl:0.3) sequences are drawn in exactly these proportions, else by size. RUN_DIR gets "
+               "metrics.jsonl, "
+               "checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT and SIGTERM finish the step, "
+               "write a checkpoint and exit with 130 or 143.",
     .run = run,
 };

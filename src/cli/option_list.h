@@ -34,6 +34,11 @@
       .computed = "bf16 where it is in hardware (AVX512-BF16 or AMX, see `ballast profile`) and thus several "         \
                   "times as fast, else fp32; or what the plan file or the run says",                                   \
       .help = "numbers of parameters and activations; sums and the optimizer are fp32 in both")                        \
+    X(DOCUMENT_ATTENTION, .name = "document-attention", .type = OPTION_CHOICE, .argument = "across|within",            \
+      .choices = "across|within", OPTION_FOR(COMMANDS_STEP),                                                           \
+      .computed = "across, or what the plan file or the run says",                                                     \
+      .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
+              "eos_token_id); within: each document by itself, its positions from 0")                                  \
     X(GRAIN, .name = "grain", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
       .computed = "the fewest that hold 1024 tokens, at most the batch",                                               \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \

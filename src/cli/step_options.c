@@ -20,6 +20,8 @@ void step_options_read(const struct options *options, bool decided, struct plan_
     out->threads = (int)options_whole(options, OPT_THREADS);
     out->device_memory_bytes = options_whole(options, OPT_DEVICE_MEMORY);
     out->plan_path = options_text(options, OPT_PLAN);
+    if (options_given(options, OPT_DOCUMENT_ATTENTION))
+        out->document_attention = document_attention_find(options_text(options, OPT_DOCUMENT_ATTENTION));
     if (options_given(options, OPT_SEED)) out->seed = options_whole(options, OPT_SEED);
     if (options_given(options, OPT_DTYPE))
         out->dtype = dtype_find(options_text(options, OPT_DTYPE));

@@ -1,19 +1,28 @@
 #include "data/dataset.h"
 
-#include <stdio.h>
+#include <stdbool.h>
 #include <xxhash.h>
 
 #include "base/mem.h"
 #include "base/random.h"
-#include "data/corpus.h"
+#include "data/component.h"
+#include "data/mixture.h"
+#include "data/row.h"
 #include "data/source.h"
 
+/* Validation rows in order: rows first .. first+count-1 of a component. */
+struct span {
+    const struct component *component;
+    int64_t first, count;
+};
+
 struct dataset {
-    struct corpus train, valid;
-    const struct corpus *valid_corpus; /* &valid, or &train when a part of it is held out */
-    int64_t valid_first;               /* first validation sequence of valid_corpus */
+    struct components train, valid; /* rows of train: without those held out */
+    struct mixture mixture;         /* of train */
+    VEC(struct span) spans;         /* of valid, or of train where rows are held out */
     int64_t train_sequences, valid_sequences;
     int64_t sequence_tokens;
+    int64_t border; /* id of the token that ends a segment; -1: a row is one */
     uint64_t seed;
 };
 
@@ -26,6 +35,11 @@ static enum status check_options(const struct dataset_options *options) {
                           options->valid_fraction);
     if (options->path_count == 0 && options->valid_path_count == 0)
         return status_set(STATUS_BAD_INPUT, "no data files are given");
+    if (options->documents_apart && options->eos_token < 0) {
+        (void)status_set(STATUS_BAD_INPUT, "document-attention: within needs to know where documents end, and the "
+                                           "model's config.json has no eos_token_id");
+        return status_hint(STATUS_BAD_INPUT, "add it, or leave attention to go across documents");
+    }
     BUG_IF(options->vocab_size < 1, "vocabulary of %lld", (long long)options->vocab_size);
     return STATUS_OK;
 }
@@ -38,53 +52,59 @@ static enum status list_sources(const struct dataset_options *options, struct so
     return STATUS_OK;
 }
 
-/* Sequences in a corpus that was opened from these files; BAD_INPUT when it is shorter than one. */
-static enum status count_sequences(const struct corpus *corpus, const struct sources *sources, int64_t sequence_tokens,
-                                   int64_t *out) {
-    *out = 0;
-    if (sources->count == 0) return STATUS_OK;
-    if (corpus->tokens > sequence_tokens) {
-        *out = (corpus->tokens - 1) / sequence_tokens;
-        return STATUS_OK;
-    }
-    char others[64] = "";
-    if (sources->count > 1) snprintf(others, sizeof others, " and %zu more", sources->count - 1);
-    (void)status_set(STATUS_BAD_INPUT, "%s%s: %lld tokens are fewer than one sequence takes (%lld and one more)",
-                     sources->items[0].path, others, (long long)corpus->tokens, (long long)sequence_tokens);
-    if (corpus->tokens < 2) return status_hint(STATUS_BAD_INPUT, "give more data");
-    return status_hint(STATUS_BAD_INPUT, "give more data, or a sequence length (--seq) of at most %lld",
-                       (long long)corpus->tokens - 1);
+static enum status add_span(struct dataset *dataset, const struct component *component, int64_t first, int64_t count) {
+    dataset->valid_sequences += count;
+    return vec_push(&dataset->spans, (struct span){component, first, count});
 }
 
-/* Takes the last part of the training sequences for validation. */
-static enum status hold_out(struct dataset *dataset, double fraction, const char *first_path) {
-    if (dataset->train_sequences < 2)
+/* Takes the last part of a component's rows for validation. */
+static enum status hold_out(struct dataset *dataset, double fraction, struct component *component) {
+    if (component->rows < 2)
         return status_set(STATUS_BAD_INPUT, "%s: one sequence of %lld tokens is all there is: none is left to hold out",
-                          first_path, (long long)dataset->sequence_tokens);
-    int64_t held = (int64_t)((double)dataset->train_sequences * fraction);
+                          component->name, (long long)dataset->sequence_tokens);
+    int64_t held = (int64_t)((double)component->rows * fraction);
     if (held < 1) held = 1;
-    if (held >= dataset->train_sequences) held = dataset->train_sequences - 1;
-    dataset->train_sequences -= held;
-    dataset->valid_sequences = held;
-    dataset->valid_first = dataset->train_sequences;
-    dataset->valid_corpus = &dataset->train;
+    if (held >= component->rows) held = component->rows - 1;
+    component->rows -= held;
+    return add_span(dataset, component, component->rows, held);
+}
+
+static enum status list_valid(struct dataset *dataset, double fraction) {
+    for (size_t i = 0; i < dataset->valid.count; i++)
+        TRY(add_span(dataset, &dataset->valid.items[i], 0, dataset->valid.items[i].rows));
+    for (size_t i = 0; i < dataset->train.count && dataset->valid.count == 0 && fraction > 0; i++)
+        TRY(hold_out(dataset, fraction, &dataset->train.items[i]));
     return STATUS_OK;
+}
+
+/* Without weights each component weighs what it holds, so that an epoch sees every row once. */
+static enum status mix_train(struct dataset *dataset) {
+    size_t count = dataset->train.count;
+    if (count == 0) return STATUS_OK;
+    int64_t *weights = mem_array(count, sizeof *weights);
+    if (!weights) return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++) {
+        const struct component *component = &dataset->train.items[i];
+        weights[i] = component->weight > 0 ? component->weight : component->rows;
+        dataset->train_sequences += component->rows;
+    }
+    enum status status = mixture_create(weights, count, dataset->seed, &dataset->mixture);
+    mem_free(weights);
+    return status;
 }
 
 static enum status open_all(struct dataset *dataset, const struct dataset_options *options, const struct sources *train,
                             const struct sources *valid) {
-    struct token_cache_options cache = {.folder = options->cache_folder,
-                                        .tokenizer = options->tokenizer,
-                                        .tokenizer_path = options->tokenizer_path,
-                                        .eos_token = options->eos_token};
-    int64_t length = options->sequence_tokens;
-    TRY(corpus_open(train, &cache, options->vocab_size, &dataset->train));
-    TRY(count_sequences(&dataset->train, train, length, &dataset->train_sequences));
-    TRY(corpus_open(valid, &cache, options->vocab_size, &dataset->valid));
-    TRY(count_sequences(&dataset->valid, valid, length, &dataset->valid_sequences));
-    if (valid->count == 0 && options->valid_fraction > 0)
-        return hold_out(dataset, options->valid_fraction, train->items[0].path);
-    return STATUS_OK;
+    struct component_options component = {.cache = {.folder = options->cache_folder,
+                                                    .tokenizer = options->tokenizer,
+                                                    .tokenizer_path = options->tokenizer_path,
+                                                    .eos_token = options->eos_token},
+                                          .vocab_size = options->vocab_size,
+                                          .sequence_tokens = options->sequence_tokens};
+    TRY(components_open(train, &component, &dataset->train));
+    TRY(components_open(valid, &component, &dataset->valid));
+    TRY(list_valid(dataset, options->valid_fraction));
+    return mix_train(dataset);
 }
 
 enum status dataset_open(const struct dataset_options *options, struct dataset **out) {
@@ -95,7 +115,7 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     if (status == STATUS_OK) {
         dataset->sequence_tokens = options->sequence_tokens;
         dataset->seed = options->seed;
-        dataset->valid_corpus = &dataset->valid;
+        dataset->border = options->documents_apart ? options->eos_token : -1;
         status = open_all(dataset, options, &train, &valid);
     }
     sources_free(&train);
@@ -109,8 +129,10 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
 
 void dataset_close(struct dataset *dataset) {
     if (!dataset) return;
-    corpus_close(&dataset->train);
-    corpus_close(&dataset->valid);
+    components_close(&dataset->train);
+    components_close(&dataset->valid);
+    mixture_free(&dataset->mixture);
+    vec_free(&dataset->spans);
     mem_free(dataset);
 }
 
@@ -118,13 +140,27 @@ int64_t dataset_train_sequences(const struct dataset *dataset) { return dataset-
 
 int64_t dataset_valid_sequences(const struct dataset *dataset) { return dataset->valid_sequences; }
 
-int64_t dataset_tokens(const struct dataset *dataset) { return dataset->train.tokens + dataset->valid.tokens; }
+static int64_t count_tokens(const struct components *components) {
+    int64_t tokens = 0;
+    for (size_t i = 0; i < components->count; i++)
+        tokens += components->items[i].corpus.tokens;
+    return tokens;
+}
 
-static uint64_t mix_corpus(const struct corpus *corpus, uint64_t hash) {
-    for (size_t i = 0; i < corpus->part_count; i++) {
-        const struct corpus_part *part = &corpus->parts[i];
-        uint64_t fields[3] = {part->hash, (uint64_t)part->view.count, (uint64_t)part->view.token_bytes};
-        hash = XXH3_64bits_withSeed(fields, sizeof fields, hash);
+int64_t dataset_tokens(const struct dataset *dataset) {
+    return count_tokens(&dataset->train) + count_tokens(&dataset->valid);
+}
+
+static uint64_t mix_components(const struct components *components, uint64_t hash) {
+    for (size_t i = 0; i < components->count; i++) {
+        const struct component *component = &components->items[i];
+        int64_t own[2] = {component->weight, component->rows};
+        hash = XXH3_64bits_withSeed(own, sizeof own, hash);
+        for (size_t j = 0; j < component->corpus.part_count; j++) {
+            const struct corpus_part *part = &component->corpus.parts[j];
+            uint64_t fields[3] = {part->hash, (uint64_t)part->view.count, (uint64_t)part->view.token_bytes};
+            hash = XXH3_64bits_withSeed(fields, sizeof fields, hash);
+        }
     }
     return hash;
 }
@@ -132,47 +168,52 @@ static uint64_t mix_corpus(const struct corpus *corpus, uint64_t hash) {
 uint64_t dataset_fingerprint(const struct dataset *dataset) {
     int64_t counts[3] = {dataset->train_sequences, dataset->valid_sequences, dataset->sequence_tokens};
     uint64_t hash = XXH3_64bits(counts, sizeof counts);
-    return mix_corpus(&dataset->valid, mix_corpus(&dataset->train, hash));
+    return mix_components(&dataset->valid, mix_components(&dataset->train, hash));
 }
 
-/* One row: targets are the inputs moved on by one, so the row is read once with one token more. */
-static void fill_row(const struct corpus *corpus, int64_t sequence, int64_t length, int32_t *tokens, int32_t *targets) {
-    corpus_read(corpus, sequence * length, length, tokens);
-    for (int64_t i = 0; i + 1 < length; i++)
-        targets[i] = tokens[i + 1];
-    corpus_read(corpus, (sequence + 1) * length, 1, targets + length - 1);
+/* The row that a draw of a component means: epochs follow each other, each a permutation. */
+static int64_t shuffled_row(const struct dataset *dataset, const struct mixture_draw *draw) {
+    int64_t count = dataset->train.items[draw->part].rows, epoch = draw->ordinal / count;
+    uint64_t seed = dataset->seed + 0x9E3779B97F4A7C15u * draw->part;
+    return (int64_t)random_permute(seed, (uint32_t)epoch, (uint64_t)(draw->ordinal % count), (uint64_t)count);
 }
 
-static void fill_padding(int64_t length, int32_t *tokens, int32_t *targets) {
-    for (int64_t i = 0; i < length; i++) {
-        tokens[i] = 0;
-        targets[i] = DATASET_IGNORE;
+static int64_t fill_component_row(const struct dataset *dataset, const struct component *component, int64_t index,
+                                  const struct row *row) {
+    return row_fill_tokens(row, &component->corpus, index * row->length, dataset->border);
+}
+
+static int64_t fill_train_row(const struct dataset *dataset, int64_t position, const struct row *row) {
+    struct mixture_draw draw = mixture_at(&dataset->mixture, position);
+    return fill_component_row(dataset, &dataset->train.items[draw.part], shuffled_row(dataset, &draw), row);
+}
+
+static int64_t fill_valid_row(const struct dataset *dataset, int64_t position, const struct row *row) {
+    for (size_t i = 0; i < dataset->spans.count; i++) {
+        const struct span *span = &dataset->spans.items[i];
+        if (position < span->count) return fill_component_row(dataset, span->component, span->first + position, row);
+        position -= span->count;
     }
-}
-
-static int64_t shuffled_sequence(const struct dataset *dataset, int64_t position) {
-    int64_t count = dataset->train_sequences, epoch = position / count;
-    return (int64_t)random_permute(dataset->seed, (uint32_t)epoch, (uint64_t)(position % count), (uint64_t)count);
+    row_fill_padding(row, 0, 0);
+    return 0;
 }
 
 int64_t dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
-                     int32_t *tokens, int32_t *targets) {
+                     const struct dataset_batch *out) {
     int64_t length = dataset->sequence_tokens, first, counted = 0;
     int64_t sequences = split == DATASET_TRAIN ? dataset->train_sequences : dataset->valid_sequences;
     BUG_IF(step < 0 || batch < 1 || sequences < 1 || __builtin_mul_overflow(step, batch, &first) ||
                first > INT64_MAX - batch,
            "step %lld of %lld sequences of %lld", (long long)step, (long long)batch, (long long)sequences);
-    for (int64_t row = 0; row < batch; row++, tokens += length, targets += length) {
-        int64_t position = first + row;
-        if (split == DATASET_VALID && position >= sequences) {
-            fill_padding(length, tokens, targets);
-            continue;
-        }
-        if (split == DATASET_TRAIN)
-            fill_row(&dataset->train, shuffled_sequence(dataset, position), length, tokens, targets);
-        else
-            fill_row(dataset->valid_corpus, dataset->valid_first + position, length, tokens, targets);
-        counted += length;
+    for (int64_t i = 0; i < batch; i++) {
+        int64_t at = i * length;
+        struct row row = {.length = length,
+                          .tokens = out->tokens + at,
+                          .targets = out->targets + at,
+                          .positions = out->positions ? out->positions + at : NULL,
+                          .segments = out->segments ? out->segments + at : NULL};
+        counted += split == DATASET_TRAIN ? fill_train_row(dataset, first + i, &row)
+                                          : fill_valid_row(dataset, first + i, &row);
     }
     return counted;
 }

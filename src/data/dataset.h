@@ -3,43 +3,48 @@
  *     struct dataset_options options = {.paths = paths, .path_count = n, .vocab_size = 50257, .sequence_tokens = 1024};
  *     struct dataset *dataset;
  *     TRY(dataset_open(&options, &dataset));
- *     dataset_fill(dataset, DATASET_TRAIN, step, batch, tokens, targets);
+ *     dataset_fill(dataset, DATASET_TRAIN, step, batch, &(struct dataset_batch){.tokens = tokens, .targets = targets});
  *     dataset_close(dataset);
  *
  * The files' tokens, one file after the other, are cut into sequences of T = sequence_tokens: sequence i has tokens
  * i*T .. i*T+T-1 as inputs and each one's successor as target, so it takes T+1 tokens and shares one with the next.
- * What is left at the end is dropped. Sequences run across documents.
+ * What is left at the end is dropped. Sequences run across documents; with `documents_apart` each document in
+ * a sequence is a segment of its own, with positions from 0, and its last token has no target.
+ *
+ * Training paths may have weights (`a.txt:0.7`): then each path's sequences are a source of their own, and sources are
+ * mixed in exact proportions (mixture.h), each going through epochs of its own.
  *
  * A dataset is not changed by reading: any number of threads may fill batches. Its tokens are mapped files and take no
  * memory of the process's own. */
 #ifndef BALLAST_DATA_DATASET_H
 #define BALLAST_DATA_DATASET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/row.h"
 #include "data/tokenizer.h"
 
 struct dataset;
 
 enum dataset_split { DATASET_TRAIN, DATASET_VALID };
 
-/* Target of a position that takes no part in the loss. */
-enum { DATASET_IGNORE = -100 };
-
 struct dataset_options {
-    const char *const *paths; /* .txt, .jsonl and .bin files, or folders with train.* and valid.* */
+    const char *const *paths; /* .txt, .jsonl and .bin files, or folders with train.* and valid.*; all or none with
+                                 `:WEIGHT` behind it */
     size_t path_count;
     const char *const *valid_paths; /* files for validation, added to the folders' valid.*; may be none */
     size_t valid_path_count;
-    double valid_fraction;             /* without any of those: the last part of the sequences, 0 to below 1 */
+    double valid_fraction; /* without any of those: the last part of each source's sequences, 0 to below 1 */
     const struct tokenizer *tokenizer; /* for text files; NULL when there are none */
     const char *tokenizer_path;        /* the tokenizer.json that it was read from */
     int64_t eos_token;                 /* after each document of a text file; -1 for none */
     const char *cache_folder;          /* for the ids of text files (token_cache.h) */
     int64_t vocab_size;                /* of the model: every id must be below it */
     int64_t sequence_tokens;           /* T */
+    bool documents_apart;              /* segments end at eos_token, which there must be */
     uint64_t seed;                     /* of the order of training sequences */
 };
 
@@ -56,17 +61,23 @@ int64_t dataset_train_sequences(const struct dataset *dataset);
 int64_t dataset_valid_sequences(const struct dataset *dataset);
 /* All tokens of all files, what is dropped included. */
 int64_t dataset_tokens(const struct dataset *dataset);
-/* Equal for equal tokens in equal order, however they are spread over files and stored; other things almost surely
- * differ. For noticing on resume that the data are not the same. */
+/* Equal for equal tokens in equal order and equal weights; other things almost surely differ. For noticing on resume
+ * that the data are not the same. */
 uint64_t dataset_fingerprint(const struct dataset *dataset);
 
-/* Fills a batch: tokens[batch*T] and targets[batch*T], row by row. Returns the number of targets that count.
+/* Arrays [batch*T]; positions and segments may be NULL. */
+struct dataset_batch {
+    int32_t *tokens, *targets, *positions, *segments;
+};
+
+/* Fills a batch row by row. Returns the number of targets that count.
  *
- * Row r of a training step is position p = step*batch + r of an endless sequence of epochs, each a permutation of all
- * training sequences given by (seed, epoch): a pure function of the arguments, so that resuming needs the step only.
+ * Row r of a training step is position p = step*batch + r of an endless run. Each source gives its sequences in epochs,
+ * each a permutation of them given by (seed, source, epoch), and the mixture says whose turn it is: a pure function of
+ * the arguments, so that resuming needs the step only.
  * Validation steps go through the sequences once, in order; rows beyond the last have tokens 0 and targets
  * DATASET_IGNORE. The split must have sequences; step is at least 0 and batch at least 1. */
 int64_t dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
-                     int32_t *tokens, int32_t *targets);
+                     const struct dataset_batch *out);
 
 #endif

@@ -68,12 +68,69 @@ static enum status list_folder(const char *folder, const char *required, struct 
     return status;
 }
 
-enum status sources_add_train(const char *path, struct sources *train, struct sources *valid) {
+enum { WEIGHT_MOST = 1000000, WEIGHT_DECIMALS = 6 };
+
+/* A decimal number as millionths; false when it is none, or out of range. */
+static bool parse_weight(const char *text, int64_t *out) {
+    int64_t value = 0;
+    int decimals = -1, digits = 0;
+    for (; *text; text++) {
+        if (*text == '.' && decimals < 0) {
+            decimals = 0;
+            continue;
+        }
+        if (*text < '0' || *text > '9' || (decimals < 0 && value > WEIGHT_MOST)) return false;
+        if (decimals >= 0 && ++decimals > WEIGHT_DECIMALS) return false;
+        value = 10 * value + (*text - '0');
+        digits++;
+    }
+    for (int i = decimals > 0 ? decimals : 0; i < WEIGHT_DECIMALS; i++)
+        value *= 10;
+    *out = value;
+    return digits > 0 && value > 0 && value <= (int64_t)WEIGHT_MOST * 1000000;
+}
+
+enum status source_split_argument(const char *argument, size_t *path_bytes, int64_t *weight) {
+    const char *colon = strrchr(argument, ':');
+    bool number = colon && colon[1] != '\0' && colon[1 + strspn(colon + 1, "+-.0123456789eE")] == '\0';
+    *weight = 0;
+    *path_bytes = strlen(argument);
+    if (!number || file_exists(argument)) return STATUS_OK;
+    if (!parse_weight(colon + 1, weight))
+        return status_set(STATUS_BAD_INPUT, "%s: weight: must be above 0 and at most %d, with at most %d decimals",
+                          argument, WEIGHT_MOST, WEIGHT_DECIMALS);
+    *path_bytes = (size_t)(colon - argument);
+    return STATUS_OK;
+}
+
+static enum status add_train(const char *path, struct sources *train, struct sources *valid) {
     if (file_is_folder(path)) return list_folder(path, "train.", train, valid);
     return add_file(path, train);
 }
 
+enum status sources_add_train(const char *argument, struct sources *train, struct sources *valid) {
+    size_t path_bytes, first = train->count;
+    size_t number = first > 0 ? train->items[first - 1].argument + 1 : 0;
+    int64_t weight;
+    TRY(source_split_argument(argument, &path_bytes, &weight));
+    char *path = mem_format("%.*s", (int)path_bytes, argument);
+    if (!path) return STATUS_FAILED;
+    enum status status = add_train(path, train, valid);
+    mem_free(path);
+    for (size_t i = first; i < train->count; i++) {
+        train->items[i].argument = number;
+        train->items[i].weight = weight;
+    }
+    return status;
+}
+
 enum status sources_add_valid(const char *path, struct sources *valid) {
+    size_t path_bytes;
+    int64_t weight;
+    TRY(source_split_argument(path, &path_bytes, &weight));
+    if (weight > 0)
+        return status_set(STATUS_BAD_INPUT, "%s: a weight is for training data: all validation data are read once",
+                          path);
     if (file_is_folder(path)) return list_folder(path, "valid.", NULL, valid);
     return add_file(path, valid);
 }

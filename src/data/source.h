@@ -3,6 +3,7 @@
 #define BALLAST_DATA_SOURCE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -15,6 +16,8 @@ enum source_kind {
 struct source {
     char *path;
     enum source_kind kind;
+    size_t argument; /* training: number of the argument that named it, from 0 */
+    int64_t weight;  /* training: of that argument, in millionths; 0: none was given */
 };
 
 /* A VEC, in the order in which the tokens follow each other. */
@@ -23,11 +26,16 @@ struct sources {
     size_t count, capacity;
 };
 
-/* Appends what `path` means for training: a file to `train`; of a folder its train.* to `train` (there must be some)
- * and its valid.* to `valid`, each sorted by name. BAD_INPUT, naming the file, when it is missing or of another kind.
- * On failure the lists keep what they had so far. */
-enum status sources_add_train(const char *path, struct sources *train, struct sources *valid);
-/* The same for validation: a file, or of a folder its valid.* (there must be some). */
+/* An argument is a path, or `PATH:WEIGHT` where there is no file of that whole name. The weight is a decimal number
+ * above 0 and at most 1000000, with at most 6 decimals; BAD_INPUT when it is another number. *path_bytes is the length
+ * of the path, *weight in millionths, 0 without one. */
+enum status source_split_argument(const char *argument, size_t *path_bytes, int64_t *weight);
+
+/* Appends what an argument means for training: a file to `train`; of a folder its train.* to `train` (there must be
+ * some) and its valid.* to `valid`, each sorted by name. BAD_INPUT, naming the file, when it is missing or of another
+ * kind. On failure the lists keep what they had so far. */
+enum status sources_add_train(const char *argument, struct sources *train, struct sources *valid);
+/* The same for validation, where a weight is refused: a file, or of a folder its valid.* (there must be some). */
 enum status sources_add_valid(const char *path, struct sources *valid);
 void sources_free(struct sources *sources);
 

@@ -57,7 +57,9 @@ struct model {
 
 /* Which outputs a graph shall have. */
 enum model_purpose {
-    MODEL_LOSS,   /* inputs "tokens", "targets" (and "positions"); result "loss" */
+    MODEL_LOSS, /* inputs "tokens", "targets" (and "positions"); result "loss" */
+    /* The same with the input "segments" [S,T] int32: a token sees those of its own segment only. */
+    MODEL_LOSS_SEGMENTED,
     MODEL_LOGITS, /* inputs "tokens" (and "positions"); activation "logits" [S,T,V] fp32 */
 };
 

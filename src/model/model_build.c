@@ -8,6 +8,10 @@ struct tensor *build_input(struct builder *builder, const char *name) {
                         shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
 }
 
+struct tensor *build_segments(struct builder *builder) {
+    return builder->purpose == MODEL_LOSS_SEGMENTED ? build_input(builder, "segments") : NULL;
+}
+
 static struct tensor *parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1) {
     return d1 == 0 ? graph_parameter(builder->graph, name, 1, d0, 1) : graph_parameter(builder->graph, name, 2, d0, d1);
 }

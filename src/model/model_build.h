@@ -10,11 +10,15 @@ struct builder {
     const char *prefix; /* of parameter names */
     const char *layers; /* of the names of layers' parameters, after the prefix: "h", "layers" */
     enum model_purpose purpose;
+    /* For ops_attention; may be NULL. */
+    struct tensor *segments;
     int64_t layer; /* being built; names of its nodes and parameters hold it */
 };
 
 /* An int32 input [S,T]. */
 struct tensor *build_input(struct builder *builder, const char *name);
+/* The input "segments" where the purpose has it, else NULL. */
+struct tensor *build_segments(struct builder *builder);
 /* A parameter of the model, named PREFIX NAME; of rank 1 when d1 is 0. */
 struct tensor *build_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1);
 /* A parameter of the present layer, named PREFIX LAYERS.LAYER.NAME; NULL when not `wanted`. */

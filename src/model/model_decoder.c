@@ -76,7 +76,8 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
         ops_rope(graph, build_node_name(builder, "rope.q"), heads.q, table, config->heads, config->head_dim);
     struct tensor *k =
         ops_rope(graph, build_node_name(builder, "rope.k"), heads.k, table, config->kv_heads, config->head_dim);
-    struct tensor *mixed = ops_attention(graph, build_node_name(builder, "attention"), q, k, heads.v, NULL, attributes);
+    struct tensor *mixed =
+        ops_attention(graph, build_node_name(builder, "attention"), q, k, heads.v, builder->segments, attributes);
     return build_layer_linear(builder, "self_attn.o_proj", mixed, config->heads * config->head_dim, config->hidden,
                               has_bias, x);
 }
@@ -98,6 +99,7 @@ struct tensor *decoder_build(const struct model_config *config, const char *pref
         .graph = graph, .config = config, .prefix = prefix, .layers = "layers", .purpose = purpose};
     graph_begin_block(graph, "embedding");
     struct tensor *tokens = build_input(&builder, "tokens"), *positions = build_input(&builder, "positions");
+    builder.segments = build_segments(&builder);
     struct tensor *table = ops_rope_table(graph, "rope", positions, config->rope);
     struct tensor *embedding = build_parameter(&builder, "embed_tokens.weight", config->vocab_size, config->hidden);
     struct tensor *x = ops_embedding(graph, "embedding", tokens, embedding);

@@ -90,7 +90,7 @@ static struct tensor *attention(struct builder *builder, struct tensor *x) {
     struct tensor *qkv = conv1d(builder, "attn.c_attn", normed, config->hidden, 3 * width, NULL);
     struct tensor *mixed = ops_attention(
         graph, build_node_name(builder, "attention"), graph_view(graph, qkv, 0, width),
-        graph_view(graph, qkv, width, width), graph_view(graph, qkv, 2 * width, width), NULL,
+        graph_view(graph, qkv, width, width), graph_view(graph, qkv, 2 * width, width), builder->segments,
         (struct attention_attributes){
             .heads = config->heads, .kv_heads = config->kv_heads, .head_dim = config->head_dim, .scale = scale});
     return conv1d(builder, "attn.c_proj", mixed, width, config->hidden, x);
@@ -110,6 +110,7 @@ static struct tensor *build(const struct model_config *config, const char *prefi
     struct builder builder = {.graph = graph, .config = config, .prefix = prefix, .layers = "h", .purpose = purpose};
     graph_begin_block(graph, "embedding");
     struct tensor *tokens = build_input(&builder, "tokens"), *positions = build_input(&builder, "positions");
+    builder.segments = build_segments(&builder);
     struct tensor *wte = build_parameter(&builder, "wte.weight", config->vocab_size, config->hidden);
     struct tensor *wpe = build_parameter(&builder, "wpe.weight", config->context, config->hidden);
     struct tensor *x = ops_add(graph, "embedding", ops_embedding(graph, "wte", tokens, wte),

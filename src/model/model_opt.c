@@ -92,7 +92,7 @@ static struct tensor *attention(struct builder *builder, struct tensor *x) {
     struct tensor *k = build_layer_linear(builder, "self_attn.k_proj", normed, hidden, hidden, bias, NULL);
     struct tensor *v = build_layer_linear(builder, "self_attn.v_proj", normed, hidden, hidden, bias, NULL);
     struct tensor *mixed =
-        ops_attention(builder->graph, build_node_name(builder, "attention"), q, k, v, NULL, attributes);
+        ops_attention(builder->graph, build_node_name(builder, "attention"), q, k, v, builder->segments, attributes);
     struct tensor *sum = build_layer_linear(builder, "self_attn.out_proj", mixed, hidden, hidden, bias, x);
     return norm_after(builder, "self_attn_layer_norm", sum);
 }
@@ -129,6 +129,7 @@ static struct tensor *build(const struct model_config *config, const char *prefi
     int64_t hidden = config->hidden, width = config->embedding_width;
     graph_begin_block(graph, "embedding");
     struct tensor *tokens = build_input(&builder, "tokens"), *positions = build_input(&builder, "positions");
+    builder.segments = build_segments(&builder);
     struct tensor *embedding = build_parameter(&builder, "decoder.embed_tokens.weight", config->vocab_size, width);
     struct tensor *places =
         build_parameter(&builder, "decoder.embed_positions.weight", config->context + FIRST_POSITION, hidden);

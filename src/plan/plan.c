@@ -36,6 +36,15 @@ enum status plan_check(const struct plan *plan) {
                        "a pass holds at least one grain and at most those of the step");
 }
 
+const char *document_attention_name(enum document_attention attention) {
+    return attention == DOCUMENT_ATTENTION_WITHIN ? "within" : "across";
+}
+
+enum document_attention document_attention_find(const char *name) {
+    if (strcmp(name, "across") == 0) return DOCUMENT_ATTENTION_ACROSS;
+    return strcmp(name, "within") == 0 ? DOCUMENT_ATTENTION_WITHIN : DOCUMENT_ATTENTION_NONE;
+}
+
 /* One list of the recipe's numbers serves writing, reading and comparing. */
 #define RECIPE_INTEGERS(X)                                                                                             \
     X(batch, int64_t, SEQUENCES_MAX)                                                                                   \
@@ -55,6 +64,8 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     RECIPE_INTEGERS(SET_INTEGER)
 #define SET_DOUBLE(field) failed |= json_object_set_new(object, #field, json_real(recipe->field));
     RECIPE_DOUBLES(SET_DOUBLE)
+    failed |= json_object_set_new(object, "document_attention",
+                                  json_string(document_attention_name(recipe->document_attention)));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
     if (!failed) return object;
     json_decref(object);
@@ -85,7 +96,7 @@ static enum status refuse_unknown(const char *file, const char *where, const jso
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    static const char *const known[] = {"dtype", "isa",
+    static const char *const known[] = {"dtype", "isa", "document_attention",
 #define NAME_INTEGER(field, type, most) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER)
 #define NAME_DOUBLE(field) #field,
@@ -103,9 +114,14 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     RECIPE_INTEGERS(READ_INTEGER)
 #define READ_DOUBLE(field) TRY(json_read_double(file, object, #field, 0, 1e30, &recipe.field));
     RECIPE_DOUBLES(READ_DOUBLE)
-    const char *dtype = "", *isa = "";
+    const char *dtype = "", *isa = "", *attention = "";
     TRY(json_read_string(file, object, "dtype", &dtype));
     TRY(json_read_string(file, object, "isa", &isa));
+    TRY(json_read_string(file, object, "document_attention", &attention));
+    recipe.document_attention = document_attention_find(attention);
+    if (recipe.document_attention == DOCUMENT_ATTENTION_NONE)
+        return status_set(STATUS_BAD_INPUT, "%s: document_attention: '%s' is neither across nor within", file,
+                          attention);
     recipe.dtype = dtype_find(dtype);
     if (recipe.dtype != DTYPE_F32 && recipe.dtype != DTYPE_BF16)
         return status_set(STATUS_BAD_INPUT, "%s: dtype: '%s' is neither fp32 nor bf16", file, dtype);
@@ -155,6 +171,9 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->field < actual->field || expected->field > actual->field) DIFFERENT(field)
     RECIPE_DOUBLES(COMPARE_DOUBLE)
     if (expected->dtype != actual->dtype) DIFFERENT(dtype)
+    if ((expected->document_attention == DOCUMENT_ATTENTION_WITHIN) !=
+        (actual->document_attention == DOCUMENT_ATTENTION_WITHIN))
+        DIFFERENT(document_attention)
     if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT(isa)
     return STATUS_OK;
 }

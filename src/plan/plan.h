@@ -12,6 +12,16 @@
 
 enum { PLAN_VERSION = 1, RECIPE_KERNELS_VERSION = 1, RECIPE_NAME_BYTES = 32, PLAN_TIERS_MAX = 3 };
 
+/* Whether attention within a sequence goes across the borders of documents. */
+enum document_attention {
+    DOCUMENT_ATTENTION_NONE,   /* not given; in a recipe: the same as across */
+    DOCUMENT_ATTENTION_ACROSS, /* a sequence is one run of tokens */
+    DOCUMENT_ATTENTION_WITHIN, /* each document by itself: the graph has the input "segments", positions begin anew */
+};
+const char *document_attention_name(enum document_attention attention);
+/* DOCUMENT_ATTENTION_NONE when there is none of that name. */
+enum document_attention document_attention_find(const char *name);
+
 struct recipe {
     enum dtype dtype;        /* of parameters and activations; bf16 keeps fp32 masters */
     int64_t batch;           /* sequences a step, over all ranks */
@@ -20,8 +30,9 @@ struct recipe {
     int threads;             /* compute threads */
     uint64_t seed;
     double beta1, beta2, epsilon, weight_decay, clip_norm; /* AdamW and clipping by global norm; clip_norm 0: none */
-    char isa[RECIPE_NAME_BYTES];                           /* the backend's instruction set */
-    int kernels_version;                                   /* RECIPE_KERNELS_VERSION of the program that ran it */
+    enum document_attention document_attention;
+    char isa[RECIPE_NAME_BYTES]; /* the backend's instruction set */
+    int kernels_version;         /* RECIPE_KERNELS_VERSION of the program that ran it */
 };
 
 struct policy {

@@ -33,10 +33,15 @@ void *engine_data(const struct runner *runner, const struct executable *executab
     return data;
 }
 
+/* An int32 input that not every program has; NULL without. */
+static int32_t *optional_input(const struct runner *runner, const struct executable *executable, const char *name) {
+    const struct tensor *tensor = graph_find(executable->graph, name);
+    return tensor ? runner_data(runner, tensor) : NULL;
+}
+
 void engine_fill_positions(const struct runner *runner, const struct executable *executable,
                            const struct recipe *recipe) {
-    const struct tensor *tensor = graph_find(executable->graph, "positions");
-    int32_t *positions = tensor ? runner_data(runner, tensor) : NULL;
+    int32_t *positions = optional_input(runner, executable, "positions");
     if (!positions) return;
     int64_t sequences = recipe_grains(recipe) * recipe->grain_sequences;
     for (int64_t s = 0; s < sequences; s++)
@@ -48,15 +53,19 @@ void engine_fill_positions(const struct runner *runner, const struct executable 
 static int64_t fill_batch(const struct engine *engine, const struct runner *runner, const struct executable *executable,
                           const struct dataset *dataset, enum dataset_split split, int64_t step) {
     const struct recipe *recipe = &engine->setup->plan.recipe;
-    int32_t *tokens = engine_data(runner, executable, "tokens"), *targets = engine_data(runner, executable, "targets");
+    struct dataset_batch batch = {.tokens = engine_data(runner, executable, "tokens"),
+                                  .targets = engine_data(runner, executable, "targets"),
+                                  .positions = optional_input(runner, executable, "positions"),
+                                  .segments = optional_input(runner, executable, "segments")};
     int64_t used = recipe->batch * recipe->sequence_length;
     int64_t all = recipe_grains(recipe) * recipe->grain_sequences * recipe->sequence_length;
     for (int64_t i = used; i < all; i++) {
-        tokens[i] = 0;
-        targets[i] = DATASET_IGNORE;
+        batch.tokens[i] = 0;
+        batch.targets[i] = DATASET_IGNORE;
+        if (batch.segments) batch.segments[i] = 0;
     }
     engine_fill_positions(runner, executable, recipe);
-    return dataset_fill(dataset, split, step, recipe->batch, tokens, targets);
+    return dataset_fill(dataset, split, step, recipe->batch, &batch);
 }
 
 enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,

@@ -36,6 +36,15 @@ static void choose_dtype(struct resolver *resolver, enum dtype given, enum dtype
                                       dtype_name(base), resolver->base_name);
 }
 
+static void choose_document_attention(struct resolver *resolver, enum document_attention given,
+                                      enum document_attention base, enum document_attention *out) {
+    *out = resolver->base_name ? base : given == DOCUMENT_ATTENTION_NONE ? DOCUMENT_ATTENTION_ACROSS : given;
+    if (given != DOCUMENT_ATTENTION_NONE && given != *out && resolver->status == STATUS_OK)
+        resolver->status =
+            status_set(STATUS_BAD_INPUT, "document-attention: %s differs from the %s of %s",
+                       document_attention_name(given), document_attention_name(base), resolver->base_name);
+}
+
 static void choose_shape(struct resolver *resolver, const struct plan_options *options, int64_t default_sequence,
                          const struct recipe *base, struct recipe *recipe) {
     recipe->batch = choose_integer(resolver, "batch", options->batch, 0, base->batch, PLAN_DEFAULT_BATCH);
@@ -93,6 +102,8 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     if (base) TRY(check_backend(&base->recipe, base_name, &plan.recipe));
     const struct plan *from = base ? base : &none;
     choose_dtype(&resolver, options->dtype, from->recipe.dtype, &plan.recipe.dtype);
+    choose_document_attention(&resolver, options->document_attention, from->recipe.document_attention,
+                              &plan.recipe.document_attention);
     choose_shape(&resolver, options, default_sequence, &from->recipe, &plan.recipe);
     choose_optimizer(&resolver, training ? training : &defaults, &from->recipe, &plan.recipe);
     if (resolver.status != STATUS_OK)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/source.h"
 #include "profile/profile.h"
 #include "train/run_folder.h"
 #include "train/stop_signal.h"
@@ -80,11 +81,24 @@ static enum status run_to_end(struct train_run *run) {
     return status;
 }
 
+/* The path within `PATH:WEIGHT`, the weight kept. */
+static enum status copy_argument(const char *argument, struct scratch *memory, const char **out) {
+    size_t path_bytes;
+    int64_t weight;
+    const char *absolute;
+    TRY(source_split_argument(argument, &path_bytes, &weight));
+    const char *path = scratch_format(memory, "%.*s", (int)path_bytes, argument);
+    if (!path) return STATUS_FAILED;
+    TRY(path_make_absolute(path, memory, &absolute));
+    *out = scratch_format(memory, "%s%s", absolute, argument + path_bytes);
+    return *out ? STATUS_OK : STATUS_FAILED;
+}
+
 static enum status copy_paths(const char *const *paths, size_t count, struct scratch *memory, const char *const **out) {
     const char **copies = scratch_alloc(memory, count, sizeof *copies);
     if (!copies) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++)
-        TRY(path_make_absolute(paths[i], memory, &copies[i]));
+        TRY(copy_argument(paths[i], memory, &copies[i]));
     *out = copies;
     return STATUS_OK;
 }

@@ -59,6 +59,7 @@ enum status train_data_open(const struct model *model, const struct recipe *reci
         .cache_folder = cache,
         .vocab_size = model->config.vocab_size,
         .sequence_tokens = recipe->sequence_length,
+        .documents_apart = recipe->document_attention == DOCUMENT_ATTENTION_WITHIN,
         .seed = recipe->seed,
     };
     if (!training) {

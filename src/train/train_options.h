@@ -15,13 +15,15 @@
  * resume and with a plan file, what is written there. A value that is given there and differs is refused by name.
  * Whoever fills this refuses zero and negative settings first. */
 struct plan_options {
-    int64_t batch;               /* sequences a step; default PLAN_DEFAULT_BATCH */
-    int64_t sequence_length;     /* default: the model's context, at most PLAN_DEFAULT_SEQUENCE */
-    int64_t grain_sequences;     /* default: the fewest that hold 1024 tokens, at most the batch */
-    int64_t grains_per_pass;     /* default 1, or what the plan file says; never changes a result */
-    enum dtype dtype;            /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
-    int threads;                 /* default: the cores of the machine */
-    int64_t seed;                /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
+    int64_t batch;           /* sequences a step; default PLAN_DEFAULT_BATCH */
+    int64_t sequence_length; /* default: the model's context, at most PLAN_DEFAULT_SEQUENCE */
+    int64_t grain_sequences; /* default: the fewest that hold 1024 tokens, at most the batch */
+    int64_t grains_per_pass; /* default 1, or what the plan file says; never changes a result */
+    enum dtype dtype;        /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
+    int threads;             /* default: the cores of the machine */
+    int64_t seed;            /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
+    /* Default: across. */
+    enum document_attention document_attention;
     int64_t device_memory_bytes; /* most that the device tier may take; default: the machine's */
     const char *plan_path;       /* a plan file (train, eval, generate); NULL: none */
 };

@@ -31,11 +31,13 @@ static enum status compile_one(const struct train_setup *setup, enum model_purpo
 enum status setup_compile(const struct train_setup *setup, const struct plan *plan, struct executable **main,
                           struct executable **validation) {
     bool training = setup->purpose == SETUP_TRAIN;
-    enum model_purpose purpose = setup->purpose == SETUP_GENERATE ? MODEL_LOGITS : MODEL_LOSS;
+    bool apart = plan->recipe.document_attention == DOCUMENT_ATTENTION_WITHIN;
+    enum model_purpose loss = apart ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
+    enum model_purpose purpose = setup->purpose == SETUP_GENERATE ? MODEL_LOGITS : loss;
     setup->backend->set_threads(plan->recipe.threads);
     struct executable *first, *second = NULL;
     TRY(compile_one(setup, purpose, training, plan, NULL, &first));
-    enum status status = training ? compile_one(setup, MODEL_LOSS, false, plan, first, &second) : STATUS_OK;
+    enum status status = training ? compile_one(setup, loss, false, plan, first, &second) : STATUS_OK;
     if (status != STATUS_OK) {
         executable_free(first);
         return status;

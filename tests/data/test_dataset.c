@@ -47,6 +47,11 @@ static struct dataset *open_one(const char *path, int64_t length, double valid_f
     return open_paths(&path, 1, length, valid_fraction, seed);
 }
 
+static int64_t fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
+                    int32_t *tokens, int32_t *targets) {
+    return dataset_fill(dataset, split, step, batch, &(struct dataset_batch){.tokens = tokens, .targets = targets});
+}
+
 /* A row of consecutive ids: returns the number of its sequence. */
 static int64_t expect_row(const int32_t *tokens, const int32_t *targets, int64_t length) {
     assert_int_equal(tokens[0] % length, 0);
@@ -72,7 +77,7 @@ static void files_are_packed_in_order(void **state) {
         int32_t tokens[54], targets[54];
         int64_t sum = 0;
         for (int64_t step = 0; step < sequences; step++) {
-            assert_int_equal(dataset_fill(dataset, DATASET_TRAIN, step, 1, tokens, targets), length);
+            assert_int_equal(fill(dataset, DATASET_TRAIN, step, 1, tokens, targets), length);
             sum += expect_row(tokens, targets, length);
         }
         assert_int_equal(sum, sequences * (sequences - 1) / 2);
@@ -92,8 +97,7 @@ static void epochs_see_each_sequence_once(void **state) {
         static int64_t order[EPOCHS * 300 + BATCH];
         for (int64_t position = 0; position < EPOCHS * sequences; position += BATCH) {
             int32_t tokens[BATCH * LENGTH], targets[BATCH * LENGTH];
-            assert_int_equal(dataset_fill(dataset, DATASET_TRAIN, position / BATCH, BATCH, tokens, targets),
-                             BATCH * LENGTH);
+            assert_int_equal(fill(dataset, DATASET_TRAIN, position / BATCH, BATCH, tokens, targets), BATCH * LENGTH);
             for (int64_t row = 0; row < BATCH; row++)
                 order[position + row] = expect_row(tokens + row * LENGTH, targets + row * LENGTH, LENGTH);
         }
@@ -121,26 +125,139 @@ static void order_depends_on_seed_and_step_only(void **state) {
     static int32_t all[STEPS][2][ROW];
     struct dataset *dataset = open_one(path, LENGTH, 0, 7);
     for (int step = 0; step < STEPS; step++)
-        dataset_fill(dataset, DATASET_TRAIN, step, BATCH, all[step][0], all[step][1]);
+        fill(dataset, DATASET_TRAIN, step, BATCH, all[step][0], all[step][1]);
     dataset_close(dataset);
     int differ = 0;
     struct dataset *resumed = open_one(path, LENGTH, 0, 7), *other = open_one(path, LENGTH, 0, 8);
     for (int step = STEPS - 1; step >= 0; step--) {
         int32_t tokens[ROW], targets[ROW];
-        dataset_fill(resumed, DATASET_TRAIN, step, BATCH, tokens, targets);
+        fill(resumed, DATASET_TRAIN, step, BATCH, tokens, targets);
         assert_memory_equal(tokens, all[step][0], sizeof tokens);
         assert_memory_equal(targets, all[step][1], sizeof targets);
         /* The same positions in batches of another size. */
         for (int row = 0; row < BATCH; row++) {
-            dataset_fill(resumed, DATASET_TRAIN, step * BATCH + row, 1, tokens, targets);
+            fill(resumed, DATASET_TRAIN, step * BATCH + row, 1, tokens, targets);
             assert_memory_equal(tokens, all[step][0] + row * LENGTH, LENGTH * sizeof *tokens);
         }
-        dataset_fill(other, DATASET_TRAIN, step, BATCH, tokens, targets);
+        fill(other, DATASET_TRAIN, step, BATCH, tokens, targets);
         differ += memcmp(tokens, all[step][0], sizeof tokens) != 0;
     }
     assert_true(differ > STEPS / 2);
     dataset_close(resumed);
     dataset_close(other);
+}
+
+/* Two files under weights: their rows come in exact proportions, each file's in epochs of its own. */
+static void weights_mix_files_exactly(void **state) {
+    enum { LENGTH = 4, A = 10, B = 33, ROUND = 10, ROUNDS = 20 };
+    const char *a = temp_path(*state, "a.bin"), *b = temp_path(*state, "b.bin");
+    write_tokens(a, 2, 0, A * LENGTH + 1);
+    write_tokens(b, 2, 1000, B * LENGTH + 1);
+    char weighted[2][4096];
+    snprintf(weighted[0], sizeof weighted[0], "%s:0.7", a);
+    snprintf(weighted[1], sizeof weighted[1], "%s:.30", b);
+    const char *paths[] = {weighted[0], weighted[1]};
+    struct dataset *dataset = open_paths(paths, 2, LENGTH, 0, 11);
+    assert_int_equal(dataset_train_sequences(dataset), A + B);
+    int seen_a[A] = {0}, seen_b[B] = {0}, draws[2] = {0};
+    for (int64_t position = 0; position < ROUNDS * ROUND; position++) {
+        int32_t tokens[LENGTH], targets[LENGTH];
+        assert_int_equal(fill(dataset, DATASET_TRAIN, position, 1, tokens, targets), LENGTH);
+        int64_t row = expect_row(tokens, targets, LENGTH);
+        int from_b = row >= 250;
+        int *seen = from_b ? &seen_b[row - 250] : &seen_a[row];
+        int count = from_b ? B : A;
+        assert_int_equal(*seen, draws[from_b] / count); /* no row again before all others */
+        ++*seen;
+        draws[from_b]++;
+        if (position % ROUND == ROUND - 1) assert_int_equal(draws[0] * 3, draws[1] * 7);
+    }
+    struct dataset *plain = open_paths((const char *[]){a, b}, 2, LENGTH, 0, 11);
+    assert_true(dataset_fingerprint(plain) != dataset_fingerprint(dataset));
+    dataset_close(plain);
+    dataset_close(dataset);
+}
+
+static void each_weighted_file_is_held_out(void **state) {
+    enum { LENGTH = 4 };
+    const char *a = temp_path(*state, "a.bin"), *b = temp_path(*state, "b.bin");
+    write_tokens(a, 2, 0, 10 * LENGTH + 1);
+    write_tokens(b, 2, 1000, 20 * LENGTH + 1);
+    char weighted[2][4096];
+    snprintf(weighted[0], sizeof weighted[0], "%s:1", a);
+    snprintf(weighted[1], sizeof weighted[1], "%s:2", b);
+    struct dataset *dataset = open_paths((const char *[]){weighted[0], weighted[1]}, 2, LENGTH, 0.2, 11);
+    assert_int_equal(dataset_train_sequences(dataset), 24);
+    assert_int_equal(dataset_valid_sequences(dataset), 6);
+    static const int64_t expected[] = {8, 9, 266, 267, 268, 269};
+    int32_t tokens[8 * LENGTH], targets[8 * LENGTH];
+    assert_int_equal(fill(dataset, DATASET_VALID, 0, 8, tokens, targets), 6 * LENGTH);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(expect_row(tokens + i * LENGTH, targets + i * LENGTH, LENGTH), expected[i]);
+    for (int64_t step = 0; step < 200; step++) {
+        fill(dataset, DATASET_TRAIN, step, 1, tokens, targets);
+        int64_t row = expect_row(tokens, targets, LENGTH);
+        assert_true(row < 8 || (row >= 250 && row < 266));
+    }
+    dataset_close(dataset);
+}
+
+static void expect_refused(const struct dataset_options *options, const char *file, const char *words) {
+    struct dataset *dataset;
+    status_clear();
+    assert_int_equal(dataset_open(options, &dataset), STATUS_BAD_INPUT);
+    if (!strstr(status_message(), file) || !strstr(status_message(), words))
+        fail_msg("\"%s\" does not say \"%s\" and \"%s\"", status_message(), file, words);
+}
+
+/* Segments, positions and masks, from the ids alone. */
+static void documents_are_told_apart(void **state) {
+    enum { TOKENS = 401, LENGTH = 16, ROWS = 25, BORDER = 7 };
+    const char *path = temp_path(*state, "a.bin");
+    uint32_t ids[TOKENS];
+    for (int i = 0; i < TOKENS; i++)
+        ids[i] = i % 11 == 3 || i % 50 == 5 || i == 400 ? BORDER : 100 + (uint32_t)i;
+    token_file_write(path, 4, ids, TOKENS);
+    struct dataset_options options = {.paths = &path,
+                                      .path_count = 1,
+                                      .vocab_size = VOCAB,
+                                      .eos_token = BORDER,
+                                      .documents_apart = true,
+                                      .sequence_tokens = LENGTH};
+    struct dataset *dataset;
+    assert_int_equal(dataset_open(&options, &dataset), STATUS_OK);
+    assert_int_equal(dataset_train_sequences(dataset), ROWS);
+    int32_t tokens[ROWS * LENGTH], targets[ROWS * LENGTH], positions[ROWS * LENGTH], segments[ROWS * LENGTH];
+    struct dataset_batch batch = {tokens, targets, positions, segments};
+    int64_t counted = dataset_fill(dataset, DATASET_TRAIN, 0, ROWS, &batch), expected = 0;
+    for (int row = 0; row < ROWS; row++) {
+        int first = -1, position = 0, segment = 0;
+        for (int i = 0; i < TOKENS - 1 && first < 0; i += LENGTH)
+            if (memcmp(&ids[i], tokens + row * LENGTH, LENGTH * sizeof *ids) == 0) first = i;
+        assert_true(first >= 0);
+        for (int i = 0; i < LENGTH; i++) {
+            int at = row * LENGTH + i;
+            assert_int_equal(positions[at], position++);
+            assert_int_equal(segments[at], segment);
+            bool ends = ids[first + i] == BORDER;
+            assert_int_equal(targets[at], ends ? DATASET_IGNORE : (int)ids[first + i + 1]);
+            expected += !ends;
+            if (ends) position = 0, segment++;
+        }
+    }
+    assert_int_equal(counted, expected);
+    dataset_close(dataset);
+    options.eos_token = -1;
+    expect_refused(&options, "", "eos_token_id");
+    options.eos_token = BORDER;
+    options.documents_apart = false;
+    assert_int_equal(dataset_open(&options, &dataset), STATUS_OK);
+    assert_int_equal(dataset_fill(dataset, DATASET_TRAIN, 0, ROWS, &batch), ROWS * LENGTH);
+    for (int i = 0; i < ROWS * LENGTH; i++) {
+        assert_int_equal(positions[i], i % LENGTH);
+        assert_int_equal(segments[i], 0);
+    }
+    dataset_close(dataset);
 }
 
 static void last_validation_batch_is_padded(void **state) {
@@ -156,7 +273,7 @@ static void last_validation_batch_is_padded(void **state) {
         int32_t tokens[ROW], targets[ROW];
         memset(tokens, 0xee, sizeof tokens);
         memset(targets, 0xee, sizeof targets);
-        int64_t counted = dataset_fill(dataset, DATASET_VALID, step, BATCH, tokens, targets);
+        int64_t counted = fill(dataset, DATASET_VALID, step, BATCH, tokens, targets);
         int rows = step < 2 ? BATCH : step == 2 ? 1 : 0;
         assert_int_equal(counted, rows * LENGTH);
         for (int row = 0; row < rows; row++)
@@ -184,11 +301,11 @@ static void the_last_part_is_held_out(void **state) {
         assert_int_equal(train, SEQUENCES - held);
         int32_t tokens[LENGTH], targets[LENGTH];
         for (int64_t step = 0; step < held; step++) {
-            assert_int_equal(dataset_fill(dataset, DATASET_VALID, step, 1, tokens, targets), LENGTH);
+            assert_int_equal(fill(dataset, DATASET_VALID, step, 1, tokens, targets), LENGTH);
             assert_int_equal(expect_row(tokens, targets, LENGTH), train + step);
         }
         for (int64_t step = 0; step < 3 * train; step++) {
-            dataset_fill(dataset, DATASET_TRAIN, step, 1, tokens, targets);
+            fill(dataset, DATASET_TRAIN, step, 1, tokens, targets);
             assert_true(expect_row(tokens, targets, LENGTH) < train);
         }
         dataset_close(dataset);
@@ -224,14 +341,6 @@ static void fingerprints_tell_data_apart(void **state) {
         dataset_close(all[i]);
 }
 
-static void expect_refused(const struct dataset_options *options, const char *file, const char *words) {
-    struct dataset *dataset;
-    status_clear();
-    assert_int_equal(dataset_open(options, &dataset), STATUS_BAD_INPUT);
-    if (!strstr(status_message(), file) || !strstr(status_message(), words))
-        fail_msg("\"%s\" does not say \"%s\" and \"%s\"", status_message(), file, words);
-}
-
 static void bad_data_are_refused_by_name(void **state) {
     const char *path = temp_path(*state, "a.bin"), *text = temp_path(*state, "a.txt");
     struct dataset_options options = {.paths = &path, .path_count = 1, .vocab_size = VOCAB, .sequence_tokens = 64};
@@ -253,6 +362,14 @@ static void bad_data_are_refused_by_name(void **state) {
     expect_refused(&options, "a.txt", "tokenizer");
     path = temp_path(*state, "none.bin");
     expect_refused(&options, "none.bin", "No such file");
+    const char *mixed[] = {temp_path(*state, "c.bin"), temp_path(*state, "d.bin:2")};
+    write_tokens(mixed[0], 2, 0, 100);
+    write_tokens(temp_path(*state, "d.bin"), 2, 0, 100);
+    options.paths = mixed;
+    options.path_count = 2;
+    expect_refused(&options, "c.bin", "has no weight");
+    options.paths = &path;
+    options.path_count = 1;
     path = "/dev/zero";
     expect_refused(&options, "/dev/zero", "kind");
     options.path_count = 0;
@@ -301,11 +418,19 @@ static void faults_are_reported(void **state) {
 int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_drop)
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(files_are_packed_in_order),           IN_FOLDER(epochs_see_each_sequence_once),
-        IN_FOLDER(order_depends_on_seed_and_step_only), IN_FOLDER(last_validation_batch_is_padded),
-        IN_FOLDER(the_last_part_is_held_out),           IN_FOLDER(validation_alone_can_be_opened),
-        IN_FOLDER(fingerprints_tell_data_apart),        IN_FOLDER(bad_data_are_refused_by_name),
-        IN_FOLDER(settings_out_of_range_are_refused),   IN_FOLDER(faults_are_reported),
+        IN_FOLDER(files_are_packed_in_order),
+        IN_FOLDER(epochs_see_each_sequence_once),
+        IN_FOLDER(order_depends_on_seed_and_step_only),
+        IN_FOLDER(weights_mix_files_exactly),
+        IN_FOLDER(documents_are_told_apart),
+        IN_FOLDER(each_weighted_file_is_held_out),
+        IN_FOLDER(last_validation_batch_is_padded),
+        IN_FOLDER(the_last_part_is_held_out),
+        IN_FOLDER(validation_alone_can_be_opened),
+        IN_FOLDER(fingerprints_tell_data_apart),
+        IN_FOLDER(bad_data_are_refused_by_name),
+        IN_FOLDER(settings_out_of_range_are_refused),
+        IN_FOLDER(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,6 +88,75 @@ static void folders_without_are_refused(void **state) {
     assert_int_equal(train.count + valid.count, 0);
 }
 
+static void weights_stand_behind_a_colon(void **state) {
+    static const struct {
+        const char *suffix;
+        int64_t weight; /* -1: refused, -2: part of the path */
+    } cases[] = {{":1", 1000000},
+                 {":0.7", 700000},
+                 {":.25", 250000},
+                 {":3.", 3000000},
+                 {":0.000001", 1},
+                 {":1000000", 1000000000000},
+                 {":0", -1},
+                 {":0.0000001", -1},
+                 {":1000000.000001", -1},
+                 {":-1", -1},
+                 {":1e3", -1},
+                 {":1.2.3", -1},
+                 {":99999999999999999999999", -1},
+                 {":", -2},
+                 {":half", -2},
+                 {":1x", -2}};
+    const char *path = temp_path(*state, "a.txt");
+    temp_write_text(path, "x");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char argument[4096];
+        size_t bytes;
+        int64_t weight;
+        snprintf(argument, sizeof argument, "%s%s", path, cases[i].suffix);
+        enum status status = source_split_argument(argument, &bytes, &weight);
+        if ((status == STATUS_OK) == (cases[i].weight == -1)) fail_msg("%s: %s", argument, status_message());
+        if (status != STATUS_OK) {
+            assert_non_null(strstr(status_message(), cases[i].suffix));
+            continue;
+        }
+        assert_int_equal(bytes, cases[i].weight == -2 ? strlen(argument) : strlen(path));
+        assert_int_equal(weight, cases[i].weight == -2 ? 0 : cases[i].weight);
+    }
+    /* A file of the whole name comes first. */
+    temp_write_text(temp_path(*state, "b:2.txt"), "x");
+    temp_write_text(temp_path(*state, "b:2"), "x");
+    size_t bytes;
+    int64_t weight;
+    assert_int_equal(source_split_argument(temp_path(*state, "b:2"), &bytes, &weight), STATUS_OK);
+    assert_int_equal(weight, 0);
+}
+
+static void weights_go_with_their_argument(void **state) {
+    struct sources train = {0}, valid = {0};
+    temp_write_text(temp_path(*state, "train.1.txt"), "x");
+    temp_write_text(temp_path(*state, "train.2.txt"), "x");
+    temp_write_text(temp_path(*state, "valid.txt"), "x");
+    char folder[4096], file[4096];
+    snprintf(folder, sizeof folder, "%s:0.5", (const char *)*state);
+    snprintf(file, sizeof file, "%s:2", temp_path(*state, "train.1.txt"));
+    assert_int_equal(sources_add_train(folder, &train, &valid), STATUS_OK);
+    assert_int_equal(sources_add_train(file, &train, &valid), STATUS_OK);
+    assert_int_equal(train.count, 3);
+    static const int64_t weights[] = {500000, 500000, 2000000};
+    static const size_t arguments[] = {0, 0, 1};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(train.items[i].weight, weights[i]);
+        assert_int_equal(train.items[i].argument, arguments[i]);
+    }
+    assert_int_equal(valid.count, 1);
+    assert_int_equal(sources_add_valid(file, &valid), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "a weight is for training data"));
+    sources_free(&train);
+    sources_free(&valid);
+}
+
 static enum status add_folder_once(void *folder) {
     struct sources train = {0}, valid = {0};
     enum status status = sources_add_train(folder, &train, &valid);
@@ -109,6 +178,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(other_files_are_refused_by_name, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(folders_hold_train_and_valid, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(folders_without_are_refused, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(weights_stand_behind_a_colon, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(weights_go_with_their_argument, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(faults_are_reported, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -262,7 +262,8 @@ static void texts_make_datasets(void **state) {
     assert_true(tokenizer_find(place->tokenizer, "z", &z));
     int32_t expected[7] = {(int32_t)x, 0, (int32_t)y, (int32_t)y, 0, (int32_t)z, 0}, tokens[6], targets[6];
     assert_int_equal(dataset_tokens(dataset), 7);
-    assert_int_equal(dataset_fill(dataset, DATASET_TRAIN, 0, 1, tokens, targets), 6);
+    assert_int_equal(
+        dataset_fill(dataset, DATASET_TRAIN, 0, 1, &(struct dataset_batch){.tokens = tokens, .targets = targets}), 6);
     assert_memory_equal(tokens, expected, sizeof tokens);
     assert_memory_equal(targets, expected + 1, sizeof targets);
     dataset_close(dataset);

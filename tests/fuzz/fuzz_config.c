@@ -41,6 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         if (status != STATUS_OK) continue;
         read_again(&config);
         build(&config, MODEL_LOSS);
+        build(&config, MODEL_LOSS_SEGMENTED);
         build(&config, MODEL_LOGITS);
     }
     json_decref(object);

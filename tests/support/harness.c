@@ -79,7 +79,7 @@ void harness_open(const struct harness_options *options, struct harness *out) {
     require(model_build_graph(harness.model, own->purpose, own->dtype, own->grain_sequences, own->sequence_length,
                               &graph, &harness.output),
             "graph");
-    if (own->purpose == MODEL_LOSS && !own->forward_only) {
+    if (own->purpose != MODEL_LOGITS && !own->forward_only) {
         struct optimizer_options optimizer = {.beta1 = own->beta1,
                                               .beta2 = own->beta2,
                                               .epsilon = own->epsilon,

@@ -110,6 +110,31 @@ static void test_from_the_start_without_a_checkpoint(void **state) {
     expect_same_runs(whole, cut, 6);
 }
 
+static void expect_same_mixed(void **state, enum document_attention attention) {
+    struct tiny_run run;
+    char whole[512], cut[512], first[600], second[600];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(first, sizeof first, "%s:0.7", run.data);
+    snprintf(second, sizeof second, "%s:0.3", run.valid);
+    const char *paths[] = {first, second};
+    run.options.data_paths = paths;
+    run.options.data_path_count = 2;
+    run.plan.document_attention = attention;
+    snprintf(whole, sizeof whole, "%s/whole-mixed-%d", (const char *)*state, (int)attention);
+    snprintf(cut, sizeof cut, "%s/cut-mixed-%d", (const char *)*state, (int)attention);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    run.options.steps = 3;
+    run.options.schedule_steps = 6;
+    expect_status(tiny_run_begin(&run, cut, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_resume(cut, 6, NULL), STATUS_OK, NULL);
+    expect_same_runs(whole, cut, 6);
+}
+
+static void test_mixtures(void **state) {
+    expect_same_mixed(state, DOCUMENT_ATTENTION_NONE);
+    expect_same_mixed(state, DOCUMENT_ATTENTION_WITHIN);
+}
+
 static void test_what_may_not_change(void **state) {
     struct tiny_run run;
     char folder[512];
@@ -128,6 +153,7 @@ static void test_what_may_not_change(void **state) {
     REFUSED(threads, 1, "threads")
     REFUSED(seed, 9, "seed")
     REFUSED(dtype, DTYPE_BF16, "dtype")
+    REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
     expect_status(tiny_run_resume(folder, 5, NULL), STATUS_BAD_INPUT, "fewer than the 6 that are done");
     temp_write_text(run.data, "not the data of the run");
     expect_status(tiny_run_resume(folder, 7, NULL), STATUS_BAD_INPUT, "data.bin");
@@ -141,6 +167,7 @@ int main(void) {
         cmocka_unit_test(test_extended_in_parts),
         cmocka_unit_test(test_stopped_by_a_signal),
         cmocka_unit_test(test_from_the_start_without_a_checkpoint),
+        cmocka_unit_test(test_mixtures),
         cmocka_unit_test(test_what_may_not_change),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);

@@ -1,0 +1,27 @@
+/* One sequence of a batch, and how it is filled. */
+#ifndef BALLAST_DATA_ROW_H
+#define BALLAST_DATA_ROW_H
+
+#include <stdint.h>
+
+#include "data/corpus.h"
+
+/* Target of a position that takes no part in the loss. */
+enum { DATASET_IGNORE = -100 };
+
+/* Arrays of `length`. positions and segments may be NULL. */
+struct row {
+    int64_t length;
+    int32_t *tokens, *targets;
+    int32_t *positions; /* of a token in its segment, from 0 */
+    int32_t *segments;  /* which segment a token is of, from 0 */
+};
+
+/* Tokens first .. first+length-1 of a corpus, each with its successor as target; returns the number of targets that
+ * count. The row is one segment unless `border` is at least 0: then each token of that id ends a segment, and has no
+ * target, since what follows is another document. */
+int64_t row_fill_tokens(const struct row *row, const struct corpus *corpus, int64_t first, int64_t border);
+/* From `from` on: tokens 0 without targets, as one segment more. */
+void row_fill_padding(const struct row *row, int64_t from, int32_t segment);
+
+#endif
