@@ -2,60 +2,35 @@
 #include "base/json.h"
 #include "data/tokenizer_parts.h"
 
-static const char *const no_settings[] = {"type", NULL};
-
-/* --- normalizers --- */
-
-static enum status add_normal_form(struct tokenizer *tokenizer, const char *where, const json_t *object,
-                                   const struct text_normal_form *form) {
-    TRY(json_only(where, object, no_settings));
-    return vec_push(&tokenizer->normalizers, (struct text_stage_spec){&text_normalize_stage, form});
-}
-
-static enum status read_nfc(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return add_normal_form(tokenizer, where, object, &text_nfc);
-}
-
-static enum status read_nfd(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return add_normal_form(tokenizer, where, object, &text_nfd);
-}
-
-static enum status read_nfkc(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return add_normal_form(tokenizer, where, object, &text_nfkc);
-}
-
-static enum status read_nfkd(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return add_normal_form(tokenizer, where, object, &text_nfkd);
-}
-
 static enum status read_normalizer_sequence(struct tokenizer *tokenizer, const char *where, const json_t *object) {
     return component_read_sequence(tokenizer, tokenizer_normalizers, where, object, "normalizers");
 }
 
 const struct tokenizer_component tokenizer_normalizers[] = {
-    {"NFC", read_nfc},
-    {"NFD", read_nfd},
-    {"NFKC", read_nfkc},
-    {"NFKD", read_nfkd},
+    {"NFC", tokenizer_read_nfc},
+    {"NFD", tokenizer_read_nfd},
+    {"NFKC", tokenizer_read_nfkc},
+    {"NFKD", tokenizer_read_nfkd},
+    {"Lowercase", tokenizer_read_lowercase},
+    {"Prepend", tokenizer_read_prepend},
+    {"Replace", tokenizer_read_replace_normalizer},
+    {"Strip", tokenizer_read_strip_normalizer},
+    {"StripAccents", tokenizer_read_strip_accents},
     {"Sequence", read_normalizer_sequence},
     {NULL, NULL},
 };
-
-/* --- pre-tokenizers --- */
 
 static enum status read_pre_tokenizer_sequence(struct tokenizer *tokenizer, const char *where, const json_t *object) {
     return component_read_sequence(tokenizer, tokenizer_pre_tokenizers, where, object, "pretokenizers");
 }
 
 const struct tokenizer_component tokenizer_pre_tokenizers[] = {
-    {"ByteLevel", tokenizer_read_byte_level},
-    {"Digits", tokenizer_read_digits},
-    {"Split", tokenizer_read_split},
-    {"Sequence", read_pre_tokenizer_sequence},
-    {NULL, NULL},
+    {"ByteLevel", tokenizer_read_byte_level},    {"CharDelimiterSplit", tokenizer_read_delimiter_split},
+    {"Digits", tokenizer_read_digits},           {"Metaspace", tokenizer_read_metaspace},
+    {"Punctuation", tokenizer_read_punctuation}, {"Split", tokenizer_read_split},
+    {"Whitespace", tokenizer_read_whitespace},   {"WhitespaceSplit", tokenizer_read_whitespace_split},
+    {"Sequence", read_pre_tokenizer_sequence},   {NULL, NULL},
 };
-
-/* --- post-processors --- */
 
 /* It changes only offsets, which Ballast has no use for. */
 static enum status read_byte_level_post(struct tokenizer *tokenizer, const char *where, const json_t *object) {
@@ -79,19 +54,17 @@ const struct tokenizer_component tokenizer_post_processors[] = {
     {NULL, NULL},
 };
 
-/* --- decoders --- */
-
-static enum status read_byte_level_decoder(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    TRY(read_byte_level_post(tokenizer, where, object));
-    return vec_push(&tokenizer->decoders, &byte_level_decoder);
-}
-
 static enum status read_decoder_sequence(struct tokenizer *tokenizer, const char *where, const json_t *object) {
     return component_read_sequence(tokenizer, tokenizer_decoders, where, object, "decoders");
 }
 
 const struct tokenizer_component tokenizer_decoders[] = {
-    {"ByteLevel", read_byte_level_decoder},
+    {"ByteFallback", tokenizer_read_byte_fallback},
+    {"ByteLevel", tokenizer_read_byte_level_decoder},
+    {"Fuse", tokenizer_read_fuse},
+    {"Metaspace", tokenizer_read_metaspace_decoder},
+    {"Replace", tokenizer_read_replace_decoder},
+    {"Strip", tokenizer_read_strip_decoder},
     {"Sequence", read_decoder_sequence},
     {NULL, NULL},
 };
