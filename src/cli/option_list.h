@@ -27,7 +27,7 @@
     X(BATCH, .name = "batch", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
       .computed = "8, or what the plan file or the run says", .help = "sequences per step over all ranks")             \
     X(SEQ, .name = "seq", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                          \
-      .computed = "the model's context, at most 1024 (generate: 256), or what the plan file or the run says",          \
+      .computed = "the model's context, at most 1024, or what the plan file or the run says",          \
       .help = "tokens per sequence")                                                                                   \
     X(DTYPE, .name = "dtype", .type = OPTION_CHOICE, .argument = "bf16|fp32", .choices = "bf16|fp32",                  \
       OPTION_FOR(COMMANDS_STEP),                                                                                       \
@@ -103,7 +103,13 @@
     X(VALID_BATCHES, .name = "valid-batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),     \
       .fallback = "0", .help = "the most batches of a validation; 0: all")                                             \
     X(VALID_FRACTION, .name = "valid-fraction", OPTION_REAL_RANGE(0, 0.9), OPTION_FOR(COMMAND_TRAIN), .fallback = "0", \
-      .help = "part of the training data held out where there is no other validation data")
+      .help = "part of the training data held out where there is no other validation data")                            \
+    X(SAMPLE_EVERY, .name = "sample-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),       \
+      .fallback = "0", .help = "steps between samples of what the model writes (samples.jsonl); 0: never")             \
+    X(SAMPLE_PROMPT, .name = "sample-prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_TRAIN),      \
+      .may_be_empty = true, .fallback = "", .help = "what samples go on from; \"\": the end-of-text token")            \
+    X(SAMPLE_TOKENS, .name = "sample-tokens", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_TRAIN),      \
+      .fallback = "64", .help = "the most tokens of a sample")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
     X(BATCHES, .name = "batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_EVAL), .fallback = "0", \
@@ -118,6 +124,8 @@
       .help = "draw among the k likeliest tokens; 0: all")                                                             \
     X(TOP_P, .name = "top-p", OPTION_REAL_RANGE(0, 1), .above = true, OPTION_FOR(COMMAND_GENERATE), .fallback = "1",   \
       .help = "draw among the fewest likeliest tokens that hold this much probability")                                \
+    X(STOP, .name = "stop", .type = OPTION_TEXTS, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                    \
+      .help = "end before this text; may be given several times")                                                      \
     X(IGNORE_END, .name = "ignore-end", .type = OPTION_FLAG, OPTION_FOR(COMMAND_GENERATE),                             \
       .help = "go on after an end-of-text token")
 
