@@ -14,8 +14,8 @@ static void begin_text(void *payload, const struct train_setup *setup) {
     char all[SIZE_TEXT], parameters[SIZE_TEXT], cache[SIZE_TEXT];
     log_note("memory: %s, of which parameters %s, caches of %lld tokens %s",
              size_print(setup->program_bytes[TIER_DEVICE], all),
-             size_print(memory->by_kind[BUFFER_PARAMETERS], parameters),
-             (long long)setup->plan.recipe.sequence_length, size_print(memory->by_kind[BUFFER_CACHE], cache));
+             size_print(memory->by_kind[BUFFER_PARAMETERS], parameters), (long long)setup->plan.recipe.sequence_length,
+             size_print(memory->by_kind[BUFFER_CACHE], cache));
     fputs(generate->prompt, stdout);
     fflush(stdout);
 }

@@ -27,7 +27,7 @@
     X(BATCH, .name = "batch", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
       .computed = "8, or what the plan file or the run says", .help = "sequences per step over all ranks")             \
     X(SEQ, .name = "seq", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                          \
-      .computed = "the model's context, at most 1024, or what the plan file or the run says",          \
+      .computed = "the model's context, at most 1024, or what the plan file or the run says",                          \
       .help = "tokens per sequence")                                                                                   \
     X(DTYPE, .name = "dtype", .type = OPTION_CHOICE, .argument = "bf16|fp32", .choices = "bf16|fp32",                  \
       OPTION_FOR(COMMANDS_STEP),                                                                                       \
@@ -130,7 +130,7 @@
       .help = "go on after an end-of-text token")
 
 #define OPTION_LIST_INIT(X)                                                                                            \
-    X(ARCH, .name = "arch", .type = OPTION_CHOICE, .argument = "FAMILY",                                              \
+    X(ARCH, .name = "arch", .type = OPTION_CHOICE, .argument = "FAMILY",                                               \
       .choices = "gpt2|llama|mistral|opt|phi3|qwen2|qwen3", OPTION_FOR(COMMAND_INIT), .required = true,                \
       .help = "family of the model: gpt2, llama, mistral, opt, phi3, qwen2 or qwen3 (`ballast help models`)")          \
     X(HIDDEN, .name = "hidden", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_INIT), .required = true,   \
@@ -155,7 +155,7 @@
     X(CONTEXT, .name = "context", OPTION_WHOLE_RANGE(1, 1073741824), OPTION_FOR(COMMAND_INIT), .required = true,       \
       .help = "the longest sequence, in tokens")                                                                       \
     X(TIED, .name = "tied", .type = OPTION_FLAG, OPTION_FOR(COMMAND_INIT),                                             \
-      .help = "use the embedding's weight for the head too (gpt2, opt: always)")                                            \
+      .help = "use the embedding's weight for the head too (gpt2, opt: always)")                                       \
     X(TOKENIZER_DATA, .name = "tokenizer-data", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMAND_INIT),     \
       .help = "train a byte-level BPE tokenizer of --vocab tokens on this text and put it beside the model")
 

@@ -196,8 +196,8 @@ struct tensor *ops_rope(struct graph *graph, const char *name, struct tensor *x,
 /* `segments` may be NULL. Causal. */
 struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
                              struct tensor *v, struct tensor *segments, struct attention_attributes attributes);
-/* The same for T tokens that follow SCALAR_CACHE_START others, whose keys and values are in two caches (TENSOR_CACHE) of
- * `positions` rows, made here. No gradient. */
+/* The same for T tokens that follow SCALAR_CACHE_START others, whose keys and values are in two caches (TENSOR_CACHE)
+ * of `positions` rows, made here. No gradient. */
 struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
                                    struct tensor *v, int64_t positions, struct attention_attributes attributes);
 /* The last token that counts. */

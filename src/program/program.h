@@ -120,7 +120,8 @@ enum status program_compile(const struct graph *graph, const struct plan *plan, 
                             struct program **out);
 /* The same for a program that takes turns in one arena with `resident`, a program of the same parameters: these, and
  * caches that both have, lie where they lie there, and all else keeps clear of what `resident` keeps from step to step.
- * What else the new program keeps (its inputs; caches, if `resident` has none) does not outlast a step of `resident`. */
+ * What else the new program keeps (its inputs; caches, if `resident` has none) does not outlast a step of `resident`.
+ */
 enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
                                    const struct workspace_table *workspace, const struct program *resident,
                                    struct program **out);

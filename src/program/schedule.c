@@ -47,8 +47,8 @@ static enum status add_buffer(struct scheduler *scheduler, const struct tensor *
     return STATUS_OK;
 }
 
-/* Persistent buffers come first, parameters and caches before all, so that every program of a model has them in the same
- * order. */
+/* Persistent buffers come first, parameters and caches before all, so that every program of a model has them in the
+ * same order. */
 static enum status add_step_buffers(struct scheduler *scheduler, int64_t grains) {
     static const enum tensor_kind order[] = {TENSOR_PARAMETER, TENSOR_CACHE,    TENSOR_STATE,
                                              TENSOR_INPUT,     TENSOR_GRADIENT, TENSOR_RESULT};

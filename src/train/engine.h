@@ -12,7 +12,7 @@ struct engine {
     const struct train_setup *setup; /* borrowed */
     struct arena arena;
     struct runner *main, *validation, *prefill, *decode; /* NULL unless the setup has them */
-    double scalars[SCALAR_COUNT];     /* of the last training step */
+    double scalars[SCALAR_COUNT];                        /* of the last training step */
 };
 
 /* Opens the arena. The caller calls engine_close, also after a failure of what follows. */

@@ -123,8 +123,7 @@ enum status generate_text(const char *model_folder, const struct plan_options *p
     TRY(train_setup_create(model_folder, SETUP_GENERATE, &one, NULL, &setup));
     enum status status = open_generation(&setup, options->prompt, &tokenizer, &ids, &engine);
     if (status == STATUS_OK && begin) begin(payload, &setup);
-    if (status == STATUS_OK)
-        status = generate_continue(&engine, tokenizer, &ids, options, sink, payload, result);
+    if (status == STATUS_OK) status = generate_continue(&engine, tokenizer, &ids, options, sink, payload, result);
     vec_free(&ids);
     tokenizer_free(tokenizer);
     engine_close(&engine);

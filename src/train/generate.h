@@ -39,9 +39,9 @@ struct engine;
 /* Called when all is compiled and before text comes; for saying what it takes. */
 typedef void generate_begin(void *payload, const struct train_setup *setup);
 
-/* Writes the continuation of the prompt (without it) to `sink`. The caches hold the plan's sequence length (default: the
- * model's context, at most PLAN_DEFAULT_SEQUENCE) of tokens; decoding_run says what longer texts see. Draws depend on
- * the seed and the position only. Statuses as train_begin. `begin` and `result` may be NULL. */
+/* Writes the continuation of the prompt (without it) to `sink`. The caches hold the plan's sequence length (default:
+ * the model's context, at most PLAN_DEFAULT_SEQUENCE) of tokens; decoding_run says what longer texts see. Draws depend
+ * on the seed and the position only. Statuses as train_begin. `begin` and `result` may be NULL. */
 enum status generate_text(const char *model_folder, const struct plan_options *plan,
                           const struct generate_options *options, generate_begin *begin, generate_sink *sink,
                           void *payload, struct generate_result *result);

@@ -7,8 +7,8 @@
  *     status = train_begin("model", "run", &plan, &options, NULL);          // ballast train
  *     status = train_resume("run", &plan, &resume, NULL);                   // ballast resume
  *
- * A run's folder holds run.json (all settings), metrics.jsonl, the same for TensorBoard, samples.jsonl where samples are
- * asked for, checkpoints/step-00000100 … and, at the end, model: each checkpoint and the model are Hugging Face
+ * A run's folder holds run.json (all settings), metrics.jsonl, the same for TensorBoard, samples.jsonl where samples
+ * are asked for, checkpoints/step-00000100 … and, at the end, model: each checkpoint and the model are Hugging Face
  * directories. */
 #ifndef BALLAST_TRAIN_TRAIN_H
 #define BALLAST_TRAIN_TRAIN_H

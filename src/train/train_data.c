@@ -31,8 +31,7 @@ enum status train_tokenizer_require(const struct model *model, struct tokenizer 
     char *path;
     TRY(train_tokenizer_open(model, &tokenizer, &path));
     enum status status = STATUS_OK;
-    if (!tokenizer)
-        status = status_set(STATUS_BAD_INPUT, "%s: is missing: there is no text without a tokenizer", path);
+    if (!tokenizer) status = status_set(STATUS_BAD_INPUT, "%s: is missing: there is no text without a tokenizer", path);
     mem_free(path);
     if (status == STATUS_OK) *out = tokenizer;
     return status;

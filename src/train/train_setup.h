@@ -22,11 +22,11 @@ struct train_setup {
     struct model *model;
     struct plan plan;
     const struct backend *backend;
-    struct executable *main;                 /* the purpose's program; SETUP_GENERATE: the prefill */
-    struct executable *validation;           /* SETUP_TRAIN: the loss of a batch, in the same arena; else NULL */
+    struct executable *main;       /* the purpose's program; SETUP_GENERATE: the prefill */
+    struct executable *validation; /* SETUP_TRAIN: the loss of a batch, in the same arena; else NULL */
     /* For text, with their caches, in the same arena: SETUP_GENERATE, and SETUP_TRAIN where `samples`; else NULL. */
-    struct executable *prefill;              /* at most GENERATE_CHUNK tokens at a time */
-    struct executable *decode;               /* one token at a time */
+    struct executable *prefill; /* at most GENERATE_CHUNK tokens at a time */
+    struct executable *decode;  /* one token at a time */
     bool samples;
     int64_t program_bytes[TIER_COUNT];       /* arena sizes: the larger of the programs' */
     int64_t capacity_bytes[TIER_COUNT];      /* what there is: the option, or the machine's; 0: no such tier */
