@@ -107,7 +107,7 @@
     X(SAMPLE_EVERY, .name = "sample-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),       \
       .fallback = "0", .help = "steps between samples of what the model writes (samples.jsonl); 0: never")             \
     X(SAMPLE_PROMPT, .name = "sample-prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_TRAIN),      \
-      .may_be_empty = true, .fallback = "", .help = "what samples go on from; \"\": the end-of-text token")            \
+      .may_be_empty = true, .computed = "the end-of-text token", .help = "the text that samples go on from")           \
     X(SAMPLE_TOKENS, .name = "sample-tokens", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_TRAIN),      \
       .fallback = "64", .help = "the most tokens of a sample")
 
