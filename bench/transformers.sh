@@ -1,6 +1,6 @@
 #!/bin/sh
-# Shows that what `ballast train` writes loads in transformers and gives the same logits: a Llama trained in bf16 and a GPT-2
-# in fp32, the final model and a checkpoint of each. Needs Python with tests/reference/requirements.txt.
+# Shows that what `ballast train` writes loads in transformers and gives the same logits, in every family: the final model and
+# a checkpoint of each, GPT-2 and OPT trained in fp32, the others in bf16. Needs Python with tests/reference/requirements.txt.
 #
 #     bench/transformers.sh [PYTHON] [BUILD]
 set -eu
@@ -19,11 +19,14 @@ check() {
     "$python" "$root/tests/reference/check_transformers.py" "$1" "$work/logits.safetensors" 2>/dev/null
 }
 cd "$work"
-for arch in llama gpt2; do
-    dtype=bf16
-    if [ $arch = gpt2 ]; then dtype=fp32; fi
+for arch in gpt2 llama mistral opt phi3 qwen2 qwen3; do
+    dtype=bf16 window=
+    case $arch in
+    gpt2 | opt) dtype=fp32 ;;
+    mistral | phi3 | qwen2 | qwen3) window='--window 24' ;;
+    esac
     echo "== $arch, trained in $dtype"
-    "$build/ballast" init $arch --arch $arch --hidden 192 --layers 4 --heads 6 --vocab 2048 --context 128 --tied \
+    "$build/ballast" init $arch --arch $arch --hidden 192 --layers 4 --heads 6 --vocab 2048 --context 128 --tied $window \
         --tokenizer-data text.txt
     "$build/ballast" train $arch text.txt -o run-$arch --dtype $dtype --steps 60 --save-every 30 --lr 2e-3 --quiet
     check run-$arch/model

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/nearest.h"
+#include "data/tokenizer.h"
 #include "model/model.h"
 
 const struct command *const commands[COMMAND_COUNT] = {
@@ -54,6 +55,10 @@ static enum status run_help(int count, char **words) {
         return STATUS_OK;
     }
     if (strcmp(words[0], "models") == 0) return model_print_document(stdout);
+    if (strcmp(words[0], "tokenizers") == 0) {
+        tokenizer_print_document(stdout);
+        return STATUS_OK;
+    }
     const struct command *command = command_find(words[0]);
     if (!command) return unknown_command(words[0]);
     help_print_command(command, stdout);

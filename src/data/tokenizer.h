@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -120,5 +121,8 @@ enum status tokenizer_encoder_finish(struct tokenizer_encoder *encoder);
  * message says how many it can. */
 enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *special_tokens,
                             size_t special_token_count, const char *out_tokenizer_json);
+
+/* docs/tokenizers.md: what a tokenizer.json may hold, from the tables by which it is read. */
+void tokenizer_print_document(FILE *out);
 
 #endif

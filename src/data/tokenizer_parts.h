@@ -55,6 +55,7 @@ enum status json_require_bool(const char *where, const json_t *object, const cha
 /* A kind of component and what the file may name: the table ends with a NULL type. */
 struct tokenizer_component {
     const char *type;
+    const char *note; /* for docs/tokenizers.md: its settings, and what is refused of them */
     enum status (*read)(struct tokenizer *tokenizer, const char *where, const json_t *object);
 };
 /* Reads a component by its "type"; null is none. */

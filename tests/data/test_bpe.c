@@ -10,7 +10,7 @@
 #include "data/utf8.h"
 #include "support/unit.h"
 
-enum { SEED = 41, MODELS = 60, WORDS = 12, MOST_TOKENS = 120, LETTERS = 5, LONGEST_WORD = 900 };
+enum { SEED = 41, MODELS = 200, WORDS = 10, MOST_TOKENS = 120, LETTERS = 5, LONGEST_WORD = 900 };
 
 struct drawn_model {
     char tokens[MOST_TOKENS][64];
@@ -37,7 +37,7 @@ static void model_draw(struct drawn_model *model) {
     *model = (struct drawn_model){0};
     for (; model->count < LETTERS; model->count++)
         model->tokens[model->count][0] = (char)('a' + model->count);
-    uint32_t wanted = 4 + draw(60);
+    uint32_t wanted = 4 + draw(MOST_TOKENS - 4);
     while (model->merge_count < wanted && model->count < MOST_TOKENS) {
         uint32_t left = draw(model->count), right = draw(model->count);
         char text[128];
@@ -52,7 +52,8 @@ static void model_draw(struct drawn_model *model) {
         model->merges[model->merge_count].right = right;
         model->merges[model->merge_count++].result = id;
     }
-    for (uint32_t i = model->merge_count; draw(3) > 0 && i > 1; i--) {
+    bool shuffled = draw(3) > 0;
+    for (uint32_t i = model->merge_count; shuffled && i > 1; i--) {
         uint32_t other = draw(i);
         __typeof__(model->merges[0]) merge = model->merges[i - 1];
         model->merges[i - 1] = model->merges[other];
@@ -61,9 +62,9 @@ static void model_draw(struct drawn_model *model) {
 }
 
 static size_t word_draw(char word[LONGEST_WORD]) {
-    size_t bytes = 1 + draw(draw(3) == 0 ? LONGEST_WORD : 40), kind = draw(3);
+    size_t bytes = 1 + draw(draw(2) == 0 ? LONGEST_WORD : 40), kind = draw(4);
     for (size_t i = 0; i < bytes; i++)
-        word[i] = (char)('a' + (kind == 0 ? draw(LETTERS) : kind == 1 ? draw(2) : draw(8) == 0));
+        word[i] = (char)('a' + (kind == 0 ? draw(LETTERS) : kind == 1 ? draw(2) : kind == 2 ? draw(8) == 0 : draw(3)));
     return bytes;
 }
 

@@ -174,7 +174,7 @@ static const struct change accepted[] = {
     {"llama", "torch_dtype", "\"float16\"", NULL},
     {"llama", "use_cache", "false", NULL},
     {"llama", "max_sequence_length", "2048", NULL},
-    {"mistral", "head_dim", "null", NULL},
+    {"mistral", "head_dim", "4", NULL},
     {"opt", "prefix", "\"</s>\"", NULL},
     {"opt", "activation_dropout", "0.1", NULL},
     {"opt", "word_embed_proj_dim", "null", NULL},

@@ -304,16 +304,26 @@ def characters(fuse, byte_tokens, fallback=True):
 
 def byte_merges():
     """Merges of byte tokens with each other and with characters."""
-    tokenizer = train_characters(200, True)
+    tokenizer = train_characters(200, True, 60)
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Replace(Regex("[aeiou]{2}"), "_")])
 
     def merges(data):
-        pairs = [["<0xD0>", "<0xB8>"], ["<0xE0>", "<0xA4>"], ["<0xE0><0xA4>", "<0xA8>"], ["a", "<0xD0><0xB8>"]]
-        pairs += [["<0xD0><0xB8>", "<0xD0><0xB8>"], ["<unk>", "a"], ["<0xF0>", "<0x9F>"]]
+        na = "<0xE0><0xA4><0xA8>"
+        assert "\u0928" not in data["model"]["vocab"]
+        pairs = [["<0xE0>", "<0xA4>"], ["<0xE0><0xA4>", "<0xA8>"], ["a", na], [na, na], ["<unk>", "a"], ["<0xF0>", "<0x9F>"]]
         vocabulary = data["model"]["vocab"]
         for left, right in pairs:
             vocabulary.setdefault(left + right, len(vocabulary))
-        data["model"]["merges"] = pairs + data["model"]["merges"]
+        # One id for two things: what is written as the token of a byte, and the byte.
+        assert "A" not in vocabulary
+        byte = "<0x41>"
+        for place in range(6):
+            vocabulary.setdefault(byte[place], len(vocabulary))
+        for place in range(1, 6):
+            vocabulary.setdefault(byte[: place + 1], len(vocabulary))
+            pairs.append([byte[:place], byte[place]])
+        vocabulary.setdefault(byte + byte, len(vocabulary))
+        data["model"]["merges"] = pairs + [[byte, byte]] + data["model"]["merges"]
 
     return edit(tokenizer, merges)
 

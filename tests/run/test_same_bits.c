@@ -78,14 +78,16 @@ static void test_run_after_run_and_grains_per_pass(void **state) {
 
 static void test_random_interleavings(void **state) {
     (void)state;
-    struct outcome plain[2] = {train("llama_tied", DTYPE_BF16, 1, 1, false, 0),
-                               train("gpt2", DTYPE_BF16, 1, 1, false, 0)};
-    for (uint64_t seed = 1, last = unit_sweep(12, 400); seed <= last; seed++) {
-        int which = (int)(seed % 2);
-        struct outcome other =
-            train(which ? "gpt2" : "llama_tied", DTYPE_BF16, 1 + (int64_t)seed % 4, 2 + (int)seed % 4, true, seed);
+    static const char *const names[] = {"llama_tied", "gpt2", "phi3", "opt_post_norm", "qwen3_bias"};
+    enum { NAMES = sizeof names / sizeof *names };
+    struct outcome plain[NAMES];
+    for (int i = 0; i < NAMES; i++)
+        plain[i] = train(names[i], DTYPE_BF16, 1, 1, false, 0);
+    for (uint64_t seed = 1, last = unit_sweep(20, 400); seed <= last; seed++) {
+        int which = (int)(seed % NAMES);
+        struct outcome other = train(names[which], DTYPE_BF16, 1 + (int64_t)seed % 4, 2 + (int)seed % 4, true, seed);
         char what[128];
-        snprintf(what, sizeof what, "interleaving with seed %d", (int)seed);
+        snprintf(what, sizeof what, "%s: interleaving with seed %d", names[which], (int)seed);
         require_equal(what, &plain[which], &other);
     }
 }

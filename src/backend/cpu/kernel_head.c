@@ -6,7 +6,7 @@
 #include "backend/cpu/matmul.h"
 #include "base/half.h"
 
-enum { LOGITS_BYTES_MOST = 48 << 20, TILE_TOKENS_LEAST = 32 };
+enum { LOGITS_BYTES_MOST = 48 << 20, TILE_TOKENS_LEAST = 32, TILE_TOKENS_MOST = 256 };
 
 /* Products of a tile of so many tokens; NULL where not wanted. */
 struct head_products {
@@ -124,6 +124,7 @@ static int64_t workspace_most(const struct head_products *products) {
 static int64_t tile_tokens(int64_t rows, int64_t vocab) {
     int64_t most = LOGITS_BYTES_MOST / (4 * vocab);
     if (most < TILE_TOKENS_LEAST) most = TILE_TOKENS_LEAST;
+    if (most > TILE_TOKENS_MOST) most = TILE_TOKENS_MOST;
     int64_t tiles = (rows + most - 1) / most;
     return (rows + tiles - 1) / tiles;
 }
