@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/command.h"
@@ -52,7 +53,8 @@ static enum status run(const struct options *options) {
     step_options_read(options, false, &plan);
     struct eval_options eval = {.data_paths = options->arguments.items + 1,
                                 .data_path_count = options->arguments.count - 1,
-                                .most_batches = options_whole(options, OPT_BATCHES)};
+                                .most_batches = options_whole(options, OPT_BATCHES),
+                                .loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0};
     bool live = isatty(STDERR_FILENO) && !options_flag(options, OPT_QUIET);
     struct eval_result result;
     TRY(evaluate_files(options->arguments.items[0], &plan, &eval, live ? show_progress : NULL, NULL, &result));

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/step_options.h"
@@ -21,6 +23,7 @@ static void read_training(const struct options *options, struct train_options *o
     out->sample_every = options_whole(options, OPT_SAMPLE_EVERY);
     out->sample_tokens = options_whole(options, OPT_SAMPLE_TOKENS);
     if (options_given(options, OPT_SAMPLE_PROMPT)) out->sample_prompt = options_text(options, OPT_SAMPLE_PROMPT);
+    out->loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0;
     out->valid_paths = options->values[OPT_VALID].texts.items;
     out->valid_path_count = options->values[OPT_VALID].texts.count;
     out->data_paths = options->arguments.items + 1;
@@ -48,11 +51,13 @@ const struct command command_train = {
     .least = 2,
     .most = -1,
     .summary = "train a model on text",
-    .details = "MODEL_DIR is a Hugging Face directory; its weights are where training starts. DATA is .txt, .jsonl "
-               "({\"text\": ...}) or a token file (.bin), or a folder with train.* and valid.*; with weights "
-               "(a.txt:0.7 b.jsonl:0.3) sequences are drawn in exactly these proportions, else by size. RUN_DIR gets "
-               "metrics.jsonl, "
-               "checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT and SIGTERM finish the step, "
-               "write a checkpoint and exit with 130 or 143.",
+    .details =
+        "MODEL_DIR is a Hugging Face directory; its weights are where training starts. DATA is .txt, .jsonl or a token "
+        "file (.bin), or a folder with train.* and valid.*. A .jsonl file has documents ({\"text\": ...}) or "
+        "supervised "
+        "examples ({\"prompt\": ..., \"completion\": ...}), of which the completions are trained on. With weights "
+        "(a.txt:0.7 b.jsonl:0.3) sequences are drawn in exactly these proportions, else by size. RUN_DIR gets "
+        "metrics.jsonl, checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT and SIGTERM finish the "
+        "step, write a checkpoint and exit with 130 or 143.",
     .run = run,
 };

@@ -67,6 +67,9 @@
     X(PLAN, .name = "plan", .type = OPTION_TEXT, .argument = "FILE",                                                   \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL | COMMAND_GENERATE),                                                     \
       .help = "a plan that `ballast plan -o` wrote; plan options given beside it must agree with it")                  \
+    X(FOR, .name = "for", .type = OPTION_CHOICE, .argument = "train|generate", .choices = "train|generate",            \
+      OPTION_FOR(COMMAND_PLAN), .fallback = "train",                                                                   \
+      .help = "what to plan: a training step, or generating with key-value caches of --seq tokens")                    \
     X(STEPS, .name = "steps", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),    \
       .computed = "1000; resume: what the run says", .help = "optimizer steps of the whole run")                       \
     X(LR, .name = "lr", OPTION_REAL_RANGE(0, 1000), .above = true, OPTION_FOR(COMMAND_TRAIN), .fallback = "3e-4",      \
@@ -96,6 +99,9 @@
       .fallback = "100", .help = "steps between checkpoints; one is also written at the end and on a signal")          \
     X(KEEP, .name = "keep", OPTION_WHOLE_RANGE(0, 1000000), OPTION_FOR(COMMAND_TRAIN), .fallback = "2",                \
       .help = "newest checkpoints that are kept; 0: all")                                                              \
+    X(LOSS_ON, .name = "loss-on", .type = OPTION_CHOICE, .argument = "completions|all", .choices = "completions|all",  \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .fallback = "completions",                                             \
+      .help = "which tokens of supervised examples (.jsonl with prompt and completion) count")                         \
     X(VALID, .name = "valid", .type = OPTION_TEXTS, .argument = "PATH", OPTION_FOR(COMMAND_TRAIN),                     \
       .help = "validation data beside the valid.* of folders; may be given several times")                             \
     X(VALID_EVERY, .name = "valid-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),         \

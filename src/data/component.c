@@ -1,7 +1,8 @@
 #include "data/component.h"
 
-#include <stdbool.h>
 #include <stdio.h>
+
+#include "base/log.h"
 
 /* Sequences of T tokens, each of which takes one more and shares it with the next. */
 static enum status count_sequences(const struct sources *sources, int64_t sequence_tokens,
@@ -20,13 +21,38 @@ static enum status count_sequences(const struct sources *sources, int64_t sequen
                        (long long)tokens - 1);
 }
 
+static enum status pack_examples(const struct component_options *options, struct component *component) {
+    struct packing_options packing = {.sequence_tokens = options->sequence_tokens,
+                                      .vocab_size = options->vocab_size,
+                                      .together = options->pack_examples,
+                                      .loss_on_all = options->loss_on_all,
+                                      .name = component->name};
+    TRY(packing_create(&component->corpus, &packing, &component->packing));
+    component->rows = component->packing.rows;
+    if (component->rows > 0) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "%s: none of %lld examples has anything to train on in its first %lld tokens",
+                     component->name, (long long)component->packing.examples, (long long)options->sequence_tokens);
+    return status_hint(STATUS_BAD_INPUT, "give a longer sequence (--seq), or other data");
+}
+
+static void close_component(struct component *component) {
+    packing_free(&component->packing);
+    corpus_close(&component->corpus);
+    mem_free(component->name);
+}
+
 static enum status open_component(const struct sources *sources, const struct component_options *options,
                                   struct components *out) {
-    struct component component = {.name = sources->items[0].path, .weight = sources->items[0].weight};
-    TRY(corpus_open(sources, &options->cache, options->vocab_size, &component.corpus));
-    enum status status = count_sequences(sources, options->sequence_tokens, &component);
+    const struct source *first = &sources->items[0];
+    struct component component = {
+        .name = mem_string(first->path), .weight = first->weight, .supervised = source_is_supervised(first->kind)};
+    enum status status = component.name ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) status = corpus_open(sources, &options->cache, options->vocab_size, &component.corpus);
+    if (status == STATUS_OK)
+        status = component.supervised ? pack_examples(options, &component)
+                                      : count_sequences(sources, options->sequence_tokens, &component);
     if (status == STATUS_OK) status = vec_push(out, component);
-    if (status != STATUS_OK) corpus_close(&component.corpus);
+    if (status != STATUS_OK) close_component(&component);
     return status;
 }
 
@@ -41,7 +67,22 @@ static enum status check_weights(const struct sources *sources) {
     return STATUS_OK;
 }
 
+static enum status check_kinds(const struct sources *sources) {
+    for (size_t i = 1; i < sources->count; i++) {
+        const struct source *before = &sources->items[i - 1], *source = &sources->items[i];
+        bool same_kind = source_is_supervised(before->kind) == source_is_supervised(source->kind);
+        if (source->weight == 0 || source->argument != before->argument || same_kind) continue;
+        (void)status_set(STATUS_BAD_INPUT,
+                         "%s: has supervised examples and %s has not, though both are under one weight",
+                         source_is_supervised(source->kind) ? source->path : before->path,
+                         source_is_supervised(source->kind) ? before->path : source->path);
+        return status_hint(STATUS_BAD_INPUT, "give each file a weight of its own");
+    }
+    return STATUS_OK;
+}
+
 static bool same_component(const struct source *a, const struct source *b) {
+    if (source_is_supervised(a->kind) != source_is_supervised(b->kind)) return false;
     return a->weight == 0 || a->argument == b->argument;
 }
 
@@ -61,6 +102,7 @@ enum status components_open(const struct sources *sources, const struct componen
                             struct components *out) {
     struct components components = {0};
     enum status status = check_weights(sources);
+    if (status == STATUS_OK) status = check_kinds(sources);
     if (status == STATUS_OK) status = open_all(sources, options, &components);
     if (status == STATUS_OK)
         *out = components;
@@ -71,6 +113,23 @@ enum status components_open(const struct sources *sources, const struct componen
 
 void components_close(struct components *components) {
     for (size_t i = 0; i < components->count; i++)
-        corpus_close(&components->items[i].corpus);
+        close_component(&components->items[i]);
     vec_free(components);
+}
+
+int64_t component_fill_row(const struct component *component, const struct component_options *options, int64_t index,
+                           const struct row *row) {
+    if (component->supervised)
+        return packing_fill_row(&component->packing, &component->corpus, index, options->loss_on_all, row);
+    return row_fill_tokens(row, &component->corpus, index * row->length, options->border);
+}
+
+void component_tell_cuts(const struct component *component) {
+    const struct packing *packing = &component->packing;
+    if (packing->cut > 0)
+        log_note("%s: %lld of %lld examples are longer than a sequence and are cut", component->name,
+                 (long long)packing->cut, (long long)packing->examples);
+    if (packing->left_out > 0)
+        log_warning("%s: %lld of %lld examples are left out: nothing to train on in the part that fits a sequence",
+                    component->name, (long long)packing->left_out, (long long)packing->examples);
 }

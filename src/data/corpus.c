@@ -15,7 +15,7 @@ static enum status open_text_file(const struct source *source, const struct toke
     struct token_cache cache;
     TRY(token_cache_open(options, source, &cache));
     enum status status = STATUS_OK;
-    if (cache.view.id_limit > vocab_size)
+    if (cache.view.id_limit > vocab_size && !source_is_supervised(source->kind))
         status = token_view_examine(source->path, &cache.view, vocab_size, &cache.hash);
     if (status != STATUS_OK) {
         token_cache_close(&cache);

@@ -24,7 +24,7 @@ struct corpus {
 };
 
 /* Opens the files in order. BAD_INPUT, naming the file, when one is malformed, has no tokens, or has an id that is
- * `vocab_size` or more. */
+ * `vocab_size` or more. Of supervised files the tokens are marked ids (example.h), which are not compared with it. */
 enum status corpus_open(const struct sources *sources, const struct token_cache_options *cache, int64_t vocab_size,
                         struct corpus *out);
 void corpus_close(struct corpus *corpus);

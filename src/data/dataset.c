@@ -21,8 +21,7 @@ struct dataset {
     struct mixture mixture;         /* of train */
     VEC(struct span) spans;         /* of valid, or of train where rows are held out */
     int64_t train_sequences, valid_sequences;
-    int64_t sequence_tokens;
-    int64_t border; /* id of the token that ends a segment; -1: a row is one */
+    struct component_options options; /* `cache` is not valid any more once all is open */
     uint64_t seed;
 };
 
@@ -61,7 +60,7 @@ static enum status add_span(struct dataset *dataset, const struct component *com
 static enum status hold_out(struct dataset *dataset, double fraction, struct component *component) {
     if (component->rows < 2)
         return status_set(STATUS_BAD_INPUT, "%s: one sequence of %lld tokens is all there is: none is left to hold out",
-                          component->name, (long long)dataset->sequence_tokens);
+                          component->name, (long long)dataset->options.sequence_tokens);
     int64_t held = (int64_t)((double)component->rows * fraction);
     if (held < 1) held = 1;
     if (held >= component->rows) held = component->rows - 1;
@@ -93,16 +92,22 @@ static enum status mix_train(struct dataset *dataset) {
     return status;
 }
 
+static struct component_options component_options_of(const struct dataset_options *options) {
+    return (struct component_options){.cache = {.folder = options->cache_folder,
+                                                .tokenizer = options->tokenizer,
+                                                .tokenizer_path = options->tokenizer_path,
+                                                .eos_token = options->eos_token},
+                                      .vocab_size = options->vocab_size,
+                                      .sequence_tokens = options->sequence_tokens,
+                                      .border = options->documents_apart ? options->eos_token : -1,
+                                      .pack_examples = options->documents_apart,
+                                      .loss_on_all = options->loss_on_all};
+}
+
 static enum status open_all(struct dataset *dataset, const struct dataset_options *options, const struct sources *train,
                             const struct sources *valid) {
-    struct component_options component = {.cache = {.folder = options->cache_folder,
-                                                    .tokenizer = options->tokenizer,
-                                                    .tokenizer_path = options->tokenizer_path,
-                                                    .eos_token = options->eos_token},
-                                          .vocab_size = options->vocab_size,
-                                          .sequence_tokens = options->sequence_tokens};
-    TRY(components_open(train, &component, &dataset->train));
-    TRY(components_open(valid, &component, &dataset->valid));
+    TRY(components_open(train, &dataset->options, &dataset->train));
+    TRY(components_open(valid, &dataset->options, &dataset->valid));
     TRY(list_valid(dataset, options->valid_fraction));
     return mix_train(dataset);
 }
@@ -113,9 +118,8 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     struct dataset *dataset = mem_array(1, sizeof *dataset);
     enum status status = dataset ? list_sources(options, &train, &valid) : STATUS_FAILED;
     if (status == STATUS_OK) {
-        dataset->sequence_tokens = options->sequence_tokens;
+        dataset->options = component_options_of(options);
         dataset->seed = options->seed;
-        dataset->border = options->documents_apart ? options->eos_token : -1;
         status = open_all(dataset, options, &train, &valid);
     }
     sources_free(&train);
@@ -165,8 +169,15 @@ static uint64_t mix_components(const struct components *components, uint64_t has
     return hash;
 }
 
+void dataset_tell_cuts(const struct dataset *dataset) {
+    for (size_t i = 0; i < dataset->train.count; i++)
+        component_tell_cuts(&dataset->train.items[i]);
+    for (size_t i = 0; i < dataset->valid.count; i++)
+        component_tell_cuts(&dataset->valid.items[i]);
+}
+
 uint64_t dataset_fingerprint(const struct dataset *dataset) {
-    int64_t counts[3] = {dataset->train_sequences, dataset->valid_sequences, dataset->sequence_tokens};
+    int64_t counts[3] = {dataset->train_sequences, dataset->valid_sequences, dataset->options.sequence_tokens};
     uint64_t hash = XXH3_64bits(counts, sizeof counts);
     return mix_components(&dataset->valid, mix_components(&dataset->train, hash));
 }
@@ -178,20 +189,16 @@ static int64_t shuffled_row(const struct dataset *dataset, const struct mixture_
     return (int64_t)random_permute(seed, (uint32_t)epoch, (uint64_t)(draw->ordinal % count), (uint64_t)count);
 }
 
-static int64_t fill_component_row(const struct dataset *dataset, const struct component *component, int64_t index,
-                                  const struct row *row) {
-    return row_fill_tokens(row, &component->corpus, index * row->length, dataset->border);
-}
-
 static int64_t fill_train_row(const struct dataset *dataset, int64_t position, const struct row *row) {
     struct mixture_draw draw = mixture_at(&dataset->mixture, position);
-    return fill_component_row(dataset, &dataset->train.items[draw.part], shuffled_row(dataset, &draw), row);
+    return component_fill_row(&dataset->train.items[draw.part], &dataset->options, shuffled_row(dataset, &draw), row);
 }
 
 static int64_t fill_valid_row(const struct dataset *dataset, int64_t position, const struct row *row) {
     for (size_t i = 0; i < dataset->spans.count; i++) {
         const struct span *span = &dataset->spans.items[i];
-        if (position < span->count) return fill_component_row(dataset, span->component, span->first + position, row);
+        if (position < span->count)
+            return component_fill_row(span->component, &dataset->options, span->first + position, row);
         position -= span->count;
     }
     row_fill_padding(row, 0, 0);
@@ -200,7 +207,7 @@ static int64_t fill_valid_row(const struct dataset *dataset, int64_t position, c
 
 int64_t dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
                      const struct dataset_batch *out) {
-    int64_t length = dataset->sequence_tokens, first, counted = 0;
+    int64_t length = dataset->options.sequence_tokens, first, counted = 0;
     int64_t sequences = split == DATASET_TRAIN ? dataset->train_sequences : dataset->valid_sequences;
     BUG_IF(step < 0 || batch < 1 || sequences < 1 || __builtin_mul_overflow(step, batch, &first) ||
                first > INT64_MAX - batch,

@@ -11,6 +11,11 @@
  * What is left at the end is dropped. Sequences run across documents; with `documents_apart` each document in
  * a sequence is a segment of its own, with positions from 0, and its last token has no target.
  *
+ * Supervised .jsonl files ({"prompt": ..., "completion": ...}) give examples instead: each token's successor is its
+ * target where that is trained on, by default in completions only. An example has a sequence of its own, filled up with
+ * tokens without targets; with `documents_apart` several are packed into one, a segment each. What is longer than a
+ * sequence is cut.
+ *
  * Training paths may have weights (`a.txt:0.7`): then each path's sequences are a source of their own, and sources are
  * mixed in exact proportions (mixture.h), each going through epochs of its own.
  *
@@ -44,6 +49,7 @@ struct dataset_options {
     const char *cache_folder;          /* for the ids of text files (token_cache.h) */
     int64_t vocab_size;                /* of the model: every id must be below it */
     int64_t sequence_tokens;           /* T */
+    bool loss_on_all;                  /* examples: train on prompts too */
     bool documents_apart;              /* segments end at eos_token, which there must be */
     uint64_t seed;                     /* of the order of training sequences */
 };
@@ -61,6 +67,8 @@ int64_t dataset_train_sequences(const struct dataset *dataset);
 int64_t dataset_valid_sequences(const struct dataset *dataset);
 /* All tokens of all files, what is dropped included. */
 int64_t dataset_tokens(const struct dataset *dataset);
+/* Says, for each file that has such, how many examples were cut or left out. */
+void dataset_tell_cuts(const struct dataset *dataset);
 /* Equal for equal tokens in equal order and equal weights; other things almost surely differ. For noticing on resume
  * that the data are not the same. */
 uint64_t dataset_fingerprint(const struct dataset *dataset);

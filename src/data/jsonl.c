@@ -20,8 +20,13 @@ static bool is_blank(const char *text, size_t bytes) {
     return true;
 }
 
-enum status jsonl_parse(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
-                        const char **text, size_t *bytes) {
+static enum status refuse_line(const char *name, int64_t line, const char *field, const char *wrong) {
+    (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s%s", name, (long long)line, field, wrong);
+    return status_hint(STATUS_BAD_INPUT, "the lines of a .jsonl file are all documents, {\"text\": \"...\"}, or all "
+                                         "examples, {\"prompt\": \"...\", \"completion\": \"...\"}");
+}
+
+enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out) {
     if (is_blank(json, json_bytes)) {
         *out = NULL;
         return STATUS_OK;
@@ -33,17 +38,44 @@ enum status jsonl_parse(const char *name, int64_t line, const char *json, size_t
     if (!value)
         return status_set(STATUS_BAD_INPUT, "%s: line %lld: not valid JSON: byte %d: %s", name, (long long)line,
                           error.position, error.text);
-    const json_t *field = json_object_get(value, "text");
-    if (!json_is_string(field)) {
-        const char *wrong = !json_is_object(value) ? "not a JSON object"
-                            : field                ? "text: must be a string"
-                                                   : "text: missing";
+    if (!json_is_object(value)) {
         json_decref(value);
-        (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s", name, (long long)line, wrong);
-        return status_hint(STATUS_BAD_INPUT, "each line of a .jsonl file holds one document: {\"text\": \"...\"}");
+        return refuse_line(name, line, "", "not a JSON object");
     }
-    *text = json_string_value(field);
-    *bytes = json_string_length(field);
     *out = value;
     return STATUS_OK;
+}
+
+enum status jsonl_read_string(const char *name, int64_t line, const json_t *object, const char *field,
+                              const char **text, size_t *bytes) {
+    const json_t *value = json_object_get(object, field);
+    if (!json_is_string(value)) return refuse_line(name, line, field, value ? ": must be a string" : ": missing");
+    *text = json_string_value(value);
+    *bytes = json_string_length(value);
+    return STATUS_OK;
+}
+
+enum status jsonl_parse(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
+                        const char **text, size_t *bytes) {
+    json_t *value;
+    TRY(jsonl_parse_object(name, line, json, json_bytes, &value));
+    enum status status = value ? jsonl_read_string(name, line, value, "text", text, bytes) : STATUS_OK;
+    if (status != STATUS_OK)
+        json_decref(value);
+    else
+        *out = value;
+    return status;
+}
+
+enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes) {
+    struct line_reader reader = {.text = text, .bytes = bytes};
+    const char *line;
+    size_t line_bytes;
+    json_t *value = NULL;
+    while (!value && line_read(&reader, &line, &line_bytes))
+        if (jsonl_parse_object("", reader.line, line, line_bytes, &value) != STATUS_OK) return JSONL_TEXT;
+    enum jsonl_kind kind = JSONL_TEXT;
+    if (json_object_get(value, "prompt") && json_object_get(value, "completion")) kind = JSONL_PROMPTS;
+    json_decref(value);
+    return kind;
 }

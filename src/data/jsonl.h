@@ -1,4 +1,4 @@
-/* Documents in JSON lines: one object a line, with the document in its field "text". */
+/* Documents and supervised examples in JSON lines: one object a line. */
 #ifndef BALLAST_DATA_JSONL_H
 #define BALLAST_DATA_JSONL_H
 
@@ -19,9 +19,23 @@ struct line_reader {
 /* The next line without its "\n"; false at the end. Bytes after the last "\n" are a line if there are any. */
 bool line_read(struct line_reader *reader, const char **line, size_t *bytes);
 
-/* Parses a line. Blank lines are valid and hold no document: *out is NULL. Otherwise *text and *bytes are the document,
- * borrowed from *out, which the caller drops with json_decref. Other fields are ignored. BAD_INPUT with name and line
- * when it is not valid JSON (which is UTF-8) or its "text" is missing or no string. */
+/* What the lines of a file hold. */
+enum jsonl_kind {
+    JSONL_TEXT,    /* {"text": ...}: a document */
+    JSONL_PROMPTS, /* {"prompt": ..., "completion": ...}: a supervised example */
+};
+/* What the first line that is not blank is like; JSONL_TEXT when it is like none, so that reading it then says what is
+ * wrong. "prompt" and "completion" come before "text". */
+enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes);
+
+/* Parses a line. Blank lines are valid: *out is NULL. Otherwise *out is an object, which the caller drops with
+ * json_decref. Whole numbers may come as reals. BAD_INPUT with name and line when it is not valid JSON (which is UTF-8)
+ * or no object. */
+enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out);
+/* A string of a line's object, borrowed from it. BAD_INPUT with name and line when it is missing or no string. */
+enum status jsonl_read_string(const char *name, int64_t line, const json_t *object, const char *field,
+                              const char **text, size_t *bytes);
+/* Both for a document: *text and *bytes are its "text", borrowed from *out. Other fields are ignored. */
 enum status jsonl_parse(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
                         const char **text, size_t *bytes);
 

@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-static void place_token(const struct row *row, int64_t at, int64_t position, int32_t segment) {
+void row_place(const struct row *row, int64_t at, int64_t position, int32_t segment) {
     if (row->positions) row->positions[at] = (int32_t)position;
     if (row->segments) row->segments[at] = segment;
 }
@@ -11,7 +11,7 @@ static int64_t place_tokens(const struct row *row, int64_t border) {
     int64_t position = 0, counted = 0;
     int32_t segment = 0;
     for (int64_t i = 0; i < row->length; i++) {
-        place_token(row, i, position++, segment);
+        row_place(row, i, position++, segment);
         bool ends = border >= 0 && row->tokens[i] == border;
         if (ends) {
             row->targets[i] = DATASET_IGNORE;
@@ -37,6 +37,6 @@ void row_fill_padding(const struct row *row, int64_t from, int32_t segment) {
     for (int64_t i = from; i < row->length; i++) {
         row->tokens[i] = 0;
         row->targets[i] = DATASET_IGNORE;
-        place_token(row, i, i - from, segment);
+        row_place(row, i, i - from, segment);
     }
 }

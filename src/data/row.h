@@ -17,6 +17,9 @@ struct row {
     int32_t *segments;  /* which segment a token is of, from 0 */
 };
 
+/* Writes position and segment of the token at a place, where the row has them. */
+void row_place(const struct row *row, int64_t at, int64_t position, int32_t segment);
+
 /* Tokens first .. first+length-1 of a corpus, each with its successor as target; returns the number of targets that
  * count. The row is one segment unless `border` is at least 0: then each token of that id ends a segment, and has no
  * target, since what follows is another document. */

@@ -5,8 +5,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/folder.h"
 #include "base/mem.h"
+#include "data/jsonl.h"
 
 static const struct {
     const char *extension;
@@ -22,8 +24,19 @@ static enum status find_kind(const char *path, enum source_kind *out) {
             return STATUS_OK;
         }
     (void)status_set(STATUS_BAD_INPUT, "%s: not a kind of data file that is known", path);
-    return status_hint(STATUS_BAD_INPUT, "data are .txt, .jsonl ({\"text\": ...} a line), .bin (tokens with llm.c's "
+    return status_hint(STATUS_BAD_INPUT, "data are .txt, .jsonl ({\"text\": ...} or {\"prompt\": ..., \"completion\": "
+                                         "...} a line), .bin (tokens with llm.c's "
                                          "header), or a folder with train.* and valid.*");
+}
+
+/* What the lines of a .jsonl file are. */
+static enum status find_jsonl_kind(const char *path, enum source_kind *kind) {
+    static const enum source_kind known[] = {[JSONL_TEXT] = SOURCE_JSONL, [JSONL_PROMPTS] = SOURCE_PROMPTS};
+    struct file_map map;
+    TRY(file_map_open(path, &map));
+    *kind = known[jsonl_find_kind((const char *)map.data, map.bytes)];
+    file_map_close(&map);
+    return STATUS_OK;
 }
 
 static enum status add_file(const char *path, struct sources *sources) {
@@ -31,6 +44,7 @@ static enum status add_file(const char *path, struct sources *sources) {
     if (stat(path, &info) != 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
     struct source source = {0};
     TRY(find_kind(path, &source.kind));
+    if (source.kind == SOURCE_JSONL) TRY(find_jsonl_kind(path, &source.kind));
     source.path = mem_string(path);
     if (!source.path) return STATUS_FAILED;
     enum status status = vec_push(sources, source);

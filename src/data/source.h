@@ -2,16 +2,20 @@
 #ifndef BALLAST_DATA_SOURCE_H
 #define BALLAST_DATA_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
 enum source_kind {
-    SOURCE_TEXT,   /* .txt: one document */
-    SOURCE_JSONL,  /* .jsonl: a document a line, {"text": ...} */
-    SOURCE_TOKENS, /* .bin: see token_file.h */
+    SOURCE_TEXT,    /* .txt: one document */
+    SOURCE_JSONL,   /* .jsonl: a document a line, {"text": ...} */
+    SOURCE_TOKENS,  /* .bin: see token_file.h */
+    SOURCE_PROMPTS, /* .jsonl: a supervised example a line, {"prompt": ..., "completion": ...} */
 };
+/* Whether it holds examples, as marked ids (example.h), and not documents. */
+static inline bool source_is_supervised(enum source_kind kind) { return kind == SOURCE_PROMPTS; }
 
 struct source {
     char *path;

@@ -54,12 +54,13 @@ static enum status make_key(const struct token_cache_options *options, enum sour
                             const struct file_map *text, struct cache_key *out) {
     struct file_map tokenizer;
     TRY(file_map_open(options->tokenizer_path, &tokenizer));
+    bool narrow = limit_ids(options) <= NARROW_IDS && !source_is_supervised(kind);
     *out = (struct cache_key){.magic = "BALTOKEN",
                               .version = CACHE_VERSION,
                               .kind = (uint64_t)kind,
                               .text_bytes = text->bytes,
                               .eos_token = options->eos_token,
-                              .token_bytes = limit_ids(options) <= NARROW_IDS ? 2 : 4};
+                              .token_bytes = narrow ? 2 : 4};
     hash_content(text->data, text->bytes, out->text_hash);
     hash_content(tokenizer.data, tokenizer.bytes, out->tokenizer_hash);
     file_map_close(&tokenizer);
@@ -161,8 +162,10 @@ static enum status write_cache(const struct token_cache_options *options, const 
     XXH3_64bits_reset(writer.hash);
     enum status status = file_writer_open(path, &writer.file);
     if (status == STATUS_OK) {
-        status = tokenize_text(options->tokenizer, options->eos_token, source->kind, source->path,
-                               (const char *)text->data, text->bytes, (struct token_sink){write_ids, &writer});
+        struct tokenize_options tokenize = {
+            .tokenizer = options->tokenizer, .eos_token = options->eos_token, .kind = source->kind};
+        status = tokenize_text(&tokenize, source->path, (const char *)text->data, text->bytes,
+                               (struct token_sink){write_ids, &writer});
         if (status == STATUS_OK) {
             write_footer(&writer, key, limit_ids(options));
             status = file_writer_close(&writer.file);

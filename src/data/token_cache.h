@@ -1,8 +1,8 @@
 /* The ids of a text file, made once and kept in a cache file that later runs map.
  *
  * A cache holds the tokens, then a footer with the key that they were made from (size and hash of the text, hash of
- * tokenizer.json, EOS token) and their own hash. One whose key or hash does not match is made again. It is written
- * beside and renamed, so that two runs may share a folder. */
+ * tokenizer.json, EOS token) and their own hash. Those of supervised files are marked ids (example.h). One whose key or
+ * hash does not match is made again. It is written beside and renamed, so that two runs may share a folder. */
 #ifndef BALLAST_DATA_TOKEN_CACHE_H
 #define BALLAST_DATA_TOKEN_CACHE_H
 

@@ -9,7 +9,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"
+#include "data/example.h"
 #include "data/jsonl.h"
+#include "data/utf8.h"
 
 enum {
     CHUNK_BYTES = 256 << 10,
@@ -30,14 +32,13 @@ struct chunk {
 };
 
 struct tokenizing {
-    const struct tokenizer *tokenizer;
-    int64_t eos_token;
-    enum source_kind kind;
+    const struct tokenize_options *options;
     const char *name, *text;
     size_t bytes, next; /* next: where the next chunk begins */
     int64_t lines;      /* before next */
     int encoder_count;
     struct tokenizer_encoder **encoders; /* one a thread */
+    struct example_encoder **examples;   /* the same */
     struct token_ids whole, halves;      /* of the window about a cut */
     struct chunk *chunks;                /* WAVE_CHUNKS */
 };
@@ -125,10 +126,10 @@ static size_t cut_lines(struct tokenizing *t) {
 static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
     chunk->lines_before = t->lines;
     size_t end = 0;
-    if (t->kind == SOURCE_JSONL)
-        end = cut_lines(t);
-    else
+    if (t->options->kind == SOURCE_TEXT)
         TRY(cut_text(t, &end));
+    else
+        end = cut_lines(t);
     chunk->text = t->text + t->next;
     chunk->bytes = end - t->next;
     chunk->ids.count = 0;
@@ -137,31 +138,60 @@ static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
 }
 
 static enum status end_document(const struct tokenizing *t, struct token_ids *out) {
-    uint32_t eos = (uint32_t)t->eos_token;
-    return t->eos_token < 0 ? STATUS_OK : keep_ids(out, &eos, 1);
+    uint32_t eos = (uint32_t)t->options->eos_token;
+    return t->options->eos_token < 0 ? STATUS_OK : keep_ids(out, &eos, 1);
 }
 
-static enum status encode_lines(const struct tokenizing *t, struct tokenizer_encoder *encoder, struct chunk *chunk) {
+static enum status encode_document(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
+                                   struct token_ids *out) {
+    const char *text;
+    size_t bytes;
+    TRY(jsonl_read_string(t->name, line, object, "text", &text, &bytes));
+    if (bytes == 0) return STATUS_OK;
+    TRY(encode(t->encoders[thread], text, bytes, out));
+    return end_document(t, out);
+}
+
+static enum status encode_prompt(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
+                                 struct token_ids *out) {
+    const char *prompt, *completion;
+    size_t prompt_bytes, completion_bytes;
+    TRY(jsonl_read_string(t->name, line, object, "prompt", &prompt, &prompt_bytes));
+    TRY(jsonl_read_string(t->name, line, object, "completion", &completion, &completion_bytes));
+    struct text_buffer text = {0};
+    enum status status = text_append(&text, prompt, prompt_bytes);
+    if (status == STATUS_OK) status = text_append(&text, completion, completion_bytes);
+    struct text_span trained = {prompt_bytes, text.count};
+    if (status == STATUS_OK)
+        status =
+            example_encode(t->examples[thread], text.items, text.count, &trained, 1, true, t->options->eos_token, out);
+    vec_free(&text);
+    return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->name, (long long)line) : status;
+}
+
+static enum status encode_line(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
+                               struct token_ids *out) {
+    if (t->options->kind == SOURCE_JSONL) return encode_document(t, thread, line, object, out);
+    return encode_prompt(t, thread, line, object, out);
+}
+
+static enum status encode_lines(const struct tokenizing *t, int thread, struct chunk *chunk) {
     struct line_reader reader = {.text = chunk->text, .bytes = chunk->bytes, .line = chunk->lines_before};
-    const char *line, *text = NULL;
-    size_t line_bytes, bytes = 0;
-    while (line_read(&reader, &line, &line_bytes)) {
-        json_t *value;
-        TRY(jsonl_parse(t->name, reader.line, line, line_bytes, &value, &text, &bytes));
-        enum status status = STATUS_OK;
-        if (value && bytes > 0) {
-            status = encode(encoder, text, bytes, &chunk->ids);
-            if (status == STATUS_OK) status = end_document(t, &chunk->ids);
-        }
-        json_decref(value);
+    const char *line;
+    size_t bytes;
+    while (line_read(&reader, &line, &bytes)) {
+        json_t *object;
+        TRY(jsonl_parse_object(t->name, reader.line, line, bytes, &object));
+        enum status status = object ? encode_line(t, thread, reader.line, object, &chunk->ids) : STATUS_OK;
+        json_decref(object);
         TRY(status);
     }
     return STATUS_OK;
 }
 
-static enum status encode_chunk(const struct tokenizing *t, struct tokenizer_encoder *encoder, struct chunk *chunk) {
-    if (t->kind == SOURCE_JSONL) return encode_lines(t, encoder, chunk);
-    TRY(encode_part(t, encoder, chunk->text, chunk->bytes, &chunk->ids));
+static enum status encode_chunk(const struct tokenizing *t, int thread, struct chunk *chunk) {
+    if (t->options->kind != SOURCE_TEXT) return encode_lines(t, thread, chunk);
+    TRY(encode_part(t, t->encoders[thread], chunk->text, chunk->bytes, &chunk->ids));
     return chunk->text + chunk->bytes == t->text + t->bytes ? end_document(t, &chunk->ids) : STATUS_OK;
 }
 
@@ -170,7 +200,7 @@ static enum status encode_wave(struct tokenizing *t, int count, struct token_sin
 #pragma omp parallel for schedule(dynamic, 1) num_threads(t->encoder_count)
     for (int i = 0; i < count; i++) {
         struct chunk *chunk = &t->chunks[i];
-        chunk->status = encode_chunk(t, t->encoders[omp_get_thread_num()], chunk);
+        chunk->status = encode_chunk(t, omp_get_thread_num(), chunk);
         if (chunk->status != STATUS_OK) snprintf(chunk->message, sizeof chunk->message, "%s", status_message());
     }
     for (int i = 0; i < count; i++) {
@@ -200,9 +230,12 @@ static enum status encode_all(struct tokenizing *t, struct token_sink sink) {
 static enum status create_encoders(struct tokenizing *t) {
     t->chunks = mem_array(WAVE_CHUNKS, sizeof *t->chunks);
     t->encoders = mem_array((size_t)t->encoder_count, sizeof *t->encoders);
-    if (!t->chunks || !t->encoders) return STATUS_FAILED;
-    for (int i = 0; i < t->encoder_count; i++)
-        TRY(tokenizer_encoder_create(t->tokenizer, &t->encoders[i]));
+    t->examples = mem_array((size_t)t->encoder_count, sizeof *t->examples);
+    if (!t->chunks || !t->encoders || !t->examples) return STATUS_FAILED;
+    for (int i = 0; i < t->encoder_count; i++) {
+        TRY(tokenizer_encoder_create(t->options->tokenizer, &t->encoders[i]));
+        TRY(example_encoder_create(t->options->tokenizer, &t->examples[i]));
+    }
     return STATUS_OK;
 }
 
@@ -211,20 +244,21 @@ static void release(struct tokenizing *t) {
         vec_free(&t->chunks[i].ids);
     for (int i = 0; t->encoders && i < t->encoder_count; i++)
         tokenizer_encoder_free(t->encoders[i]);
+    for (int i = 0; t->examples && i < t->encoder_count; i++)
+        example_encoder_free(t->examples[i]);
+    mem_free(t->examples);
     mem_free(t->chunks);
     mem_free(t->encoders);
     vec_free(&t->whole);
     vec_free(&t->halves);
 }
 
-enum status tokenize_text(const struct tokenizer *tokenizer, int64_t eos_token, enum source_kind kind, const char *name,
-                          const char *text, size_t bytes, struct token_sink sink) {
-    BUG_IF(kind == SOURCE_TOKENS, "%s: token files are not text", name);
+enum status tokenize_text(const struct tokenize_options *options, const char *name, const char *text, size_t bytes,
+                          struct token_sink sink) {
+    BUG_IF(options->kind == SOURCE_TOKENS, "%s: token files are not text", name);
     size_t chunks = bytes / CHUNK_BYTES + 1;
     int threads = omp_get_max_threads();
-    struct tokenizing t = {.tokenizer = tokenizer,
-                           .eos_token = eos_token,
-                           .kind = kind,
+    struct tokenizing t = {.options = options,
                            .name = name,
                            .text = text,
                            .bytes = bytes,

@@ -24,6 +24,7 @@ static enum status open_data(const struct evaluation *evaluation, const char *pa
     train_options_init(&options);
     options.data_paths = &path;
     options.data_path_count = 1;
+    options.loss_on_all = evaluation->options->loss_on_all;
     return train_data_open(evaluation->setup->model, &evaluation->setup->plan.recipe, &options, false, out);
 }
 
@@ -59,6 +60,7 @@ static void describe(double loss, struct eval_file *out) {
 static enum status evaluate_one(struct evaluation *evaluation, const char *path, double *loss, struct eval_file *out) {
     struct dataset *dataset;
     TRY(open_data(evaluation, path, &dataset));
+    dataset_tell_cuts(dataset);
     enum status status = sum_losses(evaluation, dataset, path, loss, out);
     if (status == STATUS_OK) {
         describe(*loss, out);

@@ -2,6 +2,7 @@
 #ifndef BALLAST_TRAIN_EVALUATE_H
 #define BALLAST_TRAIN_EVALUATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +12,7 @@ struct eval_options {
     const char *const *data_paths; /* files, or folders that hold valid.* */
     size_t data_path_count;
     int64_t most_batches; /* of each file; 0: all */
+    bool loss_on_all;     /* of supervised examples the prompts too */
 };
 
 struct eval_file {

@@ -58,6 +58,7 @@ static enum status prepare_run(struct train_run *run) {
     TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->dataset));
     TRY(require_training_data(run));
     TRY(samples_prepare(run->setup.model, run->options, &run->samples));
+    dataset_tell_cuts(run->dataset);
     TRY(train_setup_check_memory(&run->setup));
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->setup.plan;

@@ -77,6 +77,7 @@ enum status train_data_open(const struct model *model, const struct recipe *reci
         .cache_folder = cache,
         .vocab_size = model->config.vocab_size,
         .sequence_tokens = recipe->sequence_length,
+        .loss_on_all = options->loss_on_all,
         .documents_apart = recipe->document_attention == DOCUMENT_ATTENTION_WITHIN,
         .seed = recipe->seed,
     };

@@ -4,6 +4,7 @@
 #define BALLAST_TRAIN_TRAIN_OPTIONS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -74,6 +75,7 @@ struct train_options {
     size_t data_path_count;
     const char *const *valid_paths;
     size_t valid_path_count;
+    bool loss_on_all;      /* false: of supervised examples train on the completions only */
     double valid_fraction; /* 0: part of the training sequences held out where there is no other validation data */
 };
 void train_options_init(struct train_options *out);

@@ -50,7 +50,8 @@ static enum status collect(void *payload, const uint32_t *ids, size_t count) {
 
 static enum status run(enum source_kind kind, int64_t eos_token, const char *text, size_t bytes,
                        struct token_ids *out) {
-    return tokenize_text(tokenizer, eos_token, kind, "input", text, bytes, (struct token_sink){collect, out});
+    struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = eos_token, .kind = kind};
+    return tokenize_text(&options, "input", text, bytes, (struct token_sink){collect, out});
 }
 
 static void expect_equal(const struct token_ids *a, const struct token_ids *b) {
@@ -246,8 +247,8 @@ static enum status refuse(void *payload, const uint32_t *ids, size_t count) {
 static void the_sink_can_stop_it(void **state) {
     (void)state;
     int calls = 0;
-    enum status status =
-        tokenize_text(tokenizer, -1, SOURCE_TEXT, "input", "some text", 9, (struct token_sink){refuse, &calls});
+    struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = -1, .kind = SOURCE_TEXT};
+    enum status status = tokenize_text(&options, "input", "some text", 9, (struct token_sink){refuse, &calls});
     assert_int_equal(status, STATUS_FAILED);
     assert_string_equal(status_message(), "no room");
     assert_int_equal(calls, 1);

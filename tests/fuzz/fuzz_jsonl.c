@@ -1,4 +1,4 @@
-/* JSON lines of any content: each line is refused, blank, or holds a document of valid UTF-8. */
+/* JSON lines of any content: each line is refused, blank, or holds a document or an example of valid UTF-8. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -6,6 +6,12 @@
 
 #include "base/mem.h"
 #include "data/jsonl.h"
+
+static void expect_text(const char *text, size_t bytes) {
+    json_t *again = json_stringn(text, bytes); /* NULL unless UTF-8 */
+    if (!again) abort();
+    json_decref(again);
+}
 
 static void read_document(const char *line, size_t bytes, int64_t number) {
     json_t *value;
@@ -16,9 +22,22 @@ static void read_document(const char *line, size_t bytes, int64_t number) {
         return;
     }
     if (!value) return;
-    json_t *again = json_stringn(text, text_bytes); /* NULL unless UTF-8 */
-    if (!again) abort();
-    json_decref(again);
+    expect_text(text, text_bytes);
+    json_decref(value);
+}
+
+static void read_example(const char *line, size_t bytes, int64_t number) {
+    json_t *value;
+    const char *prompt, *completion;
+    size_t prompt_bytes, completion_bytes;
+    if (jsonl_parse_object("input", number, line, bytes, &value) != STATUS_OK || !value) return;
+    if (jsonl_read_string("input", number, value, "prompt", &prompt, &prompt_bytes) == STATUS_OK &&
+        jsonl_read_string("input", number, value, "completion", &completion, &completion_bytes) == STATUS_OK) {
+        expect_text(prompt, prompt_bytes);
+        expect_text(completion, completion_bytes);
+    } else if (!strstr(status_message(), "input: line ")) {
+        abort();
+    }
     json_decref(value);
 }
 
@@ -26,12 +45,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     char *text = mem_array(bytes, 1);
     if (!text) return 0;
     memcpy(text, data, bytes);
+    (void)jsonl_find_kind(text, bytes);
     struct line_reader reader = {.text = text, .bytes = bytes};
     const char *line;
     size_t line_bytes, total = 0;
     while (line_read(&reader, &line, &line_bytes)) {
         total += line_bytes;
         read_document(line, line_bytes, reader.line);
+        read_example(line, line_bytes, reader.line);
     }
     if (reader.next != bytes || total > bytes) abort();
     mem_free(text);

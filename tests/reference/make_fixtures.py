@@ -12,6 +12,7 @@ import sys
 
 import torch
 
+import generated_cases
 import model_cases
 import op_cases
 import published_configs
@@ -27,6 +28,7 @@ def main():
     if not known.issuperset(wanted):
         sys.exit(f"no such case among {', '.join(wanted)}; there are {', '.join(sorted(known))}")
     model_cases.write(FIXTURES / "models", wanted)
+    generated_cases.write(FIXTURES / "models", wanted)
     if not wanted or "ops" in wanted:
         op_cases.write(FIXTURES / "ops")
     if not wanted or "published" in wanted:

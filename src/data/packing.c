@@ -1,0 +1,154 @@
+#include "data/packing.h"
+
+#include "base/mem.h"
+#include "base/random.h"
+#include "data/example.h"
+
+enum { BLOCK = 1 << 14 };
+
+/* What one pass over the ids finds out. */
+struct examination {
+    const struct packing_options *options;
+    struct packing *packing;
+    VEC(int64_t) starts;
+    VEC(int32_t) sizes; /* places in a row; 0: left out */
+    int64_t position;   /* of the next id */
+    bool trains;        /* the present example, within a row's places */
+};
+
+static void end_example(struct examination *examination) {
+    size_t count = examination->sizes.count;
+    if (count == 0) return;
+    int64_t most = examination->options->sequence_tokens;
+    int64_t size = examination->position - examination->starts.items[count - 1] - 1;
+    examination->packing->cut += size > most;
+    examination->packing->left_out += !examination->trains;
+    examination->sizes.items[count - 1] = !examination->trains ? 0 : (int32_t)(size < most ? size : most);
+}
+
+static enum status examine_id(struct examination *examination, uint32_t marked) {
+    const struct packing_options *options = examination->options;
+    if (marked & EXAMPLE_FIRST) {
+        end_example(examination);
+        if (examination->starts.count == UINT32_MAX)
+            return status_set(STATUS_BAD_INPUT, "%s: more than 2^32 examples", options->name);
+        TRY(vec_push(&examination->starts, examination->position));
+        TRY(vec_push(&examination->sizes, 0));
+        examination->trains = false;
+    } else if (examination->starts.count == 0) {
+        return status_set(STATUS_BAD_INPUT, "%s: does not begin with an example", options->name);
+    } else if (options->loss_on_all || (marked & EXAMPLE_TRAINED)) {
+        int64_t place = examination->position - examination->starts.items[examination->starts.count - 1] - 1;
+        examination->trains |= place < options->sequence_tokens;
+    }
+    if ((marked & EXAMPLE_ID) >= options->vocab_size)
+        return status_set(STATUS_BAD_INPUT, "%s: has id %u, but the model's vocabulary has %lld", options->name,
+                          marked & EXAMPLE_ID, (long long)options->vocab_size);
+    examination->position++;
+    return STATUS_OK;
+}
+
+static enum status examine_ids(struct examination *examination, const struct corpus *corpus) {
+    int32_t ids[BLOCK];
+    for (int64_t first = 0; first < corpus->tokens; first += BLOCK) {
+        int64_t count = corpus->tokens - first < BLOCK ? corpus->tokens - first : BLOCK;
+        corpus_read(corpus, first, count, ids);
+        for (int64_t i = 0; i < count; i++)
+            TRY(examine_id(examination, (uint32_t)ids[i]));
+    }
+    end_example(examination);
+    return vec_push(&examination->starts, examination->position);
+}
+
+static enum status fit_alone(const int32_t *sizes, int64_t count, uint32_t *row_of, int64_t *rows) {
+    *rows = 0;
+    for (int64_t i = 0; i < count; i++)
+        row_of[i] = sizes[i] > 0 ? (uint32_t)(*rows)++ : UINT32_MAX;
+    return STATUS_OK;
+}
+
+/* Best fit makes the long rows first; what is held out for validation must not be all of one length. */
+static void shuffle_rows(uint32_t *row_of, int64_t count, int64_t rows) {
+    for (int64_t i = 0; i < count; i++)
+        if (row_of[i] != UINT32_MAX) row_of[i] = (uint32_t)random_permute(0, 0, row_of[i], (uint64_t)rows);
+}
+
+/* Examples by row (a counting sort). */
+static enum status order_examples(struct packing *packing, const uint32_t *row_of) {
+    packing->row_first = mem_array((size_t)packing->rows + 2, sizeof *packing->row_first);
+    packing->order = mem_array((size_t)packing->examples, sizeof *packing->order);
+    if (!packing->row_first || !packing->order) return STATUS_FAILED;
+    /* One place further on, so that filling leaves each row's beginning where it belongs. */
+    int64_t *next = packing->row_first + 1;
+    for (int64_t i = 0; i < packing->examples; i++)
+        if (row_of[i] != UINT32_MAX) next[row_of[i] + 1]++;
+    for (int64_t row = 0; row < packing->rows; row++)
+        next[row + 1] += next[row];
+    for (int64_t i = 0; i < packing->examples; i++)
+        if (row_of[i] != UINT32_MAX) packing->order[next[row_of[i]]++] = (uint32_t)i;
+    return STATUS_OK;
+}
+
+static enum status make_rows(const struct examination *examination) {
+    struct packing *packing = examination->packing;
+    const struct packing_options *options = examination->options;
+    const int32_t *sizes = examination->sizes.items;
+    uint32_t *row_of = mem_array((size_t)packing->examples, sizeof *row_of);
+    if (!row_of) return STATUS_FAILED;
+    enum status status = options->together
+                             ? packing_fit(sizes, packing->examples, options->sequence_tokens, row_of, &packing->rows)
+                             : fit_alone(sizes, packing->examples, row_of, &packing->rows);
+    if (status == STATUS_OK && options->together) shuffle_rows(row_of, packing->examples, packing->rows);
+    if (status == STATUS_OK) status = order_examples(packing, row_of);
+    mem_free(row_of);
+    return status;
+}
+
+enum status packing_create(const struct corpus *corpus, const struct packing_options *options, struct packing *out) {
+    struct packing packing = {0};
+    struct examination examination = {.options = options, .packing = &packing};
+    enum status status = examine_ids(&examination, corpus);
+    packing.starts = examination.starts.items;
+    packing.examples = (int64_t)examination.sizes.count;
+    if (status == STATUS_OK) status = make_rows(&examination);
+    vec_free(&examination.sizes);
+    if (status == STATUS_OK)
+        *out = packing;
+    else
+        packing_free(&packing);
+    return status;
+}
+
+void packing_free(struct packing *packing) {
+    mem_free(packing->starts);
+    mem_free(packing->order);
+    mem_free(packing->row_first);
+    *packing = (struct packing){0};
+}
+
+/* Both reads are of marked ids, one apart: an input's target follows it. */
+static int64_t fill_example(const struct packing *packing, const struct corpus *corpus, uint32_t example,
+                            bool loss_on_all, int32_t segment, const struct row *row, int64_t *at) {
+    int64_t first = packing->starts[example], size = packing->starts[example + 1] - first - 1, counted = 0;
+    if (size > row->length - *at) size = row->length - *at;
+    corpus_read(corpus, first, size, row->tokens + *at);
+    corpus_read(corpus, first + 1, size, row->targets + *at);
+    for (int64_t i = 0; i < size; i++, ++*at) {
+        uint32_t target = (uint32_t)row->targets[*at];
+        bool counts = loss_on_all || (target & EXAMPLE_TRAINED);
+        row->tokens[*at] = (int32_t)((uint32_t)row->tokens[*at] & EXAMPLE_ID);
+        row->targets[*at] = counts ? (int32_t)(target & EXAMPLE_ID) : DATASET_IGNORE;
+        row_place(row, *at, i, segment);
+        counted += counts;
+    }
+    return counted;
+}
+
+int64_t packing_fill_row(const struct packing *packing, const struct corpus *corpus, int64_t index, bool loss_on_all,
+                         const struct row *row) {
+    int64_t at = 0, counted = 0, from = packing->row_first[index], to = packing->row_first[index + 1];
+    for (int64_t i = from; i < to; i++)
+        counted += fill_example(packing, corpus, packing->order[i], loss_on_all, (int32_t)(i - from), row, &at);
+    row_fill_padding(row, at, (int32_t)(to - from));
+    return counted;
+}

@@ -1,0 +1,46 @@
+/* Which examples lie in which row of T tokens. */
+#ifndef BALLAST_DATA_PACKING_H
+#define BALLAST_DATA_PACKING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "data/corpus.h"
+#include "data/row.h"
+
+/* Row r holds the examples order[row_first[r]] .. order[row_first[r + 1] - 1], one after the other; example e has the
+ * marked ids starts[e] .. starts[e + 1] - 1 of the corpus. An example of n ids takes n - 1 places of a row: its last id
+ * is a target only. */
+struct packing {
+    int64_t *starts; /* [examples + 1] */
+    uint32_t *order;
+    int64_t *row_first; /* [rows + 1] */
+    int64_t examples, rows;
+    int64_t cut;      /* examples that are longer than a row: their ends are left out */
+    int64_t left_out; /* examples with nothing to train on in the part that fits a row */
+};
+
+struct packing_options {
+    int64_t sequence_tokens; /* T */
+    int64_t vocab_size;
+    bool together;    /* several examples to a row, by best fit in decreasing order of length; rows in a fixed random
+                         order. Otherwise one to a row, in their order */
+    bool loss_on_all; /* all tokens are trained on, not only those that are marked so */
+    const char *name; /* of the corpus, in messages */
+};
+
+/* Examines the corpus's marked ids. BAD_INPUT when an id is vocab_size or more, or when the ids are not examples. There
+ * may be no rows. */
+enum status packing_create(const struct corpus *corpus, const struct packing_options *options, struct packing *out);
+void packing_free(struct packing *packing);
+
+/* Fills a row; returns the number of targets that count. */
+int64_t packing_fill_row(const struct packing *packing, const struct corpus *corpus, int64_t index, bool loss_on_all,
+                         const struct row *row);
+
+/* Rows for items of these sizes (1 to `room` each): row_of[i] for each item, by best fit in decreasing order; items of
+ * size 0 get UINT32_MAX. *rows is their number. */
+enum status packing_fit(const int32_t *sizes, int64_t count, int64_t room, uint32_t *row_of, int64_t *rows);
+
+#endif

@@ -1,0 +1,95 @@
+/* Fine-tuning by the program: examples are packed, mixed, masked, and a stopped run goes on bit for bit. */
+/* ctest: PROCESSORS 2 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "support/run_program.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+#define EXPECT(folder, status, texts, ...)                                                                             \
+    program_expect(folder, status, texts, (const char *const[]){__VA_ARGS__, NULL})
+#define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define SETTINGS                                                                                                       \
+    "--batch", "3", "--seq", "24", "--grain", "2", "--schedule-steps", "8", "--warmup-steps", "2", "--lr", "1e-2",     \
+        "--dtype", "fp32", "--document-attention", "within", "--quiet"
+
+static void write_examples(const char *path, const char *ending) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 40; i++)
+        fprintf(file, "{\"prompt\": \"%d and %d\", \"completion\": \" is %d%s\"}\n", i, i % 7, i + i % 7, ending);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int set_up(void **state) {
+    if (temp_folder_make(state) != 0) return -1;
+    make_text(temp_path(*state, "text.txt"), 3000);
+    make_tiny_model(*state, temp_path(*state, "model"), temp_path(*state, "text.txt"));
+    write_examples(temp_path(*state, "a.jsonl"), "");
+    write_examples(temp_path(*state, "b.jsonl"), ", says the river");
+    return 0;
+}
+
+static void resumed_runs_are_the_same(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model");
+    char text[4096], a[4096], whole[4096], cut[4096];
+    snprintf(text, sizeof text, "%s:0.2", temp_path(folder, "text.txt"));
+    snprintf(a, sizeof a, "%s:0.8", temp_path(folder, "a.jsonl"));
+    snprintf(whole, sizeof whole, "%s", temp_path(folder, "whole"));
+    snprintf(cut, sizeof cut, "%s", temp_path(folder, "cut"));
+    EXPECT(folder, 0, NULL, "train", model, text, a, "--valid", temp_path(folder, "b.jsonl"), "-o", whole, "--steps",
+           "8", SETTINGS);
+    EXPECT(folder, 0, NULL, "train", model, text, a, "--valid", temp_path(folder, "b.jsonl"), "-o", cut, "--steps", "3",
+           SETTINGS);
+    EXPECT(folder, 0, NULL, "resume", cut, "--steps", "8", "--quiet");
+    assert_true(files_equal(temp_path(whole, "model/model.safetensors"), temp_path(cut, "model/model.safetensors")));
+    /* Less the validation at the end of the first half. */
+    char *metrics = tiny_run_metrics(whole), *resumed = tiny_run_metrics(cut);
+    for (char *line = strtok(metrics, "\n"); line; line = strtok(NULL, "\n"))
+        assert_non_null(strstr(resumed, line));
+    mem_free(metrics);
+    mem_free(resumed);
+}
+
+/* Completions are less than all tokens, and packing changes nothing of a file's loss. */
+static void eval_counts_what_is_asked_for(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *data = temp_path(folder, "a.jsonl");
+    double loss[3];
+    int64_t tokens[3];
+    const char *const attention[] = {"across", "within", "within"}, *const on[] = {"completions", "completions", "all"};
+    for (int i = 0; i < 3; i++) {
+        struct program_run run = PROGRAM(folder, "eval", model, data, "--seq", "24", "--dtype", "fp32", "--json",
+                                         "--document-attention", attention[i], "--loss-on", on[i]);
+        assert_int_equal(run.status, 0);
+        json_t *object = json_loads(run.out, 0, NULL);
+        const json_t *total = json_object_get(object, "total");
+        loss[i] = json_real_value(json_object_get(total, "loss"));
+        tokens[i] = json_integer_value(json_object_get(total, "tokens"));
+        json_decref(object);
+        program_run_free(&run);
+    }
+    assert_int_equal(tokens[0], tokens[1]);
+    assert_true(tokens[2] > tokens[1]);
+    assert_true(loss[0] / loss[1] - 1 < 1e-5 && loss[1] / loss[0] - 1 < 1e-5);
+}
+
+static void bad_data_exit_with_2(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model");
+    temp_write_text(temp_path(folder, "bad.jsonl"), "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": 1}\n");
+    EXPECT(folder, 2, TEXTS("bad.jsonl: line 2: prompt: must be a string"), "train", model,
+           temp_path(folder, "bad.jsonl"), "-o", temp_path(folder, "bad"), SETTINGS);
+    EXPECT(folder, 2, TEXTS("a.jsonl:0: weight"), "train", model, temp_path(folder, "a.jsonl:0"), "-o",
+           temp_path(folder, "bad"), SETTINGS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resumed_runs_are_the_same),
+        cmocka_unit_test(eval_counts_what_is_asked_for),
+        cmocka_unit_test(bad_data_exit_with_2),
+    };
+    return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
+}

@@ -1,0 +1,208 @@
+/* Examples in rows: best fit, what is cut and left out, and what a filled row holds. */
+#include "support/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/random.h"
+#include "data/example.h"
+#include "data/packing.h"
+#include "support/fault_sweep.h"
+
+enum { ITEMS = 300 };
+
+/* The rows that best fit decreasing takes, in the plain way. */
+static int64_t count_rows(const int32_t *sizes, int64_t count, int64_t room) {
+    int64_t left[ITEMS], rows = 0;
+    for (int64_t size = room; size > 0; size--)
+        for (int64_t i = 0; i < count; i++) {
+            int64_t best = -1;
+            if (sizes[i] != size) continue;
+            for (int64_t r = 0; r < rows; r++)
+                if (left[r] >= size && (best < 0 || left[r] < left[best])) best = r;
+            if (best < 0) left[best = rows++] = room;
+            left[best] -= size;
+        }
+    return rows;
+}
+
+static void best_fit_is_found(void **state) {
+    (void)state;
+    uint64_t seed = 20250302;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (uint32_t round = 0; round < 400; round++) {
+        int64_t room = 1 + (int64_t)(random_u64(seed, RANDOM_TEST, 0, round) % 70);
+        int64_t count = 1 + (int64_t)(random_u64(seed, RANDOM_TEST, 1, round) % ITEMS), rows;
+        int32_t sizes[ITEMS];
+        uint32_t row_of[ITEMS];
+        for (int64_t i = 0; i < count; i++)
+            sizes[i] = (int32_t)(random_u64(seed, RANDOM_TEST, 2 + round, (uint64_t)i) % (uint64_t)(room + 1));
+        assert_int_equal(packing_fit(sizes, count, room, row_of, &rows), STATUS_OK);
+        assert_int_equal(rows, count_rows(sizes, count, room));
+        int64_t used[ITEMS] = {0};
+        for (int64_t i = 0; i < count; i++) {
+            assert_int_equal(row_of[i] == UINT32_MAX, sizes[i] == 0);
+            if (sizes[i] == 0) continue;
+            assert_true(row_of[i] < rows);
+            used[row_of[i]] += sizes[i];
+        }
+        for (int64_t r = 0; r < rows; r++)
+            assert_in_range(used[r], 1, room);
+    }
+}
+
+/* A corpus of one part over ids in memory. */
+struct examples {
+    uint32_t ids[8192];
+    struct corpus_part part;
+    struct corpus corpus;
+    int64_t count;
+};
+
+static void finish(struct examples *examples) {
+    examples->part.view = (struct token_view){
+        .tokens = examples->ids, .token_bytes = 4, .count = examples->count, .id_limit = INT64_C(1) << 32};
+    examples->corpus = (struct corpus){.parts = &examples->part, .part_count = 1, .tokens = examples->count};
+}
+
+/* An example of `prompt` tokens and `completion` trained ones, whose ids are 1000 times its number and their places. */
+static void add_example(struct examples *examples, uint32_t number, int prompt, int completion) {
+    for (int i = 0; i < prompt + completion; i++)
+        examples->ids[examples->count++] =
+            (1000 * number + (uint32_t)i) | (i == 0 ? EXAMPLE_FIRST : 0) | (i >= prompt ? EXAMPLE_TRAINED : 0);
+}
+
+static void rows_hold_each_example_once(void **state) {
+    (void)state;
+    enum { EXAMPLES = 100, LENGTH = 24 };
+    static struct examples examples;
+    int prompts[EXAMPLES], completions[EXAMPLES];
+    examples.count = 0;
+    int64_t cut = 0, left_out = 0;
+    for (uint32_t i = 0; i < EXAMPLES; i++) {
+        prompts[i] = (int)(random_u64(3, RANDOM_TEST, 0, i) % (i % 9 == 0 ? 40 : 12));
+        completions[i] = (int)(random_u64(3, RANDOM_TEST, 1, i) % 15) + (prompts[i] == 0);
+        add_example(&examples, i, prompts[i], completions[i]);
+        cut += prompts[i] + completions[i] - 1 > LENGTH;
+        bool one = prompts[i] == 0 && completions[i] == 1;
+        left_out += completions[i] == 0 || one || prompts[i] > LENGTH;
+    }
+    finish(&examples);
+    assert_true(cut > 0 && left_out > 0);
+    for (int together = 0; together < 2; together++) {
+        struct packing_options options = {
+            .sequence_tokens = LENGTH, .vocab_size = 1000 * EXAMPLES, .together = together, .name = "examples"};
+        struct packing packing;
+        assert_int_equal(packing_create(&examples.corpus, &options, &packing), STATUS_OK);
+        assert_int_equal(packing.examples, EXAMPLES);
+        assert_int_equal(packing.cut, cut);
+        assert_int_equal(packing.left_out, left_out);
+        if (!together) assert_int_equal(packing.rows, EXAMPLES - left_out);
+        if (together) assert_true(packing.rows < (EXAMPLES - left_out) * 2 / 3);
+        int seen[EXAMPLES] = {0};
+        for (int64_t r = 0; r < packing.rows; r++) {
+            int32_t tokens[LENGTH], targets[LENGTH], positions[LENGTH], segments[LENGTH];
+            struct row row = {LENGTH, tokens, targets, positions, segments};
+            int64_t counted = packing_fill_row(&packing, &examples.corpus, r, false, &row), expected = 0;
+            int number = -1, position = 0, segment = -1;
+            for (int i = 0; i < LENGTH; i++) {
+                if (positions[i] == 0) {
+                    segment++;
+                    position = 0;
+                    /* padding has no targets, and begins with token 0, which is also the first of example 0 */
+                    bool padding = true;
+                    for (int k = i; k < LENGTH; k++)
+                        padding &= tokens[k] == 0 && targets[k] == DATASET_IGNORE && segments[k] == segments[i];
+                    number = padding ? -1 : tokens[i] / 1000;
+                    if (!padding) seen[number]++;
+                }
+                assert_int_equal(segments[i], segment);
+                assert_int_equal(positions[i], position);
+                if (number >= 0) {
+                    assert_int_equal(tokens[i], 1000 * number + position);
+                    bool trained = position + 1 >= prompts[number];
+                    assert_int_equal(targets[i], trained ? tokens[i] + 1 : DATASET_IGNORE);
+                    expected += trained;
+                }
+                position++;
+            }
+            assert_int_equal(counted, expected);
+        }
+        for (int i = 0; i < EXAMPLES; i++) {
+            bool one = prompts[i] == 0 && completions[i] == 1;
+            assert_int_equal(seen[i], !(completions[i] == 0 || one || prompts[i] > LENGTH));
+        }
+        packing_free(&packing);
+    }
+}
+
+static void loss_on_all_counts_every_successor(void **state) {
+    (void)state;
+    enum { LENGTH = 8 };
+    static struct examples examples;
+    examples.count = 0;
+    add_example(&examples, 1, 5, 0);
+    add_example(&examples, 2, 1, 0);
+    add_example(&examples, 3, 20, 2);
+    finish(&examples);
+    struct packing_options options = {
+        .sequence_tokens = LENGTH, .vocab_size = 5000, .loss_on_all = true, .name = "examples"};
+    struct packing packing;
+    assert_int_equal(packing_create(&examples.corpus, &options, &packing), STATUS_OK);
+    assert_int_equal(packing.rows, 2);
+    int32_t tokens[LENGTH], targets[LENGTH];
+    struct row row = {.length = LENGTH, .tokens = tokens, .targets = targets};
+    assert_int_equal(packing_fill_row(&packing, &examples.corpus, 0, true, &row), 4);
+    assert_int_equal(targets[3], 1004);
+    assert_int_equal(targets[4], DATASET_IGNORE);
+    assert_int_equal(packing_fill_row(&packing, &examples.corpus, 1, true, &row), 8);
+    assert_int_equal(targets[7], 3008);
+    packing_free(&packing);
+}
+
+static void what_is_no_example_is_refused(void **state) {
+    (void)state;
+    static struct examples examples;
+    struct packing_options options = {.sequence_tokens = 8, .vocab_size = 3001, .name = "examples"};
+    struct packing packing;
+    examples.count = 0;
+    add_example(&examples, 3, 1, 2);
+    finish(&examples);
+    assert_int_equal(packing_create(&examples.corpus, &options, &packing), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "examples: has id 3001, but the model's vocabulary has 3001"));
+    options.vocab_size = 4000;
+    examples.ids[0] &= ~EXAMPLE_FIRST;
+    assert_int_equal(packing_create(&examples.corpus, &options, &packing), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "does not begin"));
+}
+
+static enum status pack_once(void *payload) {
+    struct examples *examples = payload;
+    struct packing_options options = {.sequence_tokens = 8, .vocab_size = 5000, .together = true, .name = "examples"};
+    struct packing packing;
+    TRY(packing_create(&examples->corpus, &options, &packing));
+    packing_free(&packing);
+    return STATUS_OK;
+}
+
+static void faults_are_reported(void **state) {
+    (void)state;
+    static struct examples examples;
+    examples.count = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        add_example(&examples, i, 2, 3);
+    finish(&examples);
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, pack_once, &examples) >= 8);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(best_fit_is_found),
+        cmocka_unit_test(rows_hold_each_example_once),
+        cmocka_unit_test(loss_on_all_counts_every_successor),
+        cmocka_unit_test(what_is_no_example_is_refused),
+        cmocka_unit_test(faults_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,305 @@
+/* Datasets of supervised examples: prompt and completion in .jsonl files, alone and mixed with text. */
+#include "support/unit.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/folder.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "data/dataset.h"
+#include "support/data_files.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
+
+enum { LENGTH = 24, EOS = 0, VOCAB = 300 };
+
+struct place {
+    char *folder;
+    char tokenizer_path[4096], cache_folder[4096], data[4096];
+    const char *paths[1];
+    struct tokenizer *tokenizer;
+    struct dataset_options options;
+};
+
+static int make_place(void **state) {
+    static const char *const special[] = {"<|end|>"};
+    struct place *place = mem_array(1, sizeof *place);
+    if (!place || temp_folder_make((void **)&place->folder) != 0) return -1;
+    snprintf(place->tokenizer_path, sizeof place->tokenizer_path, "%s/tokenizer.json", place->folder);
+    snprintf(place->cache_folder, sizeof place->cache_folder, "%s/cache", place->folder);
+    snprintf(place->data, sizeof place->data, "%s/data.jsonl", place->folder);
+    size_t bytes;
+    char *text = random_text(1, 2000, &bytes);
+    bool made = tokenizer_train(text, bytes, VOCAB, special, 1, place->tokenizer_path) == STATUS_OK &&
+                tokenizer_open(place->tokenizer_path, &place->tokenizer) == STATUS_OK;
+    mem_free(text);
+    place->paths[0] = place->data;
+    place->options = (struct dataset_options){.paths = place->paths,
+                                              .path_count = 1,
+                                              .tokenizer = place->tokenizer,
+                                              .tokenizer_path = place->tokenizer_path,
+                                              .cache_folder = place->cache_folder,
+                                              .eos_token = EOS,
+                                              .vocab_size = VOCAB,
+                                              .sequence_tokens = LENGTH,
+                                              .seed = 5};
+    *state = place;
+    return made ? 0 : -1;
+}
+
+static int drop_place(void **state) {
+    struct place *place = *state;
+    tokenizer_free(place->tokenizer);
+    int result = temp_folder_drop((void **)&place->folder);
+    mem_free(place);
+    return result;
+}
+
+/* What an example's ids and masks must be: prompts end in a colon and completions begin with a blank, where the
+ * tokenizer always splits. */
+struct expected {
+    uint32_t ids[256];
+    int64_t count, prompt;
+    int seen;
+};
+
+static void encode_into(const struct place *place, const char *text, size_t bytes, struct expected *out) {
+    struct token_ids ids = {0};
+    assert_int_equal(tokenizer_encode(place->tokenizer, text, bytes, false, &ids), STATUS_OK);
+    assert_true(out->count + (int64_t)ids.count < 256);
+    for (size_t i = 0; i < ids.count; i++)
+        out->ids[out->count++] = ids.items[i];
+    vec_free(&ids);
+}
+
+static struct expected *write_examples(const struct place *place, int count, int longest) {
+    struct expected *all = mem_array((size_t)count, sizeof *all);
+    FILE *file = fopen(place->data, "w");
+    assert_non_null(file);
+    for (int i = 0; i < count; i++) {
+        char prompt[4096], completion[4096];
+        size_t words = random_u64(7, RANDOM_TEST, 0, (uint64_t)i) % (uint64_t)longest, bytes;
+        char *text = random_text((uint64_t)i + 100, words, &bytes);
+        snprintf(prompt, sizeof prompt, "%d and%.*s:", i, (int)bytes, text);
+        snprintf(completion, sizeof completion, " river%.*s %d", i % 3 ? (int)bytes : 0, text, i * i);
+        json_t *object = json_pack("{s:s, s:i, s:s}", "completion", completion, "id", i, "prompt", prompt);
+        char *json = json_dumps(object, 0);
+        fprintf(file, "%s\n%s", json, i % 10 ? "" : "\n");
+        free(json);
+        json_decref(object);
+        mem_free(text);
+        encode_into(place, prompt, strlen(prompt), &all[i]);
+        all[i].prompt = all[i].count;
+        encode_into(place, completion, strlen(completion), &all[i]);
+        all[i].ids[all[i].count++] = EOS;
+    }
+    assert_int_equal(fclose(file), 0);
+    return all;
+}
+
+static struct dataset *open_place(const struct place *place) {
+    struct dataset *dataset;
+    if (dataset_open(&place->options, &dataset) != STATUS_OK) fail_msg("%s", status_message());
+    return dataset;
+}
+
+/* Finds the example at a place of a row, counts it as seen, checks ids, masks and positions; returns its places. */
+static int64_t expect_example(struct expected *all, int count, const struct row *row, int64_t at, bool loss_on_all) {
+    for (int e = 0; e < count; e++) {
+        int64_t size = all[e].count - 1 < row->length - at ? all[e].count - 1 : row->length - at;
+        int64_t same = 0;
+        while (same < size && (uint32_t)row->tokens[at + same] == all[e].ids[same])
+            same++;
+        if (same < size || size == 0) continue;
+        for (int64_t i = 0; i < size; i++) {
+            bool trained = loss_on_all || i + 1 >= all[e].prompt;
+            assert_int_equal(row->targets[at + i], trained ? (int)all[e].ids[i + 1] : DATASET_IGNORE);
+            assert_int_equal(row->positions[at + i], i);
+            assert_int_equal(row->segments[at + i], row->segments[at]);
+        }
+        all[e].seen++;
+        return size;
+    }
+    fail_msg("no example at %lld", (long long)at);
+    return 0;
+}
+
+static bool is_padding(const struct row *row, int64_t at) {
+    for (int64_t i = at; i < row->length; i++)
+        if (row->targets[i] != DATASET_IGNORE || row->tokens[i] != 0) return false;
+    return true;
+}
+
+/* One epoch: returns how many examples were met. */
+static int read_epoch(const struct place *place, struct expected *all, int count, int64_t *padding) {
+    struct dataset *dataset = open_place(place);
+    int64_t rows = dataset_train_sequences(dataset);
+    int met = 0;
+    *padding = 0;
+    for (int64_t step = 0; step < rows; step++) {
+        int32_t tokens[LENGTH], targets[LENGTH], positions[LENGTH], segments[LENGTH];
+        struct row row = {LENGTH, tokens, targets, positions, segments};
+        int64_t counted = dataset_fill(dataset, DATASET_TRAIN, step, 1,
+                                       &(struct dataset_batch){tokens, targets, positions, segments});
+        int64_t unmasked = 0, at = 0;
+        for (int i = 0; i < LENGTH; i++)
+            unmasked += targets[i] != DATASET_IGNORE;
+        assert_int_equal(counted, unmasked);
+        for (int32_t segment = 0; at < LENGTH && !is_padding(&row, at); segment++, met++) {
+            assert_int_equal(segments[at], segment);
+            if (segment > 0) assert_true(place->options.documents_apart);
+            at += expect_example(all, count, &row, at, place->options.loss_on_all);
+        }
+        *padding += LENGTH - at;
+    }
+    dataset_close(dataset);
+    return met;
+}
+
+static void an_epoch_sees_each_example_once(void **state) {
+    struct place *place = *state;
+    enum { COUNT = 150 };
+    struct expected *all = write_examples(place, COUNT, 5);
+    int64_t fitting = 0, padding_alone = 0, padding_packed = 0;
+    for (int i = 0; i < COUNT; i++)
+        fitting += all[i].prompt <= LENGTH;
+    assert_true(fitting > COUNT / 2);
+    for (int together = 0; together < 2; together++)
+        for (int on_all = 0; on_all < 2; on_all++) {
+            place->options.documents_apart = together;
+            place->options.loss_on_all = on_all;
+            for (int i = 0; i < COUNT; i++)
+                all[i].seen = 0;
+            int met = read_epoch(place, all, COUNT, together ? &padding_packed : &padding_alone);
+            assert_int_equal(met, on_all ? COUNT : fitting);
+            for (int i = 0; i < COUNT; i++)
+                assert_int_equal(all[i].seen, on_all || all[i].prompt <= LENGTH);
+        }
+    print_message("padding: %lld packed, %lld alone\n", (long long)padding_packed, (long long)padding_alone);
+    assert_true(padding_packed * 3 < padding_alone * 2);
+    mem_free(all);
+}
+
+static void order_depends_on_seed_and_step_only(void **state) {
+    struct place *place = *state;
+    enum { BATCH = 3, STEPS = 40, ROW = BATCH * LENGTH };
+    mem_free(write_examples(place, 60, 5));
+    place->options.documents_apart = true;
+    static int32_t all[STEPS][2][ROW];
+    struct dataset *dataset = open_place(place);
+    for (int step = 0; step < STEPS; step++)
+        dataset_fill(dataset, DATASET_TRAIN, step, BATCH,
+                     &(struct dataset_batch){.tokens = all[step][0], .targets = all[step][1]});
+    uint64_t fingerprint = dataset_fingerprint(dataset);
+    dataset_close(dataset);
+    dataset = open_place(place);
+    assert_true(dataset_fingerprint(dataset) == fingerprint);
+    for (int step = STEPS - 1; step >= 0; step--) {
+        int32_t tokens[ROW], targets[ROW];
+        dataset_fill(dataset, DATASET_TRAIN, step, BATCH,
+                     &(struct dataset_batch){.tokens = tokens, .targets = targets});
+        assert_memory_equal(tokens, all[step][0], sizeof tokens);
+        assert_memory_equal(targets, all[step][1], sizeof targets);
+    }
+    dataset_close(dataset);
+    mem_free(write_examples(place, 61, 5));
+    dataset = open_place(place);
+    assert_true(dataset_fingerprint(dataset) != fingerprint);
+    dataset_close(dataset);
+}
+
+/* Two rows of three are examples, one is text. */
+static void examples_mix_with_text(void **state) {
+    struct place *place = *state;
+    char text_path[4096], weighted[2][4200];
+    snprintf(text_path, sizeof text_path, "%s/text.txt", place->folder);
+    snprintf(weighted[0], sizeof weighted[0], "%s:2", place->data);
+    snprintf(weighted[1], sizeof weighted[1], "%s:1", text_path);
+    size_t bytes;
+    char *text = random_text(3, 500, &bytes);
+    temp_write(text_path, text, bytes);
+    mem_free(text);
+    mem_free(write_examples(place, 20, 3));
+    const char *paths[] = {weighted[0], weighted[1]};
+    place->options.paths = paths;
+    place->options.path_count = 2;
+    struct dataset *dataset = open_place(place);
+    int examples = 0;
+    for (int64_t step = 0; step < 60; step++) {
+        int32_t tokens[LENGTH], targets[LENGTH];
+        int64_t counted = dataset_fill(dataset, DATASET_TRAIN, step, 1,
+                                       &(struct dataset_batch){.tokens = tokens, .targets = targets});
+        examples += counted < LENGTH; /* every prompt has masked tokens */
+    }
+    assert_int_equal(examples, 40);
+    dataset_close(dataset);
+}
+
+static void expect_refused(const struct place *place, const char *content, const char *words) {
+    struct dataset *dataset;
+    temp_write_text(place->data, content);
+    status_clear();
+    enum status status = dataset_open(&place->options, &dataset);
+    if (status != STATUS_BAD_INPUT || !strstr(status_message(), "data.jsonl") || !strstr(status_message(), words))
+        fail_msg("\"%s\" does not say \"%s\"", status_message(), words);
+}
+
+static void bad_examples_are_named_by_line(void **state) {
+    struct place *place = *state;
+#define GOOD "{\"prompt\": \"a:\", \"completion\": \" b\"}\n"
+    expect_refused(place, GOOD "\n{\"prompt\": \"a\"}\n", "line 3: completion: missing");
+    expect_refused(place, GOOD "{\"prompt\": [], \"completion\": \"b\"}\n", "line 2: prompt: must be a string");
+    expect_refused(place, GOOD "{\"text\": \"b\"}\n", "line 2: prompt: missing");
+    expect_refused(place, "{\"text\": \"b\"}\n" GOOD, "line 2: text: missing");
+    expect_refused(place, GOOD "[]\n", "line 2: not a JSON object");
+    expect_refused(place, GOOD "{\"prompt\"\n", "line 2: not valid JSON");
+    expect_refused(place,
+                   "{\"prompt\": \"the river ran under a bridge of stone whose arches we'll see again the river "
+                   "ran under a bridge of stone whose arches we'll see again\", \"completion\": \"b\"}\n",
+                   "none of 1 examples has anything to train on in its first 24 tokens");
+    char train[4096], other[4096], weighted[4200];
+    snprintf(train, sizeof train, "%s/train.1.jsonl", place->folder);
+    snprintf(other, sizeof other, "%s/train.2.jsonl", place->folder);
+    temp_write_text(train, GOOD);
+    temp_write_text(other, "{\"text\": \"b\"}\n");
+    snprintf(weighted, sizeof weighted, "%s:1", place->folder);
+    place->paths[0] = weighted;
+    struct dataset *dataset;
+    assert_int_equal(dataset_open(&place->options, &dataset), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "train.1.jsonl: has supervised examples and"));
+}
+
+static enum status open_once(void *payload) {
+    const struct place *place = payload;
+    struct dataset *dataset;
+    TRY(folder_remove(place->cache_folder));
+    TRY(dataset_open(&place->options, &dataset));
+    dataset_close(dataset);
+    return STATUS_OK;
+}
+
+static void faults_are_reported(void **state) {
+    struct place *place = *state;
+    place->options.documents_apart = true;
+    mem_free(write_examples(place, 10, 3));
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, open_once, place) >= 20);
+    assert_true(fault_sweep(FAULT_OPEN, false, open_once, place) >= 4);
+    assert_true(fault_sweep(FAULT_WRITE, false, open_once, place) >= 1);
+}
+
+int main(void) {
+    log_set_quiet(true);
+#define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, drop_place)
+    const struct CMUnitTest tests[] = {
+        IN_PLACE(an_epoch_sees_each_example_once),
+        IN_PLACE(order_depends_on_seed_and_step_only),
+        IN_PLACE(examples_mix_with_text),
+        IN_PLACE(bad_examples_are_named_by_line),
+        IN_PLACE(faults_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
