@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
 #include "support/tiny_run.h"
@@ -150,6 +151,64 @@ static void test_generate_writes_the_same(void **state) {
     expect_status(generate_text(path, &run.run.plan, &options, NULL, collect, stopped, NULL), STATUS_BAD_INPUT, "stop");
 }
 
+static void require_beside(const struct program *training, const struct program *generating) {
+    int64_t kept = 0;
+    for (size_t i = 0; i < training->buffers.count; i++) {
+        const struct buffer *buffer = &training->buffers.items[i];
+        if (buffer->persistent && buffer->offset + buffer->bytes > kept) kept = buffer->offset + buffer->bytes;
+    }
+    for (size_t i = 0; i < generating->buffers.count; i++) {
+        const struct buffer *buffer = &generating->buffers.items[i];
+        assert_int_equal(buffer->shared && buffer->offset < kept, buffer->kind == BUFFER_PARAMETERS);
+        if (buffer->kind != BUFFER_PARAMETERS) assert_true(buffer->offset >= kept);
+    }
+}
+
+/* Three programs in one arena: parameters of all at one place, caches of two, and nothing else in what is kept. */
+static void test_programs_in_one_arena(void **state) {
+    struct text_run run;
+    struct train_setup setup;
+    make_run(*state, &run);
+    expect_status(train_setup_create(run.model, SETUP_TRAIN, &run.run.plan, &run.run.options, &setup), STATUS_OK, NULL);
+    assert_non_null(setup.prefill);
+    require_beside(setup.main->program, setup.prefill->program);
+    require_beside(setup.main->program, setup.decode->program);
+    int caches = 0;
+    for (size_t i = 0; i < setup.prefill->program->buffers.count; i++) {
+        const struct buffer *a = &setup.prefill->program->buffers.items[i],
+                            *b = &setup.decode->program->buffers.items[i];
+        if (a->kind != BUFFER_CACHE) continue;
+        assert_string_equal(a->name, b->name);
+        assert_int_equal(a->offset, b->offset);
+        caches++;
+    }
+    assert_int_equal(caches, 4);
+    train_setup_free(&setup);
+}
+
+static struct text_run swept;
+
+static enum status generate_once(void *payload) {
+    struct plan_options plan;
+    struct generate_options options;
+    char out[1024] = "";
+    (void)payload;
+    plan_options_init(&plan);
+    plan.threads = 1;
+    plan.sequence_length = TINY_TOKENS;
+    plan.device_memory_bytes = 256 << 20;
+    generate_options_init(&options);
+    options.prompt = "the river";
+    options.tokens = 3;
+    return generate_text(swept.model, &plan, &options, NULL, collect, out, NULL);
+}
+
+static void test_faults_in_generation(void **state) {
+    make_run(*state, &swept);
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, generate_once, NULL) > 100);
+    assert_true(fault_sweep(FAULT_OPEN, false, generate_once, NULL) > 0);
+}
+
 static void test_refusals(void **state) {
     struct text_run run;
     char folder[512];
@@ -166,10 +225,9 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_changes_nothing),
-        cmocka_unit_test(test_same_after_resume),
-        cmocka_unit_test(test_generate_writes_the_same),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_changes_nothing),          cmocka_unit_test(test_same_after_resume),
+        cmocka_unit_test(test_generate_writes_the_same), cmocka_unit_test(test_programs_in_one_arena),
+        cmocka_unit_test(test_faults_in_generation),     cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }
