@@ -15,11 +15,12 @@
       OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_INSPECT),                                     \
       .help = "print one JSON document on stdout and nothing else there")                                              \
     X(QUIET, .name = "quiet", .type = OPTION_FLAG,                                                                     \
-      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE),                     \
+      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_GENERATE),     \
       .help = "leave out progress and notes; warnings and errors stay")                                                \
     X(OUTPUT, .name = "output", .letter = 'o', .type = OPTION_TEXT, .argument = "PATH",                                \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),                                                      \
-      .help = "train (required there): the run's folder, new or empty; plan: the plan file to write; profile: the "    \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE),                                      \
+      .help = "train (required there): the run's folder, new or empty; merge (required there): the same of the "       \
+              "model; plan: the plan file to write; profile: the "                                                     \
               "cluster file to write")
 
 /* Options that plan, train, resume, eval and generate share. */
@@ -95,6 +96,14 @@
       .fallback = "0.1", .help = "AdamW: of matrices and embeddings; biases and norm weights do not decay")            \
     X(CLIP_NORM, .name = "clip-norm", OPTION_REAL_RANGE(0, 1e9), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),             \
       .fallback = "1", .help = "limit of the gradients' global norm; 0: none")                                         \
+    X(FREEZE, .name = "freeze", .type = OPTION_TEXTS, .argument = "PATTERN", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN), \
+      .computed = "nothing, or what the plan file says",                                                               \
+      .help = "weights that are not trained, by name, with *, ? and [...]; may be given several times")                \
+    X(LORA, .name = "lora", .type = OPTION_TEXT, .argument = "RANK,ALPHA,TARGETS",                                     \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                                                        \
+      .computed = "none, or what the plan file or the model's own adapter says",                                       \
+      .help = "train adapters beside linear layers (8,16,q_proj,v_proj or 8,16,all-linear) and freeze all else; the "  \
+              "run then writes adapters as peft has them")                                                             \
     X(SAVE_EVERY, .name = "save-every", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),           \
       .fallback = "100", .help = "steps between checkpoints; one is also written at the end and on a signal")          \
     X(KEEP, .name = "keep", OPTION_WHOLE_RANGE(0, 1000000), OPTION_FOR(COMMAND_TRAIN), .fallback = "2",                \
@@ -118,6 +127,8 @@
       .fallback = "64", .help = "the most tokens of a sample")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
+    X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
+      .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
     X(BATCHES, .name = "batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_EVAL), .fallback = "0", \
       .help = "the most batches of each file; 0: all")                                                                 \
     X(PROMPT, .name = "prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                 \

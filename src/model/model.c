@@ -5,6 +5,7 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "model/model_adapter.h"
 #include "model/model_config.h"
 #include "model/model_families.h"
 #include "model/model_weights.h"
@@ -58,6 +59,9 @@ static enum status open_into(struct model *model, const char *folder) {
 }
 
 enum status model_open(const char *folder, struct model **out) {
+    bool is_adapter;
+    TRY(adapter_find(folder, &is_adapter));
+    if (is_adapter) return model_open_adapter(folder, NULL, out);
     struct model *model = mem_array(1, sizeof *model);
     if (!model) return STATUS_FAILED;
     enum status status = open_into(model, folder);
@@ -118,7 +122,9 @@ enum status model_create(const struct model_config *config, struct model **out) 
 
 void model_free(struct model *model) {
     if (!model) return;
+    safetensors_close(model->adapter_weights);
     safetensors_close(model->weights);
+    mem_free(model->frozen);
     json_decref(model->config_json);
     mem_free(model->folder);
     mem_free(model);
@@ -152,6 +158,7 @@ static enum status build_into(const struct model *model, enum model_purpose purp
     if (!graph) return STATUS_FAILED;
     struct tensor *tensor = model->config.family->build(&model->config, model->prefix, purpose, graph);
     enum status status = graph_status(graph);
+    if (status == STATUS_OK) status = adapter_freeze(model, graph);
     if (status != STATUS_OK) {
         graph_free(graph);
         return status;
@@ -179,14 +186,18 @@ enum status model_build_decode_graph(const struct model *model, enum dtype dtype
     return build_into(model, MODEL_DECODE, graph, out, out_logits);
 }
 
-int64_t model_parameter_count(const struct graph *graph) {
+static int64_t count_parameters(const struct graph *graph, bool trained) {
     int64_t count = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->kind == TENSOR_PARAMETER && !tensor->base) count += shape_elements(&tensor->shape);
+        bool counts = tensor->kind == TENSOR_PARAMETER && !tensor->base && (tensor->trainable || !trained);
+        if (counts) count += shape_elements(&tensor->shape);
     }
     return count;
 }
+
+int64_t model_parameter_count(const struct graph *graph) { return count_parameters(graph, false); }
+int64_t model_trained_count(const struct graph *graph) { return count_parameters(graph, true); }
 
 /* Whether the node multiplies its second input, a weight, by activations in the forward direction. */
 static bool is_matrix_product(const struct node *node) {
@@ -200,12 +211,16 @@ static int64_t first_use(const struct graph *graph, const struct tensor *weight)
     return -1;
 }
 
-int64_t model_matrix_parameter_count(const struct graph *graph) {
+static int64_t count_matrices(const struct graph *graph, bool trained) {
     int64_t count = 0;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         const struct node *node = graph->nodes.items[i];
-        if (is_matrix_product(node) && first_use(graph, node->in[1]) == (int64_t)i)
+        if (is_matrix_product(node) && first_use(graph, node->in[1]) == (int64_t)i &&
+            (node->in[1]->trainable || !trained))
             count += shape_elements(&node->in[1]->shape);
     }
     return count;
 }
+
+int64_t model_matrix_parameter_count(const struct graph *graph) { return count_matrices(graph, false); }
+int64_t model_trained_matrix_count(const struct graph *graph) { return count_matrices(graph, true); }

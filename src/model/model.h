@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "graph/graph.h"
+#include "model/adapter.h"
 #include "model/safetensors.h"
 #include "ops/ops.h"
 
@@ -43,8 +44,9 @@ struct model_config {
     int64_t window; /* tokens that a position sees in windowed layers, itself included; 0: there are none */
     bool windowed[MODEL_LAYERS_MAX]; /* by layer */
     struct rope_table_attributes rope;
-    double initial_range; /* standard deviation with which matrices start */
-    double dropout;       /* the largest that the file asks for; not applied, model_open says so */
+    double initial_range;   /* standard deviation with which matrices start */
+    struct adapter adapter; /* beside linear layers; not of config.json, set by model_open and model_set_adapter */
+    double dropout;         /* the largest that the file asks for; not applied, model_open says so */
 };
 
 struct model {
@@ -53,6 +55,9 @@ struct model {
     json_t *config_json;         /* as read, written back with the weights */
     const char *prefix;          /* before the names of all but the head in the weight files: the family's, or "" */
     struct safetensors *weights; /* the mapped and checked files; NULL for a model made from scratch */
+    struct safetensors *adapter_weights; /* the same of an adapter's folder; NULL: adapters begin anew */
+    uint64_t adapter_seed;               /* with this seed */
+    char *frozen;                        /* patterns of model_set_frozen, or NULL */
 };
 
 /* Which outputs a graph shall have. */
@@ -95,8 +100,18 @@ extern const int model_family_count;
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
 
 /* Reads config.json of a Hugging Face directory (not the weights' contents, but their headers are checked against the
- * config: names, shapes, dtypes, offsets). */
+ * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter. */
 enum status model_open(const char *folder, struct model **out);
+/* An adapter's folder with the model that it belongs to: in `base_folder` or, when that is NULL, where its config says.
+ */
+enum status model_open_adapter(const char *folder, const char *base_folder, struct model **out);
+/* Before graphs are built: adds adapters as `text` says (adapter_parse), B zero and A uniform as peft starts them, from
+ * `seed`. "" changes nothing; a model that was opened with adapters takes no others. All but adapters is frozen in a
+ * model that has them. */
+enum status model_set_adapter(struct model *model, const char *text, uint64_t seed);
+/* Freezes the parameters that match one of the patterns (separated by commas; '*', '?' and '[…]' as in fnmatch).
+ * BAD_INPUT when one matches nothing. */
+enum status model_set_frozen(struct model *model, const char *patterns);
 /* Whether a config of the family has a key for the field at this offset of struct model_config. */
 bool model_family_has(const struct model_family *family, size_t field_offset);
 /* The config of a new model of the family `arch` ("llama", "gpt2", …), with the family's defaults in all other fields.
@@ -119,7 +134,10 @@ enum status model_build_decode_graph(const struct model *model, enum dtype dtype
                                      struct graph **out, struct tensor **out_logits);
 /* Parameters that take part in matrix products (for model FLOPs: 6 a token and parameter), and all parameters. */
 int64_t model_parameter_count(const struct graph *graph);
+int64_t model_trained_count(const struct graph *graph);
 int64_t model_matrix_parameter_count(const struct graph *graph);
+/* Those of the latter that are trained. */
+int64_t model_trained_matrix_count(const struct graph *graph);
 
 /* Where a parameter's values go to or come from: contiguous, of the tensor's shape, in `dtype`. */
 struct weight_target {
@@ -133,8 +151,13 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
 /* Fills every target with the family's initial values for this seed; independent of the order of the targets. */
 void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets, int count);
 /* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a folder, copies its
- * tokenizer files, into an existing empty folder. On failure it is empty again. */
+ * tokenizer files, into an existing empty folder. Of a model with adapters, these alone, as peft stores them. On
+ * failure the folder is empty again. */
 enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count);
+
+/* Writes a model with adapters as one without, into an existing empty folder: W + (alpha / rank) B A, computed in fp32
+ * and rounded to the dtype of the file (F16 becomes fp32). */
+enum status model_write_merged(const struct model *model, const char *folder);
 
 /* What there is to say about a model: sizes, settings, parameters, files; for `inspect --json`. The caller drops it. */
 enum status model_summarise(const struct model *model, json_t **out);

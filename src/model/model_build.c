@@ -30,10 +30,14 @@ struct tensor *build_layer_parameter(struct builder *builder, const char *name, 
 
 struct tensor *build_layer_linear(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
                                   bool has_bias, struct tensor *residual) {
-    struct graph *graph = builder->graph;
-    struct tensor *weight = build_layer_parameter(builder, graph_format(graph, "%s.weight", name), out, in, true);
-    struct tensor *bias = build_layer_parameter(builder, graph_format(graph, "%s.bias", name), out, 0, has_bias);
-    return ops_linear(graph, build_node_name(builder, name), x, weight, bias, residual, (struct linear_attributes){0});
+    struct linear_sizes sizes = {.in = in, .out = out, .has_bias = has_bias};
+    return build_layer_linear_of(builder, name, x, &sizes, residual);
+}
+
+struct tensor *build_layer_linear_of(struct builder *builder, const char *name, struct tensor *x,
+                                     const struct linear_sizes *sizes, struct tensor *residual) {
+    const char *full = graph_format(builder->graph, "%s.%lld.%s", builder->layers, (long long)builder->layer, name);
+    return build_linear(builder, full, build_node_name(builder, name), x, sizes, residual);
 }
 
 struct tensor *build_layer_norm(struct builder *builder, const char *name, struct tensor *x) {

@@ -24,6 +24,18 @@ struct tensor *build_segments(struct builder *builder);
 struct tensor *build_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1);
 /* A parameter of the present layer, named PREFIX LAYERS.LAYER.NAME; NULL when not `wanted`. */
 struct tensor *build_layer_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1, bool wanted);
+struct linear_sizes {
+    int64_t in, out;
+    bool has_bias;
+    bool weight_is_kn; /* the weight is [in,out], as in transformers' Conv1D */
+};
+/* y = W x [+ bias] [+ residual] by the model's NAME.weight and NAME.bias, and the adapter's part where config->adapter
+ * asks for it. All linear layers but the head are made here. */
+struct tensor *build_linear(struct builder *builder, const char *name, const char *node_name, struct tensor *x,
+                            const struct linear_sizes *sizes, struct tensor *residual);
+/* The same for the present layer's. */
+struct tensor *build_layer_linear_of(struct builder *builder, const char *name, struct tensor *x,
+                                     const struct linear_sizes *sizes, struct tensor *residual);
 /* y = W x [+ bias] [+ residual] by the present layer's NAME.weight [out,in] and NAME.bias. */
 struct tensor *build_layer_linear(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
                                   bool has_bias, struct tensor *residual);

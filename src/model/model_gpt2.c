@@ -73,11 +73,8 @@ static json_t *write_config(const struct model_config *config) {
 /* y = x W + bias [+ residual] with the layer's Conv1D `name`, whose weight is [in, out]. */
 static struct tensor *conv1d(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
                              struct tensor *residual) {
-    struct graph *graph = builder->graph;
-    struct tensor *weight = build_layer_parameter(builder, graph_format(graph, "%s.weight", name), in, out, true);
-    struct tensor *bias = build_layer_parameter(builder, graph_format(graph, "%s.bias", name), out, 0, true);
-    return ops_linear(graph, build_node_name(builder, name), x, weight, bias, residual,
-                      (struct linear_attributes){.weight_is_kn = true});
+    struct linear_sizes sizes = {.in = in, .out = out, .has_bias = true, .weight_is_kn = true};
+    return build_layer_linear_of(builder, name, x, &sizes, residual);
 }
 
 static struct tensor *attention(struct builder *builder, struct tensor *x) {

@@ -109,8 +109,8 @@ static struct tensor *mlp(struct builder *builder, struct tensor *x) {
 /* x as it is, or by NAME.weight [out,in] where the embedding is of another width than the layers. */
 static struct tensor *project(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out) {
     if (in == out) return x;
-    struct tensor *weight = build_parameter(builder, graph_format(builder->graph, "decoder.%s.weight", name), out, in);
-    return ops_linear(builder->graph, name, x, weight, NULL, NULL, (struct linear_attributes){0});
+    struct linear_sizes sizes = {.in = in, .out = out};
+    return build_linear(builder, graph_format(builder->graph, "decoder.%s", name), name, x, &sizes, NULL);
 }
 
 static struct tensor *final_norm(struct builder *builder, struct tensor *x) {

@@ -75,6 +75,12 @@ static bool set(json_t *object, const char *key, json_t *value) {
     return value && json_object_set_new(object, key, value) == 0;
 }
 
+static json_t *summarise_adapter(const struct model *model) {
+    const struct adapter *adapter = &model->config.adapter;
+    return json_pack("{s:I, s:f, s:o, s:o}", "rank", (json_int_t)adapter->rank, "alpha", adapter->alpha, "targets",
+                     adapter_list_targets(adapter), "weights", summarise_weights(model->adapter_weights));
+}
+
 enum status model_summarise(const struct model *model, json_t **out) {
     int64_t all = 0, matrix = 0;
     TRY(count_parameters(model, &all, &matrix));
@@ -83,7 +89,8 @@ enum status model_summarise(const struct model *model, json_t **out) {
                   model->folder, "parameters", (json_int_t)all, "matrix_parameters", (json_int_t)matrix);
     bool good = summary && set(summary, "config", summarise_config(&model->config)) &&
                 (model->config.rope.head_dim == 0 || set(summary, "rope", summarise_rope(&model->config.rope))) &&
-                (!model->weights || set(summary, "weights", summarise_weights(model->weights)));
+                (!model->weights || set(summary, "weights", summarise_weights(model->weights))) &&
+                (model->config.adapter.rank == 0 || set(summary, "adapter", summarise_adapter(model)));
     if (!good) {
         json_decref(summary);
         return status_no_memory(0, "a summary");

@@ -22,6 +22,8 @@
     X(linear_dx)                                                                                                       \
     /* x, dy -> dweight += (fp32, the weight's shape), [dbias += [N] fp32] */                                          \
     X(linear_dw)                                                                                                       \
+    /* dy [S,T,N] -> dbias += [N] fp32: where the weight is frozen and the bias is not */                              \
+    X(bias_grad)                                                                                                       \
     /* norm.c: x [S,T,C], weight [G] -> y, rstd [S,T,C/G] fp32; rstd = (mean(x^2) + epsilon)^-1/2, y = x * rstd *      \
      *  weight. Each run of G features, G a divisor of C, is a norm of its own: G = C normalises tokens, G = head_dim  \
      *  the heads of tokens */                                                                                         \
@@ -58,6 +60,8 @@
     X(gated_activation_grad)                                                                                           \
     /* elementwise.c: a, b -> a + b */                                                                                 \
     X(add)                                                                                                             \
+    /* scale.c: x -> factor * x */                                                                                     \
+    X(scale)                                                                                                           \
     /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]]                             \
      *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled */                      \
     X(head_loss)                                                                                                       \
@@ -106,6 +110,9 @@ struct linear_attributes {
 struct linear_dw_attributes {
     bool weight_is_kn;
     bool has_bias; /* output 1 exists */
+};
+struct scale_attributes {
+    double factor;
 };
 struct norm_attributes {
     double epsilon;
@@ -206,6 +213,8 @@ struct tensor *ops_activation(struct graph *graph, const char *name, struct tens
 struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
                                     enum activation function);
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
+/* x must have no other use. */
+struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                              struct tensor *targets, struct tensor *bias);

@@ -25,8 +25,10 @@ static void print_model(FILE *out, const struct train_setup *setup) {
             "model     %s, %" PRId64 " layers, hidden %" PRId64 ", %" PRId64 " heads (%" PRId64
             " key-value), vocabulary %" PRId64 "\n",
             config->family->name, config->layers, config->hidden, config->heads, config->kv_heads, config->vocab_size);
-    fprintf(out, "          %" PRId64 " parameters, %.4g model FLOPs a token\n", setup->parameters,
-            setup->flops_per_token);
+    fprintf(out, "          %" PRId64 " parameters", setup->parameters);
+    if (setup->trained_parameters < setup->parameters)
+        fprintf(out, ", of which %" PRId64 " are trained", setup->trained_parameters);
+    fprintf(out, ", %.4g model FLOPs a token\n", setup->flops_per_token);
 }
 
 static void print_row(FILE *out, const char *name, int64_t bytes) {

@@ -25,6 +25,9 @@ struct plan_options {
     int64_t seed;            /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
     /* Default: across. */
     enum document_attention document_attention;
+    const char *lora;            /* "RANK,ALPHA,TARGETS" (model/adapter.h); NULL: not given */
+    const char *const *freeze;   /* patterns over weights' names (model_set_frozen); borrowed */
+    size_t freeze_count;         /* 0: not given */
     int64_t device_memory_bytes; /* most that the device tier may take; default: the machine's */
     const char *plan_path;       /* a plan file (train, eval, generate); NULL: none */
 };

@@ -93,19 +93,35 @@ static enum status find_capacity(int64_t device_memory_bytes, struct train_setup
     return STATUS_OK;
 }
 
+/* The canonical spelling of what is trained goes into the plan. Where nothing is trained, a model is as it is. */
+static enum status set_trained(struct train_setup *setup) {
+    struct recipe *recipe = &setup->plan.recipe;
+    if (setup->purpose != SETUP_TRAIN) {
+        recipe->lora[0] = recipe->freeze[0] = '\0';
+        return STATUS_OK;
+    }
+    TRY(model_set_adapter(setup->model, recipe->lora, recipe->seed));
+    const struct adapter *adapter = &setup->model->config.adapter;
+    if (adapter->rank > 0) adapter_print(adapter, recipe->lora);
+    return model_set_frozen(setup->model, recipe->freeze);
+}
+
 static void count_flops(struct train_setup *setup) {
     const struct model_config *config = &setup->model->config;
     const struct graph *graph = setup->main->graph;
     setup->parameters = model_parameter_count(graph);
     setup->matrix_parameters = model_matrix_parameter_count(graph);
+    setup->trained_parameters = model_trained_count(graph);
     double attention =
         (double)(config->layers * config->heads * config->head_dim) * (double)(setup->plan.recipe.sequence_length + 1);
-    double flops = 6 * ((double)setup->matrix_parameters + attention);
-    setup->flops_per_token = setup->purpose == SETUP_TRAIN ? flops : flops / 3;
+    double forward = 2 * ((double)setup->matrix_parameters + attention);
+    double backward = 4 * attention + 2 * (double)(setup->matrix_parameters + model_trained_matrix_count(graph));
+    setup->flops_per_token = setup->purpose == SETUP_TRAIN ? forward + backward : forward;
 }
 
 static enum status finish(struct train_setup *setup, int64_t device_memory_bytes) {
     TRY(find_capacity(device_memory_bytes, setup));
+    TRY(set_trained(setup));
     TRY(setup_compile(setup, &setup->plan, setup));
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         setup->program_bytes[tier] = setup_program_bytes(setup, tier);

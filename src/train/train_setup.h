@@ -32,8 +32,10 @@ struct train_setup {
     int64_t capacity_bytes[TIER_COUNT];      /* what there is: the option, or the machine's; 0: no such tier */
     struct memory_report memory[TIER_COUNT]; /* of the main program */
     int64_t parameters, matrix_parameters;   /* all; those in matrix products */
-    double flops_per_token; /* model FLOPs: of a training step 6 a matrix parameter and 6 x heads x head size x (T + 1)
-                               a layer for causal attention; a third of that for the other purposes */
+    int64_t trained_parameters;              /* those that are not frozen */
+    double
+        flops_per_token; /* model FLOPs: of a training step 6 a matrix parameter (4 where it is frozen) and 6 x heads x
+                            head size x (T + 1) a layer for causal attention; a third of that for the other purposes */
 };
 
 /* Opens the model, resolves the plan, compiles the programs. `training` gives the recipe's AdamW numbers (NULL: the

@@ -1,4 +1,4 @@
-"""Make the references under tests/fixtures/models, tests/fixtures/ops and tests/fixtures/configs.
+"""Make the references under tests/fixtures/models, tests/fixtures/adapters, tests/fixtures/ops and tests/fixtures/configs.
 
     python3 -m venv venv && venv/bin/pip install -r tests/reference/requirements.txt
     venv/bin/python tests/reference/make_fixtures.py [CASE...]     # no CASE: all, with ops and published
@@ -12,6 +12,7 @@ import sys
 
 import torch
 
+import adapter_cases
 import generated_cases
 import model_cases
 import op_cases
@@ -24,10 +25,11 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     wanted = sys.argv[1:]
-    known = {"ops", "published"} | model_cases.names()
+    known = {"ops", "published"} | model_cases.names() | adapter_cases.names()
     if not known.issuperset(wanted):
         sys.exit(f"no such case among {', '.join(wanted)}; there are {', '.join(sorted(known))}")
     model_cases.write(FIXTURES / "models", wanted)
+    adapter_cases.write(FIXTURES, wanted)
     generated_cases.write(FIXTURES / "models", wanted)
     if not wanted or "ops" in wanted:
         op_cases.write(FIXTURES / "ops")

@@ -32,6 +32,10 @@ static const char *const full_cases[] = {
     "qwen2_tied",
     "qwen3",
     "qwen3_bias",
+    "adapters/llama_lora",
+    "adapters/gpt2_lora",
+    "adapters/qwen2_lora",
+    "adapters/llama_frozen",
 };
 static const char *const light_cases[] = {
     "gpt2_f16",
@@ -49,6 +53,9 @@ static const char *const light_cases[] = {
 
 struct reference {
     char folder[512];
+    char base[512];   /* "": the folder is the model's */
+    char freeze[256]; /* patterns */
+    bool adapter;     /* the folder is an adapter's */
     struct safetensors *tensors;
     double lr[STEPS], clip_norm, weight_decay, epsilon, beta1, beta2;
 };
@@ -86,15 +93,30 @@ static int32_t *integers(const struct reference *reference, const char *name) {
     return values;
 }
 
+static void read_base(const json_t *about, struct reference *out) {
+    const char *base = json_string_value(json_object_get(about, "base"));
+    const json_t *frozen = json_object_get(about, "freeze");
+    if (!base) return;
+    snprintf(out->base, sizeof out->base, "%s/models/%s", BALLAST_FIXTURES, base);
+    out->adapter = json_array_size(frozen) == 0;
+    for (size_t i = 0; i < json_array_size(frozen); i++) {
+        size_t used = strlen(out->freeze);
+        snprintf(out->freeze + used, sizeof out->freeze - used, "%s%s", i ? "," : "",
+                 json_string_value(json_array_get(frozen, i)));
+    }
+}
+
 static void reference_open(const char *name, bool full, struct reference *out) {
     char path[600];
-    snprintf(out->folder, sizeof out->folder, "%s/models/%s", BALLAST_FIXTURES, name);
+    *out = (struct reference){0};
+    snprintf(out->folder, sizeof out->folder, "%s/%s%s", BALLAST_FIXTURES, strchr(name, '/') ? "" : "models/", name);
     snprintf(path, sizeof path, "%s/reference.safetensors", out->folder);
     if (safetensors_open(path, &out->tensors) != STATUS_OK) fail_msg("%s", status_message());
     if (!full) return;
     json_t *json;
     snprintf(path, sizeof path, "%s/reference.json", out->folder);
     assert_int_equal(json_read_object(path, 1 << 20, &json), STATUS_OK);
+    read_base(json, out);
     const json_t *training = json_object_get(json, "training"), *betas = json_object_get(training, "betas");
     out->clip_norm = json_number_value(json_object_get(training, "clip_norm"));
     out->weight_decay = json_number_value(json_object_get(training, "weight_decay"));
@@ -110,7 +132,9 @@ static void reference_open(const char *name, bool full, struct reference *out) {
 static void reference_close(struct reference *reference) { safetensors_close(reference->tensors); }
 
 static struct harness_options options_of(const struct reference *reference, enum dtype dtype) {
-    return (struct harness_options){.folder = reference->folder,
+    return (struct harness_options){.folder = reference->base[0] ? reference->base : reference->folder,
+                                    .adapter = reference->adapter ? reference->folder : NULL,
+                                    .freeze = reference->freeze,
                                     .purpose = MODEL_LOSS,
                                     .dtype = dtype,
                                     .batch = BATCH,
@@ -255,7 +279,7 @@ static void check_final_weights(const char *name, const struct reference *refere
     const struct graph *graph = harness_graph(harness);
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *parameter = graph->tensors.items[i];
-        if (parameter->kind != TENSOR_PARAMETER) continue;
+        if (parameter->kind != TENSOR_PARAMETER || !parameter->trainable) continue;
         const float *found = harness_weights(harness, parameter);
         double *expected = doubles(reference, tensor_of(reference, "final.%s", parameter->name)), error = 0, norm = 0;
         double *gradient = doubles(reference, tensor_of(reference, "grad64.%s", parameter->name));

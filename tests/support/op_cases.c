@@ -248,6 +248,19 @@ static void build_add(struct graph *graph, const struct op_case *op_case, const 
               (const char *const[]){"y", NULL});
 }
 
+static void build_scale(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct scale_attributes attributes = {.factor = -1.75};
+    add_alike(graph, op_case, &op_scale, sizes->columns, &attributes, (const char *const[]){"x", NULL},
+              (const char *const[]){"y", NULL});
+}
+
+static void build_bias_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    build_linear(graph, op_case, sizes);
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", sizes->inner)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {accumulator(graph, "d.bias", 1, sizes->inner, 1)};
+    add(graph, &op_bias_grad, "bias.grad", NULL, in, out);
+}
+
 static void head_inputs(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes,
                         struct tensor *in[OP_INPUTS_MAX], bool targets) {
     int next = 0;
@@ -414,6 +427,10 @@ const struct op_case op_cases[] = {
          .flags = CASE_VIEWS),
     CASE("add", add, build_add, ODD, .flags = CASE_TIMED),
     CASE("add.views", add, build_add, LARGE, .flags = CASE_VIEWS),
+    CASE("scale", scale, build_scale, ODD, .flags = CASE_TIMED),
+    CASE("scale.views", scale, build_scale, LARGE, .flags = CASE_VIEWS),
+    CASE("bias_grad", bias_grad, build_bias_grad, ODD, .flags = CASE_BIAS | CASE_TIMED),
+    CASE("bias_grad.views", bias_grad, build_bias_grad, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("head_loss", head_loss, build_head_loss, ODD, .flags = CASE_TIMED),
     CASE("head_loss.bias", head_loss, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("head_loss_grad", head_loss_grad, build_head_loss, ODD, .flags = CASE_TIMED),
