@@ -15,12 +15,12 @@
       OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_INSPECT),                                     \
       .help = "print one JSON document on stdout and nothing else there")                                              \
     X(QUIET, .name = "quiet", .type = OPTION_FLAG,                                                                     \
-      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_GENERATE),                     \
+      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_GENERATE),     \
       .help = "leave out progress and notes; warnings and errors stay")                                                \
     X(OUTPUT, .name = "output", .letter = 'o', .type = OPTION_TEXT, .argument = "PATH",                                \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE),                                                      \
-      .help = "train (required there): the run's folder, new or empty; merge (required there): the same of the "     \
-              "model; plan: the plan file to write; profile: the "    \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE),                                      \
+      .help = "train (required there): the run's folder, new or empty; merge (required there): the same of the "       \
+              "model; plan: the plan file to write; profile: the "                                                     \
               "cluster file to write")
 
 /* Options that plan, train, resume, eval and generate share. */
@@ -28,7 +28,7 @@
     X(BATCH, .name = "batch", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
       .computed = "8, or what the plan file or the run says", .help = "sequences per step over all ranks")             \
     X(SEQ, .name = "seq", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                          \
-      .computed = "the model's context, at most 1024 (generate: 256), or what the plan file or the run says",          \
+      .computed = "the model's context, at most 1024, or what the plan file or the run says",                          \
       .help = "tokens per sequence")                                                                                   \
     X(DTYPE, .name = "dtype", .type = OPTION_CHOICE, .argument = "bf16|fp32", .choices = "bf16|fp32",                  \
       OPTION_FOR(COMMANDS_STEP),                                                                                       \
@@ -68,6 +68,9 @@
     X(PLAN, .name = "plan", .type = OPTION_TEXT, .argument = "FILE",                                                   \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL | COMMAND_GENERATE),                                                     \
       .help = "a plan that `ballast plan -o` wrote; plan options given beside it must agree with it")                  \
+    X(FOR, .name = "for", .type = OPTION_CHOICE, .argument = "train|generate", .choices = "train|generate",            \
+      OPTION_FOR(COMMAND_PLAN), .fallback = "train",                                                                   \
+      .help = "what to plan: a training step, or generating with key-value caches of --seq tokens")                    \
     X(STEPS, .name = "steps", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),    \
       .computed = "1000; resume: what the run says", .help = "optimizer steps of the whole run")                       \
     X(LR, .name = "lr", OPTION_REAL_RANGE(0, 1000), .above = true, OPTION_FOR(COMMAND_TRAIN), .fallback = "3e-4",      \
@@ -96,7 +99,8 @@
     X(FREEZE, .name = "freeze", .type = OPTION_TEXTS, .argument = "PATTERN", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN), \
       .computed = "nothing, or what the plan file says",                                                               \
       .help = "weights that are not trained, by name, with *, ? and [...]; may be given several times")                \
-    X(LORA, .name = "lora", .type = OPTION_TEXT, .argument = "RANK,ALPHA,TARGETS", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),\
+    X(LORA, .name = "lora", .type = OPTION_TEXT, .argument = "RANK,ALPHA,TARGETS",                                     \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                                                        \
       .computed = "none, or what the plan file or the model's own adapter says",                                       \
       .help = "train adapters beside linear layers (8,16,q_proj,v_proj or 8,16,all-linear) and freeze all else; the "  \
               "run then writes adapters as peft has them")                                                             \
@@ -114,7 +118,13 @@
     X(VALID_BATCHES, .name = "valid-batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),     \
       .fallback = "0", .help = "the most batches of a validation; 0: all")                                             \
     X(VALID_FRACTION, .name = "valid-fraction", OPTION_REAL_RANGE(0, 0.9), OPTION_FOR(COMMAND_TRAIN), .fallback = "0", \
-      .help = "part of the training data held out where there is no other validation data")
+      .help = "part of the training data held out where there is no other validation data")                            \
+    X(SAMPLE_EVERY, .name = "sample-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),       \
+      .fallback = "0", .help = "steps between samples of what the model writes (samples.jsonl); 0: never")             \
+    X(SAMPLE_PROMPT, .name = "sample-prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_TRAIN),      \
+      .may_be_empty = true, .computed = "the end-of-text token", .help = "the text that samples go on from")           \
+    X(SAMPLE_TOKENS, .name = "sample-tokens", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_TRAIN),      \
+      .fallback = "64", .help = "the most tokens of a sample")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
     X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
@@ -131,6 +141,8 @@
       .help = "draw among the k likeliest tokens; 0: all")                                                             \
     X(TOP_P, .name = "top-p", OPTION_REAL_RANGE(0, 1), .above = true, OPTION_FOR(COMMAND_GENERATE), .fallback = "1",   \
       .help = "draw among the fewest likeliest tokens that hold this much probability")                                \
+    X(STOP, .name = "stop", .type = OPTION_TEXTS, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                    \
+      .help = "end before this text; may be given several times")                                                      \
     X(IGNORE_END, .name = "ignore-end", .type = OPTION_FLAG, OPTION_FOR(COMMAND_GENERATE),                             \
       .help = "go on after an end-of-text token")
 

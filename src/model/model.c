@@ -152,14 +152,11 @@ static enum status check_sizes(const struct model_config *config, int64_t sequen
     return STATUS_OK;
 }
 
-enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
-                              int64_t grain_sequences, int64_t sequence_length, struct graph **out,
-                              struct tensor **out_tensor) {
-    const struct model_config *config = &model->config;
-    TRY(check_sizes(config, grain_sequences, sequence_length));
-    struct graph *graph = graph_create(dtype, grain_sequences, sequence_length);
+/* Takes over `graph`; NULL: out of memory. */
+static enum status build_into(const struct model *model, enum model_purpose purpose, struct graph *graph,
+                              struct graph **out, struct tensor **out_tensor) {
     if (!graph) return STATUS_FAILED;
-    struct tensor *tensor = config->family->build(config, model->prefix, purpose, graph);
+    struct tensor *tensor = model->config.family->build(&model->config, model->prefix, purpose, graph);
     enum status status = graph_status(graph);
     if (status == STATUS_OK) status = adapter_freeze(model, graph);
     if (status != STATUS_OK) {
@@ -169,6 +166,24 @@ enum status model_build_graph(const struct model *model, enum model_purpose purp
     *out = graph;
     *out_tensor = tensor;
     return STATUS_OK;
+}
+
+enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
+                              int64_t grain_sequences, int64_t sequence_length, struct graph **out,
+                              struct tensor **out_tensor) {
+    TRY(check_sizes(&model->config, grain_sequences, sequence_length));
+    return build_into(model, purpose, graph_create(dtype, grain_sequences, sequence_length), out, out_tensor);
+}
+
+enum status model_build_decode_graph(const struct model *model, enum dtype dtype, int64_t tokens, int64_t positions,
+                                     struct graph **out, struct tensor **out_logits) {
+    TRY(check_sizes(&model->config, 1, positions));
+    if (tokens < 1 || tokens > positions)
+        return status_set(STATUS_BAD_INPUT, "%lld tokens at a time do not go into caches of %lld", (long long)tokens,
+                          (long long)positions);
+    struct graph *graph = graph_create(dtype, 1, tokens);
+    if (graph) graph->cache_positions = positions;
+    return build_into(model, MODEL_DECODE, graph, out, out_logits);
 }
 
 static int64_t count_parameters(const struct graph *graph, bool trained) {

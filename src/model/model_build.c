@@ -48,6 +48,15 @@ struct tensor *build_layer_norm(struct builder *builder, const char *name, struc
     return ops_layer_norm(graph, build_node_name(builder, name), x, weight, bias, builder->config->norm_epsilon);
 }
 
+struct tensor *build_attention(struct builder *builder, struct tensor *q, struct tensor *k, struct tensor *v,
+                               struct attention_attributes attributes) {
+    struct graph *graph = builder->graph;
+    const char *name = build_node_name(builder, "attention");
+    if (builder->purpose == MODEL_DECODE)
+        return ops_attention_cache(graph, name, q, k, v, graph->cache_positions, attributes);
+    return ops_attention(graph, name, q, k, v, builder->segments, attributes);
+}
+
 const char *build_node_name(struct builder *builder, const char *name) {
     return graph_format(builder->graph, "layer.%lld.%s", (long long)builder->layer, name);
 }
@@ -61,7 +70,9 @@ struct tensor *build_head(struct builder *builder, struct tensor *x, struct tens
     struct graph *graph = builder->graph;
     struct tensor *weight = embedding;
     if (!config->tied) weight = parameter(builder, "lm_head.weight", config->vocab_size, config->embedding_width);
-    if (builder->purpose == MODEL_LOGITS) return ops_head_logits(graph, "logits", x, weight, NULL);
+    if (builder->purpose == MODEL_DECODE) x = ops_last_token(graph, "last", x);
+    if (builder->purpose == MODEL_LOGITS || builder->purpose == MODEL_DECODE)
+        return ops_head_logits(graph, "logits", x, weight, NULL);
     return ops_head_loss(graph, "head", x, weight, build_input(builder, "targets"), NULL);
 }
 

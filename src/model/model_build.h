@@ -3,6 +3,7 @@
 #define BALLAST_MODEL_MODEL_BUILD_H
 
 #include "model/model.h"
+#include "ops/ops.h"
 
 struct builder {
     struct graph *graph;
@@ -10,7 +11,7 @@ struct builder {
     const char *prefix; /* of parameter names */
     const char *layers; /* of the names of layers' parameters, after the prefix: "h", "layers" */
     enum model_purpose purpose;
-    /* For ops_attention; may be NULL. */
+    /* For build_attention; may be NULL. */
     struct tensor *segments;
     int64_t layer; /* being built; names of its nodes and parameters hold it */
 };
@@ -40,6 +41,9 @@ struct tensor *build_layer_linear(struct builder *builder, const char *name, str
                                   bool has_bias, struct tensor *residual);
 /* Layer norm by the present layer's NAME.weight and NAME.bias. */
 struct tensor *build_layer_norm(struct builder *builder, const char *name, struct tensor *x);
+/* Attention of the present layer, as the purpose has it: over the sequence, over segments, or over a cache. */
+struct tensor *build_attention(struct builder *builder, struct tensor *q, struct tensor *k, struct tensor *v,
+                               struct attention_attributes attributes);
 /* "layer.LAYER.NAME" for a node. */
 const char *build_node_name(struct builder *builder, const char *name);
 /* Starts the block "layer LAYER". */

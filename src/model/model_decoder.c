@@ -76,8 +76,7 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
         ops_rope(graph, build_node_name(builder, "rope.q"), heads.q, table, config->heads, config->head_dim);
     struct tensor *k =
         ops_rope(graph, build_node_name(builder, "rope.k"), heads.k, table, config->kv_heads, config->head_dim);
-    struct tensor *mixed =
-        ops_attention(graph, build_node_name(builder, "attention"), q, k, heads.v, builder->segments, attributes);
+    struct tensor *mixed = build_attention(builder, q, k, heads.v, attributes);
     return build_layer_linear(builder, "self_attn.o_proj", mixed, config->heads * config->head_dim, config->hidden,
                               has_bias, x);
 }

@@ -85,11 +85,11 @@ static struct tensor *attention(struct builder *builder, struct tensor *x) {
     if (config->scale_by_inverse_layer) scale /= (double)(builder->layer + 1);
     struct tensor *normed = build_layer_norm(builder, "ln_1", x);
     struct tensor *qkv = conv1d(builder, "attn.c_attn", normed, config->hidden, 3 * width, NULL);
-    struct tensor *mixed = ops_attention(
-        graph, build_node_name(builder, "attention"), graph_view(graph, qkv, 0, width),
-        graph_view(graph, qkv, width, width), graph_view(graph, qkv, 2 * width, width), builder->segments,
-        (struct attention_attributes){
-            .heads = config->heads, .kv_heads = config->kv_heads, .head_dim = config->head_dim, .scale = scale});
+    struct attention_attributes attributes = {
+        .heads = config->heads, .kv_heads = config->kv_heads, .head_dim = config->head_dim, .scale = scale};
+    struct tensor *mixed =
+        build_attention(builder, graph_view(graph, qkv, 0, width), graph_view(graph, qkv, width, width),
+                        graph_view(graph, qkv, 2 * width, width), attributes);
     return conv1d(builder, "attn.c_proj", mixed, width, config->hidden, x);
 }
 

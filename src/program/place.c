@@ -64,11 +64,6 @@ static int64_t place_in_order(struct buffer **order, size_t count, struct buffer
     return placement.top;
 }
 
-static int64_t clear_of_reserved(const struct program *program, enum tier tier, int64_t base) {
-    int64_t reserved = aligned(program->reserved_bytes[tier]);
-    return base > reserved ? base : reserved;
-}
-
 static int64_t largest_live_sum(const struct program *program, enum tier tier, int64_t *changes) {
     size_t positions = program->instructions.count;
     memset(changes, 0, (positions + 1) * sizeof *changes);
@@ -83,31 +78,26 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
         live += changes[i];
         if (live > peak) peak = live;
     }
-    /* What is reserved and holds no parameter of this program is live all the time. */
-    int64_t parameters = 0;
+    /* What is reserved and holds nothing of this program is live all the time. */
+    int64_t elsewhere = aligned(program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->tier == tier && buffer->kind == BUFFER_PARAMETERS) parameters += aligned(buffer->bytes);
+        if (buffer->tier == tier && buffer->shared) elsewhere -= aligned(buffer->bytes);
     }
-    return peak + clear_of_reserved(program, tier, parameters) - parameters;
+    return peak + elsewhere;
 }
 
-/* Parameters from the arena's front, then, clear of what is reserved there, the other persistent buffers. Returns where
- * these end. */
+/* Persistent buffers from the arena's front, or clear of what is reserved there; shared ones have their places. Returns
+ * where these end. */
 static int64_t place_persistent(struct program *program, enum tier tier) {
-    int64_t base = 0;
-    bool in_front = true;
+    int64_t base = aligned(program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->tier != tier || !buffer->persistent) continue;
-        if (in_front && buffer->kind != BUFFER_PARAMETERS) {
-            in_front = false;
-            base = clear_of_reserved(program, tier, base);
-        }
+        if (buffer->tier != tier || !buffer->persistent || buffer->shared) continue;
         buffer->offset = base;
         base += aligned(buffer->bytes);
     }
-    return in_front ? clear_of_reserved(program, tier, base) : base;
+    return base;
 }
 
 typedef int buffer_order(const void *a, const void *b);

@@ -69,6 +69,10 @@ struct train_options {
                             never */
     int64_t valid_batches; /* 0: the whole validation split; else at most so many batches of it */
 
+    int64_t sample_every;      /* 0: never; else steps between samples of what the model writes; one at the end too */
+    int64_t sample_tokens;     /* 64: the most tokens of a sample */
+    const char *sample_prompt; /* "": from the end-of-text token. Borrowed */
+
     /* Data; see data/dataset.h. Paths are made absolute when the run begins. Borrowed. */
     const char *const *data_paths;
     size_t data_path_count;

@@ -113,6 +113,89 @@ static void test_attention(void **state) {
     }
 }
 
+/* One query over the cache's rows up to its own. */
+static void plain_cached_row(const struct attention_cache_attributes *cache, int64_t end, const double *q,
+                             const double *k, const double *v, double *y) {
+    const struct attention_attributes *at = &cache->attention;
+    int64_t dim = at->head_dim, stride = at->kv_heads * dim;
+    double total = 0;
+    for (int64_t key = at->window > 0 && end > at->window ? end - at->window : 0; key < end; key++) {
+        double score = 0;
+        for (int64_t i = 0; i < dim; i++)
+            score += q[i] * k[key * stride + i] * at->scale;
+        total += exp(score);
+        for (int64_t i = 0; i < dim; i++)
+            y[i] += exp(score) * v[key * stride + i];
+    }
+    for (int64_t i = 0; i < dim; i++)
+        y[i] /= total;
+}
+
+struct plain_cache {
+    double *keys, *values, *q, *k, *v, *y; /* keys and values: as they were before */
+};
+
+/* New rows stand in the caches, all others are as they were, and what does not count is zero. */
+static void check_cached(const char *name, enum dtype dtype, double most) {
+    struct op_instance instance = create(name, dtype);
+    const struct attention_cache_attributes *cache = NODE_ATTRIBUTES(instance.node, attention_cache_attributes);
+    const struct attention_attributes *at = &cache->attention;
+    const struct shape *shape = &instance.node->in[0]->shape;
+    struct plain_cache plain = {values_of(&instance, "keys"), values_of(&instance, "values"), values_of(&instance, "q"),
+                                values_of(&instance, "k"),    values_of(&instance, "v"),      NULL};
+    plain.y = mem_array((size_t)shape_elements(shape), sizeof(double));
+    op_instance_run_all(&instance);
+    int64_t tokens = (int64_t)instance.scalars[SCALAR_NEW_TOKENS], kv = at->kv_heads * at->head_dim;
+    for (int64_t s = 0; s < shape->dims[0]; s++) {
+        double *keys = plain.keys + s * cache->positions * kv, *values = plain.values + s * cache->positions * kv;
+        size_t bytes = (size_t)(tokens * kv) * sizeof(double);
+        memcpy(keys + OP_CASE_CACHED * kv, plain.k + s * shape->dims[1] * kv, bytes);
+        memcpy(values + OP_CASE_CACHED * kv, plain.v + s * shape->dims[1] * kv, bytes);
+        for (int64_t t = 0; t < tokens; t++)
+            for (int64_t head = 0; head < at->heads; head++) {
+                int64_t row = ((s * shape->dims[1] + t) * at->heads + head) * at->head_dim;
+                int64_t first = head * at->kv_heads / at->heads * at->head_dim;
+                plain_cached_row(cache, OP_CASE_CACHED + t + 1, plain.q + row, keys + first, values + first,
+                                 plain.y + row);
+            }
+    }
+    double *y = values_of(&instance, "y"), *keys = values_of(&instance, "keys"),
+           *values = values_of(&instance, "values");
+    expect_close(name, y, plain.y, shape_elements(shape), most);
+    size_t bytes = (size_t)shape_elements(&instance.node->out[1]->shape) * sizeof(double);
+    assert_memory_equal(keys, plain.keys, bytes);
+    assert_memory_equal(values, plain.values, bytes);
+    double *all[] = {plain.keys, plain.values, plain.q, plain.k, plain.v, plain.y, y, keys, values};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    op_instance_free(&instance);
+}
+
+static void test_attention_cache(void **state) {
+    (void)state;
+    const char *const names[] = {"attention_cache", "attention_cache.window", "attention_cache.wide",
+                                 "attention_cache.one"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        check_cached(names[i], DTYPE_F32, 1e-6);
+        check_cached(names[i], DTYPE_BF16, 5e-3);
+    }
+}
+
+static void test_last_token(void **state) {
+    (void)state;
+    struct op_instance instance = create("last_token.views", DTYPE_BF16);
+    op_instance_run_all(&instance);
+    double *x = values_of(&instance, "x"), *y = op_instance_read(&instance, instance.node->out[0]);
+    const struct shape *shape = &instance.node->in[0]->shape;
+    int64_t columns = shape_columns(shape), last = shape->dims[1] - 2;
+    for (int64_t s = 0; s < shape->dims[0]; s++)
+        assert_memory_equal(y + s * columns, x + (s * shape->dims[1] + last) * columns,
+                            (size_t)columns * sizeof(double));
+    mem_free(x);
+    mem_free(y);
+    op_instance_free(&instance);
+}
+
 /* Logits of one token in double. */
 static void plain_logits(const double *x, const double *weight, const double *bias, int64_t vocab, int64_t columns,
                          double *logits) {
@@ -295,8 +378,10 @@ static void test_not_finite(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention),   cmocka_unit_test(test_head),  cmocka_unit_test(test_norms_and_sums),
-        cmocka_unit_test(test_clip_factor), cmocka_unit_test(test_adamw), cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_attention_cache), cmocka_unit_test(test_last_token),
+        cmocka_unit_test(test_attention),       cmocka_unit_test(test_head),
+        cmocka_unit_test(test_norms_and_sums),  cmocka_unit_test(test_clip_factor),
+        cmocka_unit_test(test_adamw),           cmocka_unit_test(test_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

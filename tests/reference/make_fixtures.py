@@ -13,6 +13,7 @@ import sys
 import torch
 
 import adapter_cases
+import generated_cases
 import model_cases
 import op_cases
 import published_configs
@@ -29,6 +30,7 @@ def main():
         sys.exit(f"no such case among {', '.join(wanted)}; there are {', '.join(sorted(known))}")
     model_cases.write(FIXTURES / "models", wanted)
     adapter_cases.write(FIXTURES, wanted)
+    generated_cases.write(FIXTURES / "models", wanted)
     if not wanted or "ops" in wanted:
         op_cases.write(FIXTURES / "ops")
     if not wanted or "published" in wanted:

@@ -192,6 +192,23 @@ static void build_attention(struct graph *graph, const struct op_case *op_case, 
     add(graph, &op_attention, "attention", &attributes, in, out);
 }
 
+static void build_attention_cache(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct attention_cache_attributes attributes = {.attention = attention_of(sizes),
+                                                    .positions = sizes->length + OP_CASE_CACHED + 3};
+    int64_t q = sizes->heads * sizes->head_dim, kv = sizes->kv_heads * sizes->head_dim;
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "q", q), activation(graph, op_case, "k", kv),
+                                        activation(graph, op_case, "v", kv)};
+    struct shape cache = shape_make(graph->dtype, 3, graph->grain_sequences, attributes.positions, kv);
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", q),
+                                          graph_tensor(graph, TENSOR_CACHE, "keys", cache),
+                                          graph_tensor(graph, TENSOR_CACHE, "values", cache)};
+    add(graph, &op_attention_cache, "attention.cache", &attributes, in, out);
+}
+
+static void build_last_token(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    ops_last_token(graph, "y", activation(graph, op_case, "x", sizes->columns));
+}
+
 static void build_attention_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     build_attention(graph, op_case, sizes);
     struct attention_attributes attributes = attention_of(sizes);
@@ -388,6 +405,12 @@ const struct op_case op_cases[] = {
          .flags = 0),
     CASE("attention_grad.segments", attention_grad, build_attention_grad, LONG(0), .flags = CASE_SEGMENTS),
     CASE("attention_grad.short", attention_grad, build_attention_grad, ODD_BUT(.length = 1), .flags = 0),
+    CASE("attention_cache", attention_cache, build_attention_cache, LONG(0), .flags = CASE_TIMED),
+    CASE("attention_cache.window", attention_cache, build_attention_cache, LONG(50), .flags = CASE_VIEWS),
+    CASE("attention_cache.wide", attention_cache, build_attention_cache, WIDE, .flags = CASE_VIEWS),
+    CASE("attention_cache.one", attention_cache, build_attention_cache, ODD_BUT(.length = 1, .window = 3), .flags = 0),
+    CASE("last_token", last_token, build_last_token, ODD, .flags = 0),
+    CASE("last_token.views", last_token, build_last_token, LARGE, .flags = CASE_VIEWS),
     CASE("gelu_tanh", activation, build_activation, ODD, .function = ACTIVATION_GELU_TANH, .flags = CASE_TIMED),
     CASE("gelu_erf", activation, build_activation, ODD, .function = ACTIVATION_GELU_ERF, .flags = CASE_TIMED),
     CASE("relu", activation, build_activation, LARGE, .function = ACTIVATION_RELU, .flags = CASE_VIEWS),

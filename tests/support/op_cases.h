@@ -9,6 +9,9 @@
 #include "graph/graph.h"
 #include "ops/ops.h"
 
+/* Tokens that are in caches before the case's. */
+enum { OP_CASE_CACHED = 9 };
+
 struct op_sizes {
     int64_t sequences, length, columns, inner;
     int64_t heads, kv_heads, head_dim, window;

@@ -190,6 +190,9 @@ void op_instance_fill(struct op_instance *instance, uint64_t seed) {
         if (!overwritten(instance, tensor) && !has_view(instance, tensor)) fill_tensor(instance, tensor, seed);
     }
     instance->scalars[SCALAR_LOSS_SCALE] = 1.0 / 37;
+    instance->scalars[SCALAR_CACHE_START] = OP_CASE_CACHED;
+    int64_t length = instance->graph->sequence_length;
+    instance->scalars[SCALAR_NEW_TOKENS] = (double)(length > 1 ? length - 1 : 1);
     instance->scalars[SCALAR_LEARNING_RATE] = 3e-3;
     instance->scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - 0.9 * 0.9);
     instance->scalars[SCALAR_BIAS_CORRECTION_SQ] = 1.0 / 0.3;
