@@ -45,9 +45,6 @@ mkdir -p "$demo/data"
 # The ids of the text are cached; here rather than in the home folder.
 XDG_CACHE_HOME=$root/$demo/cache
 export XDG_CACHE_HOME
-# Threads that wait sleep: a little slower on an idle machine, several times as fast on one that does other work too.
-OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
-export OMP_WAIT_POLICY
 
 say 'The text: the King James Bible, its last part held out for validation.'
 show scripts/make-demo-text.sh $demo/text.txt

@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/nearest.h"
+#include "data/tokenizer.h"
+#include "model/model.h"
 
 const struct command *const commands[COMMAND_COUNT] = {
 #define COMMAND_ENTRY(id, name) &command_##name,
@@ -50,6 +52,11 @@ static enum status run_help(int count, char **words) {
     if (count > 1) return status_set(STATUS_BAD_INPUT, "ballast help: '%s' is one argument too many", words[1]);
     if (strcmp(words[0], "options") == 0) {
         help_print_document(stdout);
+        return STATUS_OK;
+    }
+    if (strcmp(words[0], "models") == 0) return model_print_document(stdout);
+    if (strcmp(words[0], "tokenizers") == 0) {
+        tokenizer_print_document(stdout);
         return STATUS_OK;
     }
     const struct command *command = command_find(words[0]);

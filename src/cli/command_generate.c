@@ -1,20 +1,35 @@
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/log.h"
+#include "base/size.h"
 #include "cli/command.h"
 #include "cli/step_options.h"
 #include "train/generate.h"
+#include "train/train_setup.h"
 
-/* The prompt comes out with the first new text, so that nothing is printed when the model cannot be opened. */
-static void print_prompt(const char **prompt) {
-    fputs(*prompt, stdout);
-    *prompt = "";
+/* The prompt comes out when the model is open, so that nothing is printed when it cannot be. */
+static void begin_text(void *payload, const struct train_setup *setup) {
+    const struct generate_options *generate = payload;
+    const struct memory_report *memory = &setup->memory[TIER_DEVICE];
+    char all[SIZE_TEXT], parameters[SIZE_TEXT], cache[SIZE_TEXT];
+    log_note("memory: %s, of which parameters %s, caches of %lld tokens %s",
+             size_print(setup->program_bytes[TIER_DEVICE], all),
+             size_print(memory->by_kind[BUFFER_PARAMETERS], parameters), (long long)setup->plan.recipe.sequence_length,
+             size_print(memory->by_kind[BUFFER_CACHE], cache));
+    fputs(generate->prompt, stdout);
+    fflush(stdout);
 }
 
 static bool write_text(void *payload, const char *text, size_t bytes) {
-    print_prompt(payload);
+    (void)payload;
     return fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
+}
+
+static void print_speed(const struct generate_result *result) {
+    double prompt = result->prompt_seconds, rest = result->seconds;
+    log_note("%lld prompt tokens, %.1f tokens/s; %lld new tokens, %.1f tokens/s", (long long)result->prompt_tokens,
+             prompt > 0 ? (double)result->prompt_tokens / prompt : 0, (long long)result->tokens,
+             rest > 0 && result->tokens > 1 ? (double)(result->tokens - 1) / rest : 0);
 }
 
 static enum status run(const struct options *options) {
@@ -29,12 +44,11 @@ static enum status run(const struct options *options) {
     generate.top_k = options_whole(options, OPT_TOP_K);
     generate.top_p = options_real(options, OPT_TOP_P);
     generate.ignore_end = options_flag(options, OPT_IGNORE_END);
-    const char *prompt = generate.prompt;
-    TRY(generate_text(options->arguments.items[0], &plan, &generate, write_text, &prompt, &result));
-    print_prompt(&prompt);
+    generate.stops = options->values[OPT_STOP].texts.items;
+    generate.stop_count = options->values[OPT_STOP].texts.count;
+    TRY(generate_text(options->arguments.items[0], &plan, &generate, begin_text, write_text, &generate, &result));
     putchar('\n');
-    if (isatty(STDERR_FILENO) && result.seconds > 0)
-        log_note("%lld tokens, %.1f tokens/s", (long long)result.tokens, (double)result.tokens / result.seconds);
+    print_speed(&result);
     return STATUS_OK;
 }
 
@@ -47,6 +61,7 @@ const struct command command_generate = {
     .summary = "text from a model",
     .details =
         "Prints the prompt and what the model goes on with. The same seed, prompt and recipe give the same text. "
-        "Each new token computes the whole window of --seq tokens again: there is no key-value cache yet.",
+        "Keys and values of earlier tokens are kept in caches of --seq tokens; a text that outgrows them is computed "
+        "anew from its last half.",
     .run = run,
 };

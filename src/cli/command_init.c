@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -6,9 +7,11 @@
 #include "cli/new_model.h"
 #include "train/train_options.h"
 
-static enum status refuse_for_gpt2(const struct options *options, enum option_id id) {
-    if (!options_given(options, id)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "--%s: gpt2 models have no such setting", option_table[id].name);
+/* An option for a field that the family's config has no key for. */
+static enum status check_field(const struct options *options, enum option_id id, const struct model_family *family,
+                               size_t field_offset) {
+    if (!options_given(options, id) || model_family_has(family, field_offset)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "--%s: %s models have no such setting", option_table[id].name, family->name);
 }
 
 /* Text that is not plain would be learnt as it stands, markup and all. */
@@ -19,8 +22,10 @@ static enum status check_text_path(const char *path) {
 }
 
 static enum status read_config(const struct options *options, struct model_config *out) {
-    const char *arch = options_text(options, OPT_ARCH);
-    TRY(model_config_init(arch, out));
+    TRY(model_config_init(options_text(options, OPT_ARCH), out));
+    TRY(check_field(options, OPT_KV_HEADS, out->family, offsetof(struct model_config, kv_heads)));
+    TRY(check_field(options, OPT_HEAD_DIM, out->family, offsetof(struct model_config, head_dim)));
+    TRY(check_field(options, OPT_WINDOW, out->family, offsetof(struct model_config, window)));
     out->hidden = options_whole(options, OPT_HIDDEN);
     out->layers = options_whole(options, OPT_LAYERS);
     out->heads = options_whole(options, OPT_HEADS);
@@ -29,11 +34,8 @@ static enum status read_config(const struct options *options, struct model_confi
     out->ffn = options_whole(options, OPT_FFN);
     out->vocab_size = options_whole(options, OPT_VOCAB);
     out->context = options_whole(options, OPT_CONTEXT);
-    if (strcmp(arch, "gpt2") == 0) {
-        TRY(refuse_for_gpt2(options, OPT_KV_HEADS));
-        return refuse_for_gpt2(options, OPT_HEAD_DIM);
-    }
-    out->tied = options_flag(options, OPT_TIED);
+    if (options_given(options, OPT_WINDOW)) model_config_set_window(out, options_whole(options, OPT_WINDOW));
+    out->tied = out->tied || options_flag(options, OPT_TIED);
     return STATUS_OK;
 }
 
@@ -53,7 +55,7 @@ static enum status run(const struct options *options) {
 const struct command command_init = {
     .bit = COMMAND_INIT,
     .name = "init",
-    .arguments = "MODEL_DIR --arch llama|gpt2 --hidden N --layers N --heads N --vocab N --context N",
+    .arguments = "MODEL_DIR --arch FAMILY --hidden N --layers N --heads N --vocab N --context N",
     .least = 1,
     .most = 1,
     .summary = "a new model with random weights",

@@ -20,7 +20,7 @@ static enum status look_at(const char *path, json_t **out) {
     if (!file_exists(path)) return status_set(STATUS_BAD_INPUT, "%s: no such file or folder", path);
     if (file_is_folder(path)) {
         if (holds(path, "run.json")) return inspect_run(path, out);
-        if (holds(path, "config.json")) return inspect_model(path, out);
+        if (holds(path, "config.json") || holds(path, "adapter_config.json")) return inspect_model(path, out);
         return status_set(STATUS_BAD_INPUT, "%s: neither a run (run.json) nor a model (config.json)", path);
     }
     if (ends(path, ".safetensors")) return inspect_weights(path, out);

@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/size.h"
@@ -79,9 +80,12 @@ static enum status run(const struct options *options) {
     struct plan_options plan;
     struct train_options training;
     struct train_setup setup;
+    bool generate = strcmp(options_text(options, OPT_FOR), "generate") == 0;
     step_options_read(options, false, &plan);
     step_options_read_optimizer(options, &training);
-    TRY(train_setup_create(options->arguments.items[0], SETUP_TRAIN, &plan, &training, &setup));
+    if (generate) plan.batch = plan.grain_sequences = plan.grains_per_pass = 0; /* it has one sequence */
+    TRY(train_setup_create(options->arguments.items[0], generate ? SETUP_GENERATE : SETUP_TRAIN, &plan, &training,
+                           &setup));
     enum status status = train_setup_check_memory(&setup);
     if (status == STATUS_OK) status = put_out(options, &setup);
     train_setup_free(&setup);
@@ -95,7 +99,8 @@ const struct command command_plan = {
     .least = 1,
     .most = 1,
     .summary = "the memory of a training step, exactly, before anything is loaded",
-    .details = "Compiles the step and prints its memory by kind. Exits with 3 when it does not fit, saying by how much "
+    .details = "Compiles the step (or, --for generate, the programs for text) and prints its memory by kind. Exits "
+               "with 3 when it does not fit, saying by how much "
                "and what would. With -o, writes a plan file that `ballast train --plan` takes.",
     .run = run,
 };

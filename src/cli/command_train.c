@@ -20,6 +20,9 @@ static void read_training(const struct options *options, struct train_options *o
     out->valid_every = options_whole(options, OPT_VALID_EVERY);
     out->valid_batches = options_whole(options, OPT_VALID_BATCHES);
     out->valid_fraction = options_real(options, OPT_VALID_FRACTION);
+    out->sample_every = options_whole(options, OPT_SAMPLE_EVERY);
+    out->sample_tokens = options_whole(options, OPT_SAMPLE_TOKENS);
+    if (options_given(options, OPT_SAMPLE_PROMPT)) out->sample_prompt = options_text(options, OPT_SAMPLE_PROMPT);
     out->loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0;
     out->valid_paths = options->values[OPT_VALID].texts.items;
     out->valid_path_count = options->values[OPT_VALID].texts.count;

@@ -1,25 +1,11 @@
 #include "cli/new_model.h"
 
-#include <string.h>
-#include <unistd.h>
-
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/new_folder.h"
 #include "data/tokenizer.h"
 
 static const char end_of_text[] = "<|endoftext|>";
-
-static enum status refuse_occupied(const char *folder) {
-    struct names names = {0};
-    if (!file_exists(folder)) return STATUS_OK;
-    if (!file_is_folder(folder)) return status_set(STATUS_BAD_INPUT, "%s: exists and is no folder", folder);
-    TRY(folder_list(folder, &names));
-    size_t count = names.count;
-    names_free(&names);
-    if (count == 0) return STATUS_OK;
-    enum status status = status_set(STATUS_BAD_INPUT, "%s: already holds something else; nothing was written", folder);
-    return status_hint(status, "give a folder that does not exist or is empty");
-}
 
 struct parameters {
     struct weight_target *targets;
@@ -102,38 +88,27 @@ static enum status set_end_of_text(struct model *model) {
 static enum status write_into(const struct new_model *wanted, struct model *model, const char *folder,
                               int64_t *parameters) {
     if (wanted->tokenizer_text) TRY(set_end_of_text(model));
-    TRY(folder_create(folder));
     TRY(write_weights(model, wanted->seed, folder, parameters));
     if (wanted->tokenizer_text) TRY(write_tokenizer(wanted->tokenizer_text, &model->config, folder));
     return STATUS_OK;
 }
 
-static char *without_slashes(const char *path) {
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    return mem_format("%.*s", (int)length, path);
+struct writing {
+    const struct new_model *wanted;
+    struct model *model;
+    int64_t *parameters;
+};
+
+static enum status write_folder(void *payload, const char *folder) {
+    struct writing *writing = payload;
+    return write_into(writing->wanted, writing->model, folder, writing->parameters);
 }
 
 enum status new_model_write(const struct new_model *wanted, const char *folder, int64_t *parameters) {
-    struct model *model = NULL;
-    TRY(refuse_occupied(folder));
-    TRY(model_create(&wanted->config, &model));
-    char *path = without_slashes(folder);
-    char *beside = path ? mem_format("%s.new-%d", path, (int)getpid()) : NULL;
-    enum status status = beside ? write_into(wanted, model, beside, parameters) : STATUS_FAILED;
-    if (status == STATUS_OK) status = folder_publish(beside, path);
-    model_free(model);
-    if (status != STATUS_OK && beside) {
-        /* The message to keep is that of the failure. */
-        char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
-        (void)folder_remove(beside);
-        if (message) status_set(status, "%s", message);
-        if (message && hint && hint[0]) status_hint(status, "%s", hint);
-        mem_free(message);
-        mem_free(hint);
-    }
-    mem_free(beside);
-    mem_free(path);
+    struct writing writing = {.wanted = wanted, .parameters = parameters};
+    TRY(new_folder_check(folder));
+    TRY(model_create(&wanted->config, &writing.model));
+    enum status status = new_folder_write(folder, write_folder, &writing);
+    model_free(writing.model);
     return status;
 }

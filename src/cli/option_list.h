@@ -15,11 +15,12 @@
       OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_INSPECT),                                     \
       .help = "print one JSON document on stdout and nothing else there")                                              \
     X(QUIET, .name = "quiet", .type = OPTION_FLAG,                                                                     \
-      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE),                     \
+      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_GENERATE),     \
       .help = "leave out progress and notes; warnings and errors stay")                                                \
     X(OUTPUT, .name = "output", .letter = 'o', .type = OPTION_TEXT, .argument = "PATH",                                \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),                                                      \
-      .help = "train (required there): the run's folder, new or empty; plan: the plan file to write; profile: the "    \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE),                                      \
+      .help = "train (required there): the run's folder, new or empty; merge (required there): the same of the "       \
+              "model; plan: the plan file to write; profile: the "                                                     \
               "cluster file to write")
 
 /* Options that plan, train, resume, eval and generate share. */
@@ -27,7 +28,7 @@
     X(BATCH, .name = "batch", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
       .computed = "8, or what the plan file or the run says", .help = "sequences per step over all ranks")             \
     X(SEQ, .name = "seq", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                          \
-      .computed = "the model's context, at most 1024 (generate: 256), or what the plan file or the run says",          \
+      .computed = "the model's context, at most 1024, or what the plan file or the run says",                          \
       .help = "tokens per sequence")                                                                                   \
     X(DTYPE, .name = "dtype", .type = OPTION_CHOICE, .argument = "bf16|fp32", .choices = "bf16|fp32",                  \
       OPTION_FOR(COMMANDS_STEP),                                                                                       \
@@ -67,6 +68,9 @@
     X(PLAN, .name = "plan", .type = OPTION_TEXT, .argument = "FILE",                                                   \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL | COMMAND_GENERATE),                                                     \
       .help = "a plan that `ballast plan -o` wrote; plan options given beside it must agree with it")                  \
+    X(FOR, .name = "for", .type = OPTION_CHOICE, .argument = "train|generate", .choices = "train|generate",            \
+      OPTION_FOR(COMMAND_PLAN), .fallback = "train",                                                                   \
+      .help = "what to plan: a training step, or generating with key-value caches of --seq tokens")                    \
     X(STEPS, .name = "steps", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),    \
       .computed = "1000; resume: what the run says", .help = "optimizer steps of the whole run")                       \
     X(LR, .name = "lr", OPTION_REAL_RANGE(0, 1000), .above = true, OPTION_FOR(COMMAND_TRAIN), .fallback = "3e-4",      \
@@ -92,6 +96,14 @@
       .fallback = "0.1", .help = "AdamW: of matrices and embeddings; biases and norm weights do not decay")            \
     X(CLIP_NORM, .name = "clip-norm", OPTION_REAL_RANGE(0, 1e9), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),             \
       .fallback = "1", .help = "limit of the gradients' global norm; 0: none")                                         \
+    X(FREEZE, .name = "freeze", .type = OPTION_TEXTS, .argument = "PATTERN", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN), \
+      .computed = "nothing, or what the plan file says",                                                               \
+      .help = "weights that are not trained, by name, with *, ? and [...]; may be given several times")                \
+    X(LORA, .name = "lora", .type = OPTION_TEXT, .argument = "RANK,ALPHA,TARGETS",                                     \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                                                        \
+      .computed = "none, or what the plan file or the model's own adapter says",                                       \
+      .help = "train adapters beside linear layers (8,16,q_proj,v_proj or 8,16,all-linear) and freeze all else; the "  \
+              "run then writes adapters as peft has them")                                                             \
     X(SAVE_EVERY, .name = "save-every", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),           \
       .fallback = "100", .help = "steps between checkpoints; one is also written at the end and on a signal")          \
     X(KEEP, .name = "keep", OPTION_WHOLE_RANGE(0, 1000000), OPTION_FOR(COMMAND_TRAIN), .fallback = "2",                \
@@ -109,9 +121,17 @@
     X(VALID_BATCHES, .name = "valid-batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),     \
       .fallback = "0", .help = "the most batches of a validation; 0: all")                                             \
     X(VALID_FRACTION, .name = "valid-fraction", OPTION_REAL_RANGE(0, 0.9), OPTION_FOR(COMMAND_TRAIN), .fallback = "0", \
-      .help = "part of the training data held out where there is no other validation data")
+      .help = "part of the training data held out where there is no other validation data")                            \
+    X(SAMPLE_EVERY, .name = "sample-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),       \
+      .fallback = "0", .help = "steps between samples of what the model writes (samples.jsonl); 0: never")             \
+    X(SAMPLE_PROMPT, .name = "sample-prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_TRAIN),      \
+      .may_be_empty = true, .computed = "the end-of-text token", .help = "the text that samples go on from")           \
+    X(SAMPLE_TOKENS, .name = "sample-tokens", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_TRAIN),      \
+      .fallback = "64", .help = "the most tokens of a sample")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
+    X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
+      .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
     X(BATCHES, .name = "batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_EVAL), .fallback = "0", \
       .help = "the most batches of each file; 0: all")                                                                 \
     X(PROMPT, .name = "prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                 \
@@ -124,12 +144,15 @@
       .help = "draw among the k likeliest tokens; 0: all")                                                             \
     X(TOP_P, .name = "top-p", OPTION_REAL_RANGE(0, 1), .above = true, OPTION_FOR(COMMAND_GENERATE), .fallback = "1",   \
       .help = "draw among the fewest likeliest tokens that hold this much probability")                                \
+    X(STOP, .name = "stop", .type = OPTION_TEXTS, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                    \
+      .help = "end before this text; may be given several times")                                                      \
     X(IGNORE_END, .name = "ignore-end", .type = OPTION_FLAG, OPTION_FOR(COMMAND_GENERATE),                             \
       .help = "go on after an end-of-text token")
 
 #define OPTION_LIST_INIT(X)                                                                                            \
-    X(ARCH, .name = "arch", .type = OPTION_CHOICE, .argument = "llama|gpt2", .choices = "llama|gpt2",                  \
-      .later = "opt|mistral|qwen2|qwen3", OPTION_FOR(COMMAND_INIT), .required = true, .help = "family of the model")   \
+    X(ARCH, .name = "arch", .type = OPTION_CHOICE, .argument = "FAMILY",                                               \
+      .choices = "gpt2|llama|mistral|opt|phi3|qwen2|qwen3", OPTION_FOR(COMMAND_INIT), .required = true,                \
+      .help = "family of the model: gpt2, llama, mistral, opt, phi3, qwen2 or qwen3 (`ballast help models`)")          \
     X(HIDDEN, .name = "hidden", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_INIT), .required = true,   \
       .help = "width of the residual stream")                                                                          \
     X(LAYERS, .name = "layers", OPTION_WHOLE_RANGE(1, 1024), OPTION_FOR(COMMAND_INIT), .required = true,               \
@@ -137,18 +160,22 @@
     X(HEADS, .name = "heads", OPTION_WHOLE_RANGE(1, 65536), OPTION_FOR(COMMAND_INIT), .required = true,                \
       .help = "attention heads")                                                                                       \
     X(KV_HEADS, .name = "kv-heads", OPTION_WHOLE_RANGE(1, 65536), OPTION_FOR(COMMAND_INIT), .computed = "--heads",     \
-      .help = "key-value heads, of which --heads is a multiple (llama)")                                               \
+      .help = "key-value heads, of which --heads is a multiple (not gpt2, opt)")                                       \
     X(HEAD_DIM, .name = "head-dim", OPTION_WHOLE_RANGE(1, 65536), OPTION_FOR(COMMAND_INIT),                            \
-      .computed = "--hidden / --heads", .help = "width of a head (llama)")                                             \
+      .computed = "--hidden / --heads", .help = "width of a head (not gpt2, opt)")                                     \
     X(FFN, .name = "ffn", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_INIT),                           \
-      .computed = "llama: 8/3 of --hidden, rounded up to 256s; gpt2: 4 times --hidden",                                \
+      .computed = "gpt2, opt: 4 times --hidden; llama, phi3: 8/3, mistral: 7/2, rounded up to 256s; qwen2: 16/3, "     \
+                  "rounded up to 128s; qwen3: 3 times",                                                                \
       .help = "width inside the MLP")                                                                                  \
+    X(WINDOW, .name = "window", OPTION_WHOLE_RANGE(1, 1073741824), OPTION_FOR(COMMAND_INIT),                           \
+      .computed = "mistral: 4096; others: none",                                                                       \
+      .help = "tokens that a position sees in all layers, itself included (mistral, phi3, qwen2, qwen3)")              \
     X(VOCAB, .name = "vocab", OPTION_WHOLE_RANGE(1, 134217728), OPTION_FOR(COMMAND_INIT), .required = true,            \
       .help = "tokens of the vocabulary, and of the tokenizer that --tokenizer-data makes")                            \
     X(CONTEXT, .name = "context", OPTION_WHOLE_RANGE(1, 1073741824), OPTION_FOR(COMMAND_INIT), .required = true,       \
       .help = "the longest sequence, in tokens")                                                                       \
     X(TIED, .name = "tied", .type = OPTION_FLAG, OPTION_FOR(COMMAND_INIT),                                             \
-      .help = "use the embedding's weight for the head too (gpt2: always)")                                            \
+      .help = "use the embedding's weight for the head too (gpt2, opt: always)")                                       \
     X(TOKENIZER_DATA, .name = "tokenizer-data", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMAND_INIT),     \
       .help = "train a byte-level BPE tokenizer of --vocab tokens on this text and put it beside the model")
 

@@ -23,6 +23,7 @@ enum option_type {
     X(PLAN, plan)                                                                                                      \
     X(TRAIN, train)                                                                                                    \
     X(RESUME, resume)                                                                                                  \
+    X(MERGE, merge)                                                                                                    \
     X(EVAL, eval)                                                                                                      \
     X(GENERATE, generate)                                                                                              \
     X(PROFILE, profile)                                                                                                \
@@ -50,7 +51,6 @@ struct option {
     double real_least, real_most;
     bool above, may_be_empty;
     const char *choices;  /* "bf16|fp32" */
-    const char *later;    /* choices that are known and not supported yet */
     const char *fallback; /* the default, as text that the parser takes; NULL: none, or a computed one */
     const char *computed; /* what the default is computed from, for people; or what happens without the option */
     bool required;

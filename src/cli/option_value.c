@@ -48,16 +48,16 @@ static enum status set_size(const char *where, const char *text, struct option_v
 
 static bool list_holds(const char *list, const char *word) {
     size_t length = strlen(word);
-    for (const char *at = list; at && length > 0; at = strchr(at, '|'), at += at ? 1 : 0)
+    for (const char *at = list; length > 0; at++) {
         if (strncmp(at, word, length) == 0 && (at[length] == '|' || at[length] == '\0')) return true;
+        at = strchr(at, '|');
+        if (!at) break;
+    }
     return false;
 }
 
 static enum status set_choice(const struct option *option, const char *where, const char *text,
                               struct option_value *value) {
-    if (option->later && list_holds(option->later, text))
-        return status_set(STATUS_BAD_INPUT, "%s: '%s' is not supported in this version (%s are)", where, text,
-                          option->choices);
     if (!list_holds(option->choices, text) || strchr(text, '|'))
         return status_set(STATUS_BAD_INPUT, "%s: '%s' is none of %s", where, text, option->choices);
     value->text = text;

@@ -24,6 +24,9 @@ void step_options_read(const struct options *options, bool decided, struct plan_
     out->plan_path = options_text(options, OPT_PLAN);
     if (options_given(options, OPT_DOCUMENT_ATTENTION))
         out->document_attention = document_attention_find(options_text(options, OPT_DOCUMENT_ATTENTION));
+    out->lora = options_text(options, OPT_LORA);
+    out->freeze = options->values[OPT_FREEZE].texts.items;
+    out->freeze_count = options->values[OPT_FREEZE].texts.count;
     if (options_given(options, OPT_SEED)) out->seed = options_whole(options, OPT_SEED);
     if (options_given(options, OPT_DTYPE))
         out->dtype = dtype_find(options_text(options, OPT_DTYPE));

@@ -57,8 +57,6 @@ enum status cluster_measure_memory(struct cluster_memory *out);
 /* Only the cores: those within the process's affinity and cgroup, at most its cgroup's quota of processor time (rounded
  * down, at least 1). 1 where the system does not tell. */
 int cluster_count_cores(int *hardware_threads);
-/* Whether the processor multiplies bf16 matrices in hardware (AVX512-BF16 or AMX). */
-bool cluster_has_bf16_matrix(void);
 
 /* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}]}]}; NULL when out
  * of memory. */

@@ -53,7 +53,7 @@ static void read_processor_name(char name[CLUSTER_NAME_BYTES]) {
 }
 
 /* The compiler's own look at the processor knows no AMX; the kernel's list of flags does. */
-bool cluster_has_bf16_matrix(void) {
+static bool has_bf16_matrix(void) {
     static char text[1 << 14];
     if (!kernel_file_read("", "/proc/cpuinfo", text, sizeof text)) return false;
     const char *flags = strstr(text, "\nflags");
@@ -72,7 +72,7 @@ enum status cluster_measure(struct cluster *out) {
     read_processor_name(device->name);
     device->cores = cluster_count_cores(&device->hardware_threads);
     device->page_bytes = sysconf(_SC_PAGESIZE);
-    device->bf16_matrix = cluster_has_bf16_matrix();
+    device->bf16_matrix = has_bf16_matrix();
     device->tier_count = 1;
     snprintf(device->tiers[0].name, sizeof device->tiers[0].name, "device");
     device->tiers[0].capacity_bytes = memory.capacity_bytes;

@@ -1,6 +1,5 @@
 #include "data/bpe_model.h"
 
-#include "data/byte_alphabet.h"
 #include "data/hash.h"
 
 static struct bpe_pair *pair_find(const struct bpe_model *model, uint32_t left, uint32_t right) {
@@ -44,22 +43,10 @@ enum status bpe_model_add_token(struct bpe_model *model, const char *text, uint3
     return string_table_add(&model->vocabulary, text, bytes, id);
 }
 
-bool bpe_model_find_bytes(struct bpe_model *model) {
-    bool all = true;
-    for (unsigned byte = 0; byte < 256; byte++) {
-        char text[4];
-        uint32_t id;
-        size_t length = utf8_encode(byte_alphabet_code((unsigned char)byte), text);
-        bool found = string_table_find(&model->vocabulary, text, length, &id);
-        model->byte_ids[byte] = found ? (int64_t)id : BPE_NO_ID;
-        all &= found;
-    }
-    return all;
-}
-
 void bpe_model_free(struct bpe_model *model) {
     string_table_free(&model->vocabulary);
     mem_free(model->pairs);
     vec_free(&model->results);
+    bpe_alphabet_free(&model->alphabet);
     *model = (struct bpe_model){0};
 }

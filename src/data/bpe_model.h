@@ -1,5 +1,5 @@
 /* Byte-pair encoding (Sennrich et al., "Neural machine translation of rare words with subword units", ACL 2016) over
- * the bytes of words: a vocabulary, and pairs of tokens in the order in which they are merged. */
+ * the bytes or characters of words: a vocabulary, and pairs of tokens in the order in which they are merged. */
 #ifndef BALLAST_DATA_BPE_MODEL_H
 #define BALLAST_DATA_BPE_MODEL_H
 
@@ -8,36 +8,32 @@
 #include <stdint.h>
 
 #include "base/mem.h"
+#include "data/bpe_alphabet.h"
+#include "data/bpe_queue.h"
 #include "data/string_table.h"
 #include "data/text_stage.h"
 #include "data/tokenizer.h"
-
-enum { BPE_NO_ID = -1 };
 
 struct bpe_pair {
     uint32_t left, right;
     uint32_t rank; /* the lower, the earlier it is merged; BPE_NO_RANK in a free slot */
 };
-static const uint32_t BPE_NO_RANK = UINT32_MAX;
 
-/* Zero-initialise, bpe_model_add_token for each, bpe_model_add_merge for each, bpe_model_free. */
+/* Zero-initialise, set the alphabet's `bytes` and `byte_fallback`, bpe_model_add_token for each, bpe_alphabet_read,
+ * bpe_model_add_merge for each (and bpe_alphabet_note_merge), bpe_model_free. */
 struct bpe_model {
-    struct string_table vocabulary; /* in the byte alphabet; texts are borrowed */
+    struct string_table vocabulary; /* as in the file; texts are borrowed */
     size_t longest_token_bytes;
     struct bpe_pair *pairs; /* a table with a power of two slots, at most half of them used */
     size_t pair_slots, pair_count;
     VEC(uint32_t) results; /* [rank]: the id that the pair becomes */
-    int64_t byte_ids[256]; /* the id of each byte, BPE_NO_ID where the vocabulary has none: see bpe_model_find_bytes */
-    int64_t unknown_id;    /* stands for such bytes; BPE_NO_ID: they are dropped */
-    bool fuse_unknown;     /* a run of such bytes is one unknown token */
-    bool ignore_merges;    /* a word that is a token is not taken apart */
+    struct bpe_alphabet alphabet;
+    bool ignore_merges; /* a word that is a token is not taken apart */
 };
 
 enum status bpe_model_add_token(struct bpe_model *model, const char *text, uint32_t bytes, uint32_t id);
 /* Gives the pair the next rank; a pair that is there already loses its old one. */
 enum status bpe_model_add_merge(struct bpe_model *model, uint32_t left, uint32_t right, uint32_t result);
-/* Fills byte_ids from the vocabulary; true when it has all bytes. */
-bool bpe_model_find_bytes(struct bpe_model *model);
 /* Rank of a pair, BPE_NO_RANK when it is not merged. */
 uint32_t bpe_model_rank(const struct bpe_model *model, uint32_t left, uint32_t right);
 void bpe_model_free(struct bpe_model *model);
@@ -45,11 +41,12 @@ void bpe_model_free(struct bpe_model *model);
 /* Working memory of one thread: zero-initialise, bpe_workspace_free. */
 struct bpe_workspace {
     VEC(struct bpe_symbol) symbols;
-    VEC(uint64_t) queue;
+    struct bpe_queue queue;
     struct text_buffer text;
 };
 void bpe_workspace_free(struct bpe_workspace *workspace);
-/* Appends the ids of one word (any bytes), in time n log n of its length. */
+/* Appends the ids of one word (any bytes where the alphabet is bytes, else UTF-8), in time linear in its length (n log
+ * n where merges do not go from left to right). */
 enum status bpe_model_encode(const struct bpe_model *model, struct bpe_workspace *workspace, const char *word,
                              size_t bytes, struct token_ids *out);
 

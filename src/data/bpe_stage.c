@@ -19,6 +19,7 @@ struct bpe_stage_state {
     struct token_ids ids;
     struct cache_entry *cache;
     size_t cache_entries, stored; /* a power of two; words stored since it has this size */
+    size_t scanned_bytes;         /* at the beginning of the view: no cut in them */
 };
 
 static enum status cache_make(struct bpe_stage_state *own, size_t entries) {
@@ -49,24 +50,59 @@ static enum status cache_store(struct bpe_stage_state *own, uint64_t hash, const
     return STATUS_OK;
 }
 
-static enum status bpe_run(const void *settings, void *state, struct text_view view, const struct text_output *output,
-                           size_t *consumed) {
-    struct bpe_stage_state *own = state;
-    const struct token_sink *sink = &output->ids;
-    *consumed = view.end ? view.bytes : 0;
-    if (!view.end || view.bytes == 0) return STATUS_OK;
+static enum status word_encode(const struct bpe_model *model, struct bpe_stage_state *own, const char *word,
+                               size_t bytes, const struct token_sink *sink) {
     uint64_t hash = 0;
-    if (view.bytes <= CACHED_WORD_BYTES) {
-        hash = hash_bytes(view.text, view.bytes);
+    if (bytes <= CACHED_WORD_BYTES) {
+        hash = hash_bytes(word, bytes);
         const struct cache_entry *entry = &own->cache[hash & (own->cache_entries - 1)];
-        if (entry->bytes == view.bytes && memcmp(entry->word, view.text, view.bytes) == 0)
+        if (entry->bytes == bytes && memcmp(entry->word, word, bytes) == 0)
             return sink->write(sink->payload, entry->ids, entry->id_count);
     }
     own->ids.count = 0;
-    TRY(bpe_model_encode(settings, &own->workspace, view.text, view.bytes, &own->ids));
-    TRY(cache_store(own, hash, view.text, view.bytes));
+    TRY(bpe_model_encode(model, &own->workspace, word, bytes, &own->ids));
+    TRY(cache_store(own, hash, word, bytes));
     return sink->write(sink->payload, own->ids.items, own->ids.count);
 }
+
+/* The words that a segment may be cut into, but for the last: that begins at *rest. */
+static enum status words_encode(const struct bpe_model *model, struct bpe_stage_state *own, struct text_view view,
+                                const struct token_sink *sink, size_t *rest) {
+    const struct bpe_alphabet *alphabet = &model->alphabet;
+    uint32_t left, right;
+    size_t start = 0, place = own->scanned_bytes;
+    if (place > 0)
+        bpe_alphabet_last(alphabet, view.text, place, &left);
+    else
+        place = bpe_alphabet_next(alphabet, view.text, &left);
+    for (size_t length; place < view.bytes; place += length, left = right) {
+        length = bpe_alphabet_next(alphabet, view.text + place, &right);
+        if (!bpe_alphabet_may_cut(alphabet, left, right)) continue;
+        TRY(word_encode(model, own, view.text + start, place - start, sink));
+        start = place;
+    }
+    own->scanned_bytes = view.bytes - start;
+    *rest = start;
+    return STATUS_OK;
+}
+
+/* A word that may be a token as a whole is looked at as a whole. A short one is not worth cutting. */
+static bool may_cut(const struct bpe_model *model, struct text_view view) {
+    return !model->ignore_merges && !model->alphabet.uncut && !(view.end && view.bytes <= CACHED_WORD_BYTES);
+}
+
+static enum status bpe_run(const void *settings, void *state, struct text_view view, const struct text_output *output,
+                           size_t *consumed) {
+    size_t rest = 0;
+    *consumed = 0;
+    if (view.bytes == 0) return STATUS_OK;
+    if (may_cut(settings, view)) TRY(words_encode(settings, state, view, &output->ids, &rest));
+    *consumed = view.end ? view.bytes : rest;
+    if (!view.end) return STATUS_OK;
+    return word_encode(settings, state, view.text + rest, view.bytes - rest, &output->ids);
+}
+
+static void bpe_reset(void *state) { ((struct bpe_stage_state *)state)->scanned_bytes = 0; }
 
 static void bpe_stop(void *state) {
     struct bpe_stage_state *own = state;
@@ -80,5 +116,6 @@ const struct text_stage_type text_bpe_stage = {
     .state_bytes = sizeof(struct bpe_stage_state),
     .start = bpe_start,
     .run = bpe_run,
+    .reset = bpe_reset,
     .stop = bpe_stop,
 };

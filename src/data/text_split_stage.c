@@ -24,7 +24,8 @@ static enum status held_write(struct split_run *run) {
     size_t bytes = state->held_bytes;
     run->start += bytes;
     state->held_bytes = 0;
-    return removed ? STATUS_OK : run->next->write(run->next->payload, text, bytes, true);
+    /* Empty segments are handed on, since what follows them is not the text's first. */
+    return run->next->write(run->next->payload, text, removed ? 0 : bytes, true);
 }
 
 static bool joins(const struct split_run *run, bool match) {
@@ -65,7 +66,7 @@ static enum status split_run(const void *settings, void *state, struct text_view
     }
     if (view.end) TRY(held_write(&run));
     *consumed = run.start;
-    return STATUS_OK;
+    return view.end && view.bytes == 0 ? run.next->write(run.next->payload, "", 0, true) : STATUS_OK;
 }
 
 static enum status split_start(const void *settings, void *state) {

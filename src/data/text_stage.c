@@ -2,11 +2,14 @@
 
 #include <string.h>
 
+enum { LEAST_LONG_BYTES = 64 };
+
 struct text_stage {
     struct text_stage_spec spec;
     void *state;
-    struct text_buffer kept; /* bytes not yet consumed */
-    size_t retry_bytes;      /* how many there should be before the stage looks again */
+    struct text_buffer kept;     /* bytes not yet consumed */
+    size_t retry_bytes;          /* how many there should be before the stage looks again */
+    enum text_position position; /* of the segment under way */
     struct text_output output;
 };
 
@@ -25,7 +28,7 @@ static void stage_reset(struct text_stage *stage) {
 static enum status keep_rest(struct text_stage *stage, struct text_view view, size_t consumed) {
     size_t rest = view.bytes - consumed;
     /* A stage that waits for the end of something long sees it again only when it has doubled: linear time in all. */
-    stage->retry_bytes = 2 * rest;
+    stage->retry_bytes = rest < LEAST_LONG_BYTES ? 0 : 2 * rest;
     if (view.text != stage->kept.items) return text_append(&stage->kept, view.text + consumed, rest);
     if (consumed > 0) memmove(stage->kept.items, stage->kept.items + consumed, rest);
     stage->kept.count = rest;
@@ -34,11 +37,12 @@ static enum status keep_rest(struct text_stage *stage, struct text_view view, si
 
 static enum status stage_write(void *payload, const char *text, size_t bytes, bool end) {
     struct text_stage *stage = payload;
-    struct text_view view = {text, bytes, end};
+    struct text_view view = {text, bytes, end, stage->position};
     if (stage->kept.count > 0) {
         TRY(text_append(&stage->kept, text, bytes));
         if (!end && stage->kept.count < stage->retry_bytes) return STATUS_OK;
-        view = (struct text_view){stage->kept.items, stage->kept.count, end};
+        view.text = stage->kept.items;
+        view.bytes = stage->kept.count;
     }
     if (view.bytes == 0 && !end) return STATUS_OK;
     size_t consumed = 0;
@@ -47,6 +51,7 @@ static enum status stage_write(void *payload, const char *text, size_t bytes, bo
            stage->spec.type->name, consumed, view.bytes);
     if (!end) return keep_rest(stage, view, consumed);
     stage_reset(stage);
+    stage->position = SEGMENT_LATER;
     return STATUS_OK;
 }
 
@@ -83,9 +88,22 @@ enum status text_chain_write(struct text_chain *chain, const char *text, size_t 
     return chain->first.write(chain->first.payload, text, bytes, end);
 }
 
-void text_chain_reset(struct text_chain *chain) {
-    for (size_t i = 0; i < chain->count; i++)
-        stage_reset(&chain->stages[i]);
+void text_chain_reset(struct text_chain *chain, bool continues) {
+    for (size_t i = 0; i < chain->count; i++) {
+        struct text_stage *stage = &chain->stages[i];
+        stage_reset(stage);
+        stage->position = continues ? SEGMENT_CONTINUES : SEGMENT_FIRST;
+        if (stage->spec.type->drop) stage->spec.type->drop(stage->state);
+    }
+}
+
+enum status text_chain_finish(struct text_chain *chain) {
+    for (size_t i = 0; i < chain->count; i++) {
+        struct text_stage *stage = &chain->stages[i];
+        if (stage->spec.type->finish) TRY(stage->spec.type->finish(stage->spec.settings, stage->state, &stage->output));
+    }
+    text_chain_reset(chain, false);
+    return STATUS_OK;
 }
 
 void text_chain_free(struct text_chain *chain) {

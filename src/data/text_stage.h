@@ -21,11 +21,18 @@ struct text_sink {
     void *payload;
 };
 
+enum text_position {
+    SEGMENT_FIRST,     /* the text begins with it */
+    SEGMENT_CONTINUES, /* it goes on a segment whose beginning went elsewhere: what befalls beginnings did so there */
+    SEGMENT_LATER      /* a segment or a token came before it */
+};
+
 /* What a stage sees: the bytes of the segment that it has not yet consumed. */
 struct text_view {
     const char *text;
     size_t bytes;
     bool end; /* the segment ends here */
+    enum text_position position;
 };
 
 struct text_output {
@@ -44,6 +51,10 @@ struct text_stage_type {
                        size_t *consumed);
     /* Makes the state ready for a new segment; may be NULL. */
     void (*reset)(void *state);
+    /* For stages that join segments, else NULL: hands on what is left when the text ends, and drops it when a new text
+     * begins instead. */
+    enum status (*finish)(const void *settings, void *state, const struct text_output *output);
+    void (*drop)(void *state);
     void (*stop)(void *state); /* may be NULL */
 };
 
@@ -58,8 +69,10 @@ struct text_chain;
 enum status text_chain_create(const struct text_stage_spec *specs, size_t count, struct text_sink last,
                               struct token_sink ids, struct text_chain **out);
 enum status text_chain_write(struct text_chain *chain, const char *text, size_t bytes, bool end);
-/* Drops what is under way. */
-void text_chain_reset(struct text_chain *chain);
+/* After the last segment of a text: hands on what stages hold of it, and makes the chain ready for the next text. */
+enum status text_chain_finish(struct text_chain *chain);
+/* Drops what is under way. The next text begins, or goes on (`continues`) where another chain's part of it ended. */
+void text_chain_reset(struct text_chain *chain, bool continues);
 /* NULL is allowed. */
 void text_chain_free(struct text_chain *chain);
 

@@ -59,6 +59,15 @@ static enum status encode(struct tokenizer_encoder *encoder, const char *text, s
     return tokenizer_encoder_run(encoder, text, bytes, false, (struct token_sink){.write = keep_ids, .payload = out});
 }
 
+/* Text of a .txt file, from anywhere in it. */
+static enum status encode_part(const struct tokenizing *t, struct tokenizer_encoder *encoder, const char *text,
+                               size_t bytes, struct token_ids *out) {
+    if (text == t->text) return encode(encoder, text, bytes, out);
+    TRY(tokenizer_encoder_continue(encoder, (struct token_sink){.write = keep_ids, .payload = out}));
+    TRY(tokenizer_encoder_push(encoder, text, bytes));
+    return tokenizer_encoder_finish(encoder);
+}
+
 /* Whether encoding a window about a place gives the same ids whole and cut there. Words that pre-tokenizers make and
  * added tokens are far shorter than the window, so the whole text then does too. */
 static enum status examine_cut(struct tokenizing *t, size_t at, bool *good) {
@@ -66,9 +75,9 @@ static enum status examine_cut(struct tokenizing *t, size_t at, bool *good) {
     size_t after = left < WINDOW_BYTES ? left : WINDOW_BYTES;
     const char *from = t->text + at - before;
     t->whole.count = t->halves.count = 0;
-    TRY(encode(t->encoders[0], from, before + after, &t->whole));
-    TRY(encode(t->encoders[0], from, before, &t->halves));
-    TRY(encode(t->encoders[0], from + before, after, &t->halves));
+    TRY(encode_part(t, t->encoders[0], from, before + after, &t->whole));
+    TRY(encode_part(t, t->encoders[0], from, before, &t->halves));
+    TRY(encode_part(t, t->encoders[0], from + before, after, &t->halves));
     *good = t->whole.count == t->halves.count &&
             memcmp(t->whole.items, t->halves.items, t->whole.count * sizeof *t->whole.items) == 0;
     return STATUS_OK;
@@ -185,7 +194,7 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
 
 static enum status encode_chunk(const struct tokenizing *t, int thread, struct chunk *chunk) {
     if (t->options->kind != SOURCE_TEXT) return encode_lines(t, thread, chunk);
-    TRY(encode(t->encoders[thread], chunk->text, chunk->bytes, &chunk->ids));
+    TRY(encode_part(t, t->encoders[thread], chunk->text, chunk->bytes, &chunk->ids));
     return chunk->text + chunk->bytes == t->text + t->bytes ? end_document(t, &chunk->ids) : STATUS_OK;
 }
 

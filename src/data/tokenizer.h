@@ -1,4 +1,5 @@
-/* Byte-level BPE tokenizers, read from and written to Hugging Face's tokenizer.json.
+/* BPE tokenizers (byte-level, and SentencePiece-style with byte fallback), read from and written to Hugging Face's
+ * tokenizer.json.
  *
  *     struct tokenizer *tokenizer;
  *     TRY(tokenizer_open("model/tokenizer.json", &tokenizer));
@@ -23,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -45,7 +47,7 @@ void tokenizer_free(struct tokenizer *tokenizer);
 /* The largest id + 1, added tokens included: what a model's vocabulary must at least hold. */
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
 /* The id of a token by its content, added tokens first ("<|endoftext|>"); false when there is none. Tokens of the
- * model are named as in the file, in the byte-level alphabet ("Ġthe"). */
+ * model are named as in the file ("Ġthe" in the byte-level alphabet, "▁the"). */
 bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id);
 /* True for added tokens that are marked special (decoding can skip them). */
 bool tokenizer_is_special(const struct tokenizer *tokenizer, uint32_t id);
@@ -60,10 +62,33 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text
 enum status tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids, size_t count,
                              bool skip_special_tokens, char **text, size_t *bytes);
 
+/* Decoding ids as they come, as in generation. Text goes to the sink as soon as its characters are complete and no
+ * later id can change them, so the end of it may wait for an id or for the finish; each call of the sink gets whole
+ * characters. All text together is that of tokenizer_decode, but for one case: where tokens of single bytes (byte
+ * fallback) make characters and then something that is not UTF-8, these characters have gone out, and only the bytes
+ * behind them become U+FFFD, one for each. */
+struct tokenizer_decoder;
+/* Where text goes. A result other than STATUS_OK stops the decoding and is returned by it. */
+struct tokenizer_text_sink {
+    enum status (*write)(void *payload, const char *text, size_t bytes);
+    void *payload;
+};
+
+/* The tokenizer must outlive the decoder, which belongs to one thread. */
+enum status tokenizer_decoder_create(const struct tokenizer *tokenizer, bool skip_special_tokens,
+                                     struct tokenizer_decoder **out);
+/* NULL is allowed. */
+void tokenizer_decoder_free(struct tokenizer_decoder *decoder);
+enum status tokenizer_decoder_push(struct tokenizer_decoder *decoder, const uint32_t *ids, size_t count,
+                                   struct tokenizer_text_sink sink);
+/* The rest of the text. After it, or after a failure, the decoder is ready for the next text. */
+enum status tokenizer_decoder_finish(struct tokenizer_decoder *decoder, struct tokenizer_text_sink sink);
+
 /* Encoding many texts, or one larger than memory.
  *
  * An encoder keeps its buffers and a bounded cache of words between calls. Ids go to a sink as they become known, in
- * runs of at most a few thousand, so the memory that is used does not grow with the text (only with its longest word).
+ * runs of at most a few thousand, so the memory that is used does not grow with the text (only with its
+ * longest word, as the pre-tokenizer and the model's merges allow to cut it).
  * One call is one text: its ids are those of tokenizer_encode, wherever the runs happen to end. */
 struct tokenizer_encoder;
 /* Where ids go. A result other than STATUS_OK stops the encoding and is returned by it. */
@@ -81,6 +106,9 @@ enum status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char 
 /* The same for a text that comes in parts, cut anywhere, even within a character: begin, any number of push, finish.
  * The sink may be called from each of them. */
 enum status tokenizer_encoder_begin(struct tokenizer_encoder *encoder, bool add_special_tokens, struct token_sink sink);
+/* Begins in the middle of a text whose beginning another encoder has: nothing is put before what follows, or taken from
+ * it, that belongs to a beginning. No special tokens of the template are added. */
+enum status tokenizer_encoder_continue(struct tokenizer_encoder *encoder, struct token_sink sink);
 enum status tokenizer_encoder_push(struct tokenizer_encoder *encoder, const char *text, size_t bytes);
 enum status tokenizer_encoder_finish(struct tokenizer_encoder *encoder);
 
@@ -93,5 +121,8 @@ enum status tokenizer_encoder_finish(struct tokenizer_encoder *encoder);
  * message says how many it can. */
 enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *special_tokens,
                             size_t special_token_count, const char *out_tokenizer_json);
+
+/* docs/tokenizers.md: what a tokenizer.json may hold, from the tables by which it is read. */
+void tokenizer_print_document(FILE *out);
 
 #endif

@@ -2,60 +2,43 @@
 #include "base/json.h"
 #include "data/tokenizer_parts.h"
 
-static const char *const no_settings[] = {"type", NULL};
-
-/* --- normalizers --- */
-
-static enum status add_normal_form(struct tokenizer *tokenizer, const char *where, const json_t *object,
-                                   const struct text_normal_form *form) {
-    TRY(json_only(where, object, no_settings));
-    return vec_push(&tokenizer->normalizers, (struct text_stage_spec){&text_normalize_stage, form});
-}
-
-static enum status read_nfc(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return add_normal_form(tokenizer, where, object, &text_nfc);
-}
-
-static enum status read_nfd(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return add_normal_form(tokenizer, where, object, &text_nfd);
-}
-
-static enum status read_nfkc(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return add_normal_form(tokenizer, where, object, &text_nfkc);
-}
-
-static enum status read_nfkd(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    return add_normal_form(tokenizer, where, object, &text_nfkd);
-}
-
 static enum status read_normalizer_sequence(struct tokenizer *tokenizer, const char *where, const json_t *object) {
     return component_read_sequence(tokenizer, tokenizer_normalizers, where, object, "normalizers");
 }
 
 const struct tokenizer_component tokenizer_normalizers[] = {
-    {"NFC", read_nfc},
-    {"NFD", read_nfd},
-    {"NFKC", read_nfkc},
-    {"NFKD", read_nfkd},
-    {"Sequence", read_normalizer_sequence},
-    {NULL, NULL},
+    {"NFC", "Unicode 9's data, as the library has it", tokenizer_read_nfc},
+    {"NFD", "as NFC", tokenizer_read_nfd},
+    {"NFKC", "as NFC", tokenizer_read_nfkc},
+    {"NFKD", "as NFC", tokenizer_read_nfkd},
+    {"Lowercase", "", tokenizer_read_lowercase},
+    {"Prepend", "`prepend`; nothing before an empty piece", tokenizer_read_prepend},
+    {"Replace", "`pattern` (`String` or `Regex`), `content`", tokenizer_read_replace_normalizer},
+    {"Strip", "`strip_left`, `strip_right`", tokenizer_read_strip_normalizer},
+    {"StripAccents", "", tokenizer_read_strip_accents},
+    {"Sequence", "of those here", read_normalizer_sequence},
+    {NULL, NULL, NULL},
 };
-
-/* --- pre-tokenizers --- */
 
 static enum status read_pre_tokenizer_sequence(struct tokenizer *tokenizer, const char *where, const json_t *object) {
     return component_read_sequence(tokenizer, tokenizer_pre_tokenizers, where, object, "pretokenizers");
 }
 
 const struct tokenizer_component tokenizer_pre_tokenizers[] = {
-    {"ByteLevel", tokenizer_read_byte_level},
-    {"Digits", tokenizer_read_digits},
-    {"Split", tokenizer_read_split},
-    {"Sequence", read_pre_tokenizer_sequence},
-    {NULL, NULL},
+    {"ByteLevel", "`add_prefix_space`, `use_regex`; last of the pre-tokenizers", tokenizer_read_byte_level},
+    {"CharDelimiterSplit", "`delimiter`", tokenizer_read_delimiter_split},
+    {"Digits", "`individual_digits`", tokenizer_read_digits},
+    {"Metaspace",
+     "`replacement`, `prepend_scheme` or the older `add_prefix_space`, `split`; `first` not together with every "
+     "normalizer",
+     tokenizer_read_metaspace},
+    {"Punctuation", "`behavior`", tokenizer_read_punctuation},
+    {"Split", "`pattern` (`String` or `Regex`), `behavior`, `invert`", tokenizer_read_split},
+    {"Whitespace", "", tokenizer_read_whitespace},
+    {"WhitespaceSplit", "", tokenizer_read_whitespace_split},
+    {"Sequence", "of those here", read_pre_tokenizer_sequence},
+    {NULL, NULL, NULL},
 };
-
-/* --- post-processors --- */
 
 /* It changes only offsets, which Ballast has no use for. */
 static enum status read_byte_level_post(struct tokenizer *tokenizer, const char *where, const json_t *object) {
@@ -73,25 +56,23 @@ static enum status read_post_sequence(struct tokenizer *tokenizer, const char *w
 }
 
 const struct tokenizer_component tokenizer_post_processors[] = {
-    {"ByteLevel", read_byte_level_post},
-    {"TemplateProcessing", tokenizer_read_template},
-    {"Sequence", read_post_sequence},
-    {NULL, NULL},
+    {"ByteLevel", "changes only offsets, which are not kept", read_byte_level_post},
+    {"TemplateProcessing", "`single`, `special_tokens`; there are no pairs of texts", tokenizer_read_template},
+    {"Sequence", "of those here", read_post_sequence},
+    {NULL, NULL, NULL},
 };
-
-/* --- decoders --- */
-
-static enum status read_byte_level_decoder(struct tokenizer *tokenizer, const char *where, const json_t *object) {
-    TRY(read_byte_level_post(tokenizer, where, object));
-    return vec_push(&tokenizer->decoders, &byte_level_decoder);
-}
 
 static enum status read_decoder_sequence(struct tokenizer *tokenizer, const char *where, const json_t *object) {
     return component_read_sequence(tokenizer, tokenizer_decoders, where, object, "decoders");
 }
 
 const struct tokenizer_component tokenizer_decoders[] = {
-    {"ByteLevel", read_byte_level_decoder},
-    {"Sequence", read_decoder_sequence},
-    {NULL, NULL},
+    {"ByteFallback", "", tokenizer_read_byte_fallback},
+    {"ByteLevel", "", tokenizer_read_byte_level_decoder},
+    {"Fuse", "", tokenizer_read_fuse},
+    {"Metaspace", "`replacement`, `prepend_scheme` or `add_prefix_space`", tokenizer_read_metaspace_decoder},
+    {"Replace", "`pattern` (`String` or `Regex`), `content`", tokenizer_read_replace_decoder},
+    {"Strip", "`content`, `start`, `stop`", tokenizer_read_strip_decoder},
+    {"Sequence", "of those here", read_decoder_sequence},
+    {NULL, NULL, NULL},
 };

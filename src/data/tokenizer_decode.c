@@ -1,50 +1,104 @@
 #include "data/tokenizer_parts.h"
 
-static enum status tokens_gather(const struct tokenizer *tokenizer, const uint32_t *ids, size_t count,
-                                 bool skip_special_tokens, struct text_list *out) {
+struct tokenizer_decoder {
+    const struct tokenizer *tokenizer;
+    struct text_chain *chain;
+    struct tokenizer_text_sink sink;
+    bool skip_special_tokens;
+};
+
+static enum status text_take(void *payload, const char *text, size_t bytes, bool end) {
+    struct tokenizer_decoder *decoder = payload;
+    (void)end; /* tokens follow each other without anything between them */
+    return bytes > 0 ? decoder->sink.write(decoder->sink.payload, text, bytes) : STATUS_OK;
+}
+
+static enum status ids_refuse(void *payload, const uint32_t *ids, size_t count) {
+    (void)payload, (void)ids, (void)count;
+    BUG("ids came out of a decoder");
+}
+
+/* `early` says that what can no longer be held back matters more than what the whole would become. */
+static enum status chain_make(struct tokenizer_decoder *decoder, bool early) {
+    const struct tokenizer *tokenizer = decoder->tokenizer;
+    size_t count = tokenizer->decoders.count;
+    struct text_stage_spec *specs = mem_array(count, sizeof *specs);
+    if (!specs) return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++) {
+        specs[i] = tokenizer->decoders.items[i];
+        if (early && specs[i].type == &text_byte_fallback_stage) specs[i].type = &text_byte_fallback_early_stage;
+    }
+    enum status status = text_chain_create(specs, count, (struct text_sink){text_take, decoder},
+                                           (struct token_sink){ids_refuse, NULL}, &decoder->chain);
+    mem_free(specs);
+    return status;
+}
+
+static enum status decoder_make(const struct tokenizer *tokenizer, bool skip_special_tokens, bool early,
+                                struct tokenizer_decoder **out) {
+    struct tokenizer_decoder *made = mem_array(1, sizeof *made);
+    if (!made) return STATUS_FAILED;
+    made->tokenizer = tokenizer;
+    made->skip_special_tokens = skip_special_tokens;
+    enum status status = chain_make(made, early);
+    if (status != STATUS_OK) return mem_free(made), status;
+    *out = made;
+    return STATUS_OK;
+}
+
+enum status tokenizer_decoder_create(const struct tokenizer *tokenizer, bool skip_special_tokens,
+                                     struct tokenizer_decoder **out) {
+    return decoder_make(tokenizer, skip_special_tokens, true, out);
+}
+
+void tokenizer_decoder_free(struct tokenizer_decoder *decoder) {
+    if (!decoder) return;
+    text_chain_free(decoder->chain);
+    mem_free(decoder);
+}
+
+static enum status ids_write(struct tokenizer_decoder *decoder, const uint32_t *ids, size_t count) {
+    const struct tokenizer *tokenizer = decoder->tokenizer;
     for (size_t i = 0; i < count; i++) {
         if (ids[i] >= tokenizer->tokens.count) continue;
         const struct tokenizer_token *token = &tokenizer->tokens.items[ids[i]];
-        if (!token->text || (skip_special_tokens && token->special)) continue;
-        TRY(text_append(&out->text, token->text, token->bytes));
-        TRY(text_list_close(out));
+        if (!token->text || (decoder->skip_special_tokens && token->special)) continue;
+        TRY(text_chain_write(decoder->chain, token->text, token->bytes, true));
     }
     return STATUS_OK;
 }
 
-static enum status decoders_run(const struct tokenizer *tokenizer, struct text_list *list) {
-    for (size_t i = 0; i < tokenizer->decoders.count; i++) {
-        struct text_list made = {0};
-        enum status status = tokenizer->decoders.items[i]->run(list, &made);
-        text_list_free(list);
-        *list = made;
-        if (status != STATUS_OK) return status;
-    }
-    return STATUS_OK;
+enum status tokenizer_decoder_push(struct tokenizer_decoder *decoder, const uint32_t *ids, size_t count,
+                                   struct tokenizer_text_sink sink) {
+    decoder->sink = sink;
+    enum status status = ids_write(decoder, ids, count);
+    if (status != STATUS_OK) text_chain_reset(decoder->chain, false);
+    return status;
 }
 
-/* Without a decoder the library puts a space between tokens. */
-static enum status list_join(const struct text_list *list, bool spaces, struct text_buffer *out) {
-    size_t start = 0;
-    for (size_t i = 0; i < list->ends.count; i++) {
-        size_t stop = list->ends.items[i];
-        if (spaces && i > 0) TRY(text_append(out, " ", 1));
-        if (stop > start) TRY(text_append(out, list->text.items + start, stop - start));
-        start = stop;
-    }
-    return text_append(out, "", 1);
+enum status tokenizer_decoder_finish(struct tokenizer_decoder *decoder, struct tokenizer_text_sink sink) {
+    decoder->sink = sink;
+    enum status status = text_chain_finish(decoder->chain);
+    if (status != STATUS_OK) text_chain_reset(decoder->chain, false);
+    return status;
+}
+
+static enum status text_gather(void *payload, const char *text, size_t bytes) {
+    return text_append(payload, text, bytes);
 }
 
 enum status tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids, size_t count,
                              bool skip_special_tokens, char **text, size_t *bytes) {
-    struct text_list list = {0};
-    struct text_buffer joined = {0};
-    enum status status = tokens_gather(tokenizer, ids, count, skip_special_tokens, &list);
-    if (status == STATUS_OK) status = decoders_run(tokenizer, &list);
-    if (status == STATUS_OK) status = list_join(&list, tokenizer->decoders.count == 0, &joined);
-    text_list_free(&list);
-    if (status != STATUS_OK) return vec_free(&joined), status;
-    *text = joined.items;
-    if (bytes) *bytes = joined.count - 1;
+    struct tokenizer_decoder *decoder;
+    struct text_buffer gathered = {0};
+    TRY(decoder_make(tokenizer, skip_special_tokens, false, &decoder));
+    struct tokenizer_text_sink sink = {text_gather, &gathered};
+    enum status status = tokenizer_decoder_push(decoder, ids, count, sink);
+    if (status == STATUS_OK) status = tokenizer_decoder_finish(decoder, sink);
+    if (status == STATUS_OK) status = text_append(&gathered, "", 1);
+    tokenizer_decoder_free(decoder);
+    if (status != STATUS_OK) return vec_free(&gathered), status;
+    *text = gathered.items;
+    if (bytes) *bytes = gathered.count - 1;
     return STATUS_OK;
 }

@@ -59,15 +59,25 @@ void tokenizer_encoder_free(struct tokenizer_encoder *encoder) {
     mem_free(encoder);
 }
 
-enum status tokenizer_encoder_begin(struct tokenizer_encoder *encoder, bool add_special_tokens,
-                                    struct token_sink sink) {
-    const struct token_ids *before = &encoder->tokenizer->before;
-    text_chain_reset(encoder->chain);
+static void encoder_open(struct tokenizer_encoder *encoder, bool add_special_tokens, bool continues,
+                         struct token_sink sink) {
+    text_chain_reset(encoder->chain, continues);
     encoder->sink = sink;
     encoder->count = 0;
     encoder->begun = true;
     encoder->add_special_tokens = add_special_tokens;
+}
+
+enum status tokenizer_encoder_begin(struct tokenizer_encoder *encoder, bool add_special_tokens,
+                                    struct token_sink sink) {
+    const struct token_ids *before = &encoder->tokenizer->before;
+    encoder_open(encoder, add_special_tokens, false, sink);
     return add_special_tokens ? ids_take(encoder, before->items, before->count) : STATUS_OK;
+}
+
+enum status tokenizer_encoder_continue(struct tokenizer_encoder *encoder, struct token_sink sink) {
+    encoder_open(encoder, false, true, sink);
+    return STATUS_OK;
 }
 
 enum status tokenizer_encoder_push(struct tokenizer_encoder *encoder, const char *text, size_t bytes) {

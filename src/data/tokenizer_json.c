@@ -39,6 +39,15 @@ enum status json_require_bool(const char *where, const json_t *object, const cha
     return json_read_bool(where, object, field, out);
 }
 
+enum status json_require_character(const char *where, const json_t *object, const char *field, uint32_t *code) {
+    const char *text = NULL;
+    size_t length = 0;
+    TRY(json_require_string(where, object, field, &text));
+    if (text[0]) *code = utf8_decode_valid(text, &length);
+    if (length > 0 && text[length] == '\0') return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: must be one character", where, field);
+}
+
 /* "A, B, C" of a table. */
 static enum status types_write(const struct tokenizer_component *table, struct text_buffer *out) {
     for (size_t i = 0; table[i].type; i++) {

@@ -20,7 +20,6 @@ static const char *const settings[] = {"type",
 static enum status settings_check(const char *where, const json_t *model) {
     const char *type = "BPE", *prefix = "", *suffix = "";
     double dropout = 0;
-    bool byte_fallback = false;
     TRY(json_read_string(where, model, "type", &type));
     if (strcmp(type, "BPE") != 0)
         return status_set(STATUS_BAD_INPUT, "%s: %.60s is not supported (supported: BPE)", where, type);
@@ -28,12 +27,10 @@ static enum status settings_check(const char *where, const json_t *model) {
     TRY(json_read_double(where, model, "dropout", 0, 1, &dropout));
     TRY(json_read_string(where, model, "continuing_subword_prefix", &prefix));
     TRY(json_read_string(where, model, "end_of_word_suffix", &suffix));
-    TRY(json_read_bool(where, model, "byte_fallback", &byte_fallback));
-    const char *refused = dropout > 0     ? "dropout"
-                          : prefix[0]     ? "continuing_subword_prefix"
-                          : suffix[0]     ? "end_of_word_suffix"
-                          : byte_fallback ? "byte_fallback"
-                                          : NULL;
+    const char *refused = dropout > 0 ? "dropout"
+                          : prefix[0] ? "continuing_subword_prefix"
+                          : suffix[0] ? "end_of_word_suffix"
+                                      : NULL;
     return refused ? status_set(STATUS_BAD_INPUT, "%s: %s: is set, which is not supported", where, refused) : STATUS_OK;
 }
 
@@ -118,6 +115,7 @@ static enum status merge_read(struct bpe_model *model, const char *where, size_t
         if (!string_table_find(&model->vocabulary, texts[i], lengths[i], &ids[i]))
             return status_set(STATUS_BAD_INPUT, "%s: merges[%zu]: the vocabulary has no token \"%.*s\"", where, index,
                               lengths[i] < 60 ? (int)lengths[i] : 60, lengths[i] ? texts[i] : "");
+    TRY(bpe_alphabet_note_merge(&model->alphabet, part[0], bytes[0], part[1], bytes[1]));
     return bpe_model_add_merge(model, ids[0], ids[1], ids[2]);
 }
 
@@ -132,17 +130,21 @@ static enum status merges_read(struct tokenizer *tokenizer, const char *where, c
     return status;
 }
 
-/* Only a vocabulary that lacks bytes has a use for it. */
-static enum status unknown_read(struct tokenizer *tokenizer, const char *where, const json_t *model) {
+static enum status alphabet_read(struct tokenizer *tokenizer, const char *where, const json_t *model) {
+    struct bpe_alphabet *alphabet = &tokenizer->model.alphabet;
     const char *unknown = NULL;
     uint32_t id;
-    tokenizer->model.unknown_id = BPE_NO_ID;
+    alphabet->bytes = tokenizer->byte_level;
+    alphabet->unknown_id = BPE_NO_ID;
+    TRY(json_read_bool(where, model, "byte_fallback", &alphabet->byte_fallback));
+    TRY(json_read_bool(where, model, "fuse_unk", &alphabet->fuse_unknown));
     TRY(json_read_string(where, model, "unk_token", &unknown));
-    TRY(json_read_bool(where, model, "fuse_unk", &tokenizer->model.fuse_unknown));
-    if (bpe_model_find_bytes(&tokenizer->model) || !unknown) return STATUS_OK;
+    TRY(bpe_alphabet_read(alphabet, &tokenizer->model.vocabulary));
+    /* Only a vocabulary that lacks characters has a use for it. */
+    if (alphabet->all_known || !unknown) return STATUS_OK;
     if (!string_table_find(&tokenizer->model.vocabulary, unknown, strlen(unknown), &id))
         return status_set(STATUS_BAD_INPUT, "%s: unk_token: %.60s is not in the vocabulary", where, unknown);
-    tokenizer->model.unknown_id = id;
+    alphabet->unknown_id = id;
     return STATUS_OK;
 }
 
@@ -150,6 +152,6 @@ enum status tokenizer_read_model(struct tokenizer *tokenizer, const char *where,
     TRY(settings_check(where, model));
     TRY(json_read_bool(where, model, "ignore_merges", &tokenizer->model.ignore_merges));
     TRY(vocabulary_read(tokenizer, where, model));
-    TRY(merges_read(tokenizer, where, model));
-    return unknown_read(tokenizer, where, model);
+    TRY(alphabet_read(tokenizer, where, model));
+    return merges_read(tokenizer, where, model);
 }

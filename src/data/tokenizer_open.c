@@ -42,6 +42,28 @@ static enum status stages_join(struct tokenizer *tokenizer) {
     return vec_push(&tokenizer->stages, (struct text_stage_spec){&text_bpe_stage, &tokenizer->model});
 }
 
+/* Without a decoder the library puts a space between tokens. */
+static enum status decoder_read(struct tokenizer *tokenizer, const char *name, const json_t *file) {
+    static const struct text_prefix space = {
+        .text = " ", .bytes = 1, .place = PREFIX_LATER, .unless_there = false, .empty_too = true};
+    const json_t *decoder = json_object_get(file, "decoder");
+    if (decoder && !json_is_null(decoder)) return part_read(tokenizer, tokenizer_decoders, name, file, "decoder");
+    return vec_push(&tokenizer->decoders, (struct text_stage_spec){&text_prefix_stage, &space});
+}
+
+/* For the library a segment is the first when it comes from the text's first character as it was before normalizers,
+ * which may have made several of it, or taken it away. */
+static enum status first_check(const struct tokenizer *tokenizer, const char *name) {
+    bool known = tokenizer->normalizers.count == 0 || !(tokenizer->beginning_moves || tokenizer->first_of_split ||
+                                                        tokenizer->normalized_added.trie.count > 0);
+    if (known || !tokenizer->first_matters) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "%s: pre_tokenizer: prepend_scheme: first is not supported with this normalizer",
+                     name);
+    return status_hint(STATUS_BAD_INPUT,
+                       "Replace, Strip and StripAccents stand against it; and any normalizer together "
+                       "with normalized added tokens, or a pre-tokenizer before Metaspace");
+}
+
 static enum status parts_read(struct tokenizer *tokenizer, const char *name, const json_t *file) {
     const json_t *model;
     TRY(unused_check(name, file));
@@ -51,12 +73,10 @@ static enum status parts_read(struct tokenizer *tokenizer, const char *name, con
     if (!model_where || !added_where) return STATUS_FAILED;
     TRY(part_read(tokenizer, tokenizer_normalizers, name, file, "normalizer"));
     TRY(part_read(tokenizer, tokenizer_pre_tokenizers, name, file, "pre_tokenizer"));
-    TRY(part_read(tokenizer, tokenizer_decoders, name, file, "decoder"));
+    TRY(decoder_read(tokenizer, name, file));
     TRY(tokenizer_read_model(tokenizer, model_where, model));
-    if (!tokenizer->byte_level)
-        return status_set(STATUS_BAD_INPUT,
-                          "%s: pre_tokenizer: has no ByteLevel, and only such tokenizers are supported", name);
     TRY(tokenizer_read_added(tokenizer, added_where, json_object_get(file, "added_tokens")));
+    TRY(first_check(tokenizer, name));
     TRY(part_read(tokenizer, tokenizer_post_processors, name, file, "post_processor"));
     return stages_join(tokenizer);
 }

@@ -21,4 +21,13 @@ bool unicode_is_space(uint32_t code);
 /* Alphabetic, marks, decimal digits, connectors and joiners: `\w` of Rust's regex crate. */
 bool unicode_is_word(uint32_t code);
 
+/* --- unicode_library.c --- */
+
+/* Categories Mn, Mc and Me. */
+bool unicode_is_mark(uint32_t code);
+/* ASCII punctuation and symbols, and category P. */
+bool unicode_is_punctuation(uint32_t code);
+/* Lowercase_Mapping, where it is one character. */
+uint32_t unicode_to_lower(uint32_t code);
+
 #endif

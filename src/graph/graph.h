@@ -37,6 +37,7 @@ struct graph {
     enum dtype dtype; /* compute dtype of parameters and activations */
     int64_t grain_sequences;
     int64_t sequence_length;
+    int64_t cache_positions; /* decoding: rows of the key-value caches; 0: there are none */
 };
 
 /* An empty graph; NULL when out of memory. */

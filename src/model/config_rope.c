@@ -51,6 +51,8 @@ static enum status read_type(const char *file, const json_t *object, int *out) {
     return status_hint(STATUS_BAD_INPUT, "supported: default, linear, llama3");
 }
 
+const char *config_rope_type_name(int index) { return index < TYPES ? types[index].name : NULL; }
+
 static const struct setting *find_setting(const char *name, unsigned type) {
     for (int i = 0; i < SETTINGS; i++)
         if (strcmp(settings[i].name, name) == 0 && (settings[i].types & type)) return &settings[i];

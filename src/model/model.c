@@ -5,12 +5,18 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "model/model_adapter.h"
+#include "model/model_config.h"
 #include "model/model_families.h"
 #include "model/model_weights.h"
 
 enum { CONFIG_LIMIT_BYTES = 16 << 20 };
 
-const struct model_family *const model_families[] = {&family_gpt2, &family_llama};
+const struct model_family *const model_families[] = {
+#define FAMILY_ENTRY(name) &family_##name,
+    MODEL_FAMILY_LIST(FAMILY_ENTRY)
+#undef FAMILY_ENTRY
+};
 const int model_family_count = sizeof model_families / sizeof *model_families;
 
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out) {
@@ -53,6 +59,9 @@ static enum status open_into(struct model *model, const char *folder) {
 }
 
 enum status model_open(const char *folder, struct model **out) {
+    bool is_adapter;
+    TRY(adapter_find(folder, &is_adapter));
+    if (is_adapter) return model_open_adapter(folder, NULL, out);
     struct model *model = mem_array(1, sizeof *model);
     if (!model) return STATUS_FAILED;
     enum status status = open_into(model, folder);
@@ -64,12 +73,24 @@ enum status model_open(const char *folder, struct model **out) {
     return STATUS_OK;
 }
 
+bool model_family_has(const struct model_family *family, size_t field_offset) {
+    for (const struct config_key *key = family->keys; key->name; key++)
+        if (key->offset == field_offset) return true;
+    return false;
+}
+
 enum status model_config_init(const char *arch, struct model_config *out) {
     struct model_config config = {0};
     TRY(model_family_find("new model", "arch", arch, &config.family));
     config.family->set_defaults(&config);
     *out = config;
     return STATUS_OK;
+}
+
+void model_config_set_window(struct model_config *config, int64_t window) {
+    config->window = window;
+    for (int layer = 0; layer < MODEL_LAYERS_MAX; layer++)
+        config->windowed[layer] = window > 0;
 }
 
 /* The config is written and read back, so that a new model meets the same checks as one from a file. */
@@ -101,7 +122,9 @@ enum status model_create(const struct model_config *config, struct model **out) 
 
 void model_free(struct model *model) {
     if (!model) return;
+    safetensors_close(model->adapter_weights);
     safetensors_close(model->weights);
+    mem_free(model->frozen);
     json_decref(model->config_json);
     mem_free(model->folder);
     mem_free(model);
@@ -110,7 +133,7 @@ void model_free(struct model *model) {
 /* The bytes of the widest activation must be countable; the operators' shapes rest on it. */
 static enum status check_sizes(const struct model_config *config, int64_t sequences, int64_t length) {
     enum { BYTES_PER_VALUE = 8, PARTS = 3 };
-    int64_t width = config->heads * config->head_dim * PARTS, bytes;
+    int64_t width = config->heads * config->head_dim * PARTS, gates = 2 * config->ffn, bytes;
     if (sequences < 1 || length < 1)
         return status_set(STATUS_BAD_INPUT, "a grain of %lld sequences of %lld tokens: both must be at least 1",
                           (long long)sequences, (long long)length);
@@ -119,7 +142,8 @@ static enum status check_sizes(const struct model_config *config, int64_t sequen
                    (long long)length, (long long)config->context);
         return status_hint(STATUS_BAD_INPUT, "set a sequence length of at most %lld", (long long)config->context);
     }
-    if (config->ffn > width) width = config->ffn;
+    if (gates > width) width = gates;
+    if (config->embedding_width > width) width = config->embedding_width;
     if (config->vocab_size > width) width = config->vocab_size;
     if (__builtin_mul_overflow(sequences, length, &bytes) || __builtin_mul_overflow(bytes, width, &bytes) ||
         __builtin_mul_overflow(bytes, BYTES_PER_VALUE, &bytes))
@@ -128,15 +152,13 @@ static enum status check_sizes(const struct model_config *config, int64_t sequen
     return STATUS_OK;
 }
 
-enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
-                              int64_t grain_sequences, int64_t sequence_length, struct graph **out,
-                              struct tensor **out_tensor) {
-    const struct model_config *config = &model->config;
-    TRY(check_sizes(config, grain_sequences, sequence_length));
-    struct graph *graph = graph_create(dtype, grain_sequences, sequence_length);
+/* Takes over `graph`; NULL: out of memory. */
+static enum status build_into(const struct model *model, enum model_purpose purpose, struct graph *graph,
+                              struct graph **out, struct tensor **out_tensor) {
     if (!graph) return STATUS_FAILED;
-    struct tensor *tensor = config->family->build(config, model->prefix, purpose, graph);
+    struct tensor *tensor = model->config.family->build(&model->config, model->prefix, purpose, graph);
     enum status status = graph_status(graph);
+    if (status == STATUS_OK) status = adapter_freeze(model, graph);
     if (status != STATUS_OK) {
         graph_free(graph);
         return status;
@@ -146,14 +168,36 @@ enum status model_build_graph(const struct model *model, enum model_purpose purp
     return STATUS_OK;
 }
 
-int64_t model_parameter_count(const struct graph *graph) {
+enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
+                              int64_t grain_sequences, int64_t sequence_length, struct graph **out,
+                              struct tensor **out_tensor) {
+    TRY(check_sizes(&model->config, grain_sequences, sequence_length));
+    return build_into(model, purpose, graph_create(dtype, grain_sequences, sequence_length), out, out_tensor);
+}
+
+enum status model_build_decode_graph(const struct model *model, enum dtype dtype, int64_t tokens, int64_t positions,
+                                     struct graph **out, struct tensor **out_logits) {
+    TRY(check_sizes(&model->config, 1, positions));
+    if (tokens < 1 || tokens > positions)
+        return status_set(STATUS_BAD_INPUT, "%lld tokens at a time do not go into caches of %lld", (long long)tokens,
+                          (long long)positions);
+    struct graph *graph = graph_create(dtype, 1, tokens);
+    if (graph) graph->cache_positions = positions;
+    return build_into(model, MODEL_DECODE, graph, out, out_logits);
+}
+
+static int64_t count_parameters(const struct graph *graph, bool trained) {
     int64_t count = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->kind == TENSOR_PARAMETER && !tensor->base) count += shape_elements(&tensor->shape);
+        bool counts = tensor->kind == TENSOR_PARAMETER && !tensor->base && (tensor->trainable || !trained);
+        if (counts) count += shape_elements(&tensor->shape);
     }
     return count;
 }
+
+int64_t model_parameter_count(const struct graph *graph) { return count_parameters(graph, false); }
+int64_t model_trained_count(const struct graph *graph) { return count_parameters(graph, true); }
 
 /* Whether the node multiplies its second input, a weight, by activations in the forward direction. */
 static bool is_matrix_product(const struct node *node) {
@@ -167,12 +211,16 @@ static int64_t first_use(const struct graph *graph, const struct tensor *weight)
     return -1;
 }
 
-int64_t model_matrix_parameter_count(const struct graph *graph) {
+static int64_t count_matrices(const struct graph *graph, bool trained) {
     int64_t count = 0;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         const struct node *node = graph->nodes.items[i];
-        if (is_matrix_product(node) && first_use(graph, node->in[1]) == (int64_t)i)
+        if (is_matrix_product(node) && first_use(graph, node->in[1]) == (int64_t)i &&
+            (node->in[1]->trainable || !trained))
             count += shape_elements(&node->in[1]->shape);
     }
     return count;
 }
+
+int64_t model_matrix_parameter_count(const struct graph *graph) { return count_matrices(graph, false); }
+int64_t model_trained_matrix_count(const struct graph *graph) { return count_matrices(graph, true); }

@@ -1,8 +1,8 @@
 /* Models: from a Hugging Face directory to a forward graph, and the weights' names and layout.
  *
- * A family is one file (model_gpt2.c, model_llama.c): it reads its config.json and builds the graph from operators; no
- * model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
- * same name. */
+ * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
+ * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
+ * same name. docs/models.md, made from the families' tables, says what each reads and refuses. */
 #ifndef BALLAST_MODEL_MODEL_H
 #define BALLAST_MODEL_MODEL_H
 
@@ -13,22 +13,40 @@
 
 #include "base/status.h"
 #include "graph/graph.h"
+#include "model/adapter.h"
 #include "model/safetensors.h"
 #include "ops/ops.h"
+
+/* Every family, by its model_type in config.json. */
+#define MODEL_FAMILY_LIST(X)                                                                                           \
+    X(gpt2)                                                                                                            \
+    X(llama)                                                                                                           \
+    X(mistral)                                                                                                         \
+    X(opt)                                                                                                             \
+    X(phi3)                                                                                                            \
+    X(qwen2)                                                                                                           \
+    X(qwen3)
+
+enum { MODEL_LAYERS_MAX = 1024 };
 
 /* What config.json says, for all families; a family uses the fields that it has. */
 struct model_config {
     const struct model_family *family;
     int64_t vocab_size, hidden, layers, heads, kv_heads, head_dim, ffn, context;
+    int64_t embedding_width; /* columns of the embedding and the head; OPT can project them to `hidden` and back */
     double norm_epsilon;
     enum activation activation;
-    bool tied;                     /* the head's weight is the embedding's */
-    bool attention_bias, mlp_bias; /* Llama */
-    bool scale_by_inverse_layer;   /* GPT-2: attention scores of layer i (from 0) are also divided by i + 1 */
-    bool scale_attention;          /* scores times head_dim^-1/2; GPT-2 can leave it out */
+    bool tied; /* the head's weight is the embedding's */
+    bool attention_bias, mlp_bias;
+    bool scale_by_inverse_layer; /* GPT-2: attention scores of layer i (from 0) are also divided by i + 1 */
+    bool scale_attention;        /* scores times head_dim^-1/2; GPT-2 can leave it out */
+    bool norm_after;             /* OPT: norms follow the residual sums instead of coming before attention and MLP */
+    int64_t window; /* tokens that a position sees in windowed layers, itself included; 0: there are none */
+    bool windowed[MODEL_LAYERS_MAX]; /* by layer */
     struct rope_table_attributes rope;
-    double initial_range; /* standard deviation with which matrices start */
-    double dropout;       /* the largest that the file asks for; not applied, model_open says so */
+    double initial_range;   /* standard deviation with which matrices start */
+    struct adapter adapter; /* beside linear layers; not of config.json, set by model_open and model_set_adapter */
+    double dropout;         /* the largest that the file asks for; not applied, model_open says so */
 };
 
 struct model {
@@ -37,6 +55,9 @@ struct model {
     json_t *config_json;         /* as read, written back with the weights */
     const char *prefix;          /* before the names of all but the head in the weight files: the family's, or "" */
     struct safetensors *weights; /* the mapped and checked files; NULL for a model made from scratch */
+    struct safetensors *adapter_weights; /* the same of an adapter's folder; NULL: adapters begin anew */
+    uint64_t adapter_seed;               /* with this seed */
+    char *frozen;                        /* patterns of model_set_frozen, or NULL */
 };
 
 /* Which outputs a graph shall have. */
@@ -45,14 +66,22 @@ enum model_purpose {
     /* The same with the input "segments" [S,T] int32: a token sees those of its own segment only. */
     MODEL_LOSS_SEGMENTED,
     MODEL_LOGITS, /* inputs "tokens" (and "positions"); activation "logits" [S,T,V] fp32 */
+    /* The same for tokens whose predecessors are in key-value caches (model_build_decode_graph): logits [S,1,V] of the
+     * last token that counts. */
+    MODEL_DECODE,
 };
 
+struct config_key;
+
 struct model_family {
-    const char *name;           /* model_type in config.json */
-    const char *prefix;         /* what transformers puts before the names when it saves the model with its head */
-    const char *embedding;      /* name of the token embedding, without prefix */
-    const char *const *buffers; /* tensors in older files that are no parameters, without prefix; '#' stands for a
-                                   number; ends with NULL */
+    const char *name;              /* model_type in config.json */
+    const char *models;            /* for docs/models.md: which models these are */
+    const char *initial;           /* and what the weights of a new one start from */
+    const struct config_key *keys; /* of config.json (model_config.h) */
+    const char *prefix;            /* what transformers puts before the names when it saves the model with its head */
+    const char *embedding;         /* name of the token embedding, without prefix */
+    const char *const *buffers;    /* tensors in older files that are no parameters, without prefix; '#' stands for a
+                                      number; ends with NULL */
     /* What the authors of the family start from, for fields that a config leaves out. */
     void (*set_defaults)(struct model_config *config);
     /* Reads and checks every key; a key or value that the family does not know is BAD_INPUT by name. */
@@ -71,11 +100,25 @@ extern const int model_family_count;
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
 
 /* Reads config.json of a Hugging Face directory (not the weights' contents, but their headers are checked against the
- * config: names, shapes, dtypes, offsets). */
+ * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter. */
 enum status model_open(const char *folder, struct model **out);
-/* The config of a new model of the family `arch` ("llama", "gpt2"), with the family's defaults in all other fields.
+/* An adapter's folder with the model that it belongs to: in `base_folder` or, when that is NULL, where its config says.
+ */
+enum status model_open_adapter(const char *folder, const char *base_folder, struct model **out);
+/* Before graphs are built: adds adapters as `text` says (adapter_parse), B zero and A uniform as peft starts them, from
+ * `seed`. "" changes nothing; a model that was opened with adapters takes no others. All but adapters is frozen in a
+ * model that has them. */
+enum status model_set_adapter(struct model *model, const char *text, uint64_t seed);
+/* Freezes the parameters that match one of the patterns (separated by commas; '*', '?' and '[…]' as in fnmatch).
+ * BAD_INPUT when one matches nothing. */
+enum status model_set_frozen(struct model *model, const char *patterns);
+/* Whether a config of the family has a key for the field at this offset of struct model_config. */
+bool model_family_has(const struct model_family *family, size_t field_offset);
+/* The config of a new model of the family `arch` ("llama", "gpt2", …), with the family's defaults in all other fields.
  * Set the sizes that are asked for; kv_heads, head_dim and ffn may stay 0, model_create then fills them in. */
 enum status model_config_init(const char *arch, struct model_config *out);
+/* A window in all layers; for families that have the field `window`. */
+void model_config_set_window(struct model_config *config, int64_t window);
 /* A model from a config, without files; BAD_INPUT when its sizes make no model. */
 enum status model_create(const struct model_config *config, struct model **out);
 void model_free(struct model *model);
@@ -85,9 +128,16 @@ void model_free(struct model *model);
 enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
                               int64_t grain_sequences, int64_t sequence_length, struct graph **out,
                               struct tensor **out_tensor);
+/* The graph of MODEL_DECODE for `tokens` tokens at a time of one sequence, with caches of `positions` rows. BAD_INPUT
+ * when these are more than the model's context, or fewer than the tokens. */
+enum status model_build_decode_graph(const struct model *model, enum dtype dtype, int64_t tokens, int64_t positions,
+                                     struct graph **out, struct tensor **out_logits);
 /* Parameters that take part in matrix products (for model FLOPs: 6 a token and parameter), and all parameters. */
 int64_t model_parameter_count(const struct graph *graph);
+int64_t model_trained_count(const struct graph *graph);
 int64_t model_matrix_parameter_count(const struct graph *graph);
+/* Those of the latter that are trained. */
+int64_t model_trained_matrix_count(const struct graph *graph);
 
 /* Where a parameter's values go to or come from: contiguous, of the tensor's shape, in `dtype`. */
 struct weight_target {
@@ -101,12 +151,19 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
 /* Fills every target with the family's initial values for this seed; independent of the order of the targets. */
 void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets, int count);
 /* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a folder, copies its
- * tokenizer files, into an existing empty folder. On failure it is empty again. */
+ * tokenizer files, into an existing empty folder. Of a model with adapters, these alone, as peft stores them. On
+ * failure the folder is empty again. */
 enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count);
+
+/* Writes a model with adapters as one without, into an existing empty folder: W + (alpha / rank) B A, computed in fp32
+ * and rounded to the dtype of the file (F16 becomes fp32). */
+enum status model_write_merged(const struct model *model, const char *folder);
 
 /* What there is to say about a model: sizes, settings, parameters, files; for `inspect --json`. The caller drops it. */
 enum status model_summarise(const struct model *model, json_t **out);
 /* The same for people. */
 enum status model_print_summary(const struct model *model, FILE *out);
+/* docs/models.md: what is supported, from the families' tables and graphs. */
+enum status model_print_document(FILE *out);
 
 #endif

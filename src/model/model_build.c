@@ -20,12 +20,41 @@ struct tensor *build_parameter(struct builder *builder, const char *name, int64_
     return parameter(builder, graph_format(builder->graph, "%s%s", builder->prefix, name), d0, d1);
 }
 
-struct tensor *build_layer_parameter(struct builder *builder, const char *layers, const char *name, int64_t d0,
-                                     int64_t d1, bool wanted) {
+struct tensor *build_layer_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1, bool wanted) {
     if (!wanted) return NULL;
-    long long layer = builder->layer;
-    return parameter(builder, graph_format(builder->graph, "%s%s.%lld.%s", builder->prefix, layers, layer, name), d0,
-                     d1);
+    return parameter(
+        builder,
+        graph_format(builder->graph, "%s%s.%lld.%s", builder->prefix, builder->layers, (long long)builder->layer, name),
+        d0, d1);
+}
+
+struct tensor *build_layer_linear(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
+                                  bool has_bias, struct tensor *residual) {
+    struct linear_sizes sizes = {.in = in, .out = out, .has_bias = has_bias};
+    return build_layer_linear_of(builder, name, x, &sizes, residual);
+}
+
+struct tensor *build_layer_linear_of(struct builder *builder, const char *name, struct tensor *x,
+                                     const struct linear_sizes *sizes, struct tensor *residual) {
+    const char *full = graph_format(builder->graph, "%s.%lld.%s", builder->layers, (long long)builder->layer, name);
+    return build_linear(builder, full, build_node_name(builder, name), x, sizes, residual);
+}
+
+struct tensor *build_layer_norm(struct builder *builder, const char *name, struct tensor *x) {
+    struct graph *graph = builder->graph;
+    int64_t hidden = builder->config->hidden;
+    struct tensor *weight = build_layer_parameter(builder, graph_format(graph, "%s.weight", name), hidden, 0, true);
+    struct tensor *bias = build_layer_parameter(builder, graph_format(graph, "%s.bias", name), hidden, 0, true);
+    return ops_layer_norm(graph, build_node_name(builder, name), x, weight, bias, builder->config->norm_epsilon);
+}
+
+struct tensor *build_attention(struct builder *builder, struct tensor *q, struct tensor *k, struct tensor *v,
+                               struct attention_attributes attributes) {
+    struct graph *graph = builder->graph;
+    const char *name = build_node_name(builder, "attention");
+    if (builder->purpose == MODEL_DECODE)
+        return ops_attention_cache(graph, name, q, k, v, graph->cache_positions, attributes);
+    return ops_attention(graph, name, q, k, v, builder->segments, attributes);
 }
 
 const char *build_node_name(struct builder *builder, const char *name) {
@@ -40,8 +69,10 @@ struct tensor *build_head(struct builder *builder, struct tensor *x, struct tens
     const struct model_config *config = builder->config;
     struct graph *graph = builder->graph;
     struct tensor *weight = embedding;
-    if (!config->tied) weight = parameter(builder, "lm_head.weight", config->vocab_size, config->hidden);
-    if (builder->purpose == MODEL_LOGITS) return ops_head_logits(graph, "logits", x, weight, NULL);
+    if (!config->tied) weight = parameter(builder, "lm_head.weight", config->vocab_size, config->embedding_width);
+    if (builder->purpose == MODEL_DECODE) x = ops_last_token(graph, "last", x);
+    if (builder->purpose == MODEL_LOGITS || builder->purpose == MODEL_DECODE)
+        return ops_head_logits(graph, "logits", x, weight, NULL);
     return ops_head_loss(graph, "head", x, weight, build_input(builder, "targets"), NULL);
 }
 

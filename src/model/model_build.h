@@ -3,13 +3,15 @@
 #define BALLAST_MODEL_MODEL_BUILD_H
 
 #include "model/model.h"
+#include "ops/ops.h"
 
 struct builder {
     struct graph *graph;
     const struct model_config *config;
     const char *prefix; /* of parameter names */
+    const char *layers; /* of the names of layers' parameters, after the prefix: "h", "layers" */
     enum model_purpose purpose;
-    /* For ops_attention; may be NULL. */
+    /* For build_attention; may be NULL. */
     struct tensor *segments;
     int64_t layer; /* being built; names of its nodes and parameters hold it */
 };
@@ -21,14 +23,33 @@ struct tensor *build_segments(struct builder *builder);
 /* A parameter of the model, named PREFIX NAME; of rank 1 when d1 is 0. */
 struct tensor *build_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1);
 /* A parameter of the present layer, named PREFIX LAYERS.LAYER.NAME; NULL when not `wanted`. */
-struct tensor *build_layer_parameter(struct builder *builder, const char *layers, const char *name, int64_t d0,
-                                     int64_t d1, bool wanted);
+struct tensor *build_layer_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1, bool wanted);
+struct linear_sizes {
+    int64_t in, out;
+    bool has_bias;
+    bool weight_is_kn; /* the weight is [in,out], as in transformers' Conv1D */
+};
+/* y = W x [+ bias] [+ residual] by the model's NAME.weight and NAME.bias, and the adapter's part where config->adapter
+ * asks for it. All linear layers but the head are made here. */
+struct tensor *build_linear(struct builder *builder, const char *name, const char *node_name, struct tensor *x,
+                            const struct linear_sizes *sizes, struct tensor *residual);
+/* The same for the present layer's. */
+struct tensor *build_layer_linear_of(struct builder *builder, const char *name, struct tensor *x,
+                                     const struct linear_sizes *sizes, struct tensor *residual);
+/* y = W x [+ bias] [+ residual] by the present layer's NAME.weight [out,in] and NAME.bias. */
+struct tensor *build_layer_linear(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
+                                  bool has_bias, struct tensor *residual);
+/* Layer norm by the present layer's NAME.weight and NAME.bias. */
+struct tensor *build_layer_norm(struct builder *builder, const char *name, struct tensor *x);
+/* Attention of the present layer, as the purpose has it: over the sequence, over segments, or over a cache. */
+struct tensor *build_attention(struct builder *builder, struct tensor *q, struct tensor *k, struct tensor *v,
+                               struct attention_attributes attributes);
 /* "layer.LAYER.NAME" for a node. */
 const char *build_node_name(struct builder *builder, const char *name);
 /* Starts the block "layer LAYER". */
 void build_begin_layer(struct builder *builder);
-/* The loss or the logits of x [S,T,hidden]; the head's weight is `embedding` [V,hidden] when the config ties them, else
- * the parameter "lm_head.weight", which takes no prefix. */
+/* The loss or the logits of x [S,T,embedding_width]; the head's weight is `embedding` [V,embedding_width] when the
+ * config ties them, else the parameter "lm_head.weight", which takes no prefix. */
 struct tensor *build_head(struct builder *builder, struct tensor *x, struct tensor *embedding);
 
 /* Whether a name ends like this. */

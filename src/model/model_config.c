@@ -5,7 +5,7 @@
 #include "base/json.h"
 
 /* Keys of every family that change nothing in training. */
-static const struct config_key common_keys[] = {
+const struct config_key config_common_keys[] = {
     KEY_ELSEWHERE("model_type"),
     /* where the file comes from, and what else it was used for */
     KEY_IGNORED("_name_or_path"),
@@ -91,6 +91,8 @@ static const struct {
     {"swish", ACTIVATION_SILU},
 };
 enum { ACTIVATION_NAMES = sizeof activations / sizeof *activations };
+
+const char *config_activation_name(int index) { return index < ACTIVATION_NAMES ? activations[index].name : NULL; }
 
 static const struct config_key *find_key(const struct config_key *keys, const char *name) {
     for (; keys->name; keys++)
@@ -183,7 +185,7 @@ enum status config_read_keys(const char *file, const json_t *object, const struc
     json_t *ignored;
     json_object_foreach((json_t *)(uintptr_t)object, name, ignored) {
         const struct config_key *key = find_key(keys, name);
-        if (!key) key = find_key(common_keys, name);
+        if (!key) key = find_key(config_common_keys, name);
         if (!key) {
             status_set(STATUS_BAD_INPUT, "%s: %.100s: unknown setting for a model of type %s", file, name,
                        config->family->name);
@@ -207,10 +209,11 @@ static const char *key_of(const struct config_key *keys, size_t offset, const ch
 static bool bytes_countable(const struct model_config *config) {
     enum { BYTES_PER_PARAMETER = 64, MATRICES = 8 };
     int64_t width = config->heads * config->head_dim, layer, total, ends;
+    int64_t tokens = config->vocab_size + config->context + config->hidden;
     if (config->ffn > width) width = config->ffn;
     return !__builtin_mul_overflow(width, config->hidden * MATRICES, &layer) &&
            !__builtin_mul_overflow(layer, config->layers, &layer) &&
-           !__builtin_mul_overflow(config->vocab_size + config->context, config->hidden * 2, &ends) &&
+           !__builtin_mul_overflow(tokens, (config->hidden + config->embedding_width) * 2, &ends) &&
            !__builtin_add_overflow(layer, ends, &total) && !__builtin_mul_overflow(total, BYTES_PER_PARAMETER, &total);
 }
 
@@ -225,6 +228,7 @@ enum status config_complete(const char *file, const struct config_key *keys, str
                               (long long)config->heads, KEY_OF(hidden), (long long)config->hidden);
         config->head_dim = config->hidden / config->heads;
     }
+    if (config->embedding_width == 0) config->embedding_width = config->hidden;
     if (!bytes_countable(config))
         return status_set(STATUS_BAD_INPUT, "%s: %s, %s, %s: so large together that the model's bytes overflow 64 bits",
                           file, KEY_OF(hidden), KEY_OF(ffn), KEY_OF(layers));
@@ -257,7 +261,8 @@ static json_t *written_value(const struct model_config *config, const struct con
 
 json_t *config_write_keys(const struct model_config *config, const struct config_key *keys) {
     /* Special tokens are the tokenizer's business; without these transformers assumes those of the authors' own. */
-    json_t *object = json_pack("{s:s, s:n, s:n}", "model_type", config->family->name, "bos_token_id", "eos_token_id");
+    json_t *object = json_pack("{s:s, s:n, s:n, s:n}", "model_type", config->family->name, "bos_token_id",
+                               "eos_token_id", "pad_token_id");
     for (const struct config_key *key = keys; object && key->name; key++) {
         if (key->use >= CONFIG_FIXED) continue; /* what need not be said */
         if (json_object_set_new(object, key->name, written_value(config, key)) == 0) continue;

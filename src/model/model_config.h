@@ -59,16 +59,33 @@ struct config_key {
 #define CONFIG_MOST_CONTEXT 0x1p30
 #define CONFIG_MOST_WIDTH 0x1p24
 #define CONFIG_MOST_HEADS 0x1p16
-#define CONFIG_MOST_LAYERS 1024
+#define CONFIG_MOST_LAYERS MODEL_LAYERS_MAX
 
 /* Fills the fields that the table's keys name; others stay as they are. BAD_INPUT "FILE: KEY: ...". */
 enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,
                              struct model_config *config);
-/* Fills kv_heads and head_dim where they are 0, and checks that the sizes make a model and that its bytes can be
- * counted. Messages name the table's keys. */
+/* Fills kv_heads, head_dim and embedding_width where they are 0, and checks that the sizes make a model and that its
+ * bytes can be counted. Messages name the table's keys. */
 enum status config_complete(const char *file, const struct config_key *keys, struct model_config *config);
 /* A new object with model_type, all used keys, no special tokens (null), and dropout 0; NULL when out of memory. */
 json_t *config_write_keys(const struct model_config *config, const struct config_key *keys);
+/* Keys that every family has beside its own. */
+extern const struct config_key config_common_keys[];
+/* Names of activations, and of rotary scalings, by index from 0; NULL after the last. */
+const char *config_activation_name(int index);
+const char *config_rope_type_name(int index);
+
+/* A window for all layers: "sliding_window", null for none; where the key is missing, config->window stays. */
+#define KEYS_WINDOW                                                                                                    \
+    { "sliding_window", CONFIG_ELSEWHERE, false, CONFIG_FIELD(window), 0, 0, NULL }
+enum status config_read_window(const char *file, const json_t *object, struct model_config *config);
+/* A window for some layers, as the configs of Qwen2 and later have it. */
+#define KEYS_LAYER_WINDOWS                                                                                             \
+    KEY_ELSEWHERE("use_sliding_window"), KEYS_WINDOW, KEY_ELSEWHERE("max_window_layers"), KEY_ELSEWHERE("layer_types")
+enum status config_read_layer_windows(const char *file, const json_t *object, struct model_config *config);
+/* Add those keys and return the object; NULL when it is NULL or memory ran out, and it is dropped then. */
+json_t *config_write_window(const struct model_config *config, json_t *object);
+json_t *config_write_layer_windows(const struct model_config *config, json_t *object);
 
 /* rope_parameters (transformers 5), or rope_theta and rope_scaling (before). head_dim is set by the caller. */
 enum status config_read_rope(const char *file, const json_t *object, struct rope_table_attributes *rope);

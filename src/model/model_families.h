@@ -4,6 +4,8 @@
 
 #include "model/model.h"
 
-extern const struct model_family family_gpt2, family_llama;
+#define FAMILY_DECLARE(name) extern const struct model_family family_##name;
+MODEL_FAMILY_LIST(FAMILY_DECLARE)
+#undef FAMILY_DECLARE
 
 #endif

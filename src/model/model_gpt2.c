@@ -44,6 +44,8 @@ static void set_defaults(struct model_config *config) {
     config->norm_epsilon = 1e-5;
     config->initial_range = 0.02;
     config->tied = true;
+    config->attention_bias = true;
+    config->mlp_bias = true;
     config->scale_attention = true;
 }
 
@@ -71,20 +73,8 @@ static json_t *write_config(const struct model_config *config) {
 /* y = x W + bias [+ residual] with the layer's Conv1D `name`, whose weight is [in, out]. */
 static struct tensor *conv1d(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
                              struct tensor *residual) {
-    struct graph *graph = builder->graph;
-    struct tensor *weight = build_layer_parameter(builder, "h", graph_format(graph, "%s.weight", name), in, out, true);
-    struct tensor *bias = build_layer_parameter(builder, "h", graph_format(graph, "%s.bias", name), out, 0, true);
-    return ops_linear(graph, build_node_name(builder, name), x, weight, bias, residual,
-                      (struct linear_attributes){.weight_is_kn = true});
-}
-
-static struct tensor *layer_norm(struct builder *builder, const char *name, struct tensor *x) {
-    struct graph *graph = builder->graph;
-    int64_t hidden = builder->config->hidden;
-    struct tensor *weight =
-        build_layer_parameter(builder, "h", graph_format(graph, "%s.weight", name), hidden, 0, true);
-    struct tensor *bias = build_layer_parameter(builder, "h", graph_format(graph, "%s.bias", name), hidden, 0, true);
-    return ops_layer_norm(graph, build_node_name(builder, name), x, weight, bias, builder->config->norm_epsilon);
+    struct linear_sizes sizes = {.in = in, .out = out, .has_bias = true, .weight_is_kn = true};
+    return build_layer_linear_of(builder, name, x, &sizes, residual);
 }
 
 static struct tensor *attention(struct builder *builder, struct tensor *x) {
@@ -93,19 +83,19 @@ static struct tensor *attention(struct builder *builder, struct tensor *x) {
     int64_t width = config->heads * config->head_dim;
     double scale = config->scale_attention ? 1 / sqrt((double)config->head_dim) : 1;
     if (config->scale_by_inverse_layer) scale /= (double)(builder->layer + 1);
-    struct tensor *normed = layer_norm(builder, "ln_1", x);
+    struct tensor *normed = build_layer_norm(builder, "ln_1", x);
     struct tensor *qkv = conv1d(builder, "attn.c_attn", normed, config->hidden, 3 * width, NULL);
-    struct tensor *mixed = ops_attention(
-        graph, build_node_name(builder, "attention"), graph_view(graph, qkv, 0, width),
-        graph_view(graph, qkv, width, width), graph_view(graph, qkv, 2 * width, width), builder->segments,
-        (struct attention_attributes){
-            .heads = config->heads, .kv_heads = config->kv_heads, .head_dim = config->head_dim, .scale = scale});
+    struct attention_attributes attributes = {
+        .heads = config->heads, .kv_heads = config->kv_heads, .head_dim = config->head_dim, .scale = scale};
+    struct tensor *mixed =
+        build_attention(builder, graph_view(graph, qkv, 0, width), graph_view(graph, qkv, width, width),
+                        graph_view(graph, qkv, 2 * width, width), attributes);
     return conv1d(builder, "attn.c_proj", mixed, width, config->hidden, x);
 }
 
 static struct tensor *mlp(struct builder *builder, struct tensor *x) {
     const struct model_config *config = builder->config;
-    struct tensor *normed = layer_norm(builder, "ln_2", x);
+    struct tensor *normed = build_layer_norm(builder, "ln_2", x);
     struct tensor *wide = conv1d(builder, "mlp.c_fc", normed, config->hidden, config->ffn, NULL);
     struct tensor *active =
         ops_activation(builder->graph, build_node_name(builder, "mlp.act"), wide, config->activation);
@@ -114,7 +104,7 @@ static struct tensor *mlp(struct builder *builder, struct tensor *x) {
 
 static struct tensor *build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
                             struct graph *graph) {
-    struct builder builder = {.graph = graph, .config = config, .prefix = prefix, .purpose = purpose};
+    struct builder builder = {.graph = graph, .config = config, .prefix = prefix, .layers = "h", .purpose = purpose};
     graph_begin_block(graph, "embedding");
     struct tensor *tokens = build_input(&builder, "tokens"), *positions = build_input(&builder, "positions");
     builder.segments = build_segments(&builder);
@@ -146,6 +136,11 @@ static const char *const buffers[] = {"h.#.attn.bias", "h.#.attn.masked_bias", N
 
 const struct model_family family_gpt2 = {
     .name = "gpt2",
+    .models = "GPT-2 of any size, DistilGPT-2, and models of that form with an untied head, with attention scaled by "
+              "layer or not at all",
+    .initial = "normal with deviation 0.02 (`initializer_range`), for projections into the residual stream divided by "
+               "the root of their number; biases 0, norm weights 1",
+    .keys = keys,
     .prefix = "transformer.",
     .embedding = "wte.weight",
     .buffers = buffers,

@@ -48,15 +48,22 @@ static json_t *summarise_weights(const struct safetensors *weights) {
                      (json_int_t)weights->tensors.count, "bytes", (json_int_t)bytes, "dtypes", dtypes);
 }
 
+static int64_t windowed_layers(const struct model_config *config) {
+    int64_t count = 0;
+    for (int64_t layer = 0; layer < config->layers; layer++)
+        count += config->windowed[layer];
+    return count;
+}
+
 static json_t *summarise_config(const struct model_config *config) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:b, s:b, s:b, s:f}", "vocab_size",
-                     (json_int_t)config->vocab_size, "hidden", (json_int_t)config->hidden, "layers",
-                     (json_int_t)config->layers, "heads", (json_int_t)config->heads, "kv_heads",
-                     (json_int_t)config->kv_heads, "head_dim", (json_int_t)config->head_dim, "ffn",
-                     (json_int_t)config->ffn, "context", (json_int_t)config->context, "activation",
-                     activation_text(config->activation), "norm_epsilon", config->norm_epsilon, "tied",
-                     (int)config->tied, "attention_bias", (int)config->attention_bias, "mlp_bias",
-                     (int)config->mlp_bias, "dropout", config->dropout);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:b, s:b, s:b, s:f}", "vocab_size",
+        (json_int_t)config->vocab_size, "hidden", (json_int_t)config->hidden, "layers", (json_int_t)config->layers,
+        "heads", (json_int_t)config->heads, "kv_heads", (json_int_t)config->kv_heads, "head_dim",
+        (json_int_t)config->head_dim, "ffn", (json_int_t)config->ffn, "context", (json_int_t)config->context, "window",
+        (json_int_t)config->window, "windowed_layers", (json_int_t)windowed_layers(config), "activation",
+        activation_text(config->activation), "norm_epsilon", config->norm_epsilon, "tied", (int)config->tied,
+        "attention_bias", (int)config->attention_bias, "mlp_bias", (int)config->mlp_bias, "dropout", config->dropout);
 }
 
 static json_t *summarise_rope(const struct rope_table_attributes *rope) {
@@ -68,6 +75,12 @@ static bool set(json_t *object, const char *key, json_t *value) {
     return value && json_object_set_new(object, key, value) == 0;
 }
 
+static json_t *summarise_adapter(const struct model *model) {
+    const struct adapter *adapter = &model->config.adapter;
+    return json_pack("{s:I, s:f, s:o, s:o}", "rank", (json_int_t)adapter->rank, "alpha", adapter->alpha, "targets",
+                     adapter_list_targets(adapter), "weights", summarise_weights(model->adapter_weights));
+}
+
 enum status model_summarise(const struct model *model, json_t **out) {
     int64_t all = 0, matrix = 0;
     TRY(count_parameters(model, &all, &matrix));
@@ -76,7 +89,8 @@ enum status model_summarise(const struct model *model, json_t **out) {
                   model->folder, "parameters", (json_int_t)all, "matrix_parameters", (json_int_t)matrix);
     bool good = summary && set(summary, "config", summarise_config(&model->config)) &&
                 (model->config.rope.head_dim == 0 || set(summary, "rope", summarise_rope(&model->config.rope))) &&
-                (!model->weights || set(summary, "weights", summarise_weights(model->weights)));
+                (!model->weights || set(summary, "weights", summarise_weights(model->weights))) &&
+                (model->config.adapter.rank == 0 || set(summary, "adapter", summarise_adapter(model)));
     if (!good) {
         json_decref(summary);
         return status_no_memory(0, "a summary");
@@ -137,6 +151,9 @@ enum status model_print_summary(const struct model *model, FILE *out) {
     fprintf(out, "vocabulary   %lld, %s\n", (long long)config->vocab_size,
             config->tied ? "head tied to the embedding" : "separate head");
     fprintf(out, "context      %lld tokens\n", (long long)config->context);
+    if (config->window > 0)
+        fprintf(out, "window       %lld tokens, in %lld of %lld layers\n", (long long)config->window,
+                (long long)windowed_layers(config), (long long)config->layers);
     if (config->rope.head_dim > 0) print_rope(&config->rope, out);
     if (model->weights) print_weights(model->weights, out);
     if (config->dropout > 0) fprintf(out, "dropout      up to %g in the file, not applied\n", config->dropout);

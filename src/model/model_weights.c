@@ -1,10 +1,12 @@
 #include "model/model_weights.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "base/random.h"
+#include "model/model_build.h"
 
 static const char head_name[] = "lm_head.weight";
 
@@ -35,6 +37,11 @@ static bool is_buffer(const struct model *model, const char *name) {
     return false;
 }
 
+/* Where a parameter comes from. */
+static const struct safetensors *source_of(const struct model *model, const struct tensor *parameter) {
+    return adapter_owns(parameter->name) ? model->adapter_weights : model->weights;
+}
+
 static enum status check_parameter(const struct safetensors_tensor *found, const struct shape *wanted) {
     if (!safetensors_has_shape(found, wanted)) {
         char dims[SHAPE_TEXT];
@@ -42,7 +49,8 @@ static enum status check_parameter(const struct safetensors_tensor *found, const
         status_set(STATUS_BAD_INPUT, "%s: %s: shape is %s", found->file, found->name,
                    safetensors_print_dims(found, dims));
         const char *message = status_message();
-        return status_set(STATUS_BAD_INPUT, "%s, but config.json asks for %s", message,
+        return status_set(STATUS_BAD_INPUT, "%s, but %s asks for %s", message,
+                          adapter_owns(found->name) ? "adapter_config.json" : "config.json",
                           safetensors_print_dims(&asked, dims));
     }
     bool good = found->dtype == SAFETENSORS_F32 || found->dtype == SAFETENSORS_BF16 || found->dtype == SAFETENSORS_F16;
@@ -102,6 +110,14 @@ enum status weights_check(const struct model *model) {
     return status;
 }
 
+enum status weights_check_one(const struct model *model, const struct tensor *parameter) {
+    const struct safetensors *set = source_of(model, parameter);
+    const struct safetensors_tensor *found = safetensors_find(set, parameter->name);
+    if (found) return check_parameter(found, &parameter->shape);
+    return status_set(STATUS_BAD_INPUT, "%s: %s: missing; adapter_config.json asks for it",
+                      set->tensors.count ? set->tensors.items[0].file : "adapter_model.safetensors", parameter->name);
+}
+
 /* Work is handed to threads in pieces of this many elements; pieces change nothing in the values. */
 enum { PIECE_ELEMENTS = 1 << 18 };
 
@@ -114,27 +130,6 @@ static int64_t piece_elements(int64_t elements, int64_t piece) {
 
 static void *piece_data(const struct weight_target *target, int64_t piece) {
     return (char *)target->data + piece * PIECE_ELEMENTS * dtype_bytes(target->dtype);
-}
-
-static enum status load_one(const struct model *model, const struct weight_target *target) {
-    const struct safetensors_tensor *source = safetensors_find(model->weights, target->tensor->name);
-    if (!source) return missing(model, target->tensor->name);
-    TRY(check_parameter(source, &target->tensor->shape));
-    BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", source->name,
-           dtype_name(target->dtype));
-    int64_t elements = shape_elements(&target->tensor->shape), pieces = piece_count(elements);
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t piece = 0; piece < pieces; piece++)
-        safetensors_convert(model->weights, source, (size_t)(piece * PIECE_ELEMENTS),
-                            (size_t)piece_elements(elements, piece), target->dtype, piece_data(target, piece));
-    return STATUS_OK;
-}
-
-enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count) {
-    BUG_IF(!model->weights, "loading the weights of a model made from scratch");
-    for (int i = 0; i < count; i++)
-        TRY(load_one(model, &targets[i]));
-    return STATUS_OK;
 }
 
 /* FNV-1a, 64 bits: which random numbers a parameter gets depends on its name alone. */
@@ -152,21 +147,70 @@ static void store(void *data, enum dtype dtype, int64_t index, float value) {
         ((float *)data)[index] = value;
 }
 
-static void initialise_one(const struct weight_target *target, uint64_t seed, double deviation) {
+/* A random number of a parameter: (seed, key, first + index). */
+struct draw {
+    uint32_t key;
+    uint64_t first;
+};
+
+static struct draw draw_for(const struct tensor *parameter) {
     enum { INDEX_BITS = 40 }; /* of the counter; the hash's other bits stand above them */
-    uint64_t hash = hash_name(target->tensor->name);
-    uint64_t high = (hash >> 32) << INDEX_BITS;
+    uint64_t hash = hash_name(parameter->name);
+    return (struct draw){(uint32_t)hash, (hash >> 32) << INDEX_BITS};
+}
+
+static void initialise_one(const struct weight_target *target, uint64_t seed, double deviation) {
+    struct draw draw = draw_for(target->tensor);
     int64_t elements = shape_elements(&target->tensor->shape), pieces = piece_count(elements);
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t piece = 0; piece < pieces; piece++) {
         int64_t count = piece_elements(elements, piece);
         for (int64_t i = 0; i < count; i++) {
-            uint64_t counter = high + (uint64_t)(piece * PIECE_ELEMENTS + i);
+            uint64_t counter = draw.first + (uint64_t)(piece * PIECE_ELEMENTS + i);
             double value = deviation < 0 ? 1 : 0;
-            if (deviation > 0) value = deviation * random_normal(seed, RANDOM_INIT, (uint32_t)hash, counter);
+            if (deviation > 0) value = deviation * random_normal(seed, RANDOM_INIT, draw.key, counter);
             store(piece_data(target, piece), target->dtype, i, (float)value);
         }
     }
+}
+
+/* A: uniform within 1 / sqrt(in), which is what He's initialisation with a = sqrt(5) comes to, as in peft; B: zero, so
+ * that training starts at the base model. */
+static void initialise_adapter(const struct weight_target *target, uint64_t seed) {
+    struct draw draw = draw_for(target->tensor);
+    int64_t elements = shape_elements(&target->tensor->shape);
+    double bound = 1 / sqrt((double)shape_columns(&target->tensor->shape));
+    bool zero = name_ends(target->tensor->name, adapter_suffix_b);
+    for (int64_t i = 0; i < elements; i++) {
+        double uniform = random_uniform(seed, RANDOM_INIT, draw.key, draw.first + (uint64_t)i);
+        store(target->data, target->dtype, i, zero ? 0 : (float)((2 * uniform - 1) * bound));
+    }
+}
+
+static enum status load_one(const struct model *model, const struct weight_target *target) {
+    const struct safetensors *set = source_of(model, target->tensor);
+    if (!set) {
+        initialise_adapter(target, model->adapter_seed);
+        return STATUS_OK;
+    }
+    const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
+    if (!source) return missing(model, target->tensor->name);
+    TRY(check_parameter(source, &target->tensor->shape));
+    BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", source->name,
+           dtype_name(target->dtype));
+    int64_t elements = shape_elements(&target->tensor->shape), pieces = piece_count(elements);
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t piece = 0; piece < pieces; piece++)
+        safetensors_convert(set, source, (size_t)(piece * PIECE_ELEMENTS), (size_t)piece_elements(elements, piece),
+                            target->dtype, piece_data(target, piece));
+    return STATUS_OK;
+}
+
+enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count) {
+    BUG_IF(!model->weights, "loading the weights of a model made from scratch");
+    for (int i = 0; i < count; i++)
+        TRY(load_one(model, &targets[i]));
+    return STATUS_OK;
 }
 
 void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
@@ -175,6 +219,9 @@ void model_initialise_weights(const struct model *model, uint64_t seed, const st
     for (int i = 0; i < count; i++) {
         BUG_IF(targets[i].dtype != DTYPE_F32 && targets[i].dtype != DTYPE_BF16, "%s: weights as %s",
                targets[i].tensor->name, dtype_name(targets[i].dtype));
-        initialise_one(&targets[i], seed, config->family->initial_deviation(config, targets[i].tensor));
+        if (adapter_owns(targets[i].tensor->name))
+            initialise_adapter(&targets[i], seed);
+        else
+            initialise_one(&targets[i], seed, config->family->initial_deviation(config, targets[i].tensor));
     }
 }

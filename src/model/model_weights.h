@@ -10,5 +10,7 @@ void weights_find_prefix(struct model *model);
  * else but known buffers and, when tied, an equal copy of the embedding as the head. BAD_INPUT names file and tensor.
  */
 enum status weights_check(const struct model *model);
+/* model->adapter_weights must hold this parameter, in its shape and a dtype that can be converted. */
+enum status weights_check_one(const struct model *model, const struct tensor *parameter);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
-#include "model/model.h"
+#include "model/model_adapter.h"
 
 static const char config_name[] = "config.json", weights_name[] = "model.safetensors";
 
@@ -79,17 +79,23 @@ static void remove_file(const char *folder, const char *name) {
 
 static void remove_files(const char *folder) {
     remove_file(folder, config_name);
+    remove_file(folder, adapter_config_name);
     for (int i = 0; i < COMPANIONS; i++)
         remove_file(folder, companions[i]);
 }
 
 enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count) {
     TRY(check_empty(folder));
-    char *config = path_join(folder, config_name), *weights = path_join(folder, weights_name);
-    enum status status = config && weights ? write_config(model, config, written_dtype(sources, count)) : STATUS_FAILED;
+    bool adapter = model->config.adapter.rank > 0;
+    char *config = path_join(folder, adapter ? adapter_config_name : config_name);
+    char *weights = path_join(folder, adapter ? adapter_weights_name : weights_name);
+    enum status status = config && weights ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK && !adapter) status = write_config(model, config, written_dtype(sources, count));
     for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++)
         status = copy_companion(model->folder, folder, companions[i]);
-    if (status == STATUS_OK) status = write_weights(weights, sources, count);
+    if (status == STATUS_OK)
+        status =
+            adapter ? adapter_write(model, config, weights, sources, count) : write_weights(weights, sources, count);
     if (status != STATUS_OK) remove_files(folder);
     mem_free(config);
     mem_free(weights);

@@ -8,6 +8,9 @@ static enum status infer_embedding(const struct node *node, struct shape out[OP_
     if (tokens->dtype != DTYPE_I32 || tokens->rank != 2)
         return status_set(STATUS_BAD_INPUT, "tokens must be int32 [S, T]");
     if (table->rank != 2) return status_set(STATUS_BAD_INPUT, "the table must be [V, C]");
+    int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
+    if (first_row < 0 || first_row >= table->dims[0])
+        return status_set(STATUS_BAD_INPUT, "the table has no row %lld", (long long)first_row);
     out[0] = shape_make(table->dtype, 3, tokens->dims[0], tokens->dims[1], table->dims[1]);
     return STATUS_OK;
 }
@@ -17,13 +20,15 @@ static void differentiate_embedding(struct gradients *gradients, const struct no
     if (!gradient_wanted(gradients, table)) return;
     struct tensor *in[OP_INPUTS_MAX] = {node->in[0], gradient_of(gradients, node->out[0])};
     struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, table)};
-    struct embedding_grad_attributes attributes = {.rows = table->shape.dims[0]};
+    struct embedding_grad_attributes attributes = {.rows = table->shape.dims[0],
+                                                   .first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row};
     gradient_add_node(gradients, &op_embedding_grad, node, in, &attributes, into);
     gradient_deliver(gradients, table, into[0]);
 }
 
 const struct op op_embedding = {
     .name = "embedding",
+    .attribute_bytes = sizeof(struct embedding_attributes),
     .inputs_least = 2,
     .inputs = 2,
     .outputs = 1,
@@ -50,8 +55,14 @@ const struct op op_embedding_grad = {
 };
 
 struct tensor *ops_embedding(struct graph *graph, const char *name, struct tensor *tokens, struct tensor *table) {
+    return ops_embedding_from(graph, name, tokens, table, 0);
+}
+
+struct tensor *ops_embedding_from(struct graph *graph, const char *name, struct tensor *tokens, struct tensor *table,
+                                  int64_t first_row) {
     if (!tokens || !table) return NULL;
     struct tensor *in[OP_INPUTS_MAX] = {tokens, table};
-    struct node *node = graph_add(graph, &op_embedding, name, in, NULL, NULL);
+    struct embedding_attributes attributes = {.first_row = first_row};
+    struct node *node = graph_add(graph, &op_embedding, name, in, &attributes, NULL);
     return node ? node->out[0] : NULL;
 }

@@ -40,6 +40,11 @@ static void differentiate_linear(struct gradients *gradients, const struct node 
         struct linear_dw_attributes attributes = {.weight_is_kn = weight_is_kn(node), .has_bias = bias_too};
         gradient_add_node(gradients, &op_linear_dw, node, in, &attributes, into);
         gradient_deliver(gradients, weight, into[0]);
+    } else if (gradient_wanted(gradients, bias)) {
+        struct tensor *in[OP_INPUTS_MAX] = {dy};
+        struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, bias)};
+        gradient_add_node(gradients, &op_bias_grad, node, in, NULL, into);
+        gradient_deliver(gradients, bias, into[0]);
     }
     if (gradient_wanted(gradients, x)) {
         struct tensor *in[OP_INPUTS_MAX] = {dy, weight, gradient_partial(gradients, x)};
@@ -104,6 +109,21 @@ const struct op op_linear_dw = {
     .infer = infer_linear_dw,
     .flops = product_flops,
     .updates = 1u << 0 | 1u << 1,
+};
+
+static enum status infer_bias_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    out[0] = vector_of(DTYPE_F32, shape_columns(&node->in[0]->shape));
+    return STATUS_OK;
+}
+
+const struct op op_bias_grad = {
+    .name = "bias_grad",
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_bias_grad,
+    .updates = 1u << 0,
 };
 
 struct tensor *ops_linear(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,

@@ -3,22 +3,28 @@
 
 #include "graph/differentiate.h"
 
-/* One fp32 value for each token. */
-static struct shape row_values(const struct shape *x) { return shape_make(DTYPE_F32, 2, x->dims[0], x->dims[1], 1); }
+/* Input `at` is the weight, whose length says how many features are normalised together. */
+static enum status check_group(const struct node *node, int at, const struct shape *x) {
+    const struct shape *found = &node->in[at]->shape;
+    int64_t columns = shape_columns(x);
+    if (found->rank == 1 && found->dtype == x->dtype && columns % found->dims[0] == 0) return STATUS_OK;
+    char text[SHAPE_TEXT], expected[SHAPE_TEXT];
+    struct shape whole = vector_of(x->dtype, columns);
+    return status_set(STATUS_BAD_INPUT, "input %d (%s) is %s, expected %s or a divisor", at, node->in[at]->name,
+                      shape_print(found, text), shape_print(&whole, expected));
+}
 
-static enum status check_weights(const struct node *node, int first, int count, const struct shape *x) {
-    struct shape weight = vector_of(x->dtype, shape_columns(x));
-    for (int i = first; i < first + count; i++)
-        TRY(check_optional(node, i, &weight));
-    return STATUS_OK;
+/* One fp32 value for each group of features. */
+static struct shape statistic_of(const struct shape *x, const struct shape *weight) {
+    return with_columns(as_accumulator(*x), shape_columns(x) / weight->dims[0]);
 }
 
 static enum status infer_rms_norm(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
     const struct shape *x = &node->in[0]->shape;
-    TRY(check_weights(node, 1, 1, x));
+    TRY(check_group(node, 1, x));
     out[0] = *x;
-    out[1] = row_values(x);
+    out[1] = statistic_of(x, &node->in[1]->shape);
     return STATUS_OK;
 }
 
@@ -46,18 +52,17 @@ const struct op op_rms_norm = {
     .saved_outputs = 1u << 1,
 };
 
-/* `statistics` fp32 values a row stand before the addend: mean and rstd, or rstd alone. */
+/* `statistics` operands stand before the addend: mean and rstd, or rstd alone. */
 static enum status infer_norm_grad(const struct node *node, int statistics, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 1));
     const struct norm_grad_attributes *attributes = NODE_ATTRIBUTES(node, norm_grad_attributes);
     const struct shape *x = &node->in[1]->shape;
-    struct shape row = row_values(x);
     TRY(check_shape(node, 0, x));
-    TRY(check_weights(node, 2, 1, x));
+    TRY(check_group(node, 2, x));
+    struct shape weight = as_accumulator(node->in[2]->shape), statistic = statistic_of(x, &weight);
     for (int i = 0; i < statistics; i++)
-        TRY(check_shape(node, 3 + i, &row));
+        TRY(check_shape(node, 3 + i, &statistic));
     TRY(check_optional(node, 3 + statistics, x));
-    struct shape weight = vector_of(DTYPE_F32, shape_columns(x));
     if (attributes->dx) out[0] = *x;
     if (attributes->dweight) out[1] = weight;
     if (attributes->dbias) out[2] = weight;
@@ -82,10 +87,10 @@ const struct op op_rms_norm_grad = {
 static enum status infer_layer_norm(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
     const struct shape *x = &node->in[0]->shape;
-    TRY(check_weights(node, 1, 2, x));
+    TRY(check_group(node, 1, x));
     out[0] = *x;
-    out[1] = out[2] = row_values(x);
-    return STATUS_OK;
+    out[1] = out[2] = statistic_of(x, &node->in[1]->shape);
+    return check_optional(node, 2, &node->in[1]->shape);
 }
 
 static void differentiate_layer_norm(struct gradients *gradients, const struct node *node) {

@@ -12,7 +12,7 @@
 /* Every operator, in one list: backends look kernels up in it; tests and benchmarks go through it.
  * Signatures: inputs -> outputs; [x] is optional, += is a sum over grains (or an update in place). */
 #define OP_LIST(X)                                                                                                     \
-    /* embedding.c: tokens [S,T] int32, table [V,C] -> y [S,T,C] */                                                    \
+    /* embedding.c: tokens [S,T] int32, table [V,C] -> y [S,T,C] = table[tokens + first_row] */                        \
     X(embedding)                                                                                                       \
     /* tokens, dy -> dtable += [V,C] fp32, adding rows in token order */                                               \
     X(embedding_grad)                                                                                                  \
@@ -22,11 +22,15 @@
     X(linear_dx)                                                                                                       \
     /* x, dy -> dweight += (fp32, the weight's shape), [dbias += [N] fp32] */                                          \
     X(linear_dw)                                                                                                       \
-    /* norm.c: x, weight [C] -> y, rstd [S,T] fp32; rstd = (mean(x^2) + epsilon)^-1/2, y = x * rstd * weight */        \
+    /* dy [S,T,N] -> dbias += [N] fp32: where the weight is frozen and the bias is not */                              \
+    X(bias_grad)                                                                                                       \
+    /* norm.c: x [S,T,C], weight [G] -> y, rstd [S,T,C/G] fp32; rstd = (mean(x^2) + epsilon)^-1/2, y = x * rstd *      \
+     *  weight. Each run of G features, G a divisor of C, is a norm of its own: G = C normalises tokens, G = head_dim  \
+     *  the heads of tokens */                                                                                         \
     X(rms_norm)                                                                                                        \
     /* dy, x, weight, rstd, [addend] -> dx (+ addend), dweight += */                                                   \
     X(rms_norm_grad)                                                                                                   \
-    /* x, weight [C], [bias [C]] -> y, mean [S,T] fp32, rstd [S,T] fp32 */                                             \
+    /* x [S,T,C], weight [G], [bias [G]] -> y, mean [S,T,C/G] fp32, rstd [S,T,C/G] fp32 */                             \
     X(layer_norm)                                                                                                      \
     /* dy, x, weight, mean, rstd, [addend] -> dx (+ addend), dweight +=, [dbias +=] */                                 \
     X(layer_norm_grad)                                                                                                 \
@@ -39,6 +43,13 @@
     X(attention)                                                                                                       \
     /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv */                                                                \
     X(attention_grad)                                                                                                  \
+    /* attention_cache.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D] of the next T positions                             \
+     *  -> y [S,T,Hq*D], keys += [S,P,Hk*D], values += [S,P,Hk*D]: k and v go to the caches' rows from                 \
+     *  SCALAR_CACHE_START on, then each token sees the rows up to its own. Only the first SCALAR_NEW_TOKENS tokens    \
+     *  count: the others fill up T, leave the caches alone and have y = 0 */                                          \
+    X(attention_cache)                                                                                                 \
+    /* x [S,T,C] -> y [S,1,C]: the last token that counts, SCALAR_NEW_TOKENS - 1 */                                    \
+    X(last_token)                                                                                                      \
     /* activation.c: x -> y = f(x) */                                                                                  \
     X(activation)                                                                                                      \
     /* dy, x -> dx */                                                                                                  \
@@ -49,6 +60,8 @@
     X(gated_activation_grad)                                                                                           \
     /* elementwise.c: a, b -> a + b */                                                                                 \
     X(add)                                                                                                             \
+    /* scale.c: x -> factor * x */                                                                                     \
+    X(scale)                                                                                                           \
     /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]]                             \
      *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled */                      \
     X(head_loss)                                                                                                       \
@@ -79,11 +92,17 @@ enum scalar {
     SCALAR_LEARNING_RATE,      /* of this step */
     SCALAR_BIAS_CORRECTION,    /* 1 / (1 - beta1^t), t = 1 in the first step */
     SCALAR_BIAS_CORRECTION_SQ, /* 1 / sqrt(1 - beta2^t) */
+    SCALAR_CACHE_START,        /* decoding: position of the first token; tokens before it are in the caches */
+    SCALAR_NEW_TOKENS,         /* decoding: how many of the program's tokens count, at least 1 */
     SCALAR_COUNT,
 };
 
+struct embedding_attributes {
+    int64_t first_row; /* of the table: that of token 0 */
+};
 struct embedding_grad_attributes {
     int64_t rows; /* of the table */
+    int64_t first_row;
 };
 struct linear_attributes {
     bool weight_is_kn; /* weight [K,N] (GPT-2's Conv1D) instead of [N,K] (torch.nn.Linear) */
@@ -91,6 +110,9 @@ struct linear_attributes {
 struct linear_dw_attributes {
     bool weight_is_kn;
     bool has_bias; /* output 1 exists */
+};
+struct scale_attributes {
+    double factor;
 };
 struct norm_attributes {
     double epsilon;
@@ -122,6 +144,11 @@ struct attention_attributes {
         head_dim;   /* heads is a multiple of kv_heads; query head h reads key head h*kv_heads/heads */
     double scale;   /* of the scores, usually head_dim^-1/2 */
     int64_t window; /* position t sees t-window+1 … t; 0: all up to t */
+};
+
+struct attention_cache_attributes {
+    struct attention_attributes attention;
+    int64_t positions; /* rows of the caches */
 };
 
 #define ACTIVATION_LIST(X)                                                                                             \
@@ -158,9 +185,13 @@ struct adamw_attributes {
 
 /* Builder calls, one for each operator that models are made of. */
 struct tensor *ops_embedding(struct graph *graph, const char *name, struct tensor *tokens, struct tensor *table);
+/* The same from a table whose first rows stand for no token. */
+struct tensor *ops_embedding_from(struct graph *graph, const char *name, struct tensor *tokens, struct tensor *table,
+                                  int64_t first_row);
 /* `bias` and `residual` may be NULL. */
 struct tensor *ops_linear(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                           struct tensor *bias, struct tensor *residual, struct linear_attributes attributes);
+/* The weight's length says what is normalised: a token's features, or each run of that many of them. */
 struct tensor *ops_rms_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                             double epsilon);
 struct tensor *ops_layer_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
@@ -172,10 +203,18 @@ struct tensor *ops_rope(struct graph *graph, const char *name, struct tensor *x,
 /* `segments` may be NULL. Causal. */
 struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
                              struct tensor *v, struct tensor *segments, struct attention_attributes attributes);
+/* The same for T tokens that follow SCALAR_CACHE_START others, whose keys and values are in two caches (TENSOR_CACHE)
+ * of `positions` rows, made here. No gradient. */
+struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
+                                   struct tensor *v, int64_t positions, struct attention_attributes attributes);
+/* The last token that counts. */
+struct tensor *ops_last_token(struct graph *graph, const char *name, struct tensor *x);
 struct tensor *ops_activation(struct graph *graph, const char *name, struct tensor *x, enum activation function);
 struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
                                     enum activation function);
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
+/* x must have no other use. */
+struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                              struct tensor *targets, struct tensor *bias);

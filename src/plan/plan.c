@@ -55,6 +55,9 @@ enum document_attention document_attention_find(const char *name) {
     X(kernels_version, int, INT32_MAX)
 #define RECIPE_DOUBLES(X) X(beta1) X(beta2) X(epsilon) X(weight_decay) X(clip_norm)
 
+/* Left out where plans were written before there were such: "" then. */
+#define RECIPE_TEXTS(X) X(lora) X(freeze)
+
 json_t *recipe_to_json(const struct recipe *recipe) {
     json_t *object = json_object();
     int failed = !object;
@@ -67,6 +70,8 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
+#define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
+    RECIPE_TEXTS(SET_TEXT)
     if (!failed) return object;
     json_decref(object);
     (void)status_no_memory(0, "a recipe's JSON");
@@ -80,6 +85,15 @@ json_t *plan_to_json(const struct plan *plan) {
                                "grains_per_pass", (json_int_t)plan->policy.grains_per_pass);
     if (!object) (void)status_no_memory(0, "a plan's JSON");
     return object;
+}
+
+static enum status read_text(const char *file, const json_t *object, const char *field, char out[RECIPE_TEXT_BYTES]) {
+    const char *text = "";
+    TRY(json_read_string(file, object, field, &text));
+    if (strlen(text) >= RECIPE_TEXT_BYTES)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: is longer than %d bytes", file, field, RECIPE_TEXT_BYTES - 1);
+    strcpy(out, text);
+    return STATUS_OK;
 }
 
 static enum status refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,
@@ -96,13 +110,18 @@ static enum status refuse_unknown(const char *file, const char *where, const jso
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    static const char *const known[] = {"dtype", "isa", "document_attention",
+    enum { OPTIONAL_FIELDS = 2 };
+    static const char *const known[] = {"lora",
+                                        "freeze",
+                                        "dtype",
+                                        "isa",
+                                        "document_attention",
 #define NAME_INTEGER(field, type, most) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER)
 #define NAME_DOUBLE(field) #field,
                                             RECIPE_DOUBLES(NAME_DOUBLE)};
     struct recipe recipe = {0};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    for (size_t i = OPTIONAL_FIELDS; i < sizeof known / sizeof *known; i++)
         TRY(json_require(file, object, known[i]));
     TRY(refuse_unknown(file, "recipe.", object, known, sizeof known / sizeof *known));
 #define READ_INTEGER(field, type, most)                                                                                \
@@ -126,6 +145,8 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     if (recipe.dtype != DTYPE_F32 && recipe.dtype != DTYPE_BF16)
         return status_set(STATUS_BAD_INPUT, "%s: dtype: '%s' is neither fp32 nor bf16", file, dtype);
     snprintf(recipe.isa, sizeof recipe.isa, "%s", isa);
+#define READ_TEXT(field) TRY(read_text(file, object, #field, recipe.field));
+    RECIPE_TEXTS(READ_TEXT)
     *out = recipe;
     return STATUS_OK;
 }
@@ -171,6 +192,9 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->field < actual->field || expected->field > actual->field) DIFFERENT(field)
     RECIPE_DOUBLES(COMPARE_DOUBLE)
     if (expected->dtype != actual->dtype) DIFFERENT(dtype)
+#define COMPARE_TEXT(field)                                                                                            \
+    if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
+    RECIPE_TEXTS(COMPARE_TEXT)
     if ((expected->document_attention == DOCUMENT_ATTENTION_WITHIN) !=
         (actual->document_attention == DOCUMENT_ATTENTION_WITHIN))
         DIFFERENT(document_attention)

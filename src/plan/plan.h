@@ -10,7 +10,13 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-enum { PLAN_VERSION = 1, RECIPE_KERNELS_VERSION = 1, RECIPE_NAME_BYTES = 32, PLAN_TIERS_MAX = 3 };
+enum {
+    PLAN_VERSION = 1,
+    RECIPE_KERNELS_VERSION = 1,
+    RECIPE_NAME_BYTES = 32,
+    RECIPE_TEXT_BYTES = 1024,
+    PLAN_TIERS_MAX = 3
+};
 
 /* Whether attention within a sequence goes across the borders of documents. */
 enum document_attention {
@@ -31,8 +37,10 @@ struct recipe {
     uint64_t seed;
     double beta1, beta2, epsilon, weight_decay, clip_norm; /* AdamW and clipping by global norm; clip_norm 0: none */
     enum document_attention document_attention;
-    char isa[RECIPE_NAME_BYTES]; /* the backend's instruction set */
-    int kernels_version;         /* RECIPE_KERNELS_VERSION of the program that ran it */
+    char lora[RECIPE_TEXT_BYTES];   /* adapters, as model_set_adapter takes them; "": none */
+    char freeze[RECIPE_TEXT_BYTES]; /* what is not trained, as model_set_frozen takes it; "": nothing */
+    char isa[RECIPE_NAME_BYTES];    /* the backend's instruction set */
+    int kernels_version;            /* RECIPE_KERNELS_VERSION of the program that ran it */
 };
 
 struct policy {

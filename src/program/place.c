@@ -2,9 +2,11 @@
 #include <string.h>
 
 #include "program/passes.h"
+#include "program/sweep.h"
 
-/* Static placement: offsets for buffers with known live ranges (dynamic storage allocation, NP-hard). Greedy placement
- * at the lowest free offset is run for several orders, and the best result is kept. */
+/* Static placement: offsets for buffers with known live ranges (dynamic storage allocation, NP-hard). A sweep in the
+ * order of time is near linear; greedy placement at the lowest free offset in other orders is quadratic and is tried
+ * too while there are not too many buffers. The best result is kept. */
 
 static int64_t aligned(int64_t bytes) { return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT; }
 
@@ -23,10 +25,12 @@ static int64_t area(const struct buffer *buffer) { return buffer->bytes * (buffe
     }
 static int64_t bytes_of(const struct buffer *buffer) { return buffer->bytes; }
 static int64_t earliness(const struct buffer *buffer) { return -buffer->first; }
+static int64_t earliness_of_end(const struct buffer *buffer) { return -buffer->last; }
 static int64_t duration(const struct buffer *buffer) { return buffer->last - buffer->first; }
 BY(by_bytes, bytes_of)
 BY(by_area, area)
-BY(by_start, earliness)
+BY(by_first, earliness)
+BY(by_last, earliness_of_end)
 BY(by_duration, duration)
 
 /* Placed buffers in order of their offsets. */
@@ -60,11 +64,6 @@ static int64_t place_in_order(struct buffer **order, size_t count, struct buffer
     return placement.top;
 }
 
-static int64_t clear_of_reserved(const struct program *program, enum tier tier, int64_t base) {
-    int64_t reserved = aligned(program->reserved_bytes[tier]);
-    return base > reserved ? base : reserved;
-}
-
 static int64_t largest_live_sum(const struct program *program, enum tier tier, int64_t *changes) {
     size_t positions = program->instructions.count;
     memset(changes, 0, (positions + 1) * sizeof *changes);
@@ -79,64 +78,74 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
         live += changes[i];
         if (live > peak) peak = live;
     }
-    /* What is reserved and holds no parameter of this program is live all the time. */
-    int64_t parameters = 0;
+    /* What is reserved and holds nothing of this program is live all the time. */
+    int64_t elsewhere = aligned(program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->tier == tier && buffer->kind == BUFFER_PARAMETERS) parameters += aligned(buffer->bytes);
+        if (buffer->tier == tier && buffer->shared) elsewhere -= aligned(buffer->bytes);
     }
-    return peak + clear_of_reserved(program, tier, parameters) - parameters;
+    return peak + elsewhere;
 }
 
-/* Parameters from the arena's front, then, clear of what is reserved there, the other persistent buffers. Returns where
- * these end. */
+/* Persistent buffers from the arena's front, or clear of what is reserved there; shared ones have their places. Returns
+ * where these end. */
 static int64_t place_persistent(struct program *program, enum tier tier) {
-    int64_t base = 0;
-    bool in_front = true;
+    int64_t base = aligned(program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->tier != tier || !buffer->persistent) continue;
-        if (in_front && buffer->kind != BUFFER_PARAMETERS) {
-            in_front = false;
-            base = clear_of_reserved(program, tier, base);
-        }
+        if (buffer->tier != tier || !buffer->persistent || buffer->shared) continue;
         buffer->offset = base;
         base += aligned(buffer->bytes);
     }
-    return in_front ? clear_of_reserved(program, tier, base) : base;
+    return base;
 }
 
-static void place_tier(struct program *program, enum tier tier, struct buffer **order, struct buffer **placed) {
-    static int (*const orders[])(const void *, const void *) = {by_bytes, by_area, by_start, by_duration};
-    int64_t base = place_persistent(program, tier);
-    size_t count = 0;
+typedef int buffer_order(const void *a, const void *b);
+/* NULL: by the sweep. */
+static buffer_order *const orders[] = {NULL, by_bytes, by_area, by_duration};
+enum { ORDERS = 4, GREEDY_BUFFERS_MOST = 8192 };
+
+static enum status place_by(buffer_order *by, struct buffer **list, struct buffer **spare, size_t count, int64_t base,
+                            int64_t *top) {
+    qsort(list, count, sizeof *list, by ? by : by_first);
+    if (by) {
+        *top = place_in_order(list, count, spare, base);
+        return STATUS_OK;
+    }
+    memcpy(spare, list, count * sizeof *list);
+    qsort(spare, count, sizeof *spare, by_last);
+    return sweep_place(list, spare, count, base, top);
+}
+
+static enum status place_tier(struct program *program, enum tier tier, struct buffer **list, struct buffer **spare) {
+    int64_t base = place_persistent(program, tier), best_top = INT64_MAX;
+    size_t count = 0, best = 0;
     for (size_t i = 0; i < program->buffers.count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->tier == tier && !buffer->persistent) order[count++] = buffer;
+        if (buffer->tier == tier && !buffer->persistent) list[count++] = buffer;
     }
-    size_t best = 0;
-    int64_t best_top = INT64_MAX;
-    for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
-        qsort(order, count, sizeof(struct buffer *), orders[k]);
-        int64_t top = place_in_order(order, count, placed, base);
+    size_t tried = count <= GREEDY_BUFFERS_MOST ? ORDERS : 1, last = 0;
+    for (size_t k = 0; k < tried && best_top > program->live_bytes[tier]; k++) {
+        int64_t top;
+        TRY(place_by(orders[k], list, spare, count, base, &top));
         if (top < best_top) best = k, best_top = top;
-        if (best_top == program->live_bytes[tier]) break;
+        last = k;
     }
-    qsort(order, count, sizeof(struct buffer *), orders[best]);
-    program->tier_bytes[tier] = place_in_order(order, count, placed, base);
+    if (best != last) TRY(place_by(orders[best], list, spare, count, base, &best_top));
+    program->tier_bytes[tier] = best_top;
+    return STATUS_OK;
 }
 
 enum status program_place(struct program *program) {
     size_t count = program->buffers.count;
-    struct buffer **order = mem_array(2 * count, sizeof(struct buffer *));
+    struct buffer **lists = mem_array(2 * count, sizeof(struct buffer *));
     int64_t *changes = mem_array(program->instructions.count + 1, sizeof *changes);
-    if (order && changes)
-        for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
-            program->live_bytes[tier] = largest_live_sum(program, tier, changes);
-            place_tier(program, tier, order, order + count);
-        }
-    enum status status = order && changes ? STATUS_OK : STATUS_FAILED;
-    mem_free(order);
+    enum status status = lists && changes ? STATUS_OK : STATUS_FAILED;
+    for (enum tier tier = 0; tier < TIER_COUNT && status == STATUS_OK; tier++) {
+        program->live_bytes[tier] = largest_live_sum(program, tier, changes);
+        status = place_tier(program, tier, lists, lists + count);
+    }
+    mem_free(lists);
     mem_free(changes);
     return status;
 }

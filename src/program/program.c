@@ -19,6 +19,7 @@ const char *buffer_kind_name(enum buffer_kind kind) {
 }
 
 static void reserve_persistent(struct program *program, const struct program *resident) {
+    memcpy(program->reserved_bytes, resident->reserved_bytes, sizeof program->reserved_bytes);
     for (size_t i = 0; i < resident->buffers.count; i++) {
         const struct buffer *buffer = &resident->buffers.items[i];
         int64_t end = buffer->offset + buffer->bytes, *reserved = &program->reserved_bytes[buffer->tier];
@@ -26,19 +27,27 @@ static void reserve_persistent(struct program *program, const struct program *re
     }
 }
 
-/* Both programs place their parameters first and in order, so this fails only for graphs of different models. */
-static void require_same_parameters(const struct program *program, const struct program *resident) {
+static size_t count_kind(const struct program *program, enum buffer_kind kind) {
     size_t count = 0;
-    for (size_t i = 0; i < resident->buffers.count; i++)
-        count += resident->buffers.items[i].kind == BUFFER_PARAMETERS;
-    for (size_t i = 0; i < program->buffers.count; i++) {
-        const struct buffer *a = &program->buffers.items[i], *b = &resident->buffers.items[i];
-        if (a->kind != BUFFER_PARAMETERS) continue;
-        BUG_IF(count-- == 0, "a parameter that the resident program has not: %s", a->name);
-        BUG_IF(a->tier != b->tier || a->offset != b->offset || a->bytes != b->bytes || strcmp(a->name, b->name) != 0,
-               "parameter %s lies elsewhere in the resident program", a->name);
+    for (size_t i = 0; i < program->buffers.count; i++)
+        count += program->buffers.items[i].kind == kind;
+    return count;
+}
+
+/* Both programs have them first and in the order of the model, so this fails only for graphs of different models. */
+static void share_persistent(struct program *program, const struct program *resident) {
+    size_t parameters = count_kind(program, BUFFER_PARAMETERS), caches = count_kind(resident, BUFFER_CACHE);
+    BUG_IF(count_kind(resident, BUFFER_PARAMETERS) != parameters, "programs with different parameters");
+    BUG_IF(caches > 0 && count_kind(program, BUFFER_CACHE) != caches, "programs with different caches");
+    for (size_t i = 0; i < parameters + caches; i++) {
+        struct buffer *mine = &program->buffers.items[i];
+        const struct buffer *theirs = &resident->buffers.items[i];
+        BUG_IF(mine->kind != theirs->kind || mine->tier != theirs->tier || mine->bytes != theirs->bytes ||
+                   strcmp(mine->name, theirs->name) != 0,
+               "%s is another than %s of the resident program", mine->name, theirs->name);
+        mine->offset = theirs->offset;
+        mine->shared = true;
     }
-    BUG_IF(count != 0, "%zu parameters of the resident program are missing", count);
 }
 
 enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
@@ -47,9 +56,11 @@ enum status program_compile_beside(const struct graph *graph, const struct plan 
     TRY(plan_check(plan));
     struct program *program;
     TRY(program_schedule(graph, plan, workspace, &program));
-    if (resident) reserve_persistent(program, resident);
+    if (resident) {
+        reserve_persistent(program, resident);
+        share_persistent(program, resident);
+    }
     enum status status = program_place(program);
-    if (status == STATUS_OK && resident) require_same_parameters(program, resident);
     if (status == STATUS_OK) status = program_synchronise(program);
     if (status == STATUS_OK) status = program_verify(program);
     if (status != STATUS_OK) {

@@ -26,6 +26,7 @@ const char *tier_name(enum tier tier);
 #define BUFFER_KIND_LIST(X)                                                                                            \
     X(PARAMETERS, "parameters")                                                                                        \
     X(GRADIENTS, "gradients")                                                                                          \
+    X(CACHE, "cache")                                                                                                  \
     X(OPTIMIZER, "optimizer")                                                                                          \
     X(ACTIVATIONS, "activations")                                                                                      \
     X(INPUTS, "inputs")                                                                                                \
@@ -48,7 +49,8 @@ struct buffer {
     enum tier tier;
     int64_t bytes;
     int64_t offset;  /* in the tier's arena, a multiple of BUFFER_ALIGNMENT; -1 before placement */
-    bool persistent; /* keeps its contents from step to step: parameters, state, inputs */
+    bool persistent; /* keeps its contents from step to step: parameters, caches, state, inputs */
+    bool shared;     /* lies where the resident program has it */
     int32_t first,
         last; /* issue positions (indices of instructions) between which it is live, by the rule of schedule.h */
 };
@@ -103,8 +105,7 @@ struct program {
     int streams;
     int64_t tier_bytes[TIER_COUNT]; /* size of each arena */
     int64_t live_bytes[TIER_COUNT]; /* largest sum of live buffers: what no placement can go below */
-    /* The front of each arena that another program keeps from step to step: only parameters, which both have, lie here.
-     */
+    /* The front of each arena that another program keeps from step to step: only what both have lies here. */
     int64_t reserved_bytes[TIER_COUNT];
 };
 
@@ -117,9 +118,10 @@ struct workspace_table {
 /* schedule > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller frees. */
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
                             struct program **out);
-/* The same for a program that takes turns in one arena with `resident`, a program of the same parameters: these lie
- * where they lie there, and all else keeps clear of what `resident` keeps from step to step. What the new program keeps
- * (its inputs) does not outlast a step of `resident`. */
+/* The same for a program that takes turns in one arena with `resident`, a program of the same parameters: these, and
+ * caches that both have, lie where they lie there, and all else keeps clear of what `resident` keeps from step to step.
+ * What else the new program keeps (its inputs; caches, if `resident` has none) does not outlast a step of `resident`.
+ */
 enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
                                    const struct workspace_table *workspace, const struct program *resident,
                                    struct program **out);

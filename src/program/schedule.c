@@ -20,6 +20,7 @@ static enum buffer_kind kind_of(const struct tensor *tensor) {
     case TENSOR_INPUT: return BUFFER_INPUTS;
     case TENSOR_PARAMETER: return BUFFER_PARAMETERS;
     case TENSOR_GRADIENT: return BUFFER_GRADIENTS;
+    case TENSOR_CACHE: return BUFFER_CACHE;
     case TENSOR_STATE: return BUFFER_OPTIMIZER;
     case TENSOR_RESULT: return BUFFER_RESULTS;
     }
@@ -29,7 +30,8 @@ static enum buffer_kind kind_of(const struct tensor *tensor) {
 static enum status add_buffer(struct scheduler *scheduler, const struct tensor *tensor, enum buffer_kind kind,
                               int64_t bytes, int32_t *out) {
     struct program *program = scheduler->program;
-    bool persistent = kind == BUFFER_PARAMETERS || kind == BUFFER_OPTIMIZER || kind == BUFFER_INPUTS;
+    bool persistent =
+        kind == BUFFER_PARAMETERS || kind == BUFFER_CACHE || kind == BUFFER_OPTIMIZER || kind == BUFFER_INPUTS;
     struct buffer buffer = {
         .id = (int)program->buffers.count,
         .tensor = tensor,
@@ -45,11 +47,11 @@ static enum status add_buffer(struct scheduler *scheduler, const struct tensor *
     return STATUS_OK;
 }
 
-/* Persistent buffers come first, parameters before all, so that every program of a model has them at the same offsets.
- */
+/* Persistent buffers come first, parameters and caches before all, so that every program of a model has them in the
+ * same order. */
 static enum status add_step_buffers(struct scheduler *scheduler, int64_t grains) {
-    static const enum tensor_kind order[] = {TENSOR_PARAMETER, TENSOR_STATE, TENSOR_INPUT, TENSOR_GRADIENT,
-                                             TENSOR_RESULT};
+    static const enum tensor_kind order[] = {TENSOR_PARAMETER, TENSOR_CACHE,    TENSOR_STATE,
+                                             TENSOR_INPUT,     TENSOR_GRADIENT, TENSOR_RESULT};
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
         for (size_t i = 0; i < scheduler->graph->tensors.count; i++) {
             const struct tensor *tensor = scheduler->graph->tensors.items[i];
@@ -125,7 +127,7 @@ static const struct tensor *in_place_source(const struct scheduler *scheduler, c
     if (node->op->in_place_input == 0) return NULL;
     int index = node->op->in_place_input - 1;
     const struct tensor *in = node->in[index], *out = node->out[0];
-    if (!in || !out || in->base || out->base || in->kept || out->kind != TENSOR_ACTIVATION) return NULL;
+    if (!in || !out || in->base || out->base || in->kept || out->kept || out->kind != TENSOR_ACTIVATION) return NULL;
     if (in->kind != TENSOR_ACTIVATION && in->kind != TENSOR_GRADIENT) return NULL;
     if (shape_bytes(&in->shape) != shape_bytes(&out->shape) || scheduler->last_reader[in->id] != node->id) return NULL;
     for (int i = 0; i < node->op->inputs; i++)

@@ -23,8 +23,15 @@ struct pieces {
     int count;
 };
 
+/* What a buffer holds: a tensor of one grain of a pass. */
+struct holding {
+    const struct tensor *tensor;
+    int64_t grain;
+};
+
 struct verifier {
     const struct program *program;
+    struct holding *holdings; /* by buffer */
     struct segments segments;
     struct tenancy *tenancies; /* by segment */
     struct pieces *pieces;     /* by buffer; whole writes leave one piece that covers all */
@@ -104,25 +111,47 @@ static enum status check_operand(const struct program *program, int32_t index, c
     return STATUS_OK;
 }
 
-/* The operand of a tensor must reach all of it, by the access that the operator makes. */
+/* The operand that a tensor must have: all of its storage or its columns of it; of an input, the grain's slice. */
+static struct operand expected_operand(const struct program *program, const struct instruction *instruction,
+                                       const struct tensor *tensor, enum access access) {
+    const struct section *section = &program->sections.items[instruction->section];
+    int64_t element = dtype_bytes(tensor->shape.dtype), bytes = shape_bytes(&tensor->shape);
+    struct operand operand = {.access = access, .offset = tensor_storage_offset(tensor), .bytes = bytes};
+    if (tensor->base) {
+        operand.row_bytes = shape_columns(&tensor->shape) * element;
+        operand.row_stride = tensor_row_stride(tensor) * element;
+        operand.bytes = (shape_rows(&tensor->shape) - 1) * operand.row_stride + operand.row_bytes;
+    }
+    if (tensor->kind == TENSOR_INPUT) {
+        operand.offset += (section->first_grain + instruction->grain) * bytes;
+        operand.stride = section->grains * bytes;
+    }
+    return operand;
+}
+
 static enum status check_tensor(const struct program *program, int32_t index, const struct operand *operand,
-                                const struct tensor *tensor, enum access access) {
+                                struct tensor *tensor, enum access access) {
     if (!tensor != (operand->buffer < 0))
         return FAULT(program, index, operand, "operand %s", tensor ? "is missing" : "without a tensor");
     if (!tensor) return STATUS_OK;
+    struct operand expected = expected_operand(program, &program->instructions.items[index], tensor, access);
     if (operand->access != access) return FAULT(program, index, operand, "accessed otherwise than the operator does");
-    int64_t bytes = shape_bytes(&tensor->shape);
-    if (tensor->base)
-        bytes += (shape_rows(&tensor->shape) - 1) * (tensor_row_stride(tensor) - shape_columns(&tensor->shape)) *
-                 dtype_bytes(tensor->shape.dtype);
-    if (operand->bytes != bytes)
+    if (operand->bytes != expected.bytes)
         return FAULT(program, index, operand, "the operand has %lld bytes, its tensor %lld", (long long)operand->bytes,
-                     (long long)bytes);
+                     (long long)expected.bytes);
+    if (operand->offset != expected.offset || operand->stride != expected.stride ||
+        operand->row_bytes != expected.row_bytes || operand->row_stride != expected.row_stride)
+        return FAULT(program, index, operand, "the operand is not where %s lies in it", tensor->name);
+    bool own = tensor->kind != TENSOR_ACTIVATION;
+    if (own && program->buffers.items[operand->buffer].tensor != tensor_storage(tensor))
+        return FAULT(program, index, operand, "not the buffer of %s", tensor->name);
     return STATUS_OK;
 }
 
 static enum status check_node_operands(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
+    if (instruction->section < 0 || instruction->section >= (int)program->sections.count)
+        return FAULT(program, index, NULL, "in section %d of %zu", instruction->section, program->sections.count);
     const struct node *node = instruction->node;
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         TRY(check_tensor(program, index, &instruction->operands[i], node->in[i], ACCESS_READ));
@@ -133,7 +162,15 @@ static enum status check_node_operands(const struct program *program, int32_t in
     return STATUS_OK;
 }
 
-/* Within one instruction only the operator's own in-place pair may share bytes with what is written. */
+/* Columns of one buffer's rows that have none in common. */
+static bool disjoint_columns(const struct operand *x, const struct operand *y) {
+    if (x->buffer != y->buffer || !x->row_bytes || !y->row_bytes || x->row_stride != y->row_stride) return false;
+    int64_t first = x->offset % x->row_stride, second = y->offset % y->row_stride;
+    return first + x->row_bytes <= second || second + y->row_bytes <= first;
+}
+
+/* Within one instruction only disjoint columns and the operator's own in-place pair may share a written buffer's bytes.
+ */
 static enum status check_aliases(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     for (int a = 0; a < OPERANDS_MAX; a++)
@@ -143,10 +180,9 @@ static enum status check_aliases(const struct program *program, int32_t index) {
             const struct buffer *p = &program->buffers.items[x->buffer], *q = &program->buffers.items[y->buffer];
             int64_t begin = p->offset + x->offset, other = q->offset + y->offset;
             bool meet = p->tier == q->tier && begin < other + y->bytes && other < begin + x->bytes;
-            bool columns = x->buffer == y->buffer && x->row_bytes && y->row_bytes;
             bool in_place = a == OP_INPUTS_MAX && instruction->node && b == instruction->node->op->in_place_input - 1 &&
                             x->buffer == y->buffer && x->bytes == y->bytes && begin == other;
-            if (meet && !in_place && !columns)
+            if (meet && !in_place && !disjoint_columns(x, y))
                 return FAULT(program, index, x, "written while the same instruction uses the bytes as %s", q->name);
         }
     return STATUS_OK;
@@ -256,6 +292,27 @@ static void take_over(struct verifier *verifier, const struct walk *walk, int st
     add_piece(pieces, begin, stop);
 }
 
+/* The tensor of an operand, as the buffer's owner would have it; NULL for workspace and for fills with zeros. */
+static const struct tensor *operand_tensor(const struct instruction *instruction, int index) {
+    if (!instruction->node || index == OPERAND_WORKSPACE) return NULL;
+    const struct node *node = instruction->node;
+    return tensor_storage(index < OP_INPUTS_MAX ? node->in[index] : node->out[index - OP_INPUTS_MAX]);
+}
+
+/* An activation must be the one that the node names, and of the same grain: buffers of other tensors look alike. */
+static enum status verify_holding(struct verifier *verifier, const struct walk *walk, const struct operand *operand,
+                                  const struct instruction *instruction, const struct tensor *tensor) {
+    const struct holding *holding = &verifier->holdings[operand->buffer];
+    if (!tensor || tensor->kind != TENSOR_ACTIVATION) return STATUS_OK;
+    if (holding->tensor != tensor)
+        return FAULT(verifier->program, walk->instruction, operand, "holds %s where %s is read",
+                     holding->tensor ? holding->tensor->name : "nothing", tensor->name);
+    if (holding->grain != instruction->grain)
+        return FAULT(verifier->program, walk->instruction, operand, "holds grain %lld where grain %lld is read",
+                     (long long)holding->grain, (long long)instruction->grain);
+    return STATUS_OK;
+}
+
 static enum status verify_issue(void *payload, struct walk *walk) {
     struct verifier *verifier = payload;
     const struct instruction *instruction = &verifier->program->instructions.items[walk->instruction];
@@ -265,6 +322,8 @@ static enum status verify_issue(void *payload, struct walk *walk) {
         if (operand->buffer < 0) continue;
         segments_of_operand(&verifier->segments, verifier->program, operand, &first[k], &end[k]);
         if (operand->access != ACCESS_WRITE) TRY(verify_contents(verifier, walk, operand, first[k], end[k]));
+        if (operand->access != ACCESS_WRITE)
+            TRY(verify_holding(verifier, walk, operand, instruction, operand_tensor(instruction, k)));
         TRY(verify_order(verifier, walk, operand, first[k], end[k]));
     }
     for (int k = 0; k < OPERANDS_MAX; k++) {
@@ -276,8 +335,9 @@ static enum status verify_issue(void *payload, struct walk *walk) {
     }
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const struct operand *operand = &instruction->operands[k];
-        if (operand->buffer >= 0 && operand->access != ACCESS_READ)
-            take_over(verifier, walk, instruction->stream, operand, first[k], end[k]);
+        if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
+        take_over(verifier, walk, instruction->stream, operand, first[k], end[k]);
+        verifier->holdings[operand->buffer] = (struct holding){operand_tensor(instruction, k), instruction->grain};
     }
     return STATUS_OK;
 }
@@ -322,7 +382,8 @@ static enum status verify_walk(struct verifier *verifier) {
     const struct program *program = verifier->program;
     verifier->tenancies = mem_array((size_t)verifier->segments.count, sizeof *verifier->tenancies);
     verifier->pieces = mem_array(program->buffers.count, sizeof *verifier->pieces);
-    if (!verifier->tenancies || !verifier->pieces) return STATUS_FAILED;
+    verifier->holdings = mem_array(program->buffers.count, sizeof *verifier->holdings);
+    if (!verifier->tenancies || !verifier->pieces || !verifier->holdings) return STATUS_FAILED;
     for (int32_t i = 0; i < verifier->segments.count; i++)
         verifier->tenancies[i].buffer = -1;
     settle_persistent(verifier);
@@ -342,6 +403,7 @@ enum status program_verify(const struct program *program) {
     enum status status = verify_walk(&verifier);
     mem_free(verifier.tenancies);
     mem_free(verifier.pieces);
+    mem_free(verifier.holdings);
     segments_free(&verifier.segments);
     return status;
 }

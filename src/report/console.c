@@ -73,6 +73,12 @@ static void on_validated(void *payload, int64_t step, double loss) {
     fprintf(console->out, "step %" PRId64 "  val_loss %.4f\n", step, loss);
 }
 
+static void on_sampled(void *payload, int64_t step, const char *prompt, const char *text) {
+    struct console *console = payload;
+    wipe_line(console);
+    fprintf(console->out, "step %" PRId64 "  sample: %s%s\n", step, prompt, text);
+}
+
 static void on_saved(void *payload, int64_t step, const char *folder) {
     struct console *console = payload;
     wipe_line(console);
@@ -101,6 +107,7 @@ struct console *console_create(FILE *out, bool quiet) {
         console->events = (struct train_events){.begin = on_begin,
                                                 .step = on_step,
                                                 .validated = on_validated,
+                                                .sampled = on_sampled,
                                                 .saved = on_saved,
                                                 .end = on_end,
                                                 .payload = console};

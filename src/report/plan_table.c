@@ -5,15 +5,18 @@
 
 #include "base/size.h"
 
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+
 static void print_recipe(FILE *out, const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
     fprintf(out,
-            "recipe    %s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grains of %" PRId64
-            " sequences, %d threads (%s), seed %" PRIu64 "\n",
+            "recipe    %s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
+            " sequence%s, %d thread%s (%s), seed %" PRIu64 "\n",
             dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, recipe_grains(recipe),
-            recipe->grain_sequences, recipe->threads, recipe->isa, recipe->seed);
-    fprintf(out, "policy    %" PRId64 " %s a pass, all on the device tier\n", plan->policy.grains_per_pass,
-            plan->policy.grains_per_pass == 1 ? "grain" : "grains");
+            plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), recipe->threads,
+            plural(recipe->threads), recipe->isa, recipe->seed);
+    fprintf(out, "policy    %" PRId64 " grain%s a pass, all on the device tier\n", plan->policy.grains_per_pass,
+            plural(plan->policy.grains_per_pass));
 }
 
 static void print_model(FILE *out, const struct train_setup *setup) {
@@ -22,8 +25,10 @@ static void print_model(FILE *out, const struct train_setup *setup) {
             "model     %s, %" PRId64 " layers, hidden %" PRId64 ", %" PRId64 " heads (%" PRId64
             " key-value), vocabulary %" PRId64 "\n",
             config->family->name, config->layers, config->hidden, config->heads, config->kv_heads, config->vocab_size);
-    fprintf(out, "          %" PRId64 " parameters, %.4g model FLOPs a token\n", setup->parameters,
-            setup->flops_per_token);
+    fprintf(out, "          %" PRId64 " parameters", setup->parameters);
+    if (setup->trained_parameters < setup->parameters)
+        fprintf(out, ", of which %" PRId64 " are trained", setup->trained_parameters);
+    fprintf(out, ", %.4g model FLOPs a token\n", setup->flops_per_token);
 }
 
 static void print_row(FILE *out, const char *name, int64_t bytes) {

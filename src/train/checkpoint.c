@@ -111,6 +111,7 @@ enum status checkpoint_remove_old(const char *run_folder, int64_t keep) {
 /* The next checkpoint copies its tokenizer files from here: the folder that the model was read from may be an old
  * checkpoint that is about to go. */
 static enum status move_model_home(struct model *model, const char *folder) {
+    if (model->config.adapter.rank > 0) return STATUS_OK; /* an adapter stays with its base model */
     char *home = mem_string(folder);
     if (!home) return STATUS_FAILED;
     mem_free(model->folder);

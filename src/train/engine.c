@@ -11,10 +11,16 @@ enum status engine_open(const struct train_setup *setup, struct engine *out) {
     TRY(arena_open(TIER_DEVICE, setup->program_bytes[TIER_DEVICE], &out->arena));
     TRY(runner_create(setup->main, &out->arena, &out->main));
     if (setup->validation) TRY(runner_create(setup->validation, &out->arena, &out->validation));
-    return STATUS_OK;
+    if (setup->prefill == setup->main)
+        out->prefill = out->main;
+    else if (setup->prefill)
+        TRY(runner_create(setup->prefill, &out->arena, &out->prefill));
+    return setup->decode ? runner_create(setup->decode, &out->arena, &out->decode) : STATUS_OK;
 }
 
 void engine_close(struct engine *engine) {
+    runner_free(engine->decode);
+    if (engine->prefill != engine->main) runner_free(engine->prefill);
     runner_free(engine->validation);
     runner_free(engine->main);
     arena_close(&engine->arena);
@@ -33,15 +39,14 @@ void *engine_data(const struct runner *runner, const struct executable *executab
     return data;
 }
 
-/* An int32 input that not every program has; NULL without. */
-static int32_t *optional_input(const struct runner *runner, const struct executable *executable, const char *name) {
+int32_t *engine_optional_input(const struct runner *runner, const struct executable *executable, const char *name) {
     const struct tensor *tensor = graph_find(executable->graph, name);
     return tensor ? runner_data(runner, tensor) : NULL;
 }
 
-void engine_fill_positions(const struct runner *runner, const struct executable *executable,
+static void fill_positions(const struct runner *runner, const struct executable *executable,
                            const struct recipe *recipe) {
-    int32_t *positions = optional_input(runner, executable, "positions");
+    int32_t *positions = engine_optional_input(runner, executable, "positions");
     if (!positions) return;
     int64_t sequences = recipe_grains(recipe) * recipe->grain_sequences;
     for (int64_t s = 0; s < sequences; s++)
@@ -55,8 +60,8 @@ static int64_t fill_batch(const struct engine *engine, const struct runner *runn
     const struct recipe *recipe = &engine->setup->plan.recipe;
     struct dataset_batch batch = {.tokens = engine_data(runner, executable, "tokens"),
                                   .targets = engine_data(runner, executable, "targets"),
-                                  .positions = optional_input(runner, executable, "positions"),
-                                  .segments = optional_input(runner, executable, "segments")};
+                                  .positions = engine_optional_input(runner, executable, "positions"),
+                                  .segments = engine_optional_input(runner, executable, "segments")};
     int64_t used = recipe->batch * recipe->sequence_length;
     int64_t all = recipe_grains(recipe) * recipe->grain_sequences * recipe->sequence_length;
     for (int64_t i = used; i < all; i++) {
@@ -64,7 +69,7 @@ static int64_t fill_batch(const struct engine *engine, const struct runner *runn
         batch.targets[i] = DATASET_IGNORE;
         if (batch.segments) batch.segments[i] = 0;
     }
-    engine_fill_positions(runner, executable, recipe);
+    fill_positions(runner, executable, recipe);
     return dataset_fill(dataset, split, step, recipe->batch, &batch);
 }
 

@@ -11,8 +11,8 @@
 struct engine {
     const struct train_setup *setup; /* borrowed */
     struct arena arena;
-    struct runner *main, *validation; /* validation: NULL unless the setup has it */
-    double scalars[SCALAR_COUNT];     /* of the last training step */
+    struct runner *main, *validation, *prefill, *decode; /* NULL unless the setup has them */
+    double scalars[SCALAR_COUNT];                        /* of the last training step */
 };
 
 /* Opens the arena. The caller calls engine_close, also after a failure of what follows. */
@@ -45,9 +45,8 @@ enum status engine_add_loss(struct engine *engine, struct runner *runner, const 
 
 /* The data of a tensor of the runner's program, by name; BUG when there is none. */
 void *engine_data(const struct runner *runner, const struct executable *executable, const char *name);
-/* Writes 0 … T-1 to every sequence of the input "positions", if the program has it. */
-void engine_fill_positions(const struct runner *runner, const struct executable *executable,
-                           const struct recipe *recipe);
+/* An int32 input that not every program has; NULL without. */
+int32_t *engine_optional_input(const struct runner *runner, const struct executable *executable, const char *name);
 
 /* Bytes of the arena that are in memory now, as the system counts them. */
 int64_t engine_resident_bytes(const struct engine *engine);

@@ -4,124 +4,129 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "train/engine.h"
+#include "train/decode.h"
 #include "train/sampler.h"
+#include "train/stop_text.h"
 #include "train/train_data.h"
 
 void generate_options_init(struct generate_options *out) {
     *out = (struct generate_options){.prompt = "", .tokens = 100, .temperature = 0.8, .top_p = 1};
 }
 
+static enum status check_options(const struct generate_options *options) {
+    if (options->tokens < 1)
+        return status_set(STATUS_BAD_INPUT, "tokens: %" PRId64 " is not positive", options->tokens);
+    for (size_t i = 0; i < options->stop_count; i++)
+        if (options->stops[i][0] == '\0') return status_set(STATUS_BAD_INPUT, "stop: is empty");
+    return STATUS_OK;
+}
+
+enum status generate_encode_prompt(const struct model *model, const struct tokenizer *tokenizer, const char *prompt,
+                                   struct token_ids *ids) {
+    TRY(tokenizer_encode(tokenizer, prompt, strlen(prompt), true, ids));
+    int64_t end = train_end_token(model);
+    if (ids->count == 0 && end >= 0) TRY(vec_push(ids, (uint32_t)end));
+    if (ids->count == 0)
+        return status_set(STATUS_BAD_INPUT, "prompt: is empty, and the model has no end-of-text token to start from");
+    return STATUS_OK;
+}
+
+/* One text on its way. */
 struct generation {
+    const struct engine *engine;
     const struct generate_options *options;
-    struct train_setup setup;
-    struct engine engine;
+    struct decoding decoding;
     struct sampler sampler;
-    struct tokenizer *tokenizer;
-    struct token_ids ids;
-    size_t written; /* ids whose text went to the sink */
-    generate_sink *sink;
-    void *payload;
-    bool stopped;
+    struct tokenizer_decoder *decoder;
+    struct token_ids ids; /* the prompt, then what is new */
+    struct stop_text text;
 };
 
-static enum status encode_prompt(struct generation *generation) {
-    const char *prompt = generation->options->prompt;
-    TRY(tokenizer_encode(generation->tokenizer, prompt, strlen(prompt), true, &generation->ids));
-    int64_t end = train_end_token(generation->setup.model);
-    if (generation->ids.count == 0 && end >= 0) TRY(vec_push(&generation->ids, (uint32_t)end));
-    if (generation->ids.count == 0)
-        return status_set(STATUS_BAD_INPUT, "prompt: is empty, and the model has no end-of-text token to start from");
-    generation->written = generation->ids.count;
-    return STATUS_OK;
+static enum status take_text(void *payload, const char *bytes, size_t count) {
+    return stop_text_push(payload, bytes, count);
 }
 
-static enum status open_generation(struct generation *generation) {
-    const struct model *model = generation->setup.model;
-    char *path;
-    TRY(train_tokenizer_open(model, &generation->tokenizer, &path));
-    enum status status = generation->tokenizer ? STATUS_OK
-                                               : status_set(STATUS_BAD_INPUT,
-                                                            "%s: is missing: there is no text "
-                                                            "without a tokenizer",
-                                                            path);
-    mem_free(path);
-    TRY(status);
-    TRY(encode_prompt(generation));
-    TRY(sampler_create(generation->options, generation->setup.plan.recipe.seed, model->config.vocab_size,
+static enum status begin_text(struct generation *generation, const struct tokenizer *tokenizer,
+                              const struct token_ids *prompt) {
+    const struct train_setup *setup = generation->engine->setup;
+    for (size_t i = 0; i < prompt->count; i++)
+        TRY(vec_push(&generation->ids, prompt->items[i]));
+    decoding_begin(generation->engine, &generation->decoding);
+    TRY(sampler_create(generation->options, setup->plan.recipe.seed, setup->model->config.vocab_size,
                        &generation->sampler));
-    TRY(train_setup_check_memory(&generation->setup));
-    TRY(engine_open(&generation->setup, &generation->engine));
-    return engine_load_weights(&generation->engine);
+    return tokenizer_decoder_create(tokenizer, true, &generation->decoder);
 }
 
-/* The window's tokens from its first position on; what comes after them is never looked at by causal attention. */
-static const float *compute_logits(struct generation *generation) {
-    const struct executable *executable = generation->setup.main;
-    struct runner *runner = generation->engine.main;
-    size_t window = (size_t)generation->setup.plan.recipe.sequence_length, count = generation->ids.count;
-    size_t used = count < window ? count : window;
-    int32_t *tokens = engine_data(runner, executable, "tokens");
-    for (size_t i = 0; i < window; i++)
-        tokens[i] = i < used ? (int32_t)generation->ids.items[count - used + i] : 0;
-    engine_fill_positions(runner, executable, &generation->setup.plan.recipe);
-    if (runner_step(runner, generation->engine.scalars) != STATUS_OK) return NULL;
-    const float *logits = engine_data(runner, executable, "logits");
-    return logits + (used - 1) * (size_t)generation->setup.model->config.vocab_size;
+static enum status draw_token(struct generation *generation, uint32_t *token) {
+    const float *logits;
+    TRY(decoding_run(&generation->decoding, generation->ids.items, generation->ids.count, &logits));
+    return sampler_draw(&generation->sampler, logits, (int64_t)generation->ids.count, token);
 }
 
-/* A character may take several tokens: bytes that do not make one yet wait, but not for ever. */
-static enum status write_text(struct generation *generation, bool all) {
-    enum { WAITING_MAX = 16 };
-    static const char replacement[] = "\xEF\xBF\xBD";
-    size_t waiting = generation->ids.count - generation->written, bytes;
-    char *text;
-    if (waiting == 0) return STATUS_OK;
-    TRY(tokenizer_decode(generation->tokenizer, generation->ids.items + generation->written, waiting, true, &text,
-                         &bytes));
-    bool broken = bytes >= 3 && memcmp(text + bytes - 3, replacement, 3) == 0;
-    if (all || !broken || waiting >= WAITING_MAX) {
-        if (bytes > 0 && !generation->sink(generation->payload, text, bytes)) generation->stopped = true;
-        generation->written = generation->ids.count;
+static enum status continue_text(struct generation *generation, struct generate_result *done) {
+    struct tokenizer_text_sink sink = {take_text, &generation->text};
+    int64_t start = clock_now_ns(), first = 0;
+    while (done->tokens < generation->options->tokens && !generation->text.stopped) {
+        uint32_t token;
+        TRY(draw_token(generation, &token));
+        if (!first) first = clock_now_ns();
+        if (!generation->options->ignore_end && train_is_end_token(generation->engine->setup->model, token)) break;
+        done->tokens++;
+        TRY(vec_push(&generation->ids, token));
+        TRY(tokenizer_decoder_push(generation->decoder, &token, 1, sink));
     }
-    mem_free(text);
+    done->prompt_seconds = (double)(first - start) * 1e-9;
+    done->seconds = (double)(clock_now_ns() - first) * 1e-9;
+    TRY(tokenizer_decoder_finish(generation->decoder, sink));
+    stop_text_finish(&generation->text);
     return STATUS_OK;
 }
 
-static enum status continue_text(struct generation *generation, int64_t *count) {
-    int64_t end = generation->options->ignore_end ? -1 : train_end_token(generation->setup.model);
-    for (*count = 0; *count < generation->options->tokens && !generation->stopped; ++*count) {
-        const float *logits = compute_logits(generation);
-        uint32_t token;
-        if (!logits) return STATUS_FAILED;
-        TRY(sampler_draw(&generation->sampler, logits, (int64_t)generation->ids.count, &token));
-        if ((int64_t)token == end) break;
-        TRY(vec_push(&generation->ids, token));
-        TRY(write_text(generation, false));
-    }
-    return generation->stopped ? STATUS_OK : write_text(generation, true);
+enum status generate_continue(const struct engine *engine, const struct tokenizer *tokenizer,
+                              const struct token_ids *prompt, const struct generate_options *options,
+                              generate_sink *sink, void *payload, struct generate_result *result) {
+    TRY(check_options(options));
+    struct generation generation = {.engine = engine, .options = options};
+    struct generate_result done = {.prompt_tokens = (int64_t)prompt->count};
+    generation.text = (struct stop_text){
+        .stops = options->stops, .stop_count = options->stop_count, .sink = sink, .payload = payload};
+    enum status status = begin_text(&generation, tokenizer, prompt);
+    if (status == STATUS_OK) status = continue_text(&generation, &done);
+    stop_text_free(&generation.text);
+    vec_free(&generation.ids);
+    sampler_free(&generation.sampler);
+    tokenizer_decoder_free(generation.decoder);
+    if (status == STATUS_OK && result) *result = done;
+    return status;
+}
+
+/* What is wrong with the prompt is said before memory is taken. */
+static enum status open_generation(const struct train_setup *setup, const char *prompt, struct tokenizer **tokenizer,
+                                   struct token_ids *ids, struct engine *engine) {
+    TRY(train_tokenizer_require(setup->model, tokenizer));
+    TRY(generate_encode_prompt(setup->model, *tokenizer, prompt, ids));
+    TRY(train_setup_check_memory(setup));
+    TRY(engine_open(setup, engine));
+    return engine_load_weights(engine);
 }
 
 enum status generate_text(const char *model_folder, const struct plan_options *plan,
-                          const struct generate_options *options, generate_sink *sink, void *payload,
-                          struct generate_result *result) {
-    if (options->tokens < 1)
-        return status_set(STATUS_BAD_INPUT, "tokens: %" PRId64 " is not positive", options->tokens);
-    struct generation generation = {.options = options, .sink = sink, .payload = payload};
-    struct generate_result done = {0};
+                          const struct generate_options *options, generate_begin *begin, generate_sink *sink,
+                          void *payload, struct generate_result *result) {
+    struct train_setup setup;
+    struct engine engine = {0};
+    struct tokenizer *tokenizer = NULL;
+    struct token_ids ids = {0};
     struct plan_options one = *plan;
     one.batch = one.grain_sequences = one.grains_per_pass = 0;
-    TRY(train_setup_create(model_folder, SETUP_GENERATE, &one, NULL, &generation.setup));
-    enum status status = open_generation(&generation);
-    done.prompt_tokens = (int64_t)generation.ids.count;
-    int64_t start = clock_now_ns();
-    if (status == STATUS_OK) status = continue_text(&generation, &done.tokens);
-    done.seconds = (double)(clock_now_ns() - start) * 1e-9;
-    vec_free(&generation.ids);
-    sampler_free(&generation.sampler);
-    tokenizer_free(generation.tokenizer);
-    engine_close(&generation.engine);
-    train_setup_free(&generation.setup);
-    if (status == STATUS_OK && result) *result = done;
+    TRY(check_options(options));
+    TRY(train_setup_create(model_folder, SETUP_GENERATE, &one, NULL, &setup));
+    enum status status = open_generation(&setup, options->prompt, &tokenizer, &ids, &engine);
+    if (status == STATUS_OK && begin) begin(payload, &setup);
+    if (status == STATUS_OK) status = generate_continue(&engine, tokenizer, &ids, options, sink, payload, result);
+    vec_free(&ids);
+    tokenizer_free(tokenizer);
+    engine_close(&engine);
+    train_setup_free(&setup);
     return status;
 }

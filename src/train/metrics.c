@@ -81,7 +81,7 @@ void metrics_close(struct metrics *metrics) {
     *metrics = (struct metrics){.descriptor = -1};
 }
 
-static enum status append(struct metrics *metrics, const char *line, size_t bytes) {
+enum status metrics_append(struct metrics *metrics, const char *line, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
         ssize_t put = fault_point(FAULT_WRITE) ? -1 : write(metrics->descriptor, line + done, bytes - done);
         if (put < 0 && errno == EINTR) continue;
@@ -101,13 +101,13 @@ enum status metrics_write_step(struct metrics *metrics, const struct train_step 
                           "\"predicted_device_bytes\": %" PRId64 "}\n",
                           step->step, step->loss, step->grad_norm, step->learning_rate, step->tokens,
                           step->tokens_per_s, step->step_s, mfu, step->device_bytes, step->predicted_device_bytes);
-    return append(metrics, line, (size_t)length);
+    return metrics_append(metrics, line, (size_t)length);
 }
 
 enum status metrics_write_validation(struct metrics *metrics, int64_t step, double loss) {
     char line[128];
     int length = snprintf(line, sizeof line, "{\"step\": %" PRId64 ", \"val_loss\": %.17g}\n", step, loss);
-    return append(metrics, line, (size_t)length);
+    return metrics_append(metrics, line, (size_t)length);
 }
 
 enum status metrics_sync(struct metrics *metrics) {

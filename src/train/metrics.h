@@ -22,7 +22,8 @@ struct metrics_cut {
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated);
 void metrics_close(struct metrics *metrics);
 
-/* Neither allocates. FAILED when the file cannot be written. */
+/* None of them allocates. FAILED when the file cannot be written. */
+enum status metrics_append(struct metrics *metrics, const char *line, size_t bytes); /* with the line's end */
 enum status metrics_write_step(struct metrics *metrics, const struct train_step *step);
 enum status metrics_write_validation(struct metrics *metrics, int64_t step, double loss);
 enum status metrics_sync(struct metrics *metrics);

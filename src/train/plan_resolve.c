@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cluster/cluster.h"
 #include "train/train_options.h"
@@ -43,6 +44,33 @@ static void choose_document_attention(struct resolver *resolver, enum document_a
         resolver->status =
             status_set(STATUS_BAD_INPUT, "document-attention: %s differs from the %s of %s",
                        document_attention_name(given), document_attention_name(base), resolver->base_name);
+}
+
+static void choose_text(struct resolver *resolver, const char *name, const char *given, const char *base,
+                        char out[RECIPE_TEXT_BYTES]) {
+    snprintf(out, RECIPE_TEXT_BYTES, "%s", resolver->base_name ? base : given);
+    if (resolver->status != STATUS_OK || !given[0]) return;
+    if (strlen(given) >= RECIPE_TEXT_BYTES)
+        resolver->status = status_set(STATUS_BAD_INPUT, "%s: is longer than %d bytes", name, RECIPE_TEXT_BYTES - 1);
+    else if (strcmp(out, given) != 0)
+        resolver->status = status_set(STATUS_BAD_INPUT, "%s: '%s' differs from the '%s' of %s", name, given, base,
+                                      resolver->base_name);
+}
+
+/* What of the weights is trained. */
+static enum status choose_trained(struct resolver *resolver, const struct plan_options *options,
+                                  const struct recipe *base, struct recipe *recipe) {
+    char *patterns = mem_string("");
+    for (size_t i = 0; i < options->freeze_count && patterns; i++) {
+        char *longer = mem_format("%s%s%s", patterns, i ? "," : "", options->freeze[i]);
+        mem_free(patterns);
+        patterns = longer;
+    }
+    if (!patterns) return STATUS_FAILED;
+    choose_text(resolver, "freeze", patterns, base->freeze, recipe->freeze);
+    mem_free(patterns);
+    choose_text(resolver, "lora", options->lora ? options->lora : "", base->lora, recipe->lora);
+    return STATUS_OK;
 }
 
 static void choose_shape(struct resolver *resolver, const struct plan_options *options, int64_t default_sequence,
@@ -104,6 +132,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     choose_dtype(&resolver, options->dtype, from->recipe.dtype, &plan.recipe.dtype);
     choose_document_attention(&resolver, options->document_attention, from->recipe.document_attention,
                               &plan.recipe.document_attention);
+    TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
     choose_shape(&resolver, options, default_sequence, &from->recipe, &plan.recipe);
     choose_optimizer(&resolver, training ? training : &defaults, &from->recipe, &plan.recipe);
     if (resolver.status != STATUS_OK)

@@ -2,6 +2,8 @@
  *
  *     run.json                    all settings
  *     metrics.jsonl               train/metrics.h
+ *     events.out.tfevents.*       train/event_file.h
+ *     samples.jsonl               train/samples.h
  *     checkpoints/step-00000100   train/checkpoint.h
  *     model                       the result
  *     .tmp-…                      being written or removed; cleared when a run begins or goes on */

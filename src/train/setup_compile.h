@@ -4,11 +4,11 @@
 
 #include "train/train_setup.h"
 
-/* The programs of the setup's model and purpose under `plan`; `*validation` is NULL unless the purpose is training. The
- * caller frees both. */
-enum status setup_compile(const struct train_setup *setup, const struct plan *plan, struct executable **main,
-                          struct executable **validation);
-/* The arena that both take. */
-int64_t setup_program_bytes(const struct executable *main, const struct executable *validation, enum tier tier);
+/* The programs of the setup's model and purpose under `plan`, into fields of `out` that hold none. The caller frees
+ * them, also after a failure. */
+enum status setup_compile(const struct train_setup *setup, const struct plan *plan, struct train_setup *out);
+void setup_free_programs(struct train_setup *setup);
+/* The arena that all of them take. */
+int64_t setup_program_bytes(const struct train_setup *setup, enum tier tier);
 
 #endif

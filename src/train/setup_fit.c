@@ -7,12 +7,11 @@
 enum { SEQUENCE_LEAST = 32 };
 
 static enum status measure_plan(const struct train_setup *setup, const struct plan *plan, int64_t *bytes) {
-    struct executable *main, *validation;
-    TRY(setup_compile(setup, plan, &main, &validation));
-    *bytes = setup_program_bytes(main, validation, TIER_DEVICE);
-    executable_free(validation);
-    executable_free(main);
-    return STATUS_OK;
+    struct train_setup measured = {0};
+    enum status status = setup_compile(setup, plan, &measured);
+    if (status == STATUS_OK) *bytes = setup_program_bytes(&measured, TIER_DEVICE);
+    setup_free_programs(&measured);
+    return status;
 }
 
 /* Plans that take less, from the one that changes least: fewer grains at once, smaller grains, then shorter sequences.

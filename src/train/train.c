@@ -13,8 +13,15 @@
 
 static const struct train_events no_events;
 
+static void start_run(const char *folder, const struct train_events *events, struct train_run *run) {
+    *run = (struct train_run){.folder = folder, .events = events ? events : &no_events, .saved_step = -1};
+    run->metrics.descriptor = run->events_file.descriptor = run->samples.file.descriptor = -1;
+}
+
 static void close_run(struct train_run *run) {
     metrics_close(&run->metrics);
+    event_file_close(&run->events_file);
+    samples_close(&run->samples);
     engine_close(&run->engine);
     dataset_close(run->dataset);
     train_setup_free(&run->setup);
@@ -50,6 +57,7 @@ static enum status measure_matrix_rate(const struct train_setup *setup, double *
 static enum status prepare_run(struct train_run *run) {
     TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->dataset));
     TRY(require_training_data(run));
+    TRY(samples_prepare(run->setup.model, run->options, &run->samples));
     dataset_tell_cuts(run->dataset);
     TRY(train_setup_check_memory(&run->setup));
     run->lr = lr_shape_of(run->options);
@@ -64,6 +72,8 @@ static enum status open_metrics(struct train_run *run) {
     struct metrics_cut cut = {run->state.step, run->options->valid_every};
     enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
     mem_free(path);
+    if (status == STATUS_OK) status = event_file_open(run->folder, run->state.step, &run->events_file);
+    if (status == STATUS_OK) status = samples_open(run->folder, run->state.step, &run->samples);
     return status;
 }
 
@@ -134,8 +144,8 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
                         const struct train_options *options, const struct train_events *events) {
     TRY(run_folder_check_new(run_folder));
     struct run_settings settings = {0};
-    struct train_run run = {.folder = run_folder, .events = events ? events : &no_events, .saved_step = -1};
-    run.metrics.descriptor = -1;
+    struct train_run run;
+    start_run(run_folder, events, &run);
     enum status status = make_settings(model_folder, options, &settings);
     run.options = &settings.options;
     if (status == STATUS_OK)
@@ -196,7 +206,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     given.plan_path = NULL;
     TRY(plan_options_resolve(&given, NULL, &backend_cpu, 0, &origin->state.plan, run->folder, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
-    TRY(train_setup_create_planned(model, SETUP_TRAIN, &resolved, plan->device_memory_bytes, &run->setup));
+    TRY(train_setup_create_planned(model, &resolved, plan->device_memory_bytes, &settings->options, &run->setup));
     run->state = origin->state;
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
     run->newest = origin->checkpoint;
@@ -223,8 +233,8 @@ static enum status resume_locked(const char *run_folder, const struct plan_optio
                                  const struct resume_options *options, const struct train_events *events) {
     struct run_settings settings = {0};
     struct origin origin = {0};
-    struct train_run run = {.folder = run_folder, .events = events ? events : &no_events, .saved_step = -1};
-    run.metrics.descriptor = -1;
+    struct train_run run;
+    start_run(run_folder, events, &run);
     run.options = &settings.options;
     enum status status = run_folder_read(run_folder, &settings);
     if (status == STATUS_OK) status = clear_leftovers(run_folder);

@@ -7,8 +7,9 @@
  *     status = train_begin("model", "run", &plan, &options, NULL);          // ballast train
  *     status = train_resume("run", &plan, &resume, NULL);                   // ballast resume
  *
- * A run's folder holds run.json (all settings), metrics.jsonl, checkpoints/step-00000100 … and, at the end, model: each
- * checkpoint and the model are Hugging Face directories. */
+ * A run's folder holds run.json (all settings), metrics.jsonl, the same for TensorBoard, samples.jsonl where samples
+ * are asked for, checkpoints/step-00000100 … and, at the end, model: each checkpoint and the model are Hugging Face
+ * directories. */
 #ifndef BALLAST_TRAIN_TRAIN_H
 #define BALLAST_TRAIN_TRAIN_H
 
@@ -44,6 +45,8 @@ struct train_events {
                   int64_t steps, int64_t data_tokens);
     void (*step)(void *payload, const struct train_step *step);
     void (*validated)(void *payload, int64_t step, double loss);
+    /* What the model wrote after the prompt. */
+    void (*sampled)(void *payload, int64_t step, const char *prompt, const char *text);
     void (*saved)(void *payload, int64_t step, const char *folder);
     /* After the last call of all others, whatever the outcome, if `begin` was called. */
     void (*end)(void *payload, enum status status);

@@ -27,6 +27,24 @@ enum status train_tokenizer_open(const struct model *model, struct tokenizer **o
     return STATUS_OK;
 }
 
+enum status train_tokenizer_require(const struct model *model, struct tokenizer **out) {
+    struct tokenizer *tokenizer;
+    char *path;
+    TRY(train_tokenizer_open(model, &tokenizer, &path));
+    enum status status = STATUS_OK;
+    if (!tokenizer) status = status_set(STATUS_BAD_INPUT, "%s: is missing: there is no text without a tokenizer", path);
+    mem_free(path);
+    if (status == STATUS_OK) *out = tokenizer;
+    return status;
+}
+
+bool train_is_end_token(const struct model *model, uint32_t token) {
+    const json_t *value = json_object_get(model->config_json, "eos_token_id");
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (json_integer_value(json_array_get(value, i)) == (json_int_t)token) return true;
+    return train_end_token(model) == (int64_t)token;
+}
+
 int64_t train_end_token(const struct model *model) {
     const json_t *value = json_object_get(model->config_json, "eos_token_id");
     if (json_is_array(value)) value = json_array_get(value, 0);

@@ -40,6 +40,20 @@ static void describe_step(struct train_run *run, const struct step_numbers *numb
     };
 }
 
+static enum status record_step(struct train_run *run, const struct train_step *step) {
+    const struct event_scalar scalars[] = {{"loss", step->loss},
+                                           {"grad_norm", step->grad_norm},
+                                           {"lr", step->learning_rate},
+                                           {"tokens_per_s", step->tokens_per_s}};
+    TRY(metrics_write_step(&run->metrics, step));
+    return event_file_write(&run->events_file, step->step, scalars, sizeof scalars / sizeof *scalars);
+}
+
+static enum status record_validation(struct train_run *run, double loss) {
+    TRY(metrics_write_validation(&run->metrics, run->state.step, loss));
+    return event_file_write(&run->events_file, run->state.step, &(struct event_scalar){"val_loss", loss}, 1);
+}
+
 static enum status one_step(struct train_run *run) {
     const struct recipe *recipe = &run->setup.plan.recipe;
     double learning_rate = lr_at_step(&run->lr, run->state.step);
@@ -55,7 +69,7 @@ static enum status one_step(struct train_run *run) {
     run->validated = false;
     struct train_step step;
     describe_step(run, &numbers, learning_rate, elapsed > 0 ? elapsed : 1, &step);
-    TRY(metrics_write_step(&run->metrics, &step));
+    TRY(record_step(run, &step));
     if (run->events->step) run->events->step(run->events->payload, &step);
     return STATUS_OK;
 }
@@ -81,9 +95,23 @@ static enum status validate(struct train_run *run) {
             status_set(STATUS_FAILED, "step %" PRId64 ": the validation loss is not finite", run->state.step);
         return run->newest ? status_hint(status, "the last good checkpoint is %s", run->newest) : status;
     }
-    TRY(metrics_write_validation(&run->metrics, run->state.step, mean));
+    TRY(record_validation(run, mean));
     run->validated = true;
     if (run->events->validated) run->events->validated(run->events->payload, run->state.step, mean);
+    return STATUS_OK;
+}
+
+static bool sample_due(const struct train_run *run) {
+    int64_t every = run->options->sample_every, step = run->state.step;
+    return every > 0 && step > 0 && (step % every == 0 || step == run->options->steps);
+}
+
+static enum status sample(struct train_run *run) {
+    char *text;
+    TRY(samples_take(&run->samples, &run->engine, run->options, run->state.step, &text));
+    if (run->events->sampled)
+        run->events->sampled(run->events->payload, run->state.step, run->options->sample_prompt, text);
+    mem_free(text);
     return STATUS_OK;
 }
 
@@ -108,6 +136,7 @@ static enum status save(struct train_run *run) {
 enum status train_loop(struct train_run *run) {
     for (;;) {
         if (validation_due(run) && !stop_signal_received()) TRY(validate(run));
+        if (sample_due(run) && !stop_signal_received()) TRY(sample(run));
         bool last = run->state.step >= run->options->steps;
         int signal = stop_signal_received();
         bool due = run->state.step > 0 && run->state.step % run->options->save_every == 0;

@@ -3,8 +3,10 @@
 #define BALLAST_TRAIN_TRAIN_LOOP_H
 
 #include "train/checkpoint.h"
+#include "train/event_file.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
+#include "train/samples.h"
 #include "train/train.h"
 
 /* A run with everything open. */
@@ -16,6 +18,8 @@ struct train_run {
     struct engine engine;
     struct dataset *dataset;
     struct metrics metrics;
+    struct event_file events_file;
+    struct samples samples;
     struct lr_shape lr;
     struct checkpoint_state state; /* after the last step */
     int64_t saved_step;            /* of the newest checkpoint; -1: none */

@@ -38,6 +38,8 @@ void train_options_init(struct train_options *out) {
         .save_every = 100,
         .keep = 2,
         .valid_every = 100,
+        .sample_tokens = 64,
+        .sample_prompt = "",
     };
 }
 
@@ -50,7 +52,9 @@ void train_options_init(struct train_options *out) {
     X(keep, "keep", 0)                                                                                                 \
     X(valid_every, "valid-every", 0)                                                                                   \
     X(valid_batches, "valid-batches", 0)                                                                               \
-    X(chat_time_s, "chat-date", 0)
+    X(chat_time_s, "chat-date", 0)                                                                                     \
+    X(sample_every, "sample-every", 0)                                                                                 \
+    X(sample_tokens, "sample-tokens", 1)
 /* field, name, most (all from 0) */
 #define TRAIN_FRACTIONS(X)                                                                                             \
     X(min_lr_fraction, "min-lr-fraction", 1.0)                                                                         \
@@ -92,13 +96,14 @@ json_t *train_options_to_json(const struct train_options *options) {
     TRAIN_FRACTIONS(SET_DOUBLE)
     SET_DOUBLE(learning_rate, , )
     failed |= json_object_set_new(object, "schedule", json_string(lr_schedule_name(options->schedule)));
+    failed |= json_object_set_new(object, "sample_prompt", json_string(options->sample_prompt));
     failed |= json_object_set_new(object, "loss_on_all", json_boolean(options->loss_on_all));
     failed |= json_object_set_new(object, "data", paths_to_json(options->data_paths, options->data_path_count));
     failed |= json_object_set_new(object, "valid", paths_to_json(options->valid_paths, options->valid_path_count));
     if (!failed) return object;
     json_decref(object);
     (void)status_set(STATUS_FAILED,
-                     "the training options cannot be written as JSON: a path is not UTF-8, or no memory");
+                     "the training options cannot be written as JSON: a path or text is not UTF-8, or no memory");
     return NULL;
 }
 
@@ -138,6 +143,10 @@ enum status train_options_from_json(const char *file, const json_t *object, stru
     options.schedule = lr_schedule_find(schedule);
     if (options.schedule == LR_SCHEDULE_COUNT)
         return status_set(STATUS_BAD_INPUT, "%s: schedule: '%s' is unknown", file, schedule);
+    TRY(json_require(file, object, "sample_prompt"));
+    TRY(json_read_string(file, object, "sample_prompt", &options.sample_prompt));
+    options.sample_prompt = scratch_format(memory, "%s", options.sample_prompt);
+    if (!options.sample_prompt) return STATUS_FAILED;
     TRY(json_require(file, object, "loss_on_all"));
     TRY(json_read_bool(file, object, "loss_on_all", &options.loss_on_all));
     TRY(paths_from_json(file, object, "data", memory, &options.data_paths, &options.data_path_count));

@@ -25,6 +25,9 @@ struct plan_options {
     int64_t seed;            /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
     /* Default: across. */
     enum document_attention document_attention;
+    const char *lora;            /* "RANK,ALPHA,TARGETS" (model/adapter.h); NULL: not given */
+    const char *const *freeze;   /* patterns over weights' names (model_set_frozen); borrowed */
+    size_t freeze_count;         /* 0: not given */
     int64_t device_memory_bytes; /* most that the device tier may take; default: the machine's */
     const char *plan_path;       /* a plan file (train, eval, generate); NULL: none */
 };
@@ -65,6 +68,10 @@ struct train_options {
     int64_t valid_every; /* 100: steps between validations, if there is validation data; one is also made at the end; 0:
                             never */
     int64_t valid_batches; /* 0: the whole validation split; else at most so many batches of it */
+
+    int64_t sample_every;      /* 0: never; else steps between samples of what the model writes; one at the end too */
+    int64_t sample_tokens;     /* 64: the most tokens of a sample */
+    const char *sample_prompt; /* "": from the end-of-text token. Borrowed */
 
     /* Data; see data/dataset.h. Paths are made absolute when the run begins. Borrowed. */
     const char *const *data_paths;

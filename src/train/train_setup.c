@@ -28,29 +28,62 @@ static enum status compile_one(const struct train_setup *setup, enum model_purpo
     return executable_create_beside(setup->backend, graph, plan, resident, out);
 }
 
-enum status setup_compile(const struct train_setup *setup, const struct plan *plan, struct executable **main,
-                          struct executable **validation) {
+/* One sequence at a time, whatever batch the plan is for. */
+static struct plan plan_of_text(const struct plan *plan) {
+    struct plan text = *plan;
+    text.recipe.batch = text.recipe.grain_sequences = text.policy.grains_per_pass = 1;
+    return text;
+}
+
+static enum status compile_text(const struct train_setup *setup, int64_t tokens, const struct plan *plan,
+                                const struct executable *resident, struct executable **out) {
+    const struct recipe *recipe = &plan->recipe;
+    struct plan text = plan_of_text(plan);
+    struct graph *graph;
+    struct tensor *logits;
+    TRY(model_build_decode_graph(setup->model, recipe->dtype, tokens, recipe->sequence_length, &graph, &logits));
+    return executable_create_beside(setup->backend, graph, &text, resident, out);
+}
+
+static enum status compile_training(const struct train_setup *setup, const struct plan *plan, struct train_setup *out) {
     bool training = setup->purpose == SETUP_TRAIN;
     bool apart = plan->recipe.document_attention == DOCUMENT_ATTENTION_WITHIN;
     enum model_purpose loss = apart ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
-    enum model_purpose purpose = setup->purpose == SETUP_GENERATE ? MODEL_LOGITS : loss;
-    setup->backend->set_threads(plan->recipe.threads);
-    struct executable *first, *second = NULL;
-    TRY(compile_one(setup, purpose, training, plan, NULL, &first));
-    enum status status = training ? compile_one(setup, loss, false, plan, first, &second) : STATUS_OK;
-    if (status != STATUS_OK) {
-        executable_free(first);
-        return status;
-    }
-    *main = first;
-    *validation = second;
-    return STATUS_OK;
+    TRY(compile_one(setup, loss, training, plan, NULL, &out->main));
+    return training ? compile_one(setup, loss, false, plan, out->main, &out->validation) : STATUS_OK;
 }
 
-int64_t setup_program_bytes(const struct executable *main, const struct executable *validation, enum tier tier) {
-    int64_t bytes = main->program->tier_bytes[tier];
-    if (validation && validation->program->tier_bytes[tier] > bytes) bytes = validation->program->tier_bytes[tier];
-    return bytes;
+/* Two programs with the same caches. */
+static enum status compile_generation(const struct train_setup *setup, const struct plan *plan,
+                                      struct train_setup *out) {
+    int64_t positions = plan->recipe.sequence_length;
+    int64_t chunk = positions < GENERATE_CHUNK ? positions : GENERATE_CHUNK;
+    TRY(compile_text(setup, chunk, plan, out->main, &out->prefill));
+    if (!out->main) out->main = out->prefill;
+    return compile_text(setup, 1, plan, out->prefill, &out->decode);
+}
+
+enum status setup_compile(const struct train_setup *setup, const struct plan *plan, struct train_setup *out) {
+    setup->backend->set_threads(plan->recipe.threads);
+    bool text = setup->purpose == SETUP_GENERATE;
+    if (!text) TRY(compile_training(setup, plan, out));
+    return text || setup->samples ? compile_generation(setup, plan, out) : STATUS_OK;
+}
+
+void setup_free_programs(struct train_setup *setup) {
+    executable_free(setup->decode);
+    if (setup->prefill != setup->main) executable_free(setup->prefill);
+    executable_free(setup->validation);
+    executable_free(setup->main);
+    setup->decode = setup->prefill = setup->validation = setup->main = NULL;
+}
+
+int64_t setup_program_bytes(const struct train_setup *setup, enum tier tier) {
+    const struct executable *const all[] = {setup->main, setup->validation, setup->prefill, setup->decode};
+    int64_t most = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] && all[i]->program->tier_bytes[tier] > most) most = all[i]->program->tier_bytes[tier];
+    return most;
 }
 
 static enum status find_capacity(int64_t device_memory_bytes, struct train_setup *setup) {
@@ -60,49 +93,63 @@ static enum status find_capacity(int64_t device_memory_bytes, struct train_setup
     return STATUS_OK;
 }
 
+/* The canonical spelling of what is trained goes into the plan. Where nothing is trained, a model is as it is. */
+static enum status set_trained(struct train_setup *setup) {
+    struct recipe *recipe = &setup->plan.recipe;
+    if (setup->purpose != SETUP_TRAIN) {
+        recipe->lora[0] = recipe->freeze[0] = '\0';
+        return STATUS_OK;
+    }
+    TRY(model_set_adapter(setup->model, recipe->lora, recipe->seed));
+    const struct adapter *adapter = &setup->model->config.adapter;
+    if (adapter->rank > 0) adapter_print(adapter, recipe->lora);
+    return model_set_frozen(setup->model, recipe->freeze);
+}
+
 static void count_flops(struct train_setup *setup) {
     const struct model_config *config = &setup->model->config;
     const struct graph *graph = setup->main->graph;
     setup->parameters = model_parameter_count(graph);
     setup->matrix_parameters = model_matrix_parameter_count(graph);
+    setup->trained_parameters = model_trained_count(graph);
     double attention =
         (double)(config->layers * config->heads * config->head_dim) * (double)(setup->plan.recipe.sequence_length + 1);
-    double flops = 6 * ((double)setup->matrix_parameters + attention);
-    setup->flops_per_token = setup->purpose == SETUP_TRAIN ? flops : flops / 3;
+    double forward = 2 * ((double)setup->matrix_parameters + attention);
+    double backward = 4 * attention + 2 * (double)(setup->matrix_parameters + model_trained_matrix_count(graph));
+    setup->flops_per_token = setup->purpose == SETUP_TRAIN ? forward + backward : forward;
 }
 
 static enum status finish(struct train_setup *setup, int64_t device_memory_bytes) {
     TRY(find_capacity(device_memory_bytes, setup));
-    TRY(setup_compile(setup, &setup->plan, &setup->main, &setup->validation));
+    TRY(set_trained(setup));
+    TRY(setup_compile(setup, &setup->plan, setup));
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
-        setup->program_bytes[tier] = setup_program_bytes(setup->main, setup->validation, tier);
+        setup->program_bytes[tier] = setup_program_bytes(setup, tier);
         TRY(program_report_memory(setup->main->program, tier, &setup->memory[tier]));
     }
     count_flops(setup);
     return STATUS_OK;
 }
 
-/* One sequence at a time, of at most the plan's length, whatever batch the plan is for. */
-static void fit_generation(struct plan *plan, int64_t context) {
-    plan->recipe.batch = plan->recipe.grain_sequences = plan->policy.grains_per_pass = 1;
-    if (plan->recipe.sequence_length > context) plan->recipe.sequence_length = context;
-}
-
 static enum status resolve(struct train_setup *setup, const struct plan_options *options,
                            const struct train_options *training) {
     int64_t context = setup->model->config.context;
-    int64_t most = setup->purpose == SETUP_GENERATE ? (int64_t)GENERATE_DEFAULT_WINDOW : PLAN_DEFAULT_SEQUENCE;
+    int64_t most = PLAN_DEFAULT_SEQUENCE;
     struct plan base;
     if (options->plan_path) TRY(plan_read(options->plan_path, &base));
     TRY(plan_options_resolve(options, training, setup->backend, context < most ? context : most,
                              options->plan_path ? &base : NULL, options->plan_path, &setup->plan));
-    if (setup->purpose == SETUP_GENERATE) fit_generation(&setup->plan, context);
+    if (setup->purpose == SETUP_GENERATE) {
+        setup->plan = plan_of_text(&setup->plan);
+        if (setup->plan.recipe.sequence_length > context) setup->plan.recipe.sequence_length = context;
+    }
     return STATUS_OK;
 }
 
 enum status train_setup_create(const char *model_folder, enum setup_purpose purpose, const struct plan_options *options,
                                const struct train_options *training, struct train_setup *out) {
     struct train_setup setup = {.purpose = purpose, .backend = &backend_cpu};
+    setup.samples = purpose == SETUP_TRAIN && training && training->sample_every > 0;
     enum status status = model_open(model_folder, &setup.model);
     if (status == STATUS_OK) status = resolve(&setup, options, training);
     if (status == STATUS_OK) status = finish(&setup, options->device_memory_bytes);
@@ -113,9 +160,10 @@ enum status train_setup_create(const char *model_folder, enum setup_purpose purp
     return status;
 }
 
-enum status train_setup_create_planned(const char *model_folder, enum setup_purpose purpose, const struct plan *plan,
-                                       int64_t device_memory_bytes, struct train_setup *out) {
-    struct train_setup setup = {.purpose = purpose, .backend = &backend_cpu, .plan = *plan};
+enum status train_setup_create_planned(const char *model_folder, const struct plan *plan, int64_t device_memory_bytes,
+                                       const struct train_options *training, struct train_setup *out) {
+    struct train_setup setup = {
+        .purpose = SETUP_TRAIN, .backend = &backend_cpu, .plan = *plan, .samples = training->sample_every > 0};
     enum status status = model_open(model_folder, &setup.model);
     if (status == STATUS_OK) status = finish(&setup, device_memory_bytes);
     if (status != STATUS_OK)
@@ -126,8 +174,7 @@ enum status train_setup_create_planned(const char *model_folder, enum setup_purp
 }
 
 void train_setup_free(struct train_setup *setup) {
-    executable_free(setup->validation);
-    executable_free(setup->main);
+    setup_free_programs(setup);
     model_free(setup->model);
     *setup = (struct train_setup){0};
 }

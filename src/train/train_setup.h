@@ -22,14 +22,20 @@ struct train_setup {
     struct model *model;
     struct plan plan;
     const struct backend *backend;
-    struct executable *main;                 /* the purpose's program */
-    struct executable *validation;           /* SETUP_TRAIN: the loss of a batch, in the same arena; else NULL */
+    struct executable *main;       /* the purpose's program; SETUP_GENERATE: the prefill */
+    struct executable *validation; /* SETUP_TRAIN: the loss of a batch, in the same arena; else NULL */
+    /* For text, with their caches, in the same arena: SETUP_GENERATE, and SETUP_TRAIN where `samples`; else NULL. */
+    struct executable *prefill; /* at most GENERATE_CHUNK tokens at a time */
+    struct executable *decode;  /* one token at a time */
+    bool samples;
     int64_t program_bytes[TIER_COUNT];       /* arena sizes: the larger of the programs' */
     int64_t capacity_bytes[TIER_COUNT];      /* what there is: the option, or the machine's; 0: no such tier */
     struct memory_report memory[TIER_COUNT]; /* of the main program */
     int64_t parameters, matrix_parameters;   /* all; those in matrix products */
-    double flops_per_token; /* model FLOPs: of a training step 6 a matrix parameter and 6 x heads x head size x (T + 1)
-                               a layer for causal attention; a third of that for the other purposes */
+    int64_t trained_parameters;              /* those that are not frozen */
+    double
+        flops_per_token; /* model FLOPs: of a training step 6 a matrix parameter (4 where it is frozen) and 6 x heads x
+                            head size x (T + 1) a layer for causal attention; a third of that for the other purposes */
 };
 
 /* Opens the model, resolves the plan, compiles the programs. `training` gives the recipe's AdamW numbers (NULL: the
@@ -37,9 +43,9 @@ struct train_setup {
  * train_setup_check_memory. The caller frees with train_setup_free. */
 enum status train_setup_create(const char *model_folder, enum setup_purpose purpose, const struct plan_options *options,
                                const struct train_options *training, struct train_setup *out);
-/* The same with a plan that is decided (a checkpoint's), as it is. */
-enum status train_setup_create_planned(const char *model_folder, enum setup_purpose purpose, const struct plan *plan,
-                                       int64_t device_memory_bytes, struct train_setup *out);
+/* The same for training with a plan that is decided (a checkpoint's), as it is. */
+enum status train_setup_create_planned(const char *model_folder, const struct plan *plan, int64_t device_memory_bytes,
+                                       const struct train_options *training, struct train_setup *out);
 void train_setup_free(struct train_setup *setup);
 
 /* STATUS_NO_FIT when a tier's program is larger than its capacity: the message says by how much, the hint which

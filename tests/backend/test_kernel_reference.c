@@ -114,6 +114,7 @@ static void build_attention(struct graph *graph, const struct fixture *fixture) 
         .kv_heads = (int64_t)attribute(fixture, "kv_heads"),
         .head_dim = (int64_t)attribute(fixture, "head_dim"),
         .scale = attribute(fixture, "scale"),
+        .window = (int64_t)json_integer_value(json_object_get(fixture->attributes, "window")),
     };
     struct tensor *q = input(graph, fixture, "q"), *k = input(graph, fixture, "k"), *v = input(graph, fixture, "v");
     struct tensor *segments = input(graph, fixture, "segments");

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "model/model.h"
 #include "support/data_files.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
@@ -41,6 +42,14 @@ static void test_help_and_version(void **state) {
         program_run_free(&help);
         program_run_free(&same);
     }
+    run = PROGRAM(*state, "help", "models");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "## `qwen3`"));
+    program_run_free(&run);
+    run = PROGRAM(*state, "help", "tokenizers");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "`Metaspace`"));
+    program_run_free(&run);
     run = PROGRAM(*state, "version");
     assert_int_equal(run.status, 0);
     assert_int_equal(strncmp(run.out, "ballast ", 8), 0);
@@ -100,9 +109,37 @@ static void test_init_makes_a_whole_model_or_nothing(void **state) {
            "x.jsonl");
     EXPECT(folder, 2, TEXTS("--kv-heads: gpt2"), "init", other, "--arch", "gpt2", "--hidden", "24", "--layers", "1",
            "--heads", "3", "--context", "16", "--vocab", "300", "--kv-heads", "1");
+    EXPECT(folder, 2, TEXTS("--window: llama"), "init", other, SIZES, "--vocab", "300", "--window", "8");
     EXPECT(folder, 2, TEXTS("heads"), "init", other, SIZES, "--vocab", "300", "--kv-heads", "2");
     assert_false(folder_has(folder, "other"));
     assert_true(file_exists(temp_path(model, "config.json")));
+}
+
+static json_t *read_json(const char *folder, const char *name) {
+    json_t *value = json_load_file(temp_path(folder, name), 0, NULL);
+    assert_non_null(value);
+    return value;
+}
+
+/* Made, trained, and what was trained used: with a window that is shorter than the sequences where there can be one. */
+static void test_every_family_from_init_to_generate(void **state) {
+    const char *folder = *state, *text = temp_path(folder, "text.txt");
+    make_text(text, 20000);
+    for (int i = 0; i < model_family_count; i++) {
+        const char *arch = model_families[i]->name, *model = temp_path(folder, arch);
+        bool windows = model_family_has(model_families[i], offsetof(struct model_config, window));
+        char run[300], trained[320];
+        snprintf(run, sizeof run, "%s-run", model);
+        snprintf(trained, sizeof trained, "%s/model", run);
+        EXPECT(folder, 0, TEXTS(arch), "init", model, "--arch", arch, "--hidden", "24", "--layers", "2", "--heads", "2",
+               "--ffn", "20", "--vocab", "300", "--context", "32", "--tokenizer-data", text,
+               windows ? "--window" : NULL, "5");
+        json_t *config = read_json(model, "config.json");
+        assert_int_equal(json_integer_value(json_object_get(config, "sliding_window")), windows ? 5 : 0);
+        json_decref(config);
+        EXPECT(folder, 0, TEXTS(""), "train", model, text, "-o", run, "--steps", "2", "--batch", "2", "--seq", "16");
+        EXPECT(folder, 0, TEXTS(""), "generate", trained, "--prompt", "a", "--tokens", "3", "--seq", "16");
+    }
 }
 
 /* Every field that scripts read, and nothing on stdout beside the document. */
@@ -201,6 +238,7 @@ int main(void) {
         CASE(test_help_and_version),
         CASE(test_errors_go_to_stderr_with_status_2),
         CASE(test_init_makes_a_whole_model_or_nothing),
+        CASE(test_every_family_from_init_to_generate),
         CASE(test_json_is_one_document),
         CASE(test_profile_writes_a_cluster),
         CASE(test_no_plan_fits_is_status_3),

@@ -160,6 +160,7 @@ static void test_training_teaches(void **state) {
     double before = eval_loss(folder, model), after = eval_loss(folder, trained);
     if (!(after < before - 1)) fail_msg("loss %g before and %g after training", before, after);
 
+    EXPECT(folder, 0, NULL, "plan", trained, "--for", "generate", "--json");
     char *first = generated(folder, trained, "1"), *again = generated(folder, trained, "1");
     assert_string_equal(first, again);
     free(first);

@@ -18,8 +18,9 @@ static enum status open_and_close(void *payload) {
 
 static void opening_survives_faults(void **state) {
     (void)state;
-    static const char *const paths[] = {FIXTURE("gpt2_prefix_space"), FIXTURE("llama3"), FIXTURE("flags"),
-                                        FIXTURE("other_splits"), FIXTURE("unknown_fused")};
+    static const char *const paths[] = {FIXTURE("gpt2_prefix_space"), FIXTURE("llama3"),        FIXTURE("flags"),
+                                        FIXTURE("other_splits"),      FIXTURE("unknown_fused"), FIXTURE("llama2"),
+                                        FIXTURE("metaspace_always"),  FIXTURE("gemma"),         FIXTURE("strip_right")};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         assert_true(fault_sweep(FAULT_ALLOCATE, false, open_and_close, (void *)paths[i]) > 20);
         assert_true(fault_sweep(FAULT_ALLOCATE, true, open_and_close, (void *)paths[i]) > 20);
@@ -44,8 +45,9 @@ static enum status encode_and_decode(void *payload) {
 static void encoding_survives_faults(void **state) {
     (void)state;
     static const char *const paths[] = {
-        FIXTURE("gpt2_prefix_space"), FIXTURE("llama3"),       FIXTURE("flags"), FIXTURE("nfkd"),
-        FIXTURE("other_splits"),      FIXTURE("dropped_bytes")};
+        FIXTURE("gpt2_prefix_space"),      FIXTURE("llama3"),        FIXTURE("flags"),  FIXTURE("nfkd"),
+        FIXTURE("other_splits"),           FIXTURE("dropped_bytes"), FIXTURE("llama2"), FIXTURE("many_normalizers"),
+        FIXTURE("metaspace_always_whole"), FIXTURE("byte_merges")};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         struct tokenizer *tokenizer;
         assert_int_equal(tokenizer_open(paths[i], &tokenizer), STATUS_OK);

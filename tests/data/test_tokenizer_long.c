@@ -9,7 +9,10 @@
 #include "support/data_files.h"
 #include "support/unit.h"
 
-static const char *const names[] = {"gpt2", "llama3", "qwen2", "flags", "merged_with_next", "nfkd"};
+static const char *const names[] = {
+    "gpt2",  "llama3",           "qwen2",           "flags",           "merged_with_next",
+    "nfkd",  "llama2",           "llama2_spanning", "metaspace_first", "metaspace_always",
+    "gemma", "many_normalizers", "some_bytes_fused"};
 enum { NAMES = sizeof names / sizeof *names, THREADS = 4 };
 
 static struct tokenizer *tokenizer_fixture(const char *name) {
@@ -41,7 +44,7 @@ static void encode_in_parts(const struct tokenizer *tokenizer, const char *text,
 }
 
 static void assert_same_ids(const char *name, size_t part, const struct token_ids *a, const struct token_ids *b) {
-    if (a->count != b->count || memcmp(a->items, b->items, a->count * sizeof *a->items) != 0)
+    if (a->count != b->count || (a->count > 0 && memcmp(a->items, b->items, a->count * sizeof *a->items) != 0))
         fail_msg("%s: other ids in parts of %zu bytes (%zu for %zu)", name, part, b->count, a->count);
 }
 
@@ -98,7 +101,8 @@ static void runs_of_one_character_are_one_word(void **state) {
             assert_int_equal(tokenizer_encode(tokenizer, text.items, text.count, true, &whole), STATUS_OK);
             encode_in_parts(tokenizer, text.items, text.count, 1000, &ids);
             assert_same_ids(names[n], 1000, &whole, &ids);
-            assert_true(whole.count > 0 && whole.count <= 3 * text.count + 2);
+            assert_true(whole.count <= 3 * text.count + 16);
+            assert_true(whole.count > 0 || strcmp(names[n], "many_normalizers") == 0); /* it strips white space */
             vec_free(&text);
             vec_free(&whole);
             vec_free(&ids);

@@ -1,4 +1,6 @@
 /* Any config.json is refused with a message, or read; what is read can be written, read again, and built. */
+#include <string.h>
+
 #include "base/json.h"
 #include "model/model.h"
 
@@ -25,7 +27,10 @@ static void read_again(const struct model_config *config) {
     BUG_IF(status != STATUS_OK, "%s", status_message());
     BUG_IF(again.hidden != config->hidden || again.layers != config->layers || again.ffn != config->ffn ||
                again.kv_heads != config->kv_heads || again.head_dim != config->head_dim || again.tied != config->tied ||
-               again.activation != config->activation || again.rope.scaling != config->rope.scaling,
+               again.activation != config->activation || again.rope.scaling != config->rope.scaling ||
+               again.window != config->window || again.embedding_width != config->embedding_width ||
+               again.norm_after != config->norm_after || again.attention_bias != config->attention_bias ||
+               memcmp(again.windowed, config->windowed, sizeof again.windowed) != 0,
            "the written config is another");
     json_decref(written);
 }

@@ -12,11 +12,36 @@
 #include "support/weight_files.h"
 
 static const char *const cases[] = {
-    "gpt2",       "gpt2_gelu",  "gpt2_relu",         "gpt2_inverse_layer",        "llama",
-    "llama_tied", "llama_bias", "llama_rope_linear", "llama_rope_llama3",         "gpt2_bare",
-    "gpt2_f16",   "llama_bf16", "llama_sharded",     "llama_rope_scaling_linear", "llama_rope_scaling_llama3",
+    "gpt2",
+    "gpt2_gelu",
+    "gpt2_relu",
+    "gpt2_inverse_layer",
+    "llama",
+    "llama_tied",
+    "llama_bias",
+    "llama_rope_linear",
+    "llama_rope_llama3",
+    "mistral",
+    "opt",
+    "opt_post_norm",
+    "phi3",
+    "qwen2",
+    "qwen2_tied",
+    "qwen3",
+    "qwen3_bias",
+    /* light ones */ "gpt2_bare",
+    "gpt2_f16",
+    "llama_bf16",
+    "llama_sharded",
+    "llama_rope_scaling_linear",
+    "llama_rope_scaling_llama3",
+    "mistral_older",
+    "opt_bare",
+    "phi3_older",
+    "qwen2_older",
+    "qwen3_older",
 };
-enum { CASES = sizeof cases / sizeof *cases, FULL_CASES = 9 };
+enum { CASES = sizeof cases / sizeof *cases, FULL_CASES = 17 };
 
 static struct model *open_folder(const char *folder) {
     struct model *model;
@@ -140,6 +165,26 @@ static double attention_scale(const char *model_case, const char *node) {
     return scale;
 }
 
+static int64_t attention_window(const char *model_case, const char *node) {
+    struct model *model = open_case(model_case);
+    struct tensor *loss;
+    struct graph *graph = build(model, MODEL_LOSS, &loss);
+    int64_t window = NODE_ATTRIBUTES(find_node(graph, node), attention_attributes)->window;
+    graph_free(graph);
+    model_free(model);
+    return window;
+}
+
+static void windows_reach_their_layers(void **state) {
+    (void)state;
+    assert_int_equal(attention_window("mistral", "layer.0.attention"), 7);
+    assert_int_equal(attention_window("qwen2", "layer.0.attention"), 0);
+    assert_int_equal(attention_window("qwen2", "layer.1.attention"), 11);
+    assert_int_equal(attention_window("qwen3_bias", "layer.0.attention"), 11);
+    assert_int_equal(attention_window("qwen3_bias", "layer.1.attention"), 0);
+    assert_int_equal(attention_window("qwen3", "layer.0.attention"), 0);
+}
+
 static void settings_reach_the_graph(void **state) {
     (void)state;
     assert_true(attention_scale("gpt2_inverse_layer", "layer.0.attention") == 1 / sqrt(10));
@@ -207,6 +252,11 @@ static void the_same_weights_come_from_other_files(void **state) {
         {"gpt2_bare", "gpt2_relu"},
         {"llama_rope_scaling_linear", "llama_rope_linear"},
         {"llama_rope_scaling_llama3", "llama_rope_llama3"},
+        {"mistral_older", "mistral"},
+        {"opt_bare", "opt"},
+        {"phi3_older", "phi3"},
+        {"qwen2_older", "qwen2"},
+        {"qwen3_older", "qwen3"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct model *a, *b;
@@ -373,6 +423,14 @@ static void summaries_say_what_is_there(void **state) {
     fclose(out);
     assert_non_null(strstr(text, "linear scaling by 2.5"));
     assert_non_null(strstr(text, "21 F32"));
+    assert_null(strstr(text, "window"));
+    free(text);
+    model_free(model);
+    model = open_case("qwen2");
+    out = open_memstream(&text, &bytes);
+    assert_int_equal(model_print_summary(model, out), STATUS_OK);
+    fclose(out);
+    assert_non_null(strstr(text, "11 tokens, in 1 of 2 layers"));
     free(text);
     model_free(model);
 }
@@ -383,6 +441,7 @@ int main(void) {
         cmocka_unit_test(parameters_are_those_of_transformers),
         cmocka_unit_test(parameters_are_counted),
         cmocka_unit_test(settings_reach_the_graph),
+        cmocka_unit_test(windows_reach_their_layers),
         cmocka_unit_test(long_sequences_are_refused),
         cmocka_unit_test(the_same_weights_come_from_other_files),
         cmocka_unit_test(dtypes_are_converted),

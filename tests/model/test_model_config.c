@@ -75,6 +75,48 @@ static void llama_is_read(void **state) {
     assert_true(config.attention_bias && config.mlp_bias);
 }
 
+static void assert_windows(const char *model_case, int64_t window, bool first, bool second) {
+    struct model_config config = read_case(model_case);
+    assert_int_equal(config.window, window);
+    assert_true(config.windowed[0] == first && config.windowed[1] == second);
+}
+
+static void windows_are_read(void **state) {
+    (void)state;
+    assert_windows("mistral", 7, true, true);
+    assert_windows("mistral_older", 7, true, true);
+    assert_windows("phi3", 13, true, true);
+    assert_windows("qwen2", 11, false, true);       /* by layer_types */
+    assert_windows("qwen2_older", 11, false, true); /* by max_window_layers */
+    assert_windows("qwen2_tied", 0, false, false);
+    assert_windows("qwen3_bias", 11, true, false);
+    assert_windows("qwen3_older", 0, false, false);
+    assert_windows("llama", 0, false, false);
+}
+
+static void other_families_are_read(void **state) {
+    (void)state;
+    struct model_config config = read_case("opt");
+    assert_int_equal(config.hidden, 30);
+    assert_int_equal(config.embedding_width, 30);
+    assert_int_equal(config.head_dim, 10);
+    assert_int_equal(config.ffn, 47);
+    assert_int_equal(config.activation, ACTIVATION_RELU);
+    assert_true(config.tied && config.attention_bias && config.mlp_bias && !config.norm_after);
+    assert_true(config.norm_epsilon == 1e-5 && config.dropout == 0.1);
+    config = read_case("opt_post_norm");
+    assert_int_equal(config.embedding_width, 17);
+    assert_true(!config.tied && !config.attention_bias && !config.mlp_bias && config.norm_after);
+    config = read_case("qwen2");
+    assert_true(config.attention_bias && !config.mlp_bias && !config.tied);
+    config = read_case("qwen3_bias");
+    assert_true(config.attention_bias && config.rope.theta == 10000);
+    config = read_case("qwen3_older");
+    assert_true(!config.attention_bias && config.tied && config.rope.theta == 1e6);
+    config = read_case("phi3");
+    assert_true(config.dropout == 0.1 && config.kv_heads == 3 && config.head_dim == 10);
+}
+
 static void both_spellings_of_rope_are_read_alike(void **state) {
     (void)state;
     static const char *const linear[] = {"llama_rope_linear", "llama_rope_scaling_linear"};
@@ -131,6 +173,18 @@ static const struct change accepted[] = {
     {"llama", "pretraining_tp", "1", NULL},
     {"llama", "torch_dtype", "\"float16\"", NULL},
     {"llama", "use_cache", "false", NULL},
+    {"llama", "max_sequence_length", "2048", NULL},
+    {"mistral", "head_dim", "4", NULL},
+    {"opt", "prefix", "\"</s>\"", NULL},
+    {"opt", "activation_dropout", "0.1", NULL},
+    {"opt", "word_embed_proj_dim", "null", NULL},
+    {"opt", "pad_token_id", "1", NULL},
+    {"phi3", "auto_map", "{\"AutoConfig\":\"configuration_phi3.Phi3Config\"}", NULL},
+    {"phi3", "sliding_window", "null", NULL},
+    {"qwen2", "use_mrope", "false", NULL},
+    {"qwen2", "max_window_layers", "28", NULL},
+    {"qwen2", "layer_types", "null", NULL},
+    {"qwen3", "sliding_window", "4096", NULL},
     {"llama_rope_scaling_linear", "rope_scaling", "{\"type\":\"linear\",\"rope_type\":\"linear\",\"factor\":2}", NULL},
 };
 
@@ -156,6 +210,28 @@ static void missing_fields_take_defaults(void **state) {
     assert_false(config.scale_attention);
 }
 
+/* Windows, by what transformers assumes where a key is missing. */
+static void missing_windows_take_defaults(void **state) {
+    (void)state;
+    struct model_config config;
+    assert_int_equal(read_changed(&(struct change){"mistral", "sliding_window", "", NULL}, &config), STATUS_OK);
+    assert_true(config.window == 4096 && config.windowed[1]);
+    assert_int_equal(read_changed(&(struct change){"mistral", "sliding_window", "null", NULL}, &config), STATUS_OK);
+    assert_true(config.window == 0 && !config.windowed[1]);
+    assert_int_equal(read_changed(&(struct change){"phi3", "sliding_window", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.window, 0);
+    assert_int_equal(read_changed(&(struct change){"qwen2_older", "sliding_window", "", NULL}, &config), STATUS_OK);
+    assert_true(config.window == 4096 && !config.windowed[0] && config.windowed[1]);
+    assert_int_equal(read_changed(&(struct change){"qwen2_older", "max_window_layers", "", NULL}, &config), STATUS_OK);
+    assert_true(config.window == 0 && !config.windowed[1]); /* from layer 28 on */
+    assert_int_equal(read_changed(&(struct change){"qwen2_older", "use_sliding_window", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.window, 0);
+    assert_int_equal(read_changed(&(struct change){"qwen3", "head_dim", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.head_dim, 128);
+    assert_int_equal(read_changed(&(struct change){"opt", "init_std", "", NULL}, &config), STATUS_OK);
+    assert_true(config.initial_range == 0.02);
+}
+
 static const struct change refused[] = {
     /* unknown keys */
     {"gpt2", "n_expert", "4", "n_expert: unknown setting"},
@@ -163,7 +239,39 @@ static const struct change refused[] = {
     {"llama", "sliding_window", "null", "sliding_window: unknown setting"},
     {"llama", "n_embd", "90", "n_embd: unknown setting"},
     {"gpt2", "rope_theta", "1e4", "rope_theta: unknown setting"},
+    {"mistral", "attention_bias", "false", "attention_bias: unknown setting"},
+    {"mistral", "layer_types", "[]", "layer_types: unknown setting"},
+    {"opt", "hidden_act", "\"relu\"", "hidden_act: unknown setting"},
+    {"phi3", "layer_types", "[]", "layer_types: unknown setting"},
+    {"qwen2", "attention_bias", "true", "attention_bias: unknown setting"},
+    {"qwen3", "num_experts", "8", "num_experts: unknown setting"},
     /* values that would make another model */
+    {"opt", "_remove_final_layer_norm", "true", "_remove_final_layer_norm: only false"},
+    {"opt", "layer_norm_elementwise_affine", "false", "layer_norm_elementwise_affine: only true"},
+    {"opt", "do_layer_norm_before", "1", "do_layer_norm_before: must be true or false"},
+    {"opt", "word_embed_proj_dim", "0", "word_embed_proj_dim: 0 is outside"},
+    {"opt", "num_attention_heads", "4", "num_attention_heads: 4 does not divide hidden_size (30)"},
+    {"phi3", "partial_rotary_factor", "0.75", "partial_rotary_factor: only 1.0"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\"}", "rope_type: \"longrope\" is not supported"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"linear\",\"factor\":2}", "rope_type: only default"},
+    {"phi3", "lm_head_bias", "true", "lm_head_bias: only false"},
+    {"qwen2", "use_mrope", "true", "use_mrope: only false"},
+    {"qwen2", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":4}", "rope_type: \"yarn\" is not supported"},
+    /* windows */
+    {"mistral", "sliding_window", "0", "sliding_window: 0 is outside"},
+    {"mistral", "sliding_window", "\"7\"", "sliding_window: must be a whole number"},
+    {"qwen2", "use_sliding_window", "1", "use_sliding_window: must be true or false"},
+    {"qwen2", "use_sliding_window", "false", "layer_types: layer 1 is sliding_attention, but no sliding_window"},
+    {"qwen2", "sliding_window", "null", "layer_types: layer 1 is sliding_attention, but no sliding_window"},
+    {"qwen2", "max_window_layers", "-1", "max_window_layers: -1 is outside"},
+    {"qwen2", "layer_types", "{}", "layer_types: must be an array"},
+    {"qwen2", "layer_types", "[\"full_attention\"]", "layer_types: 1 entries for 2 layers"},
+    {"qwen2", "layer_types", "[\"full_attention\",\"chunked_attention\"]", "layer_types: \"chunked_attention\""},
+    {"qwen3", "layer_types", "[\"full_attention\",3]", "layer_types: \"(not a string)\""},
+    /* what a reader cannot guess */
+    {"mistral", "num_key_value_heads", "", "num_key_value_heads: missing"},
+    {"qwen2", "num_key_value_heads", "null", "num_key_value_heads: missing"},
+    {"qwen3", "num_key_value_heads", "", "num_key_value_heads: missing"},
     {"gpt2", "add_cross_attention", "true", "add_cross_attention: only false"},
     {"gpt2", "is_encoder_decoder", "true", "is_encoder_decoder: only false"},
     {"llama", "pretraining_tp", "2", "pretraining_tp: only 1"},
@@ -292,6 +400,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2_is_read),
         cmocka_unit_test(llama_is_read),
+        cmocka_unit_test(windows_are_read),
+        cmocka_unit_test(other_families_are_read),
+        cmocka_unit_test(missing_windows_take_defaults),
         cmocka_unit_test(both_spellings_of_rope_are_read_alike),
         cmocka_unit_test(harmless_changes_are_accepted),
         cmocka_unit_test(missing_fields_take_defaults),

@@ -54,6 +54,68 @@ static void sizes_left_out_are_the_authors(void **state) {
     model_free(model);
 }
 
+static void sizes_of_later_families(void **state) {
+    (void)state;
+    static const struct {
+        const char *arch;
+        int64_t hidden, heads, ffn; /* of published models */
+    } wanted[] = {{"mistral", 4096, 32, 14336},
+                  {"phi3", 3072, 32, 8192},
+                  {"qwen2", 896, 14, 4864},
+                  {"qwen3", 1024, 16, 3072},
+                  {"opt", 768, 12, 3072}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        struct model_config config = small(wanted[i].arch);
+        config.hidden = wanted[i].hidden;
+        config.heads = wanted[i].heads;
+        struct model *model = create(&config);
+        assert_int_equal(model->config.ffn, wanted[i].ffn);
+        assert_int_equal(model->config.head_dim, wanted[i].hidden / wanted[i].heads);
+        assert_int_equal(model->config.embedding_width, wanted[i].hidden);
+        model_free(model);
+    }
+    struct model_config config = small("mistral");
+    struct model *model = create(&config);
+    assert_int_equal(model->config.window, 4096);
+    assert_true(model->config.windowed[2]);
+    model_free(model);
+}
+
+static void windows_survive_writing(void **state) {
+    (void)state;
+    static const char *const archs[] = {"mistral", "phi3", "qwen2", "qwen3"};
+    for (int i = 0; i < 4; i++)
+        for (int64_t window = 0; window <= 9; window += 9) {
+            struct model_config config = small(archs[i]);
+            model_config_set_window(&config, window);
+            struct model *model = create(&config);
+            assert_int_equal(model->config.window, window);
+            for (int64_t layer = 0; layer < 3; layer++)
+                assert_true(model->config.windowed[layer] == (window > 0));
+            model_free(model);
+        }
+    struct model_config config = small("qwen3");
+    config.window = 9;
+    config.windowed[0] = config.windowed[2] = true;
+    struct model *model = create(&config);
+    const bool *found = model->config.windowed;
+    assert_true(model->config.window == 9 && found[0] && !found[1] && found[2]);
+    model_free(model);
+}
+
+static void opt_layouts_survive_writing(void **state) {
+    (void)state;
+    struct model_config config = small("opt");
+    config.norm_after = true;
+    config.embedding_width = 40;
+    config.attention_bias = false;
+    config.tied = false;
+    struct model *model = create(&config);
+    const struct model_config *found = &model->config;
+    assert_true(found->norm_after && found->embedding_width == 40 && !found->attention_bias && !found->tied);
+    model_free(model);
+}
+
 /* What is written is what was asked for, and a strict reader takes it. */
 static void configs_survive_writing(void **state) {
     (void)state;
@@ -189,6 +251,34 @@ static void initial_values_are_the_authors(void **state) {
     model_free(model);
 }
 
+static void initial_values_of_later_families(void **state) {
+    (void)state;
+    struct model_config config = small("opt");
+    struct model *model = create(&config);
+    struct model_targets targets = model_targets_make(model, DTYPE_F32);
+    model_initialise_weights(model, 7, targets.items, targets.count);
+    assert_normal(&targets, "decoder.embed_tokens.weight", 0.006);
+    assert_normal(&targets, "decoder.embed_positions.weight", 0.006);
+    assert_normal(&targets, "decoder.layers.1.self_attn.k_proj.weight", 0.006);
+    assert_normal(&targets, "decoder.layers.1.self_attn.out_proj.weight", 0.006 / sqrt(6));
+    assert_normal(&targets, "decoder.layers.1.fc2.weight", 0.006 / sqrt(6));
+    assert_all(&targets, "decoder.layers.1.fc1.bias", 0);
+    assert_all(&targets, "decoder.layers.2.final_layer_norm.weight", 1);
+    assert_all(&targets, "decoder.final_layer_norm.bias", 0);
+    model_targets_drop(&targets);
+    model_free(model);
+
+    config = small("qwen3");
+    model = create(&config);
+    targets = model_targets_make(model, DTYPE_F32);
+    model_initialise_weights(model, 7, targets.items, targets.count);
+    assert_normal(&targets, "layers.0.self_attn.o_proj.weight", 0.02);
+    assert_all(&targets, "layers.0.self_attn.q_norm.weight", 1);
+    assert_all(&targets, "layers.2.self_attn.k_norm.weight", 1);
+    model_targets_drop(&targets);
+    model_free(model);
+}
+
 static bool same(const struct weight_target *a, const struct weight_target *b) {
     return memcmp(a->data, b->data, (size_t)shape_elements(&a->tensor->shape) * sizeof(float)) == 0;
 }
@@ -219,21 +309,22 @@ static void initial_values_hang_on_seed_and_name_alone(void **state) {
 }
 
 static void a_new_model_can_be_opened(void **state) {
-    static const char *const archs[] = {"llama", "gpt2"};
-    for (int i = 0; i < 2; i++) {
-        struct model_config config = small(archs[i]);
+    for (int i = 0; i < model_family_count; i++) {
+        const char *arch = model_families[i]->name;
+        struct model_config config = small(arch);
         struct model *model = create(&config), *again;
         struct model_targets targets = model_targets_make(model, DTYPE_F32);
         model_initialise_weights(model, 1, targets.items, targets.count);
-        const char *folder = temp_path(*state, archs[i]);
+        const char *folder = temp_path(*state, arch);
         assert_int_equal(folder_create(folder), STATUS_OK);
         if (model_write(model, folder, targets.items, targets.count) != STATUS_OK) fail_msg("%s", status_message());
         if (model_open(folder, &again) != STATUS_OK) fail_msg("%s", status_message());
         assert_int_equal(again->weights->tensors.count, targets.count);
         json_t *config_json = json_load_file(temp_path(folder, "config.json"), 0, NULL);
         assert_string_equal(json_string_value(json_object_get(config_json, "torch_dtype")), "float32");
-        assert_string_equal(json_string_value(json_array_get(json_object_get(config_json, "architectures"), 0)),
-                            i == 0 ? "LlamaForCausalLM" : "GPT2LMHeadModel");
+        const char *class = json_string_value(json_array_get(json_object_get(config_json, "architectures"), 0));
+        assert_string_equal(json_string_value(json_object_get(config_json, "model_type")), arch);
+        assert_non_null(strstr(class, strcmp(arch, "gpt2") == 0 ? "LMHeadModel" : "ForCausalLM"));
         json_decref(config_json);
         model_targets_drop(&targets);
         model_free(model);
@@ -246,7 +337,11 @@ int main(void) {
         cmocka_unit_test(sizes_left_out_are_the_authors),
         cmocka_unit_test(configs_survive_writing),
         cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(sizes_of_later_families),
+        cmocka_unit_test(windows_survive_writing),
+        cmocka_unit_test(opt_layouts_survive_writing),
         cmocka_unit_test(initial_values_are_the_authors),
+        cmocka_unit_test(initial_values_of_later_families),
         cmocka_unit_test(initial_values_hang_on_seed_and_name_alone),
         cmocka_unit_test(a_new_model_can_be_opened),
     };

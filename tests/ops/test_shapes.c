@@ -24,7 +24,16 @@ static void test_refusals(void **state) {
                    "product (linear): input 1 (w)");
     graph = graph_create(DTYPE_F32, 2, 5);
     expect_refusal(graph, ops_rms_norm(graph, "norm", activation(graph, 8), graph_parameter(graph, "w", 1, 7, 1), 1e-5),
-                   "(w)");
+                   "input 1 (w) is fp32 [7], expected fp32 [8] or a divisor");
+    graph = graph_create(DTYPE_F32, 2, 5);
+    expect_refusal(graph,
+                   ops_layer_norm(graph, "norm", activation(graph, 8), graph_parameter(graph, "w", 1, 4, 1),
+                                  graph_parameter(graph, "b", 1, 8, 1), 1e-5),
+                   "input 2 (b) is fp32 [8], expected fp32 [4]");
+    graph = graph_create(DTYPE_F32, 2, 5);
+    struct tensor *tokens = graph_tensor(graph, TENSOR_INPUT, "tokens", shape_make(DTYPE_I32, 2, 2, 5, 1));
+    expect_refusal(graph, ops_embedding_from(graph, "embedding", tokens, graph_parameter(graph, "w", 2, 7, 6), 7),
+                   "no row 7");
     graph = graph_create(DTYPE_F32, 2, 5);
     expect_refusal(graph, ops_add(graph, "sum", activation(graph, 8), activation(graph, 9)), "input 1");
     graph = graph_create(DTYPE_F32, 2, 5);
@@ -35,6 +44,13 @@ static void test_refusals(void **state) {
     struct tensor *positions = graph_tensor(graph, TENSOR_INPUT, "positions", shape_make(DTYPE_I32, 2, 2, 5, 1));
     expect_refusal(graph, ops_rope_table(graph, "rope", positions, (struct rope_table_attributes){.head_dim = 5}),
                    "even");
+    graph = graph_create(DTYPE_F32, 2, 5);
+    struct attention_attributes even = {.heads = 4, .kv_heads = 4, .head_dim = 2};
+    struct tensor *x = activation(graph, 8);
+    expect_refusal(graph, ops_attention_cache(graph, "attention", x, x, x, 4, even), "5 tokens do not go into a cache");
+    graph = graph_create(DTYPE_F32, 2, 5);
+    q = activation(graph, 18), k = activation(graph, 8);
+    expect_refusal(graph, ops_attention_cache(graph, "attention", q, k, k, 9, odd), "no multiple");
 }
 
 /* After the first error nothing more is built and the message stays. */
@@ -66,6 +82,9 @@ static void test_costs(void **state) {
     o = ops_attention(graph, "windowed", x, x, x, NULL, heads);
     op_cost(o->producer, &cost);
     assert_true(cost.flops == 4.0 * 2 * 4 * 9 * 2); /* 1 + 2 + 2 + 2 + 2 */
+    o = ops_attention_cache(graph, "cached", x, x, x, 7, heads);
+    op_cost(o->producer, &cost);
+    assert_true(cost.flops == 4.0 * 2 * 5 * 8 * 2); /* a window of full caches for each token */
     graph_free(graph);
 }
 

@@ -25,7 +25,7 @@ static struct graph *random_graph(uint64_t seed) {
 
 static void test_random_programs_verify(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1, last = unit_sweep(60, 2000); seed <= last; seed++) {
         struct graph *graph = random_graph(seed);
         int64_t grains = 1 + (int64_t)draw(seed, 8, 7), slots = 1 + (int64_t)draw(seed, 9, (uint64_t)grains);
         int streams = 1 + (int)draw(seed, 10, 4);

@@ -56,7 +56,7 @@ static void overlapping_parameters(struct program *program) {
 }
 static void operand_past_buffer(struct program *program) { find(program, "linear", 0)->operands[0].offset += 64; }
 static void slices_past_input(struct program *program) {
-    find(program, "embedding", (size_t)program->sections.items[1].first)->operands[0].stride *= 2;
+    find(program, "embedding", (size_t)program->sections.items[1].first)->operands[0].stride *= 4;
 }
 static void unknown_buffer(struct program *program) {
     find(program, "linear", 0)->operands[0].buffer = (int32_t)program->buffers.count;
@@ -102,6 +102,41 @@ static void missing_columns(struct program *program) {
     /* dk is written where dq belongs, so that a third of dqkv is never written. */
     struct instruction *grad = find(program, "attention_grad", 0);
     grad->operands[OP_INPUTS_MAX + 1].offset = grad->operands[OP_INPUTS_MAX].offset;
+}
+/* Reads, as `mine`, what has the size and kind of it. */
+static void other_parameter(struct program *program) {
+    struct operand *mine = &find(program, "rms_norm", 0)->operands[1];
+    int64_t bytes = buffer_of(program, mine)->bytes;
+    for (int32_t i = 0; i < (int32_t)program->buffers.count; i++)
+        if (i != mine->buffer && program->buffers.items[i].kind == BUFFER_PARAMETERS &&
+            program->buffers.items[i].bytes == bytes) {
+            mine->buffer = i;
+            return;
+        }
+    fail_msg("no other parameter of that size");
+}
+static void other_columns(struct program *program) {
+    struct instruction *attention = find(program, "attention", 0);
+    attention->operands[1].offset = attention->operands[2].offset;
+}
+static void columns_as_whole(struct program *program) {
+    struct operand *operand = &find(program, "attention_grad", 0)->operands[OP_INPUTS_MAX];
+    operand->row_bytes = operand->row_stride = 0;
+}
+static void other_slice(struct program *program) {
+    struct operand *operand = &find(program, "embedding", 0)->operands[0];
+    operand->offset += operand->bytes;
+}
+/* The second grain's norm reads the first grain's activation. */
+static void other_grain(struct program *program) {
+    struct instruction *first = find(program, "layer_norm", 0);
+    struct instruction *second = find(program, "layer_norm", (size_t)(first - program->instructions.items) + 1);
+    assert_int_equal(second->grain, first->grain + 1);
+    second->operands[0].buffer = first->operands[0].buffer;
+}
+static void other_activation(struct program *program) {
+    struct instruction *gated = find(program, "gated_activation", 0);
+    gated->operands[0].buffer = gated->operands[1].buffer;
 }
 static void wide_columns(struct program *program) {
     find(program, "attention_grad", 0)->operands[OP_INPUTS_MAX + 1].row_stride = 2;
@@ -165,8 +200,14 @@ static const struct {
     {"sharing bytes while live", shared_while_live, 1, "the bytes"},
     {"freed too early", freed_too_early, 1, "took its bytes"},
     {"accumulator not zeroed", no_zeroing, 1, "read before"},
-    {"columns not written", missing_columns, 1, "columns"},
+    {"columns written over", missing_columns, 1, "is not where"},
     {"columns wider than rows", wide_columns, 1, "wider"},
+    {"another parameter", other_parameter, 1, "not the buffer of"},
+    {"other columns", other_columns, 1, "is not where"},
+    {"columns taken as a whole", columns_as_whole, 1, "is not where"},
+    {"another grain's input", other_slice, 1, "is not where"},
+    {"another grain's activation", other_grain, 1, "where"},
+    {"another activation", other_activation, 1, "where"},
     {"aliased workspace", alias_in_instruction, 1, "same instruction"},
     {"unknown stream", unknown_stream, 2, "stream"},
     {"too many streams", too_many_streams, 1, "streams"},
@@ -185,7 +226,7 @@ static const struct {
 static void test_planted_faults(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        struct program *program = small_program(graph, 5, 1, faults[i].streams, 11);
+        struct program *program = small_program(graph, 7, 2, faults[i].streams, 11);
         assert_int_equal(program_verify(program), STATUS_OK);
         faults[i].plant(program);
         enum status status = program_verify(program);

@@ -1,7 +1,7 @@
-"""Make the reference tensors under tests/fixtures/models and tests/fixtures/ops.
+"""Make the references under tests/fixtures/models, tests/fixtures/adapters, tests/fixtures/ops and tests/fixtures/configs.
 
     python3 -m venv venv && venv/bin/pip install -r tests/reference/requirements.txt
-    venv/bin/python tests/reference/make_fixtures.py [CASE...]     # no CASE: all of them, and the operators
+    venv/bin/python tests/reference/make_fixtures.py [CASE...]     # no CASE: all, with ops and published
 
 The outputs are committed: only who changes a reference needs Python. Seeds fix every input. The recorded numbers
 may differ in their last digits between processors, as fp32 products do.
@@ -12,8 +12,11 @@ import sys
 
 import torch
 
+import adapter_cases
+import generated_cases
 import model_cases
 import op_cases
+import published_configs
 
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "fixtures"
 
@@ -22,12 +25,16 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     wanted = sys.argv[1:]
-    known = {"ops"} | model_cases.names()
+    known = {"ops", "published"} | model_cases.names() | adapter_cases.names()
     if not known.issuperset(wanted):
         sys.exit(f"no such case among {', '.join(wanted)}; there are {', '.join(sorted(known))}")
     model_cases.write(FIXTURES / "models", wanted)
+    adapter_cases.write(FIXTURES, wanted)
+    generated_cases.write(FIXTURES / "models", wanted)
     if not wanted or "ops" in wanted:
         op_cases.write(FIXTURES / "ops")
+    if not wanted or "published" in wanted:
+        published_configs.write(FIXTURES / "configs")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Writes, beside each tokenizer NAME.json, NAME.expected.json:
      "decoded": {"INDEX": text},     where decoding these ids does not give the (mended) text back
      "skipped": {"INDEX": text},     where decoding without special tokens gives something else again
      "template": [[...], ...],       the first texts, with special tokens
-     "decode": [[ids, text, text without special tokens], ...]}   for ids drawn at random
+     "decode": [[ids, text, text without special tokens], ...]}   for ids drawn at random; null where the library panics
 Texts are strings, or {"hex": bytes} where they are not UTF-8 or hold NUL. trained.json is what BpeTrainer makes of
 train.txt. All is drawn from one seed.
 """
@@ -209,6 +209,202 @@ def dropped_bytes():
     return edit(tokenizer, lambda data: None)
 
 
+# --- SentencePiece-style: characters with byte fallback ---
+
+SPACE = "\u2581"
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+LLAMA_DECODER = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+
+
+def train_characters(vocab_size, whole=False, alphabet=90, byte_tokens=BYTES, **options):
+    """Merges over characters; `whole` texts give merges that span words. Most characters have no token."""
+    options = {"unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True} | options
+    tokenizer = Tokenizer(models.BPE(**options))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "always", not whole)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size + 3 + len(byte_tokens),
+        show_progress=False,
+        special_tokens=["<unk>", "<s>", "</s>", *byte_tokens],
+        limit_alphabet=alphabet,
+        initial_alphabet=[SPACE],
+    )
+    tokenizer.train_from_iterator(tokenizer_texts.SAMPLES + ["   x    y  z        "] * 9, trainer)
+    tokenizer.pre_tokenizer = None
+
+    def few_added(data):
+        data["added_tokens"] = data["added_tokens"][:3]
+
+    return edit(tokenizer, few_added)[0]
+
+
+def begin_and_end(end=False):
+    tail = " </s>" if end else ""
+    return processors.TemplateProcessing(
+        single=f"<s> $A{tail}", pair=f"<s> $A{tail} <s> $B{tail}", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+
+
+def llama2(whole=False, normalized=False):
+    """Llama 2 and Mistral 0.1: the older form, by normalizers."""
+
+    def make():
+        tokenizer = train_characters(500, whole)
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+        tokenizer.post_processor = begin_and_end()
+        tokenizer.decoder = decoders.Sequence(LLAMA_DECODER)
+
+        def flags(data):
+            for token in data["added_tokens"]:
+                token["normalized"] = normalized
+
+        tokenizer, _ = edit(tokenizer, flags)
+        tokenizer.add_tokens([AddedToken("<a>", normalized=True), AddedToken("[1]", rstrip=True, normalized=False)])
+        return edit(tokenizer, lambda data: None)
+
+    return make
+
+
+def metaspace(scheme, split, whole=False, end=False):
+    def make():
+        tokenizer = train_characters(400, whole)
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, scheme, split)
+        tokenizer.post_processor = begin_and_end(end)
+        tokenizer.decoder = decoders.Sequence(LLAMA_DECODER) if whole else decoders.Metaspace(SPACE, scheme, split)
+        tokenizer.add_special_tokens(["[1]", "<|im_start|>"])
+        tokenizer.add_tokens([AddedToken("<a>", normalized=True, lstrip=True), AddedToken("[2]", normalized=False)])
+
+        def older(data):
+            if scheme == "always":
+                data["pre_tokenizer"] |= {"add_prefix_space": True, "str_rep": SPACE}
+
+        return edit(tokenizer, older)
+
+    return make
+
+
+def gemma():
+    tokenizer = train_characters(400, alphabet=300)
+    tokenizer.normalizer = normalizers.Replace(" ", SPACE)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence(LLAMA_DECODER[:3])
+    tokenizer.add_tokens([AddedToken("\n\n", normalized=False), AddedToken("   ", normalized=False)])
+    return edit(tokenizer, lambda data: None)
+
+
+def characters(fuse, byte_tokens, fallback=True):
+    """Vocabularies that lack characters, and some or all of the bytes to write them with."""
+
+    def make():
+        tokenizer = train_characters(300, True, 60, byte_tokens, fuse_unk=fuse, byte_fallback=fallback)
+        tokenizer.normalizer = normalizers.Replace(" ", SPACE)
+        return edit(tokenizer, lambda data: None)
+
+    return make
+
+
+def byte_merges():
+    """Merges of byte tokens with each other and with characters."""
+    tokenizer = train_characters(200, True, 60)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Replace(Regex("[aeiou]{2}"), "_")])
+
+    def merges(data):
+        na = "<0xE0><0xA4><0xA8>"
+        assert "\u0928" not in data["model"]["vocab"]
+        pairs = [["<0xE0>", "<0xA4>"], ["<0xE0><0xA4>", "<0xA8>"], ["a", na], [na, na], ["<unk>", "a"], ["<0xF0>", "<0x9F>"]]
+        vocabulary = data["model"]["vocab"]
+        for left, right in pairs:
+            vocabulary.setdefault(left + right, len(vocabulary))
+        # One id for two things: what is written as the token of a byte, and the byte.
+        assert "A" not in vocabulary
+        byte = "<0x41>"
+        for place in range(6):
+            vocabulary.setdefault(byte[place], len(vocabulary))
+        for place in range(1, 6):
+            vocabulary.setdefault(byte[: place + 1], len(vocabulary))
+            pairs.append([byte[:place], byte[place]])
+        vocabulary.setdefault(byte + byte, len(vocabulary))
+        data["model"]["merges"] = pairs + [[byte, byte]] + data["model"]["merges"]
+
+    return edit(tokenizer, merges)
+
+
+def many_normalizers():
+    tokenizer = train_characters(400, alphabet=200)
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Strip(left=True, right=True),
+            normalizers.NFD(),
+            normalizers.StripAccents(),
+            normalizers.Lowercase(),
+            normalizers.Replace(Regex(r"\s+|\p{P}{2}"), " "),
+            normalizers.Replace("ing", ""),
+            normalizers.Replace("aba", "xyzxyz"),
+            normalizers.Prepend("_ "),
+            normalizers.NFC(),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Metaspace()]
+    )
+    tokenizer.decoder = decoders.Sequence([decoders.Strip("e", 1, 1), decoders.Metaspace(), decoders.Fuse()])
+    tokenizer.add_tokens([AddedToken("Cafe\u0301", normalized=True), AddedToken("<a>", normalized=False, single_word=True)])
+    return edit(tokenizer, lambda data: None)
+
+
+def strip(left, right):
+    def make():
+        tokenizer = train_characters(300)
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Strip(left=left, right=right), normalizers.Prepend("x")])
+        tokenizer.pre_tokenizer = pre_tokenizers.Punctuation()
+        tokenizer.decoder = decoders.Sequence([decoders.Fuse(), decoders.Strip("x", 2, 2)])
+        tokenizer.add_tokens([AddedToken("<a>", normalized=True), AddedToken("[1]", normalized=False)])
+        return edit(tokenizer, lambda data: None)
+
+    return make
+
+
+def words():
+    tokenizer = train_characters(300, fuse_unk=False, byte_fallback=False)
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.CharDelimiterSplit("é"), pre_tokenizers.Whitespace(), pre_tokenizers.Metaspace(SPACE, "never")]
+    )
+    return edit(tokenizer, lambda data: data["model"].update(ignore_merges=True))
+
+
+def delimiter_first():
+    """Whether a piece is the text's first goes by what was removed before it."""
+    tokenizer = train_characters(300)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.CharDelimiterSplit("a"), pre_tokenizers.Metaspace(SPACE, "first", False)]
+    )
+    tokenizer.decoder = decoders.Sequence([])
+    tokenizer.add_tokens([AddedToken("<a>", normalized=False), AddedToken("[1]", normalized=False)])
+    return edit(tokenizer, lambda data: None)
+
+
+def metaspace_first_normalized():
+    tokenizer = train_characters(300)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), normalizers.Prepend("a")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "first", True)
+    tokenizer.decoder = decoders.Sequence(LLAMA_DECODER)
+    tokenizer.add_tokens([AddedToken("<a>", normalized=False), AddedToken("[1]", normalized=False)])
+    return edit(tokenizer, lambda data: None)
+
+
+def byte_level_fallback():
+    """Byte-level, and what is missing in its alphabet becomes tokens of bytes."""
+    tokenizer = train(180, alphabet=False)
+
+    def fall_back(data):
+        model = data["model"]
+        for token in ["<unk>", *BYTES[:0xC4], *BYTES[0xC5:]]:
+            model["vocab"][token] = len(model["vocab"])
+        model |= {"byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True}
+
+    return edit(tokenizer, fall_back)
+
+
 def shuffled_merges():
     tokenizer = train(700)
     return edit(tokenizer, lambda data: random.Random(SEED).shuffle(data["model"]["merges"]))
@@ -233,8 +429,29 @@ MAKERS = {
     "unknown_fused": unknown(True),
     "dropped_bytes": dropped_bytes,
     "shuffled_merges": shuffled_merges,
+    "llama2": llama2(),
+    "llama2_normalized": llama2(normalized=True),
+    "llama2_spanning": llama2(whole=True),
+    "metaspace_always": metaspace("always", True),
+    "metaspace_always_whole": metaspace("always", False, whole=True, end=True),
+    "metaspace_first": metaspace("first", False, whole=True),
+    "metaspace_first_split": metaspace("first", True),
+    "metaspace_first_normalized": metaspace_first_normalized,
+    "metaspace_never": metaspace("never", True, end=True),
+    "gemma": gemma,
+    "characters": characters(False, []),
+    "characters_fused": characters(True, [], False),
+    "some_bytes": characters(False, BYTES[:0xD0]),
+    "some_bytes_fused": characters(True, BYTES[0x80:0xD0] + BYTES[0xE0:0xE4]),
+    "byte_merges": byte_merges,
+    "many_normalizers": many_normalizers,
+    "strip_left": strip(True, False),
+    "strip_right": strip(False, True),
+    "words": words,
+    "delimiter_first": delimiter_first,
+    "byte_level_fallback": byte_level_fallback,
 }
-IN_FULL = {"gpt2", "llama3", "qwen2", "flags"}  # the others see every sixth of the random texts
+IN_FULL = {"gpt2", "llama3", "qwen2", "flags", "llama2", "metaspace_first"}  # the others see every sixth of the random texts
 
 
 def mended(text):
@@ -242,6 +459,8 @@ def mended(text):
 
 
 def as_json(text):
+    if text is None:
+        return None
     raw = text if isinstance(text, bytes) else text.encode()
     try:
         if b"\0" not in raw:
@@ -249,6 +468,16 @@ def as_json(text):
     except UnicodeDecodeError:
         pass
     return {"hex": raw.hex()}
+
+
+def decoded(tokenizer, ids, skip):
+    """None where the library panics, as its Strip does on short tokens."""
+    try:
+        return tokenizer.decode(ids, skip_special_tokens=skip)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        return None
 
 
 def expected(tokenizer, texts, chosen, rng):
@@ -259,19 +488,18 @@ def expected(tokenizer, texts, chosen, rng):
             continue
         text = mended(text)
         ids = tokenizer.encode(text, add_special_tokens=False).ids
-        decoded = tokenizer.decode(ids, skip_special_tokens=False)
-        skipped = tokenizer.decode(ids, skip_special_tokens=True)
+        whole, skipped = decoded(tokenizer, ids, False), decoded(tokenizer, ids, True)
         result["ids"].append(ids)
-        if decoded != text:
-            result["decoded"][str(index)] = as_json(decoded)
-        if skipped != decoded:
+        if whole != text:
+            result["decoded"][str(index)] = as_json(whole)
+        if skipped != whole or whole is None:
             result["skipped"][str(index)] = as_json(skipped)
         if len(result["template"]) < 4:
             result["template"].append(tokenizer.encode(text).ids)
     size = tokenizer.get_vocab_size()
     for _ in range(24):
         ids = [rng.randrange(size + 2) for _ in range(rng.randrange(12))]
-        texts_of = [as_json(tokenizer.decode(ids, skip_special_tokens=skip)) for skip in (False, True)]
+        texts_of = [as_json(decoded(tokenizer, ids, skip)) for skip in (False, True)]
         result["decode"].append([ids, *texts_of])
     return result
 

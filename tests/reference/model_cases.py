@@ -29,7 +29,8 @@ import safetensors.torch
 import torch
 import transformers
 from torch.nn.functional import cross_entropy
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
+from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, OPTConfig, Phi3Config,
+                          Qwen2Config, Qwen3Config)
 
 BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
 TRAINING = {
@@ -50,10 +51,25 @@ def gpt2(heads=3, **settings):
                       bos_token_id=VOCAB - 1, eos_token_id=VOCAB - 1, **settings)
 
 
-def llama(hidden_size=27, intermediate_size=51, rope=None, **settings):
-    return LlamaConfig(vocab_size=VOCAB, hidden_size=hidden_size, intermediate_size=intermediate_size,
-                       num_hidden_layers=2, num_attention_heads=9, num_key_value_heads=3, head_dim=10,
-                       max_position_embeddings=128, rope_parameters=rope or {"rope_theta": 10000.0}, **settings)
+def decoder(family, hidden_size=27, intermediate_size=51, heads=9, kv_heads=3, rope=None, **settings):
+    """Llama, and the families that share its layers."""
+    return family(vocab_size=VOCAB, hidden_size=hidden_size, intermediate_size=intermediate_size, num_hidden_layers=2,
+                  num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=10, max_position_embeddings=128,
+                  rope_parameters=rope or {"rope_theta": 10000.0}, **settings)
+
+
+def llama(**settings):
+    return decoder(LlamaConfig, **settings)
+
+
+def opt(**settings):
+    """Without a padding token, since PyTorch gives its row of the embedding no gradient."""
+    return OPTConfig(vocab_size=VOCAB, hidden_size=30, ffn_dim=47, num_hidden_layers=2, num_attention_heads=3,
+                     max_position_embeddings=40, pad_token_id=None, **settings)
+
+
+# Windows below are shorter than the sequences.
+QWEN_WINDOW = {"use_sliding_window": True, "sliding_window": 11}
 
 
 # At these settings two of the five frequencies stay, one is blended, two are divided by the factor.
@@ -71,6 +87,18 @@ FULL = {
     "llama_bias": (1.2, lambda: llama(attention_bias=True, mlp_bias=True)),
     "llama_rope_linear": (1.3, lambda: llama(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5})),
     "llama_rope_llama3": (1.5, lambda: llama(rope=ROPE_LLAMA3, rms_norm_eps=1e-2)),
+    "mistral": (1.5, lambda: decoder(MistralConfig, sliding_window=7)),
+    "opt": (0.85, lambda: opt()),
+    "opt_post_norm": (1.0, lambda: opt(do_layer_norm_before=False, word_embed_proj_dim=17, enable_bias=False,
+                                       activation_function="gelu", tie_word_embeddings=False)),
+    "phi3": (1.35, lambda: decoder(Phi3Config, sliding_window=13, pad_token_id=None, eos_token_id=VOCAB - 1,
+                                      resid_pdrop=0.1)),
+    "qwen2": (1.5, lambda: decoder(Qwen2Config, **QWEN_WINDOW, max_window_layers=1)),
+    "qwen2_tied": (1.7, lambda: decoder(Qwen2Config, hidden_size=30, heads=3, kv_heads=1, tie_word_embeddings=True,
+                                        rope={"rope_theta": 1e6})),
+    "qwen3": (1.9, lambda: decoder(Qwen3Config, tie_word_embeddings=True, rope={"rope_theta": 1e6})),
+    "qwen3_bias": (1.15, lambda: decoder(Qwen3Config, attention_bias=True, **QWEN_WINDOW,
+                                        layer_types=["sliding_attention", "full_attention"])),
 }
 
 
@@ -86,38 +114,50 @@ def store_sharded(folder, model):
     model.save_pretrained(folder, max_shard_size="60KB")
 
 
-def store_bare(folder, model):
-    """As the published GPT-2 files: no "transformer." before the names, and the causal masks stored as tensors."""
+def store_base(folder, model, more=()):
+    """Without the name of the base model before the names: as published GPT-2 and OPT files are."""
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)
-    tensors = model.transformer.state_dict()
-    positions = model.config.n_positions
-    for layer in range(model.config.n_layer):
-        tensors[f"h.{layer}.attn.bias"] = torch.ones(positions, positions).tril()[None, None].contiguous()
+    tensors = model.base_model.state_dict() | dict(more)
     safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
+def store_masks(folder, model):
+    """As store_base, and the causal masks stored as tensors."""
+    tensors, positions = {}, model.config.n_positions
+    for layer in range(model.config.n_layer):
+        tensors[f"h.{layer}.attn.bias"] = torch.ones(positions, positions).tril()[None, None].contiguous()
+    store_base(folder, model, tensors)
+
+
 def store_older_config(folder, model):
-    """With rope_theta, rope_scaling and torch_dtype, as transformers wrote configs before release 5."""
+    """With rope_theta, rope_scaling and torch_dtype, and without layer_types, as transformers wrote configs before
+    release 5."""
     model.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
     scaling = config.pop("rope_parameters")
     config["rope_theta"] = scaling.pop("rope_theta")
     if scaling["rope_type"] == "linear":
         scaling["type"] = scaling.pop("rope_type")
-    config["rope_scaling"] = scaling
+    config["rope_scaling"] = None if scaling.get("rope_type") == "default" else scaling
+    config.pop("layer_types", None)
     config["torch_dtype"] = config.pop("dtype")
     config["transformers_version"] = "4.43.0"
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
 LIGHT = {
-    "gpt2_bare": ("gpt2_relu", store_bare),
+    "gpt2_bare": ("gpt2_relu", store_masks),
     "gpt2_f16": ("gpt2_gelu", store_f16),
     "llama_bf16": ("llama_bias", store_bf16),
     "llama_sharded": ("llama_tied", store_sharded),
     "llama_rope_scaling_linear": ("llama_rope_linear", store_older_config),
     "llama_rope_scaling_llama3": ("llama_rope_llama3", store_older_config),
+    "mistral_older": ("mistral", store_older_config),
+    "opt_bare": ("opt", store_base),
+    "phi3_older": ("phi3", store_older_config),
+    "qwen2_older": ("qwen2", store_older_config),
+    "qwen3_older": ("qwen3", store_older_config),
 }
 
 

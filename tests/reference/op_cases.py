@@ -27,8 +27,9 @@ BATCH, TOKENS, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, VOCAB = 2, 37, 9, 3, 10, 90, 2
 
 
 def rms_norm(inputs, attributes):
-    x = inputs["x"]
-    return F.rms_norm(x, x.shape[-1:], inputs["weight"], attributes["eps"])
+    x, weight = inputs["x"], inputs["weight"]
+    groups = x.unflatten(-1, (-1, len(weight)))  # the weight's length says how many features make a norm
+    return F.rms_norm(groups, weight.shape, weight, attributes["eps"]).flatten(-2)
 
 
 def layer_norm(inputs, attributes):
@@ -57,6 +58,8 @@ def attention(inputs, attributes):
     k, v = (by_heads(inputs[name], kv_heads).repeat_interleave(heads // kv_heads, 1) for name in "kv")
     tokens = q.shape[2]
     allowed = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+    if "window" in attributes:
+        allowed = allowed.triu(1 - attributes["window"])
     if "segments" in inputs:
         segments = inputs["segments"]
         allowed = (allowed & (segments[:, :, None] == segments[:, None, :]))[:, None]
@@ -138,6 +141,11 @@ def attention_inputs(draw, batch=BATCH, tokens=TOKENS, heads=HEADS, kv_heads=KV_
             "v": draw.normal(batch, tokens, kv_heads * head_dim)}
 
 
+def head_norm_inputs(draw):
+    return {"x": draw.normal(BATCH, TOKENS, HEADS * HEAD_DIM, scale=0.5),
+            "weight": draw.normal(HEAD_DIM, scale=0.3, mean=1.0)}
+
+
 def attention_attributes(heads=HEADS, kv_heads=KV_HEADS, head_dim=HEAD_DIM):
     return {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "scale": head_dim ** -0.5}
 
@@ -169,6 +177,7 @@ def loss_inputs(draw, columns, vocab, scale=0.3):
 CASES = {
     "rmsnorm": ("rmsnorm", {"eps": 1e-5}, norm_inputs),
     "rmsnorm_small": ("rmsnorm", {"eps": 1e-6}, lambda draw: norm_inputs(draw, scale=1e-3)),
+    "rmsnorm_heads": ("rmsnorm", {"eps": 1e-6}, head_norm_inputs),
     "layernorm": ("layernorm", {"eps": 1e-5}, lambda draw: norm_inputs(draw, bias=True)),
     "layernorm_offset": ("layernorm", {"eps": 1e-5}, lambda draw: norm_inputs(draw, mean=100.0, bias=True)),
     "rope": ("rope", rope_attributes(), rope_inputs),
@@ -177,6 +186,7 @@ CASES = {
     "attention": ("attention", attention_attributes(), attention_inputs),
     "attention_segments": ("attention", attention_attributes(),
                            lambda draw: attention_inputs(draw) | {"segments": segments()}),
+    "attention_window": ("attention", attention_attributes() | {"window": 9}, attention_inputs),
     "attention_steep": ("attention", attention_attributes(), lambda draw: attention_inputs(draw, scale=60.0)),
     "attention_long": ("attention", attention_attributes(2, 1, 16),
                        lambda draw: attention_inputs(draw, 1, 259, 2, 1, 16)),

@@ -55,6 +55,9 @@ def fixed_texts():
     texts += [b"\x80", b"\xff\xfe", b"a\xc3", b"\xc3(", b"\xe2\x82", b"\xe2\x82x", b"\xf0\x9f\x99", b"\xf0\x9f\x99\xc3\xa9"]
     texts += [b"\xc0\x80\xc1\xbf", b"\xe0\x80\x80", b"\xed\xa0\x80\xed\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80"]
     texts += [b"ok \xf0\x9f\x99\x82 \xf0\x9f\x99 <|endoftext|>\xe2<|endoftext|>\x82 \xef\xbf\xbd", bytes(range(256))]
+    # What SentencePiece-style tokenizers write spaces and bytes with.
+    texts += ["\u2581x \u2581\u2581 a\u2581b \u2581", "\u2581", "<0x41><0x0a>\u2581<0xE2>", "ननन ननa aनन नन" * 2, "x" * 120 + "<0x41>AA<0x41>AAA<0x41>A", "abaaba ingaba"]
+    texts += ["  Two   Spaces  ", "éaé é<a>aé", "[1] x [1]  [1]", "a<a>b <a> c[1]", "ǄЀΣ ΑΣ İ \U00016ea0\ua7cb\u1c89\U00010d50"]
     return texts
 
 
@@ -75,6 +78,7 @@ POOLS = [
     lambda rng: rng.choice(SPECIALS),
     lambda rng: rng.choice(["the ", " elephant", "ing", "tion", "'s", "'LL", "  ", " \n", "1234"]),
     lambda rng: rng.choice("ab x") * rng.randrange(1, 20),
+    lambda rng: rng.choice("\u2581 \u2581a"),
 ]
 
 

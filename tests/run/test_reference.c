@@ -3,6 +3,7 @@
  * / sqrt(n)), against fp64; losses 1e-5 relative in fp32, 1e-2 in bf16; final weights 1e-4 relative where the fp64
  * gradient is not zero. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +14,48 @@
 
 enum { STEPS = 20, BATCH = 4, TOKENS = 29 };
 
-static const char *const full_cases[] = {"gpt2",       "gpt2_gelu",  "gpt2_relu",         "gpt2_inverse_layer", "llama",
-                                         "llama_tied", "llama_bias", "llama_rope_linear", "llama_rope_llama3"};
+static const char *const full_cases[] = {
+    "gpt2",
+    "gpt2_gelu",
+    "gpt2_relu",
+    "gpt2_inverse_layer",
+    "llama",
+    "llama_tied",
+    "llama_bias",
+    "llama_rope_linear",
+    "llama_rope_llama3",
+    "mistral",
+    "opt",
+    "opt_post_norm",
+    "phi3",
+    "qwen2",
+    "qwen2_tied",
+    "qwen3",
+    "qwen3_bias",
+    "adapters/llama_lora",
+    "adapters/gpt2_lora",
+    "adapters/qwen2_lora",
+    "adapters/llama_frozen",
+};
 static const char *const light_cases[] = {
-    "gpt2_f16", "gpt2_bare", "llama_bf16", "llama_sharded", "llama_rope_scaling_linear", "llama_rope_scaling_llama3"};
+    "gpt2_f16",
+    "gpt2_bare",
+    "llama_bf16",
+    "llama_sharded",
+    "llama_rope_scaling_linear",
+    "llama_rope_scaling_llama3",
+    "mistral_older",
+    "opt_bare",
+    "phi3_older",
+    "qwen2_older",
+    "qwen3_older",
+};
 
 struct reference {
     char folder[512];
+    char base[512];   /* "": the folder is the model's */
+    char freeze[256]; /* patterns */
+    bool adapter;     /* the folder is an adapter's */
     struct safetensors *tensors;
     double lr[STEPS], clip_norm, weight_decay, epsilon, beta1, beta2;
 };
@@ -57,15 +93,30 @@ static int32_t *integers(const struct reference *reference, const char *name) {
     return values;
 }
 
+static void read_base(const json_t *about, struct reference *out) {
+    const char *base = json_string_value(json_object_get(about, "base"));
+    const json_t *frozen = json_object_get(about, "freeze");
+    if (!base) return;
+    snprintf(out->base, sizeof out->base, "%s/models/%s", BALLAST_FIXTURES, base);
+    out->adapter = json_array_size(frozen) == 0;
+    for (size_t i = 0; i < json_array_size(frozen); i++) {
+        size_t used = strlen(out->freeze);
+        snprintf(out->freeze + used, sizeof out->freeze - used, "%s%s", i ? "," : "",
+                 json_string_value(json_array_get(frozen, i)));
+    }
+}
+
 static void reference_open(const char *name, bool full, struct reference *out) {
     char path[600];
-    snprintf(out->folder, sizeof out->folder, "%s/models/%s", BALLAST_FIXTURES, name);
+    *out = (struct reference){0};
+    snprintf(out->folder, sizeof out->folder, "%s/%s%s", BALLAST_FIXTURES, strchr(name, '/') ? "" : "models/", name);
     snprintf(path, sizeof path, "%s/reference.safetensors", out->folder);
     if (safetensors_open(path, &out->tensors) != STATUS_OK) fail_msg("%s", status_message());
     if (!full) return;
     json_t *json;
     snprintf(path, sizeof path, "%s/reference.json", out->folder);
     assert_int_equal(json_read_object(path, 1 << 20, &json), STATUS_OK);
+    read_base(json, out);
     const json_t *training = json_object_get(json, "training"), *betas = json_object_get(training, "betas");
     out->clip_norm = json_number_value(json_object_get(training, "clip_norm"));
     out->weight_decay = json_number_value(json_object_get(training, "weight_decay"));
@@ -81,7 +132,9 @@ static void reference_open(const char *name, bool full, struct reference *out) {
 static void reference_close(struct reference *reference) { safetensors_close(reference->tensors); }
 
 static struct harness_options options_of(const struct reference *reference, enum dtype dtype) {
-    return (struct harness_options){.folder = reference->folder,
+    return (struct harness_options){.folder = reference->base[0] ? reference->base : reference->folder,
+                                    .adapter = reference->adapter ? reference->folder : NULL,
+                                    .freeze = reference->freeze,
                                     .purpose = MODEL_LOSS,
                                     .dtype = dtype,
                                     .batch = BATCH,
@@ -226,7 +279,7 @@ static void check_final_weights(const char *name, const struct reference *refere
     const struct graph *graph = harness_graph(harness);
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *parameter = graph->tensors.items[i];
-        if (parameter->kind != TENSOR_PARAMETER) continue;
+        if (parameter->kind != TENSOR_PARAMETER || !parameter->trainable) continue;
         const float *found = harness_weights(harness, parameter);
         double *expected = doubles(reference, tensor_of(reference, "final.%s", parameter->name)), error = 0, norm = 0;
         double *gradient = doubles(reference, tensor_of(reference, "grad64.%s", parameter->name));

@@ -1,5 +1,6 @@
 /* One recipe, one result: whatever the grains per pass, the streams, the order in which they run, and however often. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,11 +16,13 @@ struct outcome {
     uint64_t weights;
 };
 
-static struct outcome train(const char *name, enum dtype dtype, int64_t grains_per_pass, int streams, bool interleaved,
-                            uint64_t seed) {
+static struct outcome train_part(const char *name, const char *lora, const char *freeze, enum dtype dtype,
+                                 int64_t grains_per_pass, int streams, bool interleaved, uint64_t seed) {
     char folder[512];
     snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, name);
     struct harness_options options = {.folder = folder,
+                                      .lora = lora,
+                                      .freeze = freeze,
                                       .purpose = MODEL_LOSS,
                                       .dtype = dtype,
                                       .batch = BATCH,
@@ -57,7 +60,13 @@ static void require_equal(const char *what, const struct outcome *a, const struc
     if (a->weights != b->weights) fail_msg("%s: the weights differ", what);
 }
 
-static const char *const models[] = {"gpt2", "llama", "llama_tied"};
+static struct outcome train(const char *name, enum dtype dtype, int64_t grains_per_pass, int streams, bool interleaved,
+                            uint64_t seed) {
+    return train_part(name, NULL, NULL, dtype, grains_per_pass, streams, interleaved, seed);
+}
+
+static const char *const models[] = {"gpt2",          "llama", "llama_tied", "mistral",   "opt",
+                                     "opt_post_norm", "phi3",  "qwen2_tied", "qwen3_bias"};
 
 static void test_run_after_run_and_grains_per_pass(void **state) {
     (void)state;
@@ -74,16 +83,41 @@ static void test_run_after_run_and_grains_per_pass(void **state) {
         }
 }
 
+/* Adapters, and a part of the weights frozen. */
+static void test_parts_of_models(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *lora, *freeze;
+    } parts[] = {
+        {"llama", "3,5,all-linear", ""}, {"gpt2", "2,4,c_attn,c_fc", ""}, {"phi3", "4,4,all-linear", "*lora_A*"},
+        {"opt", "", "*.weight"},         {"llama_tied", "", "*.0.*"},     {"gpt2", "", "*.bias"}};
+    for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
+        for (int d = 0; d < 2; d++) {
+            enum dtype dtype = d ? DTYPE_BF16 : DTYPE_F32;
+            struct outcome plain = train_part(parts[p].name, parts[p].lora, parts[p].freeze, dtype, 1, 1, false, 0);
+            for (int64_t grains = 2; grains <= 4; grains++) {
+                struct outcome other =
+                    train_part(parts[p].name, parts[p].lora, parts[p].freeze, dtype, grains, 3, true, 0);
+                char what[128];
+                snprintf(what, sizeof what, "%s, lora %s, freeze %s, %s, %d grains per pass", parts[p].name,
+                         parts[p].lora, parts[p].freeze, dtype_name(dtype), (int)grains);
+                require_equal(what, &plain, &other);
+            }
+        }
+}
+
 static void test_random_interleavings(void **state) {
     (void)state;
-    struct outcome plain[2] = {train("llama_tied", DTYPE_BF16, 1, 1, false, 0),
-                               train("gpt2", DTYPE_BF16, 1, 1, false, 0)};
-    for (uint64_t seed = 1; seed <= 12; seed++) {
-        int which = (int)(seed % 2);
-        struct outcome other =
-            train(which ? "gpt2" : "llama_tied", DTYPE_BF16, 1 + (int64_t)seed % 4, 2 + (int)seed % 4, true, seed);
+    static const char *const names[] = {"llama_tied", "gpt2", "phi3", "opt_post_norm", "qwen3_bias"};
+    enum { NAMES = sizeof names / sizeof *names };
+    struct outcome plain[NAMES];
+    for (int i = 0; i < NAMES; i++)
+        plain[i] = train(names[i], DTYPE_BF16, 1, 1, false, 0);
+    for (uint64_t seed = 1, last = unit_sweep(20, 400); seed <= last; seed++) {
+        int which = (int)(seed % NAMES);
+        struct outcome other = train(names[which], DTYPE_BF16, 1 + (int64_t)seed % 4, 2 + (int)seed % 4, true, seed);
         char what[128];
-        snprintf(what, sizeof what, "interleaving with seed %d", (int)seed);
+        snprintf(what, sizeof what, "%s: interleaving with seed %d", names[which], (int)seed);
         require_equal(what, &plain[which], &other);
     }
 }
@@ -100,6 +134,7 @@ static void test_several_workers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_after_run_and_grains_per_pass),
+        cmocka_unit_test(test_parts_of_models),
         cmocka_unit_test(test_random_interleavings),
         cmocka_unit_test(test_several_workers),
     };

@@ -71,10 +71,14 @@ void harness_open(const struct harness_options *options, struct harness *out) {
     if (own->threads == 0) own->threads = 2;
     if (own->beta1 <= 0) own->beta1 = 0.9, own->beta2 = 0.95, own->epsilon = 1e-6;
     backend_cpu.set_threads(own->threads);
-    if (own->folder)
+    if (own->adapter)
+        require(model_open_adapter(own->adapter, own->folder, &harness.model), own->adapter);
+    else if (own->folder)
         require(model_open(own->folder, &harness.model), own->folder);
     else
         require(model_create(own->config, &harness.model), "model");
+    require(model_set_adapter(harness.model, own->lora ? own->lora : "", own->seed), "adapter");
+    require(model_set_frozen(harness.model, own->freeze ? own->freeze : ""), "frozen");
     struct graph *graph;
     require(model_build_graph(harness.model, own->purpose, own->dtype, own->grain_sequences, own->sequence_length,
                               &graph, &harness.output),

@@ -10,6 +10,8 @@
 struct harness_options {
     const char *folder; /* a Hugging Face directory; NULL: `config`, with initial weights */
     const struct model_config *config;
+    const char *adapter;                 /* the folder of an adapter on that model, NULL: none */
+    const char *lora, *freeze;           /* as model_set_adapter and model_set_frozen take them; NULL: "" */
     void (*before_arena)(void *payload); /* called when all is compiled; NULL: nothing */
     void *payload;
     enum model_purpose purpose;

@@ -23,9 +23,9 @@ static struct tensor *integers(struct graph *graph, const char *name) {
                         shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
 }
 
-static struct tensor *row_values(struct graph *graph, const char *name) {
+static struct tensor *row_values(struct graph *graph, const char *name, int64_t count) {
     return graph_tensor(graph, TENSOR_ACTIVATION, name,
-                        shape_make(DTYPE_F32, 2, graph->grain_sequences, graph->sequence_length, 1));
+                        shape_make(DTYPE_F32, 3, graph->grain_sequences, graph->sequence_length, count));
 }
 
 static struct tensor *accumulator(struct graph *graph, const char *name, int rank, int64_t d0, int64_t d1) {
@@ -53,19 +53,25 @@ static void add_alike(struct graph *graph, const struct op_case *op_case, const 
     add(graph, op, op->name, attributes, in, out);
 }
 
+/* Rows of the table that stand for no token. */
+static int64_t first_row(const struct op_case *op_case) { return has(op_case, CASE_FROM) ? 2 : 0; }
+
 static void build_embedding(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
-    struct tensor *in[OP_INPUTS_MAX] = {integers(graph, "tokens"),
-                                        graph_parameter(graph, "weight", 2, sizes->vocab, sizes->columns)};
+    struct embedding_attributes attributes = {.first_row = first_row(op_case)};
+    struct tensor *in[OP_INPUTS_MAX] = {
+        integers(graph, "tokens"),
+        graph_parameter(graph, "weight", 2, sizes->vocab + attributes.first_row, sizes->columns)};
     struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
-    add(graph, &op_embedding, "embedding", NULL, in, out);
+    add(graph, &op_embedding, "embedding", &attributes, in, out);
 }
 
 static void build_embedding_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     build_embedding(graph, op_case, sizes);
-    struct embedding_grad_attributes attributes = {.rows = sizes->vocab};
+    struct embedding_grad_attributes attributes = {.rows = sizes->vocab + first_row(op_case),
+                                                   .first_row = first_row(op_case)};
     struct tensor *in[OP_INPUTS_MAX] = {op_case_tensor(graph, "tokens"),
                                         activation(graph, op_case, "dy", sizes->columns)};
-    struct tensor *out[OP_OUTPUTS_MAX] = {accumulator(graph, "d.weight", 2, sizes->vocab, sizes->columns)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {accumulator(graph, "d.weight", 2, attributes.rows, sizes->columns)};
     add(graph, &op_embedding_grad, "embedding.grad", &attributes, in, out);
 }
 
@@ -111,15 +117,24 @@ static bool is_layer_norm(const struct op_case *op_case) {
     return op_case->op == &op_layer_norm || op_case->op == &op_layer_norm_grad;
 }
 
+static int64_t norm_columns(const struct op_case *op_case, const struct op_sizes *sizes) {
+    return has(op_case, CASE_HEADS) ? sizes->heads * sizes->head_dim : sizes->columns;
+}
+
+static int64_t norm_group(const struct op_case *op_case, const struct op_sizes *sizes) {
+    return has(op_case, CASE_HEADS) ? sizes->head_dim : sizes->columns;
+}
+
 static void build_norm(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct norm_attributes attributes = {.epsilon = 1e-5};
     bool layer = is_layer_norm(op_case);
+    int64_t columns = norm_columns(op_case, sizes), group = norm_group(op_case, sizes);
     struct tensor *in[OP_INPUTS_MAX] = {
-        activation(graph, op_case, "x", sizes->columns), graph_parameter(graph, "norm", 1, sizes->columns, 1),
-        IF_WANTED(has(op_case, CASE_BIAS), graph_parameter(graph, "bias", 1, sizes->columns, 1))};
-    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
-    if (layer) out[1] = row_values(graph, "mean");
-    out[layer ? 2 : 1] = row_values(graph, "rstd");
+        activation(graph, op_case, "x", columns), graph_parameter(graph, "norm", 1, group, 1),
+        IF_WANTED(has(op_case, CASE_BIAS), graph_parameter(graph, "bias", 1, group, 1))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", columns)};
+    if (layer) out[1] = row_values(graph, "mean", columns / group);
+    out[layer ? 2 : 1] = row_values(graph, "rstd", columns / group);
     add(graph, layer ? &op_layer_norm : &op_rms_norm, "norm.forward", &attributes, in, out);
 }
 
@@ -128,16 +143,16 @@ static void build_norm_grad(struct graph *graph, const struct op_case *op_case, 
     bool layer = is_layer_norm(op_case), frozen = has(op_case, CASE_FROZEN);
     struct norm_grad_attributes attributes = {
         .dx = !has(op_case, CASE_NO_DX), .dweight = !frozen, .dbias = has(op_case, CASE_BIAS) && !frozen};
-    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", sizes->columns), op_case_tensor(graph, "x"),
+    int64_t columns = norm_columns(op_case, sizes), group = norm_group(op_case, sizes);
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", columns), op_case_tensor(graph, "x"),
                                         op_case_tensor(graph, "norm")};
     int next = 3;
     if (layer) in[next++] = op_case_tensor(graph, "mean");
     in[next++] = op_case_tensor(graph, "rstd");
-    if (has(op_case, CASE_ADDEND)) in[next] = activation(graph, op_case, "addend", sizes->columns);
-    struct tensor *out[OP_OUTPUTS_MAX] = {
-        IF_WANTED(attributes.dx, activation(graph, op_case, "d.x", sizes->columns)),
-        IF_WANTED(attributes.dweight, accumulator(graph, "d.norm", 1, sizes->columns, 1)),
-        IF_WANTED(attributes.dbias, accumulator(graph, "d.bias", 1, sizes->columns, 1))};
+    if (has(op_case, CASE_ADDEND)) in[next] = activation(graph, op_case, "addend", columns);
+    struct tensor *out[OP_OUTPUTS_MAX] = {IF_WANTED(attributes.dx, activation(graph, op_case, "d.x", columns)),
+                                          IF_WANTED(attributes.dweight, accumulator(graph, "d.norm", 1, group, 1)),
+                                          IF_WANTED(attributes.dbias, accumulator(graph, "d.bias", 1, group, 1))};
     add(graph, op_case->op, "norm.grad", &attributes, in, out);
 }
 
@@ -177,6 +192,23 @@ static void build_attention(struct graph *graph, const struct op_case *op_case, 
     add(graph, &op_attention, "attention", &attributes, in, out);
 }
 
+static void build_attention_cache(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct attention_cache_attributes attributes = {.attention = attention_of(sizes),
+                                                    .positions = sizes->length + OP_CASE_CACHED + 3};
+    int64_t q = sizes->heads * sizes->head_dim, kv = sizes->kv_heads * sizes->head_dim;
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "q", q), activation(graph, op_case, "k", kv),
+                                        activation(graph, op_case, "v", kv)};
+    struct shape cache = shape_make(graph->dtype, 3, graph->grain_sequences, attributes.positions, kv);
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", q),
+                                          graph_tensor(graph, TENSOR_CACHE, "keys", cache),
+                                          graph_tensor(graph, TENSOR_CACHE, "values", cache)};
+    add(graph, &op_attention_cache, "attention.cache", &attributes, in, out);
+}
+
+static void build_last_token(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    ops_last_token(graph, "y", activation(graph, op_case, "x", sizes->columns));
+}
+
 static void build_attention_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     build_attention(graph, op_case, sizes);
     struct attention_attributes attributes = attention_of(sizes);
@@ -214,6 +246,19 @@ static void build_gated(struct graph *graph, const struct op_case *op_case, cons
 static void build_add(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     add_alike(graph, op_case, &op_add, sizes->columns, NULL, (const char *const[]){"a", "b", NULL},
               (const char *const[]){"y", NULL});
+}
+
+static void build_scale(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct scale_attributes attributes = {.factor = -1.75};
+    add_alike(graph, op_case, &op_scale, sizes->columns, &attributes, (const char *const[]){"x", NULL},
+              (const char *const[]){"y", NULL});
+}
+
+static void build_bias_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    build_linear(graph, op_case, sizes);
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", sizes->inner)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {accumulator(graph, "d.bias", 1, sizes->inner, 1)};
+    add(graph, &op_bias_grad, "bias.grad", NULL, in, out);
 }
 
 static void head_inputs(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes,
@@ -301,6 +346,9 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 /* Several tiles of positions; a head that is no whole number of vectors. */
 #define LONG(window_)                                                                                                  \
     { .sequences = 2, .length = 131, .heads = 6, .kv_heads = 2, .head_dim = 10, .window = window_ }
+/* Heads of several vectors, and of no whole number of them. */
+#define WIDE                                                                                                           \
+    { .sequences = 1, .length = 71, .heads = 3, .kv_heads = 1, .head_dim = 85 }
 /* More than one block of the packed matrix product in each direction; more than one block of rows. */
 #define LARGE                                                                                                          \
     { .sequences = 2, .length = 101, .columns = 281, .inner = 203, .vocab = 300 }
@@ -309,8 +357,10 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 
 const struct op_case op_cases[] = {
     CASE("embedding", embedding, build_embedding, ODD, .flags = CASE_TIMED),
+    CASE("embedding.from", embedding, build_embedding, LARGE, .flags = CASE_FROM | CASE_VIEWS),
     CASE("embedding_grad", embedding_grad, build_embedding_grad, ODD, .flags = CASE_TIMED),
     CASE("embedding_grad.views", embedding_grad, build_embedding_grad, LARGE, .flags = CASE_VIEWS),
+    CASE("embedding_grad.from", embedding_grad, build_embedding_grad, ODD, .flags = CASE_FROM),
     CASE("linear", linear, build_linear, ODD, .flags = CASE_TIMED),
     CASE("linear.bias", linear, build_linear, ODD, .flags = CASE_BIAS),
     CASE("linear.kn", linear, build_linear, ODD, .flags = CASE_KN | CASE_BIAS | CASE_ADDEND | CASE_TIMED),
@@ -327,7 +377,14 @@ const struct op_case op_cases[] = {
     CASE("rms_norm_grad", rms_norm_grad, build_norm_grad, ODD, .flags = CASE_ADDEND | CASE_TIMED),
     CASE("rms_norm_grad.views", rms_norm_grad, build_norm_grad, LARGE, .flags = CASE_VIEWS),
     CASE("rms_norm_grad.no_dx", rms_norm_grad, build_norm_grad, ODD, .flags = CASE_NO_DX),
+    CASE("rms_norm.heads", rms_norm, build_norm, ODD, .flags = CASE_HEADS | CASE_TIMED),
+    CASE("rms_norm.heads.views", rms_norm, build_norm, LONG(0), .flags = CASE_HEADS | CASE_VIEWS),
+    CASE("rms_norm_grad.heads", rms_norm_grad, build_norm_grad, ODD, .flags = CASE_HEADS | CASE_TIMED),
+    CASE("rms_norm_grad.heads.views", rms_norm_grad, build_norm_grad, LONG(0),
+         .flags = CASE_HEADS | CASE_ADDEND | CASE_VIEWS),
     CASE("layer_norm", layer_norm, build_norm, ODD, .flags = CASE_BIAS | CASE_TIMED),
+    CASE("layer_norm.heads", layer_norm, build_norm, LONG(0), .flags = CASE_BIAS | CASE_HEADS | CASE_VIEWS),
+    CASE("layer_norm_grad.heads", layer_norm_grad, build_norm_grad, LONG(0), .flags = CASE_BIAS | CASE_HEADS),
     CASE("layer_norm.plain", layer_norm, build_norm, LARGE, .flags = CASE_VIEWS),
     CASE("layer_norm_grad", layer_norm_grad, build_norm_grad, ODD, .flags = CASE_BIAS | CASE_ADDEND | CASE_TIMED),
     CASE("layer_norm_grad.views", layer_norm_grad, build_norm_grad, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
@@ -338,11 +395,22 @@ const struct op_case op_cases[] = {
     CASE("attention", attention, build_attention, LONG(0), .flags = CASE_TIMED),
     CASE("attention.window", attention, build_attention, LONG(50), .flags = CASE_VIEWS),
     CASE("attention.window_1", attention, build_attention, ODD_BUT(.length = 29, .window = 1), .flags = 0),
+    CASE("attention.window_wide", attention, build_attention, ODD_BUT(.length = 29, .window = 4096), .flags = 0),
     CASE("attention.segments", attention, build_attention, LONG(0), .flags = CASE_SEGMENTS),
+    CASE("attention.wide", attention, build_attention, WIDE, .flags = CASE_VIEWS),
+    CASE("attention_grad.wide", attention_grad, build_attention_grad, WIDE, .flags = 0),
     CASE("attention_grad", attention_grad, build_attention_grad, LONG(0), .flags = CASE_TIMED),
     CASE("attention_grad.window", attention_grad, build_attention_grad, LONG(50), .flags = CASE_VIEWS),
+    CASE("attention_grad.window_wide", attention_grad, build_attention_grad, ODD_BUT(.length = 29, .window = 4096),
+         .flags = 0),
     CASE("attention_grad.segments", attention_grad, build_attention_grad, LONG(0), .flags = CASE_SEGMENTS),
     CASE("attention_grad.short", attention_grad, build_attention_grad, ODD_BUT(.length = 1), .flags = 0),
+    CASE("attention_cache", attention_cache, build_attention_cache, LONG(0), .flags = CASE_TIMED),
+    CASE("attention_cache.window", attention_cache, build_attention_cache, LONG(50), .flags = CASE_VIEWS),
+    CASE("attention_cache.wide", attention_cache, build_attention_cache, WIDE, .flags = CASE_VIEWS),
+    CASE("attention_cache.one", attention_cache, build_attention_cache, ODD_BUT(.length = 1, .window = 3), .flags = 0),
+    CASE("last_token", last_token, build_last_token, ODD, .flags = 0),
+    CASE("last_token.views", last_token, build_last_token, LARGE, .flags = CASE_VIEWS),
     CASE("gelu_tanh", activation, build_activation, ODD, .function = ACTIVATION_GELU_TANH, .flags = CASE_TIMED),
     CASE("gelu_erf", activation, build_activation, ODD, .function = ACTIVATION_GELU_ERF, .flags = CASE_TIMED),
     CASE("relu", activation, build_activation, LARGE, .function = ACTIVATION_RELU, .flags = CASE_VIEWS),
@@ -359,6 +427,10 @@ const struct op_case op_cases[] = {
          .flags = CASE_VIEWS),
     CASE("add", add, build_add, ODD, .flags = CASE_TIMED),
     CASE("add.views", add, build_add, LARGE, .flags = CASE_VIEWS),
+    CASE("scale", scale, build_scale, ODD, .flags = CASE_TIMED),
+    CASE("scale.views", scale, build_scale, LARGE, .flags = CASE_VIEWS),
+    CASE("bias_grad", bias_grad, build_bias_grad, ODD, .flags = CASE_BIAS | CASE_TIMED),
+    CASE("bias_grad.views", bias_grad, build_bias_grad, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("head_loss", head_loss, build_head_loss, ODD, .flags = CASE_TIMED),
     CASE("head_loss.bias", head_loss, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("head_loss_grad", head_loss_grad, build_head_loss, ODD, .flags = CASE_TIMED),

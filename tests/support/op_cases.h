@@ -9,6 +9,9 @@
 #include "graph/graph.h"
 #include "ops/ops.h"
 
+/* Tokens that are in caches before the case's. */
+enum { OP_CASE_CACHED = 9 };
+
 struct op_sizes {
     int64_t sequences, length, columns, inner;
     int64_t heads, kv_heads, head_dim, window;
@@ -25,6 +28,8 @@ enum op_case_flags {
     CASE_NO_DX = 1 << 6,
     CASE_BACK = 1 << 7,  /* rope with sign -1 */
     CASE_TIMED = 1 << 8, /* in the benchmark */
+    CASE_HEADS = 1 << 9, /* norms: of the heads */
+    CASE_FROM = 1 << 10, /* embeddings: the table's first rows stand for no token */
 };
 
 struct op_case {

@@ -133,7 +133,9 @@ void op_instance_write(struct op_instance *instance, const struct tensor *tensor
 /* Integers that the operators take: `index` counts tokens of the grain. */
 static double integer_value(const struct op_instance *instance, const char *name, int64_t index, uint32_t random) {
     const struct tensor *weight = op_case_tensor(instance->graph, "weight");
+    const struct node *first = instance->graph->nodes.items[0];
     int64_t length = instance->graph->sequence_length, vocab = weight ? weight->shape.dims[0] : 1;
+    if (first->op == &op_embedding) vocab -= NODE_ATTRIBUTES(first, embedding_attributes)->first_row;
     if (strcmp(name, "positions") == 0) return (double)(index % length + 3);
     if (strcmp(name, "segments") == 0) return (double)(index % length * 3 / length);
     if (strcmp(name, "targets") == 0 && index % 7 == 3) return -1;
@@ -188,6 +190,9 @@ void op_instance_fill(struct op_instance *instance, uint64_t seed) {
         if (!overwritten(instance, tensor) && !has_view(instance, tensor)) fill_tensor(instance, tensor, seed);
     }
     instance->scalars[SCALAR_LOSS_SCALE] = 1.0 / 37;
+    instance->scalars[SCALAR_CACHE_START] = OP_CASE_CACHED;
+    int64_t length = instance->graph->sequence_length;
+    instance->scalars[SCALAR_NEW_TOKENS] = (double)(length > 1 ? length - 1 : 1);
     instance->scalars[SCALAR_LEARNING_RATE] = 3e-3;
     instance->scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - 0.9 * 0.9);
     instance->scalars[SCALAR_BIAS_CORRECTION_SQ] = 1.0 / 0.3;

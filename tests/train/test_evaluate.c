@@ -72,8 +72,8 @@ static void test_generation_needs_a_tokenizer(void **state) {
     struct generate_options options;
     plan_options_init(&plan);
     generate_options_init(&options);
-    expect_status(generate_text(BALLAST_FIXTURES "/models/llama", &plan, &options, NULL, NULL, NULL), STATUS_BAD_INPUT,
-                  "tokenizer.json");
+    expect_status(generate_text(BALLAST_FIXTURES "/models/llama", &plan, &options, NULL, NULL, NULL, NULL),
+                  STATUS_BAD_INPUT, "tokenizer.json");
 }
 
 int main(void) {

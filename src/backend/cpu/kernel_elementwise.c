@@ -23,6 +23,17 @@ enum status cpu_add_create(const struct node *node, struct kernel **out) {
     return cpu_rows_create(node, add_rows, out);
 }
 
+static void scale_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
+    float factor = (float)NODE_ATTRIBUTES(node, scale_attributes)->factor;
+    for (int64_t row = begin; row < end; row++)
+        cpu_simd()->scale(columns_of(node), dtype_of(node), in_row(node, call, 0, row), factor, dtype_of(node),
+                          out_row(node, call, 0, row));
+}
+
+enum status cpu_scale_create(const struct node *node, struct kernel **out) {
+    return cpu_rows_create(node, scale_rows, out);
+}
+
 static enum activation function_of(const struct node *node) {
     return NODE_ATTRIBUTES(node, activation_attributes)->function;
 }
@@ -68,11 +79,19 @@ enum status cpu_gated_activation_grad_create(const struct node *node, struct ker
     return cpu_rows_create(node, gated_grad_rows, out);
 }
 
+/* Features that are normalised together. */
+static int64_t group_of(const struct node *node) { return shape_columns(&node->in[1]->shape); }
+
 static void rms_norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     double epsilon = NODE_ATTRIBUTES(node, norm_attributes)->epsilon;
-    for (int64_t row = begin; row < end; row++)
-        cpu_simd()->rms_norm(dtype_of(node), columns_of(node), epsilon, in_row(node, call, 0, row), call->in[1],
-                             out_row(node, call, 0, row), (float *)call->out[1] + row);
+    int64_t group = group_of(node), groups = columns_of(node) / group, bytes = group * dtype_bytes(dtype_of(node));
+    for (int64_t row = begin; row < end; row++) {
+        const char *x = in_row(node, call, 0, row);
+        char *y = out_row(node, call, 0, row);
+        float *rstd = (float *)call->out[1] + row * groups;
+        for (int64_t i = 0; i < groups; i++)
+            cpu_simd()->rms_norm(dtype_of(node), group, epsilon, x + i * bytes, call->in[1], y + i * bytes, rstd + i);
+    }
 }
 
 enum status cpu_rms_norm_create(const struct node *node, struct kernel **out) {
@@ -81,10 +100,15 @@ enum status cpu_rms_norm_create(const struct node *node, struct kernel **out) {
 
 static void layer_norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     double epsilon = NODE_ATTRIBUTES(node, norm_attributes)->epsilon;
-    for (int64_t row = begin; row < end; row++)
-        cpu_simd()->layer_norm(dtype_of(node), columns_of(node), epsilon, in_row(node, call, 0, row), call->in[1],
-                               call->in[2], out_row(node, call, 0, row), (float *)call->out[1] + row,
-                               (float *)call->out[2] + row);
+    int64_t group = group_of(node), groups = columns_of(node) / group, bytes = group * dtype_bytes(dtype_of(node));
+    for (int64_t row = begin; row < end; row++) {
+        const char *x = in_row(node, call, 0, row);
+        char *y = out_row(node, call, 0, row);
+        float *mean = (float *)call->out[1] + row * groups, *rstd = (float *)call->out[2] + row * groups;
+        for (int64_t i = 0; i < groups; i++)
+            cpu_simd()->layer_norm(dtype_of(node), group, epsilon, x + i * bytes, call->in[1], call->in[2],
+                                   y + i * bytes, mean + i, rstd + i);
+    }
 }
 
 enum status cpu_layer_norm_create(const struct node *node, struct kernel **out) {
@@ -110,11 +134,12 @@ enum status cpu_rope_create(const struct node *node, struct kernel **out) {
 
 static void embedding_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     const int32_t *tokens = call->in[0];
-    int64_t bytes = columns_of(node) * dtype_bytes(dtype_of(node)), vocab = node->in[1]->shape.dims[0];
+    int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
+    int64_t bytes = columns_of(node) * dtype_bytes(dtype_of(node)), vocab = node->in[1]->shape.dims[0] - first_row;
     for (int64_t row = begin; row < end; row++) {
         BUG_IF(tokens[row] < 0 || tokens[row] >= vocab, "token %d of a vocabulary of %lld", tokens[row],
                (long long)vocab);
-        memcpy(out_row(node, call, 0, row), in_row(node, call, 1, tokens[row]), (size_t)bytes);
+        memcpy(out_row(node, call, 0, row), in_row(node, call, 1, first_row + tokens[row]), (size_t)bytes);
     }
 }
 

@@ -16,9 +16,10 @@ static void embedding_grad_columns(const void *context, int64_t begin, int64_t e
     const struct tensor *dy = run->node->in[1], *table = run->node->out[0];
     const int32_t *tokens = run->call->in[0];
     int64_t rows = shape_rows(&dy->shape), offset = begin * dtype_bytes(dy->shape.dtype);
+    int64_t first_row = NODE_ATTRIBUTES(run->node, embedding_grad_attributes)->first_row;
     for (int64_t row = 0; row < rows; row++) {
         const char *from = operand_row(dy, run->call->in[1], row);
-        float *to = operand_row(table, run->call->out[0], tokens[row]);
+        float *to = operand_row(table, run->call->out[0], first_row + tokens[row]);
         cpu_simd()->accumulate(dy->shape.dtype, end - begin, from + offset, to + begin);
     }
 }

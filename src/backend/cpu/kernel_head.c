@@ -1,11 +1,12 @@
 /* The head with the loss, in tiles of tokens: logits of one tile are held at a time, in the workspace. */
 #include <math.h>
+#include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/matmul.h"
 #include "base/half.h"
 
-enum { LOGITS_BYTES_MOST = 48 << 20, TILE_TOKENS_LEAST = 32 };
+enum { LOGITS_BYTES_MOST = 48 << 20, TILE_TOKENS_LEAST = 32, TILE_TOKENS_MOST = 256 };
 
 /* Products of a tile of so many tokens; NULL where not wanted. */
 struct head_products {
@@ -16,9 +17,10 @@ struct head_kernel {
     struct kernel kernel;
     int64_t rows, vocab, columns;
     int64_t tile, last;                   /* tokens of a tile, and of the last one */
-    int64_t stride;                       /* of logits, in floats */
     struct head_products products, final; /* of a tile, and of the last one; may be the same */
-    int64_t losses_at, matmul_at;         /* offsets into the workspace, after the logits */
+    /* Offsets into the workspace, whose first part is the logits. Products take whole rows without gaps, so gradients
+     * in bf16 have a place of their own; those in fp32 lie where the logits were. */
+    int64_t gradients_at, losses_at, matmul_at;
 };
 
 /* One tile on its way; pointers are to its first token. */
@@ -27,8 +29,8 @@ struct head_tile {
     int64_t rows;
     const int32_t *targets;
     float *logits;
+    char *gradients; /* of the logits, in the dtype of x; NULL: not wanted */
     double *losses;
-    bool gradient;
     float scale;
 };
 
@@ -45,8 +47,7 @@ static void head_release(struct kernel *kernel) {
     mem_free(head);
 }
 
-static enum status create_logits(const struct head_kernel *head, bool bias, int64_t rows, int64_t stride,
-                                 struct matmul **out) {
+static enum status create_logits(const struct head_kernel *head, bool bias, int64_t rows, struct matmul **out) {
     const struct tensor *x = head->kernel.node->in[0];
     struct matmul_spec spec = {
         .m = rows,
@@ -56,17 +57,12 @@ static enum status create_logits(const struct head_kernel *head, bool bias, int6
         .a_k = 1,
         .b_k = 1,
         .b_column = head->columns,
-        .c_row = stride,
+        .c_row = head->vocab,
         .dtype = x->shape.dtype,
         .out_dtype = DTYPE_F32,
         .bias = bias,
     };
     return matmul_create(&spec, out);
-}
-
-/* Elements from one token's gradients of logits to the next: they lie where the logits were. */
-static int64_t gradient_stride(const struct head_kernel *head) {
-    return head->stride * (4 / dtype_bytes(head->kernel.node->in[0]->shape.dtype));
 }
 
 static enum status create_dx(const struct head_kernel *head, int64_t rows, struct matmul **out) {
@@ -76,7 +72,7 @@ static enum status create_dx(const struct head_kernel *head, int64_t rows, struc
         .m = rows,
         .n = head->columns,
         .k = head->vocab,
-        .a_row = gradient_stride(head),
+        .a_row = head->vocab,
         .a_k = 1,
         .b_k = head->columns,
         .b_column = 1,
@@ -95,7 +91,7 @@ static enum status create_dweight(const struct head_kernel *head, int64_t rows, 
         .n = head->columns,
         .k = rows,
         .a_row = 1,
-        .a_k = gradient_stride(head),
+        .a_k = head->vocab,
         .b_k = tensor_row_stride(x),
         .b_column = 1,
         .c_row = head->columns,
@@ -108,7 +104,7 @@ static enum status create_dweight(const struct head_kernel *head, int64_t rows, 
 
 static enum status create_products(const struct head_kernel *head, bool gradient, int64_t rows,
                                    struct head_products *out) {
-    TRY(create_logits(head, head->kernel.node->in[3] != NULL, rows, head->stride, &out->logits));
+    TRY(create_logits(head, head->kernel.node->in[3] != NULL, rows, &out->logits));
     if (!gradient) return STATUS_OK;
     TRY(create_dx(head, rows, &out->dx));
     return create_dweight(head, rows, &out->dweight);
@@ -128,6 +124,7 @@ static int64_t workspace_most(const struct head_products *products) {
 static int64_t tile_tokens(int64_t rows, int64_t vocab) {
     int64_t most = LOGITS_BYTES_MOST / (4 * vocab);
     if (most < TILE_TOKENS_LEAST) most = TILE_TOKENS_LEAST;
+    if (most > TILE_TOKENS_MOST) most = TILE_TOKENS_MOST;
     int64_t tiles = (rows + most - 1) / most;
     return (rows + tiles - 1) / tiles;
 }
@@ -137,7 +134,6 @@ static void head_measure(struct head_kernel *head) {
     head->rows = shape_rows(&node->in[0]->shape);
     head->columns = shape_columns(&node->in[0]->shape);
     head->vocab = node->in[1]->shape.dims[0];
-    head->stride = (head->vocab + 15) / 16 * 16;
     head->tile = tile_tokens(head->rows, head->vocab);
     head->last = head->rows - (head->rows - 1) / head->tile * head->tile;
 }
@@ -156,41 +152,43 @@ static enum status head_create(const struct node *node, bool gradient,
         return status;
     }
     int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
-    head->losses_at = workspace_align(head->tile * head->stride * 4);
+    bool apart = gradient && node->in[0]->shape.dtype == DTYPE_BF16;
+    int64_t logits_bytes = workspace_align(head->tile * head->vocab * 4);
+    head->gradients_at = apart ? logits_bytes : 0;
+    head->losses_at = logits_bytes + (apart ? workspace_align(head->tile * head->vocab * 2) : 0);
     head->matmul_at = head->losses_at + workspace_align(head->rows * (int64_t)sizeof(double));
     head->kernel.workspace_bytes = head->matmul_at + (products > final ? products : final);
     *out = &head->kernel;
     return STATUS_OK;
 }
 
-/* d(loss)/d(logits) over the logits: scale * (softmax - one at the target). */
-static void write_gradient(const struct head_tile *tile, float *logits, int32_t target, double lse) {
+/* d(loss)/d(logits) = scale * (softmax - one at the target); `out` may be the logits. */
+static void write_gradient(const struct head_tile *tile, const float *logits, int32_t target, double lse, void *out) {
     enum dtype dtype = tile->head->kernel.node->in[0]->shape.dtype;
-    double probability = exp((double)logits[target] - lse);
-    cpu_simd()->softmax(dtype, tile->head->vocab, logits, (float)lse, tile->scale, logits);
-    float at_target = (float)((probability - 1) * tile->scale);
+    float at_target = (float)((exp((double)logits[target] - lse) - 1) * (double)tile->scale);
+    cpu_simd()->softmax(dtype, tile->head->vocab, logits, (float)lse, tile->scale, out);
     if (dtype == DTYPE_BF16)
-        ((uint16_t *)logits)[target] = bf16_from_float(at_target);
+        ((uint16_t *)out)[target] = bf16_from_float(at_target);
     else
-        logits[target] = at_target;
+        ((float *)out)[target] = at_target;
 }
 
 static void head_rows(const void *context, int64_t begin, int64_t end) {
     const struct head_tile *tile = context;
-    int64_t vocab = tile->head->vocab;
+    int64_t vocab = tile->head->vocab, bytes = vocab * dtype_bytes(tile->head->kernel.node->in[0]->shape.dtype);
     for (int64_t row = begin; row < end; row++) {
-        float *logits = tile->logits + row * tile->head->stride;
+        const float *logits = tile->logits + row * vocab;
+        void *gradient = tile->gradients ? tile->gradients + row * bytes : NULL;
         int32_t target = tile->targets[row];
         BUG_IF(target >= vocab, "target %d of a vocabulary of %lld", target, (long long)vocab);
         if (target < 0) {
             tile->losses[row] = 0;
-            for (int64_t i = 0; tile->gradient && i < vocab; i++)
-                logits[i] = 0; /* in bf16 the first half of the row, zeros in any case */
+            if (gradient) memset(gradient, 0, (size_t)bytes);
             continue;
         }
         double lse = cpu_simd()->log_sum_exp(vocab, logits);
         tile->losses[row] = lse - (double)logits[target];
-        if (tile->gradient) write_gradient(tile, logits, target, lse);
+        if (gradient) write_gradient(tile, logits, target, lse, gradient);
     }
 }
 
@@ -199,16 +197,17 @@ static void tile_products_run(const struct head_tile *tile, const struct head_pr
     const struct node *node = tile->head->kernel.node;
     const void *x = operand_row(node->in[0], call->in[0], first);
     if (products->dx)
-        matmul_run(products->dx, tile->logits, call->in[1], NULL, operand_row(node->out[1], call->out[1], first),
+        matmul_run(products->dx, tile->gradients, call->in[1], NULL, operand_row(node->out[1], call->out[1], first),
                    workspace);
-    if (products->dweight) matmul_run(products->dweight, tile->logits, x, NULL, call->out[2], workspace);
+    if (products->dweight) matmul_run(products->dweight, tile->gradients, x, NULL, call->out[2], workspace);
     if (call->out[3])
-        sum_columns(node->in[0]->shape.dtype, tile->rows, tile->head->vocab, tile->logits, gradient_stride(tile->head),
+        sum_columns(node->in[0]->shape.dtype, tile->rows, tile->head->vocab, tile->gradients, tile->head->vocab,
                     call->out[3]);
 }
 
 static void head_tiles(const struct head_kernel *head, const struct kernel_call *call, bool gradient) {
-    struct head_tile tile = {.head = head, .gradient = gradient, .logits = call->workspace};
+    struct head_tile tile = {.head = head, .logits = call->workspace};
+    if (gradient) tile.gradients = workspace_at(call, head->gradients_at);
     tile.scale = gradient ? (float)call->scalars[SCALAR_LOSS_SCALE] : 0;
     double *losses = workspace_at(call, head->losses_at);
     void *workspace = workspace_at(call, head->matmul_at);
@@ -255,8 +254,8 @@ enum status cpu_head_logits_create(const struct node *node, struct kernel **out)
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
     head_measure(head);
-    enum status status =
-        create_logits(head, node->in[2] != NULL, head->rows, tensor_row_stride(node->out[0]), &head->products.logits);
+    BUG_IF(tensor_row_stride(node->out[0]) != head->vocab, "logits in a view");
+    enum status status = create_logits(head, node->in[2] != NULL, head->rows, &head->products.logits);
     if (status != STATUS_OK) {
         head_release(&head->kernel);
         return status;

@@ -103,14 +103,15 @@ enum status cpu_linear_dx_create(const struct node *node, struct kernel **out) {
     return linear_create(node, &spec, linear_dx_run, out);
 }
 
+static void sum_bias(const struct tensor *dy, const void *data, float *sum) {
+    sum_columns(dy->shape.dtype, shape_rows(&dy->shape), shape_columns(&dy->shape), data, tensor_row_stride(dy), sum);
+}
+
 static void linear_dw_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     bool kn = NODE_ATTRIBUTES(node, linear_dw_attributes)->weight_is_kn;
     matmul_run(matmul_of(kernel), call->in[kn ? 0 : 1], call->in[kn ? 1 : 0], NULL, call->out[0], call->workspace);
-    if (!call->out[1]) return;
-    const struct tensor *dy = node->in[1];
-    sum_columns(dy->shape.dtype, shape_rows(&dy->shape), shape_columns(&dy->shape), call->in[1], tensor_row_stride(dy),
-                call->out[1]);
+    if (call->out[1]) sum_bias(node->in[1], call->in[1], call->out[1]);
 }
 
 /* The weight's rows times its columns, over the tokens: x and dy, or dy and x. */
@@ -131,4 +132,13 @@ enum status cpu_linear_dw_create(const struct node *node, struct kernel **out) {
         .accumulate = true,
     };
     return linear_create(node, &spec, linear_dw_run, out);
+}
+
+static void bias_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+    sum_bias(kernel->node->in[0], call->in[0], call->out[0]);
+}
+
+enum status cpu_bias_grad_create(const struct node *node, struct kernel **out) {
+    *out = cpu_kernel_new(node, sizeof **out, bias_grad_run);
+    return *out ? STATUS_OK : STATUS_FAILED;
 }

@@ -1,4 +1,5 @@
-/* Gradients of the norms: rows in blocks, each with its own partial sums of the weights' gradients. */
+/* Gradients of the norms: rows in blocks, each with its own partial sums of the weights' gradients, which run over the
+ * groups of a row in order. */
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
@@ -15,51 +16,70 @@ struct norm_run {
     const struct node *node;
     const struct kernel_call *call;
     struct norm_operands operands;
-    float *dweights, *dbiases; /* [blocks][columns], or NULL */
-    int64_t columns;
+    float *dweights, *dbiases; /* [blocks][group], or NULL */
+    int64_t group;             /* features that are normalised together */
+    int64_t groups;            /* of a row */
 };
 
-static float *partial_row(float *partials, int64_t row, int64_t columns) {
-    return partials ? partials + row / SUM_ROWS * columns : NULL;
+static float *partial_row(float *partials, int64_t row, int64_t group) {
+    return partials ? partials + row / SUM_ROWS * group : NULL;
+}
+
+static char *group_data(void *row, int64_t group_bytes, int64_t index) {
+    return row ? (char *)row + index * group_bytes : NULL;
+}
+
+static void norm_grad_groups(const struct norm_run *run, int64_t index, struct norm_grad_row *partial) {
+    const struct node *node = run->node;
+    const struct kernel_call *call = run->call;
+    const struct norm_operands *at = &run->operands;
+    enum dtype dtype = node->in[1]->shape.dtype;
+    int64_t bytes = run->group * dtype_bytes(dtype);
+    void *dy = operand_row(node->in[0], call->in[0], index), *x = operand_row(node->in[1], call->in[1], index);
+    void *addend = operand_row(node->in[at->addend], call->in[at->addend], index);
+    void *dx = operand_row(node->out[0], call->out[0], index);
+    for (int64_t i = 0; i < run->groups; i++) {
+        struct norm_grad_row row = *partial;
+        row.dy = group_data(dy, bytes, i);
+        row.x = group_data(x, bytes, i);
+        row.addend = group_data(addend, bytes, i);
+        row.dx = group_data(dx, bytes, i);
+        row.mean = at->mean >= 0 ? ((const float *)call->in[at->mean])[index * run->groups + i] : 0;
+        row.rstd = ((const float *)call->in[at->rstd])[index * run->groups + i];
+        at->row(dtype, run->group, &row);
+    }
 }
 
 static void norm_grad_rows(const void *context, int64_t begin, int64_t end) {
     const struct norm_run *run = context;
-    const struct node *node = run->node;
-    const struct kernel_call *call = run->call;
-    const struct norm_operands *at = &run->operands;
-    struct norm_grad_row row = {
-        .weight = call->in[2],
-        .dweight = partial_row(run->dweights, begin, run->columns),
-        .dbias = partial_row(run->dbiases, begin, run->columns),
+    struct norm_grad_row partial = {
+        .weight = run->call->in[2],
+        .dweight = partial_row(run->dweights, begin, run->group),
+        .dbias = partial_row(run->dbiases, begin, run->group),
     };
-    if (row.dweight) memset(row.dweight, 0, (size_t)run->columns * sizeof(float));
-    if (row.dbias) memset(row.dbias, 0, (size_t)run->columns * sizeof(float));
-    for (int64_t i = begin; i < end; i++) {
-        row.dy = operand_row(node->in[0], call->in[0], i);
-        row.x = operand_row(node->in[1], call->in[1], i);
-        row.addend = operand_row(node->in[at->addend], call->in[at->addend], i);
-        row.dx = operand_row(node->out[0], call->out[0], i);
-        row.mean = at->mean >= 0 ? ((const float *)call->in[at->mean])[i] : 0;
-        row.rstd = ((const float *)call->in[at->rstd])[i];
-        at->row(node->in[1]->shape.dtype, run->columns, &row);
-    }
+    if (partial.dweight) memset(partial.dweight, 0, (size_t)run->group * sizeof(float));
+    if (partial.dbias) memset(partial.dbias, 0, (size_t)run->group * sizeof(float));
+    for (int64_t i = begin; i < end; i++)
+        norm_grad_groups(run, i, &partial);
 }
 
+static int64_t group_of(const struct node *node) { return shape_columns(&node->in[2]->shape); }
+
 static int64_t partial_elements(const struct node *node) {
-    return sum_blocks(shape_rows(&node->in[1]->shape)) * shape_columns(&node->in[1]->shape);
+    return sum_blocks(shape_rows(&node->in[1]->shape)) * group_of(node);
 }
 
 static void norm_grad(const struct kernel *kernel, const struct kernel_call *call, struct norm_operands operands) {
     const struct node *node = kernel->node;
-    struct norm_run run = {node, call, operands, NULL, NULL, shape_columns(&node->in[1]->shape)};
+    struct norm_run run = {.node = node, .call = call, .operands = operands, .group = group_of(node)};
+    run.groups = shape_columns(&node->in[1]->shape) / run.group;
     int64_t rows = shape_rows(&node->in[1]->shape), blocks = sum_blocks(rows);
     float *dbias = operands.dbias >= 0 ? call->out[operands.dbias] : NULL;
     if (call->out[1]) run.dweights = call->workspace;
     if (dbias) run.dbiases = (float *)call->workspace + (call->out[1] ? partial_elements(node) : 0);
     parallel_for(rows, SUM_ROWS, norm_grad_rows, &run);
-    if (call->out[1]) sum_combine(blocks, run.columns, run.dweights, call->out[1]);
-    if (dbias) sum_combine(blocks, run.columns, run.dbiases, dbias);
+    if (call->out[1]) sum_combine(blocks, run.group, run.dweights, call->out[1]);
+    if (dbias) sum_combine(blocks, run.group, run.dbiases, dbias);
 }
 
 static enum status norm_grad_create(const struct node *node,

@@ -9,10 +9,17 @@ struct matmul {
     struct packed_matmul packed;
 };
 
+/* In fp32 oneDNN 2.6 reads b where it lies unless n is a power of two. Rows that are a multiple of 4 KiB apart then
+ * fall into the same sets of the first cache, at half the speed of the packed product (measured with n = 3072). */
+static bool rows_collide(const struct matmul_spec *spec) {
+    bool power_of_two = (spec->n & (spec->n - 1)) == 0;
+    return spec->dtype == DTYPE_F32 && spec->b_column == 1 && spec->n % 1024 == 0 && !power_of_two;
+}
+
 enum status matmul_create(const struct matmul_spec *spec, struct matmul **out) {
     struct matmul *matmul = mem_array(1, sizeof *matmul);
     if (!matmul) return STATUS_FAILED;
-    enum status status = onednn_matmul_create(spec, &matmul->onednn);
+    enum status status = rows_collide(spec) ? STATUS_OK : onednn_matmul_create(spec, &matmul->onednn);
     if (status != STATUS_OK) {
         mem_free(matmul);
         return status;

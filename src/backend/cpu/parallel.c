@@ -2,15 +2,26 @@
 
 #include <omp.h>
 
+/* A loop that needs no second thread does not enter a parallel region, which costs more than a small loop. */
 void parallel_for(int64_t count, int64_t block, parallel_body *body, const void *context) {
     int64_t blocks = (count + block - 1) / block;
-#pragma omp parallel for schedule(static) if (blocks > 1)
+    if (blocks <= 1 || omp_get_max_threads() == 1) {
+        for (int64_t i = 0; i < blocks; i++)
+            body(context, i * block, (i + 1) * block < count ? (i + 1) * block : count);
+        return;
+    }
+#pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++)
         body(context, i * block, (i + 1) * block < count ? (i + 1) * block : count);
 }
 
 void parallel_tasks(int64_t count, int threads, parallel_task *body, const void *context) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (count > 1)
+    if (count <= 1 || threads == 1) {
+        for (int64_t i = count - 1; i >= 0; i--)
+            body(context, i, 0);
+        return;
+    }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t i = count - 1; i >= 0; i--)
         body(context, i, omp_get_thread_num());
 }

@@ -37,6 +37,17 @@ struct attention_head {
     float *dk, *dv; /* [length rounded up to attention_tile][attention_columns], overwritten */
 };
 
+/* One query that sees `keys` rows of keys and values; pointers are to the head's features in their first, strides in
+ * elements. */
+struct attention_query {
+    enum dtype dtype;
+    int64_t head_dim, keys;
+    float scale;
+    const void *q, *k, *v;
+    int64_t k_stride, v_stride;
+    void *y;
+};
+
 struct adamw_step {
     float decay;          /* the weight is multiplied by it: 1 - lr * weight_decay */
     float clip;           /* the gradient is multiplied by it */
@@ -79,8 +90,7 @@ struct simd_kernels {
 
     /* The head's loss (simd_softmax.c), from one row of fp32 logits: log of the sum of exponentials. */
     double (*log_sum_exp)(int64_t n, const float *logits);
-    /* out = scale * exp(logits - lse), in the given dtype; out may lie on the logits (in bf16: on the row's first
-     * half). */
+    /* out = scale * exp(logits - lse), in the given dtype; out may be the logits (in fp32). */
     void (*softmax)(enum dtype dtype, int64_t n, const float *logits, float lse, float scale, void *out);
 
     /* AdamW (simd_adamw.c): weight in fp32; `rounded` NULL or a bf16 copy of it. */
@@ -103,6 +113,8 @@ struct simd_kernels {
     int64_t (*attention_columns)(int64_t head_dim); /* row stride of dk and dv */
     int64_t (*attention_workspace)(int64_t head_dim);
     void (*attention)(const struct attention_head *head, int64_t tile, float *workspace);
+    /* Attention of one query (simd_attention_query.c); `scores` holds `keys` floats. */
+    void (*attention_query)(const struct attention_query *query, float *scores);
     int64_t (*attention_grad_workspace)(int64_t head_dim);
     void (*attention_grad)(const struct attention_head *head, float *workspace);
 };

@@ -31,6 +31,7 @@ const struct simd_kernels SIMD_NAME(simd_kernels) = {
     .attention_columns = SIMD_NAME(simd_attention_columns),
     .attention_workspace = SIMD_NAME(simd_attention_workspace),
     .attention = SIMD_NAME(simd_attention),
+    .attention_query = SIMD_NAME(simd_attention_query),
     .attention_grad_workspace = SIMD_NAME(simd_attention_grad_workspace),
     .attention_grad = SIMD_NAME(simd_attention_grad),
 };

@@ -42,6 +42,7 @@ void SIMD_NAME(simd_gemm_pack)(enum dtype dtype, int64_t k, int64_t n, const voi
 int64_t SIMD_NAME(simd_attention_columns)(int64_t head_dim);
 int64_t SIMD_NAME(simd_attention_workspace)(int64_t head_dim);
 void SIMD_NAME(simd_attention)(const struct attention_head *head, int64_t tile, float *workspace);
+void SIMD_NAME(simd_attention_query)(const struct attention_query *query, float *scores);
 int64_t SIMD_NAME(simd_attention_grad_workspace)(int64_t head_dim);
 void SIMD_NAME(simd_attention_grad)(const struct attention_head *head, float *workspace);
 

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Shows that what `ballast train` writes loads in transformers and gives the same logits, in every family: the final model and
+# a checkpoint of each, GPT-2 and OPT trained in fp32, the others in bf16. Needs Python with tests/reference/requirements.txt.
+#
+#     bench/transformers.sh [PYTHON] [BUILD]
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+python=${1:-python3}
+build=${2:-$root/build}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+XDG_CACHE_HOME=$work/cache
+export XDG_CACHE_HOME
+
+"$root/scripts/make-demo-text.sh" "$work/text.txt"
+check() {
+    "$build/bench/logits" "$1" "$work/logits.safetensors"
+    "$python" "$root/tests/reference/check_transformers.py" "$1" "$work/logits.safetensors" 2>/dev/null
+}
+cd "$work"
+for arch in gpt2 llama mistral opt phi3 qwen2 qwen3; do
+    dtype=bf16 window=
+    case $arch in
+    gpt2 | opt) dtype=fp32 ;;
+    mistral | phi3 | qwen2 | qwen3) window='--window 24' ;;
+    esac
+    echo "== $arch, trained in $dtype"
+    "$build/ballast" init $arch --arch $arch --hidden 192 --layers 4 --heads 6 --vocab 2048 --context 128 --tied $window \
+        --tokenizer-data text.txt
+    "$build/ballast" train $arch text.txt -o run-$arch --dtype $dtype --steps 60 --save-every 30 --lr 2e-3 --quiet
+    check run-$arch/model
+    check run-$arch/checkpoints/step-00000030
+done

@@ -1,0 +1,104 @@
+#include <string.h>
+
+#include "base/json.h"
+#include "model/adapter.h"
+
+/* Read here, or without a say in what the adapter computes. */
+static const char *const known[] = {
+    "peft_type",      "task_type",         "r",
+    "lora_alpha",     "target_modules",    "base_model_name_or_path",
+    "lora_dropout",   "init_lora_weights", "fan_in_fan_out",
+    "revision",       "peft_version",      "inference_mode",
+    "auto_mapping",   "megatron_core",     "qalora_group_size",
+    "layers_pattern", "runtime_config",
+};
+
+static bool is_known(const char *key) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i], key) == 0) return true;
+    return false;
+}
+
+/* null, false, "none", [] or {}: what peft writes for a setting that is off. */
+static bool is_off(const json_t *value) {
+    const char *text = json_string_value(value);
+    if (text) return strcmp(text, "none") == 0;
+    if (json_is_array(value)) return json_array_size(value) == 0;
+    if (json_is_object(value)) return json_object_size(value) == 0;
+    return json_is_null(value) || json_is_false(value);
+}
+
+static enum status refuse_others(const char *file, const json_t *object) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        if (is_known(key) || is_off(value)) continue;
+        return status_set(STATUS_BAD_INPUT, "%s: %.80s: this setting of adapters is not supported", file, key);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_kind(const char *file, const json_t *object) {
+    const char *type = "", *task = "CAUSAL_LM";
+    TRY(json_require(file, object, "peft_type"));
+    TRY(json_read_string(file, object, "peft_type", &type));
+    if (strcmp(type, "LORA") != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: peft_type: \"%.60s\" is not supported (LORA is)", file, type);
+    if (!json_is_null(json_object_get(object, "task_type"))) TRY(json_read_string(file, object, "task_type", &task));
+    if (strcmp(task, "CAUSAL_LM") != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: task_type: \"%.60s\" is not supported (CAUSAL_LM is)", file, task);
+    /* The others change the base weights too, which the adapter's file does not hold. */
+    const json_t *initial = json_object_get(object, "init_lora_weights");
+    const char *text = json_string_value(initial);
+    if (!initial || json_is_boolean(initial) || (text && strcmp(text, "gaussian") == 0)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: init_lora_weights: only true, false and \"gaussian\" are supported", file);
+}
+
+static enum status append_target(const char *file, const json_t *value, struct adapter *adapter) {
+    const char *target = json_string_value(value);
+    size_t used = strlen(adapter->targets);
+    if (!target || !*target || strchr(target, ','))
+        return status_set(STATUS_BAD_INPUT, "%s: target_modules: must be names of linear layers", file);
+    int length = snprintf(adapter->targets + used, sizeof adapter->targets - used, "%s%s", used ? "," : "", target);
+    if (length >= 0 && used + (size_t)length < sizeof adapter->targets) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: target_modules: too many", file);
+}
+
+/* peft takes one string, all-linear apart, for a regular expression. */
+static enum status read_targets(const char *file, const json_t *object, struct adapter *adapter) {
+    const json_t *targets = json_object_get(object, "target_modules");
+    const char *text = json_string_value(targets);
+    if (text && strcmp(text, "all-linear") == 0) return append_target(file, targets, adapter);
+    if (!json_is_array(targets) || json_array_size(targets) == 0)
+        return status_set(STATUS_BAD_INPUT, "%s: target_modules: must be a list of names or \"all-linear\"", file);
+    for (size_t i = 0; i < json_array_size(targets); i++)
+        TRY(append_target(file, json_array_get(targets, i), adapter));
+    return STATUS_OK;
+}
+
+enum status adapter_read_config(const char *file, const json_t *object, struct adapter *out, const char **base) {
+    struct adapter adapter = {0}, again;
+    char text[ADAPTER_TEXT_BYTES];
+    double dropout = 0;
+    TRY(check_kind(file, object));
+    TRY(refuse_others(file, object));
+    TRY(json_require(file, object, "r"));
+    TRY(json_read_int(file, object, "r", 1, 1 << 16, &adapter.rank));
+    TRY(json_require(file, object, "lora_alpha"));
+    TRY(json_read_double(file, object, "lora_alpha", 0, 1e9, &adapter.alpha));
+    TRY(json_read_double(file, object, "lora_dropout", 0, 1, &dropout));
+    TRY(read_targets(file, object, &adapter));
+    enum status status = adapter_parse(adapter_print(&adapter, text), &again);
+    if (status != STATUS_OK) return status_prefix(status, "%s", file);
+    *base = json_string_value(json_object_get(object, "base_model_name_or_path"));
+    *out = adapter;
+    return STATUS_OK;
+}
+
+json_t *adapter_write_config(const struct adapter *adapter, const char *base, json_t *targets, bool weight_is_kn) {
+    return json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:n, s:{}, s:{}}", "peft_type",
+                     "LORA", "task_type", "CAUSAL_LM", "base_model_name_or_path", base, "r", (json_int_t)adapter->rank,
+                     "lora_alpha", adapter->alpha, "lora_dropout", 0.0, "target_modules", targets, "bias", "none",
+                     "fan_in_fan_out", (int)weight_is_kn, "inference_mode", 1, "init_lora_weights", 1, "use_rslora", 0,
+                     "use_dora", 0, "modules_to_save", "rank_pattern", "alpha_pattern");
+}

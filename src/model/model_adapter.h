@@ -1,0 +1,21 @@
+/* Adapters in a model, for src/model. */
+#ifndef BALLAST_MODEL_MODEL_ADAPTER_H
+#define BALLAST_MODEL_MODEL_ADAPTER_H
+
+#include "model/model.h"
+
+enum { ADAPTER_LAYER_BYTES = 256 };
+#define adapter_config_name "adapter_config.json"
+#define adapter_weights_name "adapter_model.safetensors"
+
+/* Marks what model_set_frozen and adapters leave frozen. */
+enum status adapter_freeze(const struct model *model, struct graph *graph);
+/* A graph of one token, for its parameters. */
+enum status adapter_small_graph(const struct model *model, struct graph **out);
+/* Whether the folder holds an adapter. */
+enum status adapter_find(const char *folder, bool *found);
+/* Writes the two files. */
+enum status adapter_write(const struct model *model, const char *config_path, const char *weights_path,
+                          const struct weight_target *sources, int count);
+
+#endif

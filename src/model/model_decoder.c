@@ -1,0 +1,115 @@
+#include "model/model_decoder.h"
+
+#include <math.h>
+
+void decoder_set_defaults(struct model_config *config) {
+    config->activation = ACTIVATION_SILU;
+    config->norm_epsilon = 1e-6;
+    config->initial_range = 0.02;
+    config->scale_attention = true;
+    config->rope.theta = 10000;
+}
+
+enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config) {
+    const struct config_key *keys = config->family->keys;
+    TRY(config_read_keys(file, object, keys, config));
+    TRY(config_complete(file, keys, config));
+    TRY(config_read_rope(file, object, &config->rope));
+    if (config->head_dim % 2 != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: head_dim: %lld is odd; rotary embeddings turn pairs", file,
+                          (long long)config->head_dim);
+    config->rope.head_dim = config->head_dim;
+    return STATUS_OK;
+}
+
+static int64_t ffn_of(int64_t hidden, struct decoder_ffn ffn) {
+    if (hidden > (int64_t)CONFIG_MOST_WIDTH) return hidden; /* refused later; must not overflow here */
+    return (ffn.numerator * hidden / ffn.denominator + ffn.multiple - 1) / ffn.multiple * ffn.multiple;
+}
+
+json_t *decoder_write_config(const struct model_config *config, struct decoder_ffn ffn) {
+    struct model_config written = *config;
+    if (written.ffn == 0) written.ffn = ffn_of(written.hidden, ffn);
+    if (written.kv_heads == 0) written.kv_heads = written.heads;
+    if (written.head_dim == 0 && written.heads > 0) written.head_dim = written.hidden / written.heads;
+    json_t *object = config_write_keys(&written, config->family->keys);
+    if (!object || config_write_rope(&written.rope, object)) return object;
+    json_decref(object);
+    return NULL;
+}
+
+const char decoder_initial[] = "normal with deviation 0.02 (`initializer_range`); biases 0, norm weights 1";
+
+double decoder_initial_deviation(const struct model_config *config, const struct tensor *parameter) {
+    if (name_ends(parameter->name, ".bias")) return 0;
+    return parameter->shape.rank == 1 ? -1 : config->initial_range;
+}
+
+struct tensor *decoder_norm(struct builder *builder, const char *name, struct tensor *x, int64_t size) {
+    struct tensor *weight =
+        build_layer_parameter(builder, graph_format(builder->graph, "%s.weight", name), size, 0, true);
+    return ops_rms_norm(builder->graph, build_node_name(builder, name), x, weight, builder->config->norm_epsilon);
+}
+
+struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed, bool has_bias) {
+    const struct model_config *config = builder->config;
+    int64_t width = config->heads * config->head_dim, kv_width = config->kv_heads * config->head_dim;
+    return (struct decoder_heads){
+        .q = build_layer_linear(builder, "self_attn.q_proj", normed, config->hidden, width, has_bias, NULL),
+        .k = build_layer_linear(builder, "self_attn.k_proj", normed, config->hidden, kv_width, has_bias, NULL),
+        .v = build_layer_linear(builder, "self_attn.v_proj", normed, config->hidden, kv_width, has_bias, NULL),
+    };
+}
+
+struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
+                                 bool has_bias, struct tensor *x) {
+    const struct model_config *config = builder->config;
+    struct graph *graph = builder->graph;
+    struct attention_attributes attributes = {
+        .heads = config->heads,
+        .kv_heads = config->kv_heads,
+        .head_dim = config->head_dim,
+        .scale = 1 / sqrt((double)config->head_dim),
+        .window = config->windowed[builder->layer] ? config->window : 0,
+    };
+    struct tensor *q =
+        ops_rope(graph, build_node_name(builder, "rope.q"), heads.q, table, config->heads, config->head_dim);
+    struct tensor *k =
+        ops_rope(graph, build_node_name(builder, "rope.k"), heads.k, table, config->kv_heads, config->head_dim);
+    struct tensor *mixed = build_attention(builder, q, k, heads.v, attributes);
+    return build_layer_linear(builder, "self_attn.o_proj", mixed, config->heads * config->head_dim, config->hidden,
+                              has_bias, x);
+}
+
+struct tensor *decoder_mlp(struct builder *builder, struct tensor *x, bool has_bias) {
+    const struct model_config *config = builder->config;
+    int64_t hidden = config->hidden, ffn = config->ffn;
+    struct tensor *normed = decoder_norm(builder, "post_attention_layernorm", x, hidden);
+    struct tensor *gate = build_layer_linear(builder, "mlp.gate_proj", normed, hidden, ffn, has_bias, NULL);
+    struct tensor *up = build_layer_linear(builder, "mlp.up_proj", normed, hidden, ffn, has_bias, NULL);
+    struct tensor *active =
+        ops_gated_activation(builder->graph, build_node_name(builder, "mlp.act"), gate, up, config->activation);
+    return build_layer_linear(builder, "mlp.down_proj", active, ffn, hidden, has_bias, x);
+}
+
+struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
+                             struct graph *graph, decoder_layer *layer) {
+    struct builder builder = {
+        .graph = graph, .config = config, .prefix = prefix, .layers = "layers", .purpose = purpose};
+    graph_begin_block(graph, "embedding");
+    struct tensor *tokens = build_input(&builder, "tokens"), *positions = build_input(&builder, "positions");
+    builder.segments = build_segments(&builder);
+    struct tensor *table = ops_rope_table(graph, "rope", positions, config->rope);
+    struct tensor *embedding = build_parameter(&builder, "embed_tokens.weight", config->vocab_size, config->hidden);
+    struct tensor *x = ops_embedding(graph, "embedding", tokens, embedding);
+    for (; builder.layer < config->layers; builder.layer++) {
+        build_begin_layer(&builder);
+        x = layer(&builder, x, table);
+    }
+    graph_begin_block(graph, "head");
+    struct tensor *weight = build_parameter(&builder, "norm.weight", config->hidden, 0);
+    return build_head(&builder, ops_rms_norm(graph, "norm", x, weight, config->norm_epsilon), embedding);
+}
+
+/* Which older releases stored with the weights. */
+const char *const decoder_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq", NULL};

@@ -1,0 +1,63 @@
+/* What Llama and the families after it have in common: RMSNorm before attention and MLP, rotary positions, grouped
+ * queries, a gated MLP. A family's file puts its layer together from these parts. */
+#ifndef BALLAST_MODEL_MODEL_DECODER_H
+#define BALLAST_MODEL_MODEL_DECODER_H
+
+#include "model/model_build.h"
+#include "model/model_config.h"
+
+/* Keys that all of them have. */
+#define DECODER_KEYS                                                                                                   \
+    KEY_SIZE("vocab_size", vocab_size, CONFIG_MOST_VOCAB),                                                             \
+        KEY_SIZE("max_position_embeddings", context, CONFIG_MOST_CONTEXT),                                             \
+        KEY_SIZE("hidden_size", hidden, CONFIG_MOST_WIDTH), KEY_SIZE("intermediate_size", ffn, CONFIG_MOST_WIDTH),     \
+        KEY_SIZE("num_hidden_layers", layers, CONFIG_MOST_LAYERS),                                                     \
+        KEY_SIZE("num_attention_heads", heads, CONFIG_MOST_HEADS),                                                     \
+        KEY_OPTIONAL_SIZE("head_dim", head_dim, CONFIG_MOST_HEADS), KEY_ACTIVATION("hidden_act", activation),          \
+        KEY_DOUBLE("rms_norm_eps", norm_epsilon, 0, 1), KEY_DOUBLE("initializer_range", initial_range, 0, 100),        \
+        KEY_BOOL("tie_word_embeddings", tied), KEY_DROPOUT("attention_dropout"), KEY_ELSEWHERE("rope_parameters"),     \
+        KEY_ELSEWHERE("rope_theta"), KEY_ELSEWHERE("rope_scaling")
+/* Where the key is missing, transformers assumes the number of heads (optional), or that of the authors' first model,
+ * which a reader cannot be meant to guess (required). */
+#define DECODER_KEY_KV_HEADS_OPTIONAL KEY_OPTIONAL_SIZE("num_key_value_heads", kv_heads, CONFIG_MOST_HEADS)
+#define DECODER_KEY_KV_HEADS_REQUIRED KEY_SIZE("num_key_value_heads", kv_heads, CONFIG_MOST_HEADS)
+
+/* What transformers assumes where keys are missing. */
+void decoder_set_defaults(struct model_config *config);
+/* Reads all keys of the family, and rope; windows are the family's. */
+enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config);
+/* All of that again; an ffn of 0 becomes hidden * numerator / denominator, up to a multiple of `multiple`. */
+struct decoder_ffn {
+    int64_t numerator, denominator, multiple;
+};
+json_t *decoder_write_config(const struct model_config *config, struct decoder_ffn ffn);
+/* Normal with initial_range; norm weights 1, biases 0. */
+double decoder_initial_deviation(const struct model_config *config, const struct tensor *parameter);
+extern const char decoder_initial[];
+
+/* RMSNorm of x by the present layer's NAME.weight [size]: over all features, or by head when size is head_dim. */
+struct tensor *decoder_norm(struct builder *builder, const char *name, struct tensor *x, int64_t size);
+
+/* Queries [S,T,heads*head_dim], keys and values [S,T,kv_heads*head_dim], before rotation. */
+struct decoder_heads {
+    struct tensor *q, *k, *v;
+};
+/* By q_proj, k_proj and v_proj. */
+struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed, bool has_bias);
+/* Rotates queries and keys by `table`, attends within the layer's window, and adds the output's projection to x. */
+struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
+                                 bool has_bias, struct tensor *x);
+/* x + down_proj(f(gate_proj(norm)) * up_proj(norm)) */
+struct tensor *decoder_mlp(struct builder *builder, struct tensor *x, bool has_bias);
+
+/* One layer; `table` is that of ops_rope_table. */
+typedef struct tensor *decoder_layer(struct builder *builder, struct tensor *x, struct tensor *table);
+/* Embedding, layers, norm and head. */
+struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
+                             struct graph *graph, decoder_layer *layer);
+
+/* Names that these families share (struct model_family). */
+extern const char *const decoder_buffers[];
+#define DECODER_NAMES .prefix = "model.", .embedding = "embed_tokens.weight", .buffers = decoder_buffers
+
+#endif

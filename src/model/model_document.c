@@ -1,0 +1,140 @@
+#include <string.h>
+
+#include "model/model.h"
+#include "model/model_config.h"
+
+static const struct node *first_node(const struct graph *graph, const struct op *op) {
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (graph->nodes.items[i]->op == op) return graph->nodes.items[i];
+    return NULL;
+}
+
+static bool norms_heads(const struct graph *graph, int64_t hidden) {
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        if (node->op == &op_rms_norm && shape_columns(&node->in[1]->shape) < hidden) return true;
+    }
+    return false;
+}
+
+static const char *activation_of(const struct node *node) {
+    static const char *const texts[] = {
+#define ACTIVATION_TEXT(name, text) [ACTIVATION_##name] = text,
+        ACTIVATION_LIST(ACTIVATION_TEXT)
+#undef ACTIVATION_TEXT
+    };
+    return texts[NODE_ATTRIBUTES(node, activation_attributes)->function];
+}
+
+/* A row of the table, from the graph of the family's smallest new model. */
+static void print_row(const struct model *model, const struct graph *graph, FILE *out) {
+    const struct model_config *config = &model->config;
+    const struct node *plain = first_node(graph, &op_activation), *gated = first_node(graph, &op_gated_activation);
+    fprintf(out, "| `%s` | %s | %s%s | %s%s | %s | %s | %s |\n", config->family->name,
+            first_node(graph, &op_rope) ? "rotary" : "learned",
+            first_node(graph, &op_rms_norm) ? "RMSNorm" : "layer norm",
+            norms_heads(graph, config->hidden) ? ", also of queries and keys by head" : "", gated ? "gated " : "",
+            activation_of(gated ? gated : plain),
+            model_family_has(config->family, offsetof(struct model_config, kv_heads)) ? "yes" : "no",
+            model_family_has(config->family, offsetof(struct model_config, window)) ? "yes" : "no",
+            config->tied ? "tied" : "separate");
+}
+
+static enum status print_family_row(const struct model_family *family, FILE *out) {
+    struct model_config config;
+    struct model *model;
+    struct graph *graph;
+    struct tensor *logits;
+    TRY(model_config_init(family->name, &config));
+    config.vocab_size = config.context = config.layers = 1;
+    config.hidden = 4;
+    config.heads = 2;
+    TRY(model_create(&config, &model));
+    enum status status = model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits);
+    if (status == STATUS_OK) {
+        print_row(model, graph, out);
+        graph_free(graph);
+    }
+    model_free(model);
+    return status;
+}
+
+/* "- WHAT: `a`, `b`" of the keys with that use; nothing when there are none. */
+static void print_keys(const char *what, const struct config_key *keys, enum config_use use, FILE *out) {
+    bool any = false;
+    for (; keys->name; keys++) {
+        if (keys->use != use) continue;
+        if (any)
+            fputs(", ", out);
+        else
+            fprintf(out, "- %s: ", what);
+        fprintf(out, "`%s", keys->name);
+        if (use == CONFIG_FIXED) fprintf(out, ": %s", keys->text);
+        fputc('`', out);
+        any = true;
+    }
+    if (any) fputc('\n', out);
+}
+
+static const char *classes_of(const struct config_key *keys) {
+    while (keys->use != CONFIG_ARCHITECTURES)
+        keys++;
+    return keys->text;
+}
+
+static bool read_key(const struct config_key *key) { return key->use == CONFIG_ELSEWHERE || key->use < CONFIG_DROPOUT; }
+
+static void print_settings(const struct config_key *keys, FILE *out) {
+    const char *separator = "- read: ";
+    for (const struct config_key *key = keys; key->name; key++) {
+        if (!read_key(key)) continue;
+        fprintf(out, "%s`%s`%s", separator, key->name, key->required ? " (required)" : "");
+        separator = ", ";
+    }
+    fputs("\n", out);
+    print_keys("read, and said not to be applied", keys, CONFIG_DROPOUT, out);
+    print_keys("only with this value", keys, CONFIG_FIXED, out);
+    print_keys("change nothing", keys, CONFIG_IGNORED, out);
+}
+
+static void print_names(const char *what, const char *(*name_of)(int index), FILE *out) {
+    fprintf(out, "- %s: ", what);
+    for (int i = 0; name_of(i); i++)
+        fprintf(out, "%s`%s`", i ? ", " : "", name_of(i));
+    fputs("\n", out);
+}
+
+static void print_common(FILE *out) {
+    fputs("\n## All families\n\n", out);
+    print_names("activations", config_activation_name, out);
+    print_names("`rope_type` in `rope_parameters` (transformers 5) or `rope_scaling` (before)", config_rope_type_name,
+                out);
+    fputs("- weights: `model.safetensors`, or shards with an index; F32, BF16 or F16; with or without the prefix that\n"
+          "  models have inside their class with a head\n",
+          out);
+    print_keys("only with this value", config_common_keys, CONFIG_FIXED, out);
+    print_keys("change nothing", config_common_keys, CONFIG_IGNORED, out);
+    fputs("\nThe row of the padding token (`pad_token_id`) in the embedding is trained like any other where the token\n"
+          "occurs; PyTorch holds it fixed. Data is packed here, so that none is padded.\n",
+          out);
+}
+
+enum status model_print_document(FILE *out) {
+    fputs("# Models\n\nMade by `ballast help models > docs/models.md`; a test compares.\n\n"
+          "The `model_type` in a model's config.json names its family. A family reads the settings listed here; any\n"
+          "other, and any value that would make another model, is refused by name. Each family has reference models\n"
+          "from transformers, in `tests/fixtures/models`, to which logits, gradients and training are held.\n\n"
+          "| `model_type` | positions | norm | MLP | grouped queries | sliding window | head of a new model |\n"
+          "|---|---|---|---|---|---|---|\n",
+          out);
+    for (int i = 0; i < model_family_count; i++)
+        TRY(print_family_row(model_families[i], out));
+    for (int i = 0; i < model_family_count; i++) {
+        const struct model_family *family = model_families[i];
+        fprintf(out, "\n## `%s`\n\n%s.\n\n- classes: `%s`\n", family->name, family->models, classes_of(family->keys));
+        print_settings(family->keys, out);
+        fprintf(out, "- `ballast init` starts from: %s\n", family->initial);
+    }
+    print_common(out);
+    return STATUS_OK;
+}

@@ -1,0 +1,83 @@
+/* Attention of new tokens over the keys and values of all tokens before them, for generating text. */
+#include "ops/check.h"
+#include "ops/ops.h"
+
+static const struct attention_cache_attributes *cache_of(const struct node *node) {
+    return NODE_ATTRIBUTES(node, attention_cache_attributes);
+}
+
+static enum status infer_attention_cache(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct attention_attributes *attention = &cache_of(node)->attention;
+    int64_t positions = cache_of(node)->positions;
+    TRY(check_activation(node, 0));
+    if (attention->heads < 1 || attention->kv_heads < 1 || attention->heads % attention->kv_heads != 0)
+        return status_set(STATUS_BAD_INPUT, "%lld heads are no multiple of %lld key-value heads",
+                          (long long)attention->heads, (long long)attention->kv_heads);
+    struct shape q = with_columns(node->in[0]->shape, attention->heads * attention->head_dim);
+    struct shape kv = with_columns(q, attention->kv_heads * attention->head_dim), cache = kv;
+    TRY(check_shape(node, 0, &q));
+    TRY(check_shape(node, 1, &kv));
+    TRY(check_shape(node, 2, &kv));
+    if (positions < q.dims[1])
+        return status_set(STATUS_BAD_INPUT, "%lld tokens do not go into a cache of %lld", (long long)q.dims[1],
+                          (long long)positions);
+    cache.dims[1] = positions;
+    out[0] = q;
+    out[1] = out[2] = cache;
+    return STATUS_OK;
+}
+
+/* With full caches: what is the most that a step can take. */
+static double flops_attention_cache(const struct node *node) {
+    const struct attention_attributes *attention = &cache_of(node)->attention;
+    int64_t seen = cache_of(node)->positions;
+    if (attention->window > 0 && attention->window < seen) seen = attention->window;
+    return 4.0 * (double)shape_elements(&node->in[0]->shape) * (double)seen;
+}
+
+const struct op op_attention_cache = {
+    .name = "attention_cache",
+    .attribute_bytes = sizeof(struct attention_cache_attributes),
+    .inputs_least = 3,
+    .inputs = 3,
+    .outputs = 3,
+    .infer = infer_attention_cache,
+    .flops = flops_attention_cache,
+    .updates = 1u << 1 | 1u << 2,
+};
+
+static enum status infer_last_token(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    out[0] = node->in[0]->shape;
+    out[0].dims[1] = 1;
+    return STATUS_OK;
+}
+
+const struct op op_last_token = {
+    .name = "last_token",
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_last_token,
+};
+
+struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
+                                   struct tensor *v, int64_t positions, struct attention_attributes attributes) {
+    if (!q || !k || !v) return NULL;
+    struct attention_cache_attributes cache = {.attention = attributes, .positions = positions};
+    struct shape shape = with_columns(q->shape, attributes.kv_heads * attributes.head_dim);
+    shape.dims[1] = positions;
+    struct tensor *in[OP_INPUTS_MAX] = {q, k, v};
+    struct tensor *into[OP_OUTPUTS_MAX] = {
+        NULL, graph_tensor(graph, TENSOR_CACHE, graph_format(graph, "%s.keys", name), shape),
+        graph_tensor(graph, TENSOR_CACHE, graph_format(graph, "%s.values", name), shape)};
+    struct node *node = graph_add(graph, &op_attention_cache, name, in, &cache, into);
+    return node ? node->out[0] : NULL;
+}
+
+struct tensor *ops_last_token(struct graph *graph, const char *name, struct tensor *x) {
+    if (!x) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x};
+    struct node *node = graph_add(graph, &op_last_token, name, in, NULL, NULL);
+    return node ? node->out[0] : NULL;
+}

@@ -1,0 +1,14 @@
+/* Placement in the order of time, as an allocator would do it while the program runs: each buffer takes the lowest gap
+ * that holds it when it becomes live, and gives it back when it dies. Gaps are few, so this is near linear in the
+ * buffers. */
+#ifndef BALLAST_PROGRAM_SWEEP_H
+#define BALLAST_PROGRAM_SWEEP_H
+
+#include "program/program.h"
+
+/* Sets the offsets of `count` buffers, given by their first use and again by their last use, from `base` on. *top is
+ * where the highest one ends. */
+enum status sweep_place(struct buffer *const *by_first, struct buffer *const *by_last, size_t count, int64_t base,
+                        int64_t *top);
+
+#endif

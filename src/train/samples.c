@@ -1,0 +1,74 @@
+#include "train/samples.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/generate.h"
+#include "train/train_data.h"
+
+enum status samples_prepare(const struct model *model, const struct train_options *options, struct samples *samples) {
+    samples->file.descriptor = -1;
+    if (options->sample_every == 0) return STATUS_OK;
+    TRY(train_tokenizer_require(model, &samples->tokenizer));
+    return generate_encode_prompt(model, samples->tokenizer, options->sample_prompt, &samples->prompt);
+}
+
+enum status samples_open(const char *run_folder, int64_t step, struct samples *samples) {
+    if (!samples->tokenizer) return STATUS_OK;
+    char *path = path_join(run_folder, "samples.jsonl");
+    if (!path) return STATUS_FAILED;
+    bool unused;
+    struct metrics_cut cut = {.step = step - 1};
+    enum status status = metrics_open(path, &cut, &samples->file, &unused);
+    mem_free(path);
+    return status;
+}
+
+void samples_close(struct samples *samples) {
+    metrics_close(&samples->file);
+    vec_free(&samples->prompt);
+    tokenizer_free(samples->tokenizer);
+    *samples = (struct samples){.file.descriptor = -1};
+}
+
+struct collected {
+    VEC(char) text;
+    enum status status;
+};
+
+static bool collect(void *payload, const char *text, size_t bytes) {
+    struct collected *collected = payload;
+    for (size_t i = 0; i < bytes && collected->status == STATUS_OK; i++)
+        collected->status = vec_push(&collected->text, text[i]);
+    return collected->status == STATUS_OK;
+}
+
+static enum status write_line(struct samples *samples, int64_t step, const char *prompt, const char *text) {
+    json_t *object = json_pack("{s:I, s:s, s:s}", "step", (json_int_t)step, "prompt", prompt, "text", text);
+    char *line = object ? json_dumps(object, JSON_PRESERVE_ORDER | JSON_COMPACT) : NULL, *whole = NULL;
+    json_decref(object);
+    if (line) whole = mem_format("%s\n", line);
+    free(line);
+    if (!whole) return status_no_memory(strlen(text), "a sample");
+    enum status status = metrics_append(&samples->file, whole, strlen(whole));
+    mem_free(whole);
+    return status;
+}
+
+enum status samples_take(struct samples *samples, const struct engine *engine, const struct train_options *options,
+                         int64_t step, char **text) {
+    struct generate_options generate;
+    struct collected collected = {0};
+    generate_options_init(&generate);
+    generate.tokens = options->sample_tokens;
+    enum status status =
+        generate_continue(engine, samples->tokenizer, &samples->prompt, &generate, collect, &collected, NULL);
+    if (status == STATUS_OK) status = collected.status;
+    if (status == STATUS_OK) status = vec_push(&collected.text, '\0');
+    if (status == STATUS_OK) status = write_line(samples, step, options->sample_prompt, collected.text.items);
+    if (status == STATUS_OK)
+        *text = collected.text.items;
+    else
+        vec_free(&collected.text);
+    return status;
+}

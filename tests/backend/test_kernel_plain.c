@@ -1,0 +1,387 @@
+/* Kernels against plain loops in double, where the reference tensors say nothing: windows and segments, the head with a
+ * bias, the optimizer. */
+/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/mem.h"
+#include "support/op_instance.h"
+#include "support/unit.h"
+
+static const struct op_case *find_case(const char *name) {
+    for (int i = 0; i < op_case_count; i++)
+        if (strcmp(op_cases[i].name, name) == 0) return &op_cases[i];
+    fail_msg("no case %s", name);
+    return NULL;
+}
+
+static struct op_instance create(const char *name, enum dtype dtype) {
+    const struct op_case *op_case = find_case(name);
+    struct op_instance instance;
+    if (op_instance_create(op_case_build(op_case, dtype, &op_case->sizes), &instance) != STATUS_OK)
+        fail_msg("%s: %s", name, status_message());
+    op_instance_fill(&instance, 31);
+    return instance;
+}
+
+/* Values of a tensor by name, zeros when the case has none. */
+static double *values_of(const struct op_instance *instance, const char *name) {
+    const struct tensor *tensor = op_case_tensor(instance->graph, name);
+    double *values = tensor ? op_instance_read(instance, tensor) : mem_array(1 << 20, sizeof *values);
+    assert_non_null(values);
+    return values;
+}
+
+static void expect_close(const char *what, const double *found, const double *expected, int64_t count, double most) {
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < count; i++) {
+        difference += (found[i] - expected[i]) * (found[i] - expected[i]);
+        norm += expected[i] * expected[i];
+    }
+    if (!(sqrt(difference) <= most * sqrt(norm)))
+        fail_msg("%s: off by %.2e, more than %.0e", what, sqrt(difference / norm), most);
+}
+
+struct plain_attention {
+    const struct attention_attributes *attributes;
+    int64_t sequences, length;
+    double *q, *k, *v, *segments, *y, *lse;
+};
+
+static bool sees(const struct plain_attention *plain, int64_t s, int64_t query, int64_t key) {
+    int64_t window = plain->attributes->window;
+    const double *segments = plain->segments + s * plain->length;
+    return key <= query && (window == 0 || query - key < window) && segments[query] == segments[key];
+}
+
+static void plain_row(struct plain_attention *plain, int64_t s, int64_t head, int64_t query) {
+    const struct attention_attributes *at = plain->attributes;
+    int64_t dim = at->head_dim, kv_head = head * at->kv_heads / at->heads;
+    const double *q = plain->q + ((s * plain->length + query) * at->heads + head) * dim;
+    double *y = plain->y + ((s * plain->length + query) * at->heads + head) * dim, total = 0;
+    for (int64_t key = 0; key < plain->length; key++) {
+        if (!sees(plain, s, query, key)) continue;
+        int64_t row = ((s * plain->length + key) * at->kv_heads + kv_head) * dim;
+        double score = 0;
+        for (int64_t i = 0; i < dim; i++)
+            score += q[i] * plain->k[row + i] * at->scale;
+        total += exp(score);
+        for (int64_t i = 0; i < dim; i++)
+            y[i] += exp(score) * plain->v[row + i];
+    }
+    for (int64_t i = 0; i < dim; i++)
+        y[i] /= total;
+    plain->lse[(s * at->heads + head) * plain->length + query] = log(total);
+}
+
+static void check_attention(const char *name, enum dtype dtype, double most) {
+    struct op_instance instance = create(name, dtype);
+    op_instance_run_all(&instance);
+    const struct shape *shape = &instance.node->in[0]->shape, *lse_shape = &instance.node->out[1]->shape;
+    struct plain_attention plain = {
+        .attributes = NODE_ATTRIBUTES(instance.node, attention_attributes),
+        .sequences = shape->dims[0],
+        .length = shape->dims[1],
+        .q = values_of(&instance, "q"),
+        .k = values_of(&instance, "k"),
+        .v = values_of(&instance, "v"),
+        .segments = values_of(&instance, "segments"),
+        .y = mem_array((size_t)shape_elements(shape), sizeof(double)),
+        .lse = mem_array((size_t)shape_elements(lse_shape), sizeof(double)),
+    };
+    for (int64_t s = 0; s < plain.sequences; s++)
+        for (int64_t head = 0; head < plain.attributes->heads; head++)
+            for (int64_t query = 0; query < plain.length; query++)
+                plain_row(&plain, s, head, query);
+    double *y = values_of(&instance, "y"), *lse = values_of(&instance, "lse");
+    expect_close(name, y, plain.y, shape_elements(shape), most);
+    expect_close("its lse", lse, plain.lse, shape_elements(lse_shape), 1e-5);
+    double *all[] = {plain.q, plain.k, plain.v, plain.segments, plain.y, plain.lse, y, lse};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    op_instance_free(&instance);
+}
+
+static void test_attention(void **state) {
+    (void)state;
+    const char *const names[] = {"attention", "attention.window", "attention.window_1", "attention.segments",
+                                 "attention.wide"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        check_attention(names[i], DTYPE_F32, 1e-6);
+        check_attention(names[i], DTYPE_BF16, 5e-3);
+    }
+}
+
+/* One query over the cache's rows up to its own. */
+static void plain_cached_row(const struct attention_cache_attributes *cache, int64_t end, const double *q,
+                             const double *k, const double *v, double *y) {
+    const struct attention_attributes *at = &cache->attention;
+    int64_t dim = at->head_dim, stride = at->kv_heads * dim;
+    double total = 0;
+    for (int64_t key = at->window > 0 && end > at->window ? end - at->window : 0; key < end; key++) {
+        double score = 0;
+        for (int64_t i = 0; i < dim; i++)
+            score += q[i] * k[key * stride + i] * at->scale;
+        total += exp(score);
+        for (int64_t i = 0; i < dim; i++)
+            y[i] += exp(score) * v[key * stride + i];
+    }
+    for (int64_t i = 0; i < dim; i++)
+        y[i] /= total;
+}
+
+struct plain_cache {
+    double *keys, *values, *q, *k, *v, *y; /* keys and values: as they were before */
+};
+
+/* New rows stand in the caches, all others are as they were, and what does not count is zero. */
+static void check_cached(const char *name, enum dtype dtype, double most) {
+    struct op_instance instance = create(name, dtype);
+    const struct attention_cache_attributes *cache = NODE_ATTRIBUTES(instance.node, attention_cache_attributes);
+    const struct attention_attributes *at = &cache->attention;
+    const struct shape *shape = &instance.node->in[0]->shape;
+    struct plain_cache plain = {values_of(&instance, "keys"), values_of(&instance, "values"), values_of(&instance, "q"),
+                                values_of(&instance, "k"),    values_of(&instance, "v"),      NULL};
+    plain.y = mem_array((size_t)shape_elements(shape), sizeof(double));
+    op_instance_run_all(&instance);
+    int64_t tokens = (int64_t)instance.scalars[SCALAR_NEW_TOKENS], kv = at->kv_heads * at->head_dim;
+    for (int64_t s = 0; s < shape->dims[0]; s++) {
+        double *keys = plain.keys + s * cache->positions * kv, *values = plain.values + s * cache->positions * kv;
+        size_t bytes = (size_t)(tokens * kv) * sizeof(double);
+        memcpy(keys + OP_CASE_CACHED * kv, plain.k + s * shape->dims[1] * kv, bytes);
+        memcpy(values + OP_CASE_CACHED * kv, plain.v + s * shape->dims[1] * kv, bytes);
+        for (int64_t t = 0; t < tokens; t++)
+            for (int64_t head = 0; head < at->heads; head++) {
+                int64_t row = ((s * shape->dims[1] + t) * at->heads + head) * at->head_dim;
+                int64_t first = head * at->kv_heads / at->heads * at->head_dim;
+                plain_cached_row(cache, OP_CASE_CACHED + t + 1, plain.q + row, keys + first, values + first,
+                                 plain.y + row);
+            }
+    }
+    double *y = values_of(&instance, "y"), *keys = values_of(&instance, "keys"),
+           *values = values_of(&instance, "values");
+    expect_close(name, y, plain.y, shape_elements(shape), most);
+    size_t bytes = (size_t)shape_elements(&instance.node->out[1]->shape) * sizeof(double);
+    assert_memory_equal(keys, plain.keys, bytes);
+    assert_memory_equal(values, plain.values, bytes);
+    double *all[] = {plain.keys, plain.values, plain.q, plain.k, plain.v, plain.y, y, keys, values};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    op_instance_free(&instance);
+}
+
+static void test_attention_cache(void **state) {
+    (void)state;
+    const char *const names[] = {"attention_cache", "attention_cache.window", "attention_cache.wide",
+                                 "attention_cache.one"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        check_cached(names[i], DTYPE_F32, 1e-6);
+        check_cached(names[i], DTYPE_BF16, 5e-3);
+    }
+}
+
+static void test_last_token(void **state) {
+    (void)state;
+    struct op_instance instance = create("last_token.views", DTYPE_BF16);
+    op_instance_run_all(&instance);
+    double *x = values_of(&instance, "x"), *y = op_instance_read(&instance, instance.node->out[0]);
+    const struct shape *shape = &instance.node->in[0]->shape;
+    int64_t columns = shape_columns(shape), last = shape->dims[1] - 2;
+    for (int64_t s = 0; s < shape->dims[0]; s++)
+        assert_memory_equal(y + s * columns, x + (s * shape->dims[1] + last) * columns,
+                            (size_t)columns * sizeof(double));
+    mem_free(x);
+    mem_free(y);
+    op_instance_free(&instance);
+}
+
+/* Logits of one token in double. */
+static void plain_logits(const double *x, const double *weight, const double *bias, int64_t vocab, int64_t columns,
+                         double *logits) {
+    for (int64_t v = 0; v < vocab; v++) {
+        logits[v] = bias[v];
+        for (int64_t c = 0; c < columns; c++)
+            logits[v] += x[c] * weight[v * columns + c];
+    }
+}
+
+static void test_head(void **state) {
+    (void)state;
+    struct op_instance loss = create("head_loss.bias", DTYPE_F32), logits = create("head_logits.bias", DTYPE_F32);
+    const struct shape *shape = &loss.node->in[0]->shape;
+    int64_t rows = shape_rows(shape), columns = shape_columns(shape), vocab = loss.node->in[1]->shape.dims[0];
+    double *x = values_of(&loss, "x"), *weight = values_of(&loss, "weight"), *bias = values_of(&loss, "bias");
+    double *targets = values_of(&loss, "targets"), expected = *(double *)loss.data[loss.node->out[0]->id];
+    const char *const shared[] = {"x", "weight", "bias"};
+    double *const shared_values[] = {x, weight, bias};
+    for (int i = 0; i < 3; i++)
+        op_instance_write(&logits, op_case_tensor(logits.graph, shared[i]), shared_values[i]);
+    op_instance_run_all(&loss);
+    op_instance_run_all(&logits);
+    double *found = op_instance_read(&logits, logits.node->out[0]), *row = mem_array((size_t)vocab, sizeof *row);
+    for (int64_t r = 0; r < rows; r++) {
+        plain_logits(x + r * columns, weight, bias, vocab, columns, row);
+        expect_close("logits", found + r * vocab, row, vocab, 1e-6);
+        double total = 0;
+        for (int64_t v = 0; v < vocab; v++)
+            total += exp(row[v]);
+        if (targets[r] >= 0) expected += log(total) - row[(int64_t)targets[r]];
+    }
+    expect_close("loss", (double *)loss.data[loss.node->out[0]->id], &expected, 1, 1e-6);
+    double *all[] = {x, weight, bias, targets, found, row};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    op_instance_free(&loss);
+    op_instance_free(&logits);
+}
+
+static void test_norms_and_sums(void **state) {
+    (void)state;
+    struct op_instance instance = create("squared_norm", DTYPE_F32);
+    op_instance_run_all(&instance);
+    double *values = values_of(&instance, "gradient"), expected = 0;
+    int64_t count = shape_elements(&instance.node->in[0]->shape);
+    assert_true(count > GRADIENT_NORM_BLOCK && count % 16 != 0);
+    for (int64_t i = 0; i < count; i++)
+        expected += values[i] * values[i];
+    expect_close("squared norm", (double *)instance.data[instance.node->out[0]->id], &expected, 1, 1e-12);
+    mem_free(values);
+    op_instance_free(&instance);
+
+    instance = create("gradient_sum", DTYPE_F32);
+    op_instance_run_all(&instance);
+    double *a = values_of(&instance, "a"), *b = values_of(&instance, "b");
+    double *sum = op_instance_read(&instance, instance.node->out[0]);
+    for (int64_t i = 0; i < shape_elements(&instance.node->out[0]->shape); i++)
+        assert_true(sum[i] == (double)((float)a[i] + (float)b[i]));
+    mem_free(a);
+    mem_free(b);
+    mem_free(sum);
+    op_instance_free(&instance);
+}
+
+static void expect_clip(struct op_instance *instance, double square, double norm, double factor) {
+    double *squares = instance->data[instance->node->in[0]->id];
+    memset(squares, 0, (size_t)shape_bytes(&instance->node->in[0]->shape));
+    squares[1] = square;
+    op_instance_run_all(instance);
+    const double *found = instance->data[instance->node->out[0]->id];
+    if (isnan(factor)) {
+        assert_true(isnan(found[1]) && !isfinite(found[0]));
+        return;
+    }
+    if (found[0] != norm || fabs(found[1] - factor) > 1e-15)
+        fail_msg("norm^2 %g: norm %g, factor %.17g, expected %g and %.17g", square, found[0], found[1], norm, factor);
+}
+
+static void test_clip_factor(void **state) {
+    (void)state;
+    struct op_instance instance = create("clip_factor", DTYPE_F32);
+    expect_clip(&instance, 16, 4, 1 / (4 + 1e-6));
+    expect_clip(&instance, 0.25, 0.5, 1);
+    expect_clip(&instance, 0, 0, 1);
+    expect_clip(&instance, (double)INFINITY, 0, (double)NAN);
+    expect_clip(&instance, (double)NAN, 0, (double)NAN);
+    ((struct clip_attributes *)(uintptr_t)instance.node->attributes)->limit = 0;
+    expect_clip(&instance, 16, 4, 1);
+    op_instance_free(&instance);
+}
+
+/* One step in double, in the order of torch.optim.AdamW. */
+static void plain_adamw(const struct op_instance *instance, double clip, double gradient, double *w, double *m,
+                        double *v) {
+    const struct adamw_attributes *at = NODE_ATTRIBUTES(instance->node, adamw_attributes);
+    double rate = instance->scalars[SCALAR_LEARNING_RATE], g = gradient * clip;
+    *w -= rate * at->weight_decay * *w;
+    *m = at->beta1 * *m + (1 - at->beta1) * g;
+    *v = at->beta2 * *v + (1 - at->beta2) * g * g;
+    *w -= rate * instance->scalars[SCALAR_BIAS_CORRECTION] * *m /
+          (sqrt(*v) * instance->scalars[SCALAR_BIAS_CORRECTION_SQ] + at->epsilon);
+}
+
+static void check_adamw(enum dtype dtype) {
+    struct op_instance instance = create("adamw", dtype);
+    bool master = dtype == DTYPE_BF16;
+    int64_t count = shape_elements(&instance.node->in[0]->shape);
+    double *g = values_of(&instance, "gradient"), *m = values_of(&instance, "exp_avg");
+    double *v = values_of(&instance, "exp_avg_sq"), *w = values_of(&instance, master ? "master" : "weight");
+    double clip = ((double *)instance.data[instance.node->in[1]->id])[1];
+    assert_true(clip == 0.7);
+    for (int64_t i = 0; i < count; i++)
+        plain_adamw(&instance, clip, g[i], &w[i], &m[i], &v[i]);
+    op_instance_run_all(&instance);
+    double *found[] = {values_of(&instance, "exp_avg"), values_of(&instance, "exp_avg_sq"),
+                       values_of(&instance, master ? "master" : "weight"), values_of(&instance, "weight")};
+    expect_close("exp_avg", found[0], m, count, 1e-6);
+    expect_close("exp_avg_sq", found[1], v, count, 1e-6);
+    expect_close("weight", found[2], w, count, 1e-6);
+    for (int64_t i = 0; i < count && master; i++)
+        assert_true(found[3][i] == (double)bf16_to_float(bf16_from_float((float)found[2][i])));
+    double *all[] = {g, m, v, w, found[0], found[1], found[2], found[3]};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    op_instance_free(&instance);
+}
+
+/* A factor that is NaN changes nothing. */
+static void test_adamw(void **state) {
+    (void)state;
+    check_adamw(DTYPE_F32);
+    check_adamw(DTYPE_BF16);
+    struct op_instance instance = create("adamw", DTYPE_BF16);
+    double *before[4], *after[4];
+    for (int i = 0; i < 4; i++)
+        before[i] = op_instance_read(&instance, instance.node->out[i]);
+    ((double *)instance.data[instance.node->in[1]->id])[1] = (double)NAN;
+    op_instance_run_all(&instance);
+    for (int i = 0; i < 4; i++) {
+        after[i] = op_instance_read(&instance, instance.node->out[i]);
+        assert_memory_equal(before[i], after[i],
+                            (size_t)shape_elements(&instance.node->out[i]->shape) * sizeof *after[i]);
+        mem_free(before[i]);
+        mem_free(after[i]);
+    }
+    op_instance_free(&instance);
+}
+
+/* NaN and infinity come through, so that a step that went wrong is seen. */
+static void check_not_finite(const char *name, const char *input, double value) {
+    struct op_instance instance = create(name, DTYPE_F32);
+    const struct tensor *x = op_case_tensor(instance.graph, input);
+    double *values = op_instance_read(&instance, x);
+    values[shape_elements(&x->shape) / 2] = value;
+    op_instance_write(&instance, x, values);
+    op_instance_run_all(&instance);
+    double *y = op_instance_read(&instance, instance.node->out[0]);
+    bool seen = false;
+    for (int64_t i = 0; i < shape_elements(&instance.node->out[0]->shape); i++)
+        seen = seen || !isfinite(y[i]);
+    if (!seen) fail_msg("%s: %g in %s leaves no trace", name, value, input);
+    mem_free(values);
+    mem_free(y);
+    op_instance_free(&instance);
+}
+
+static void test_not_finite(void **state) {
+    (void)state;
+    const char *const with_x[] = {"linear",    "rms_norm",  "layer_norm", "gelu_tanh",   "gelu_erf", "relu",
+                                  "silu",      "rope",      "head_loss",  "head_logits", "swiglu",   "add",
+                                  "attention", "attention", "attention",  "squared_norm"};
+    const char *const inputs[] = {"x", "x", "x",    "x", "x", "x", "x", "x",
+                                  "x", "x", "gate", "a", "q", "k", "v", "gradient"};
+    for (unsigned i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        check_not_finite(with_x[i], inputs[i], (double)NAN);
+        check_not_finite(with_x[i], inputs[i], (double)INFINITY);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attention_cache), cmocka_unit_test(test_last_token),
+        cmocka_unit_test(test_attention),       cmocka_unit_test(test_head),
+        cmocka_unit_test(test_norms_and_sums),  cmocka_unit_test(test_clip_factor),
+        cmocka_unit_test(test_adamw),           cmocka_unit_test(test_not_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,158 @@
+"""LoRA adapters as peft computes them, and training with frozen weights, on the models of model_cases.
+
+tests/fixtures/adapters/<case> is an adapter's folder as peft writes it (without one where weights are only frozen), and
+
+reference.safetensors, with the inputs and training data of model_cases:
+    logits, loss64                of the model with its adapter
+    grad64.<name>                 F64  of what trains, by its name in the files
+    train.losses, .grad_norms, .lrs, .losses_bf16, final.<name>   as in model_cases
+    merged.<name>                 F32  base weights that merge_and_unload changes
+reference.json: the settings; "base" is the folder of the base model under tests/fixtures/models, "freeze" the patterns
+of frozen weights.
+"""
+
+import copy
+import fnmatch
+import json
+import re
+import shutil
+
+import numpy
+import peft
+import safetensors.torch
+import torch
+from transformers import AutoModelForCausalLM
+
+from model_cases import (BATCH, STEPS, TRAINING, all_double, loss_of, lr_at, make_batch, seed_of, spread)
+
+# base, norm to clip at, settings of LoraConfig (None: no adapter), patterns of frozen weights
+CASES = {
+    "llama_lora": ("llama_bias", 0.8, dict(r=3, lora_alpha=7, target_modules=["q_proj", "v_proj", "down_proj"]), []),
+    "gpt2_lora": ("gpt2_gelu", 0.85, dict(r=4, lora_alpha=6, target_modules=["c_attn", "mlp.c_proj"],
+                                         fan_in_fan_out=True), []),
+    "qwen2_lora": ("qwen2_tied", 3.0, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
+    "llama_frozen": ("llama_bias", 1.2, None, ["model.layers.0.*", "*embed*", "*.1.mlp.*_proj.weight"]),
+}
+
+
+def names():
+    return CASES.keys()
+
+
+def name_in_files(name):
+    """peft calls an adapter "default" in the model and leaves that out in files."""
+    return name.replace(".default.weight", ".weight")
+
+
+def trained(model):
+    return {name_in_files(name): p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def make_model(root, base, settings, frozen, seed):
+    model = AutoModelForCausalLM.from_pretrained(root / "models" / base, dtype=torch.float32,
+                                                 attn_implementation="eager").eval()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = not any(fnmatch.fnmatchcase(name, pattern) for pattern in frozen)
+    if settings is None:
+        return model
+    model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **settings)).eval()
+    rng = numpy.random.default_rng(seed)
+    with torch.no_grad():
+        for parameter in trained(model).values():
+            parameter.copy_(torch.from_numpy(0.2 * rng.standard_normal(parameter.shape, dtype=numpy.float32)))
+    return model
+
+
+def gradients(model, ids, labels):
+    model.zero_grad()
+    loss, logits = loss_of(model, ids, labels)
+    loss.backward()
+    return loss.item(), logits.detach(), {name: p.grad.clone() for name, p in trained(model).items()}
+
+
+def train(model, batches, clip_norm, gradients_at=gradients):
+    parameters = trained(model)
+    groups = [{"params": [p for p in parameters.values() if p.dim() >= 2], "weight_decay": TRAINING["weight_decay"]},
+              {"params": [p for p in parameters.values() if p.dim() < 2], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, betas=TRAINING["betas"], eps=TRAINING["eps"], foreach=False)
+    losses, norms = [], []
+    for step, (ids, labels) in enumerate(batches):
+        loss, _, grads = gradients_at(model, ids, labels)
+        for name, parameter in parameters.items():
+            parameter.grad = grads[name].to(parameter.dtype)
+        norm = torch.nn.utils.clip_grad_norm_(list(parameters.values()), clip_norm, foreach=False)
+        for group in optimizer.param_groups:
+            group["lr"] = lr_at(step)
+        optimizer.step()
+        losses.append(loss)
+        norms.append(norm.item())
+    return losses, norms
+
+
+def train_bf16(model, batches, clip_norm):
+    twin = copy.deepcopy(model).to(torch.bfloat16)
+
+    def gradients_at(masters, ids, labels):
+        twin.load_state_dict(masters.state_dict())
+        return gradients(twin, ids, labels)
+
+    return train(model, batches, clip_norm, gradients_at)[0]
+
+
+def merged(model):
+    before = {re.sub(r"^base_model\.model\.|\.base_layer", "", name): value.clone()
+              for name, value in model.state_dict().items() if "lora_" not in name}
+    after = copy.deepcopy(model).merge_and_unload().state_dict()
+    return {f"merged.{name}": value for name, value in after.items() if not torch.equal(value, before[name])}
+
+
+def reference_of(root, case):
+    base, clip_norm, settings, frozen = CASES[case]
+    model = make_model(root, base, settings, frozen, seed_of(case))
+    rng = numpy.random.default_rng(seed_of(case) + 1)
+    ids, labels = make_batch(rng, 2)
+    batches = [make_batch(rng, step % BATCH) for step in range(STEPS)]
+    tensors = {"input_ids": ids, "labels": labels, "logits": gradients(model, ids, labels)[1]}
+    if settings is not None:
+        tensors |= merged(model)
+    with all_double():
+        exact = copy.deepcopy(model).double()
+        loss64, _, grads64 = gradients(exact, ids, labels)
+        losses64, _ = train(exact, batches, clip_norm)
+    tensors["loss64"] = torch.tensor([loss64], dtype=torch.float64)
+    tensors |= {f"grad64.{name}": grad for name, grad in grads64.items()}
+    plain = copy.deepcopy(model)
+    losses, norms = train(plain, batches, clip_norm)
+    losses_bf16 = train_bf16(copy.deepcopy(model), batches, clip_norm)
+    for name, values in {"losses": losses, "grad_norms": norms, "losses_bf16": losses_bf16,
+                         "lrs": [lr_at(step) for step in range(STEPS)]}.items():
+        tensors[f"train.{name}"] = torch.tensor(values, dtype=torch.float64)
+    tensors["train.input_ids"], tensors["train.labels"] = (torch.stack(part) for part in zip(*batches))
+    tensors |= {f"final.{name}": parameter.detach() for name, parameter in trained(plain).items()}
+    clipped = sum(norm > clip_norm for norm in norms)
+    about = {"case": case, "base": base, "freeze": frozen, "peft": peft.__version__,
+             "torch": torch.__version__.split("+")[0], "training": TRAINING | {"clip_norm": clip_norm},
+             "steps_clipped": clipped, "fp32_losses_from_fp64": spread(losses, losses64),
+             "bf16_losses_from_fp64": spread(losses_bf16, losses64)}
+    print(f"{case}: loss {losses[0]:.3f} to {losses[-1]:.3f}, {clipped} steps clipped, losses from fp64: "
+          f"{about['fp32_losses_from_fp64']:.1e}, bf16 {about['bf16_losses_from_fp64']:.1e}")
+    return model, tensors, about
+
+
+def write(root, wanted):
+    for case in CASES:
+        if wanted and case not in wanted:
+            continue
+        folder = root / "adapters" / case
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        model, tensors, about = reference_of(root, case)
+        if CASES[case][2] is not None:
+            model.peft_config["default"].base_model_name_or_path = CASES[case][0]
+            model.save_pretrained(folder)
+            (folder / "README.md").unlink(missing_ok=True)
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        safetensors.torch.save_file(contiguous, folder / "reference.safetensors")
+        (folder / "reference.json").write_text(json.dumps(about, indent=2) + "\n")
+        for path in folder.iterdir():
+            path.chmod(0o644)

@@ -1,0 +1,233 @@
+/* Samples while training change no bit, take no memory of their own, and are the same through stop and resume;
+ * texts by the parts of `generate`. */
+/* ctest: PROCESSORS 2 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
+#include "support/text_model.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+#include "train/generate.h"
+
+static const char text[] = "the river ran by the old mill and the river ran on to the sea, to the sea by the mill";
+
+struct text_run {
+    char model[512], data[512];
+    struct tiny_run run;
+};
+
+static void make_run(const char *folder, struct text_run *out) {
+    static char longer[40 * sizeof text];
+    tiny_run_make(folder, "llama", &out->run);
+    snprintf(out->model, sizeof out->model, "%s/text-model", folder);
+    snprintf(out->data, sizeof out->data, "%s/text.txt", folder);
+    if (!file_exists(out->model)) {
+        text_model_make(out->model, text, 270, 300, false);
+        for (size_t i = 0; i < sizeof longer - 1; i++)
+            longer[i] = text[i % (sizeof text - 1)];
+        temp_write_text(out->data, longer);
+    }
+    memcpy(out->run.model, out->model, sizeof out->model);
+    out->run.data_paths[0] = out->data;
+    out->run.options.data_path_count = 1;
+    out->run.options.valid_path_count = 0;
+    out->run.options.sample_every = 2;
+    out->run.options.sample_tokens = 9;
+    out->run.options.sample_prompt = "the river";
+}
+
+struct seen {
+    int samples;
+    int64_t bytes;
+};
+
+static void keep_bytes(void *payload, const struct train_setup *setup, const char *folder, int64_t first, int64_t steps,
+                       int64_t tokens) {
+    (void)folder, (void)first, (void)steps, (void)tokens;
+    ((struct seen *)payload)->bytes = setup->program_bytes[TIER_DEVICE];
+}
+
+static void count_sample(void *payload, int64_t step, const char *prompt, const char *sample) {
+    struct seen *seen = payload;
+    seen->samples++;
+    assert_true(step % 2 == 0 && strcmp(prompt, "the river") == 0);
+    assert_non_null(sample);
+}
+
+static void test_changes_nothing(void **state) {
+    struct text_run with, without;
+    struct seen seen = {0}, unseen = {0};
+    char a[512], b[512];
+    make_run(*state, &with);
+    make_run(*state, &without);
+    without.run.options.sample_every = 0;
+    snprintf(a, sizeof a, "%s/with", (const char *)*state);
+    snprintf(b, sizeof b, "%s/without", (const char *)*state);
+    struct train_events events = {.begin = keep_bytes, .sampled = count_sample, .payload = &seen};
+    expect_status(tiny_run_begin(&with.run, a, &events), STATUS_OK, NULL);
+    events.payload = &unseen;
+    expect_status(tiny_run_begin(&without.run, b, &events), STATUS_OK, NULL);
+    assert_int_equal(seen.samples, 3);
+    assert_int_equal(unseen.samples, 0);
+    assert_int_equal(seen.bytes, unseen.bytes);
+    assert_false(file_exists(temp_path(b, "samples.jsonl")));
+    char *x = tiny_run_metrics(a), *y = tiny_run_metrics(b);
+    assert_string_equal(x, y);
+    mem_free(x);
+    mem_free(y);
+    assert_true(files_equal(temp_path(a, "model/model.safetensors"), temp_path(b, "model/model.safetensors")));
+}
+
+static void test_same_after_resume(void **state) {
+    struct text_run run;
+    char whole[512], parts[512];
+    make_run(*state, &run);
+    snprintf(whole, sizeof whole, "%s/whole", (const char *)*state);
+    snprintf(parts, sizeof parts, "%s/parts", (const char *)*state);
+    expect_status(tiny_run_begin(&run.run, whole, NULL), STATUS_OK, NULL);
+    run.run.options.steps = 3;
+    run.run.options.schedule_steps = 6;
+    expect_status(tiny_run_begin(&run.run, parts, NULL), STATUS_OK, NULL);
+    /* As if it had been killed after its sample of step 2 and a part of the next. */
+    assert_int_equal(folder_remove(temp_path(parts, "checkpoints/step-00000003")), STATUS_OK);
+    expect_status(tiny_run_resume(parts, 6, NULL), STATUS_OK, NULL);
+    assert_true(files_equal(temp_path(whole, "samples.jsonl"), temp_path(parts, "samples.jsonl")));
+}
+
+/* The last sample is what `generate` writes with the run's seed. */
+static void append_text(char *to, const char *from, size_t bytes) { strncat(to, from, bytes); }
+
+static bool collect(void *payload, const char *bytes, size_t count) {
+    append_text(payload, bytes, count);
+    return true;
+}
+
+static void generate(const char *model, struct generate_options *options, char *out) {
+    struct plan_options plan;
+    struct generate_result result;
+    plan_options_init(&plan);
+    plan.threads = 2;
+    plan.sequence_length = TINY_TOKENS;
+    plan.device_memory_bytes = 256 << 20;
+    out[0] = '\0';
+    expect_status(generate_text(model, &plan, options, NULL, collect, out, &result), STATUS_OK, NULL);
+    assert_true(result.tokens <= options->tokens);
+}
+
+static void test_generate_writes_the_same(void **state) {
+    struct text_run run;
+    char folder[512], found[1024], *samples, path[600];
+    size_t bytes;
+    make_run(*state, &run);
+    snprintf(folder, sizeof folder, "%s/compared", (const char *)*state);
+    expect_status(tiny_run_begin(&run.run, folder, NULL), STATUS_OK, NULL);
+    snprintf(path, sizeof path, "%s/model", folder);
+    struct generate_options options;
+    generate_options_init(&options);
+    options.prompt = "the river";
+    options.tokens = 9;
+    generate(path, &options, found);
+    assert_int_equal(file_read(temp_path(folder, "samples.jsonl"), 1 << 16, &samples, &bytes), STATUS_OK);
+    samples[bytes - 1] = '\0';
+    json_t *last = json_loads(strrchr(samples, '\n') + 1, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(last, "text")), found);
+    json_decref(last);
+    mem_free(samples);
+    /* Texts that stop are the beginnings of those that do not. */
+    char stopped[1024], end[3] = {found[4], found[5], '\0'};
+    const char *stops[] = {end};
+    options.stops = stops;
+    options.stop_count = 1;
+    generate(path, &options, stopped);
+    char *at = strstr(found, end);
+    assert_non_null(at);
+    *at = '\0';
+    assert_string_equal(stopped, found);
+    end[0] = '\0';
+    expect_status(generate_text(path, &run.run.plan, &options, NULL, collect, stopped, NULL), STATUS_BAD_INPUT, "stop");
+}
+
+static void require_beside(const struct program *training, const struct program *generating) {
+    int64_t kept = 0;
+    for (size_t i = 0; i < training->buffers.count; i++) {
+        const struct buffer *buffer = &training->buffers.items[i];
+        if (buffer->persistent && buffer->offset + buffer->bytes > kept) kept = buffer->offset + buffer->bytes;
+    }
+    for (size_t i = 0; i < generating->buffers.count; i++) {
+        const struct buffer *buffer = &generating->buffers.items[i];
+        assert_int_equal(buffer->shared && buffer->offset < kept, buffer->kind == BUFFER_PARAMETERS);
+        if (buffer->kind != BUFFER_PARAMETERS) assert_true(buffer->offset >= kept);
+    }
+}
+
+/* Three programs in one arena: parameters of all at one place, caches of two, and nothing else in what is kept. */
+static void test_programs_in_one_arena(void **state) {
+    struct text_run run;
+    struct train_setup setup;
+    make_run(*state, &run);
+    expect_status(train_setup_create(run.model, SETUP_TRAIN, &run.run.plan, &run.run.options, &setup), STATUS_OK, NULL);
+    assert_non_null(setup.prefill);
+    require_beside(setup.main->program, setup.prefill->program);
+    require_beside(setup.main->program, setup.decode->program);
+    int caches = 0;
+    for (size_t i = 0; i < setup.prefill->program->buffers.count; i++) {
+        const struct buffer *a = &setup.prefill->program->buffers.items[i],
+                            *b = &setup.decode->program->buffers.items[i];
+        if (a->kind != BUFFER_CACHE) continue;
+        assert_string_equal(a->name, b->name);
+        assert_int_equal(a->offset, b->offset);
+        caches++;
+    }
+    assert_int_equal(caches, 4);
+    train_setup_free(&setup);
+}
+
+static struct text_run swept;
+
+static enum status generate_once(void *payload) {
+    struct plan_options plan;
+    struct generate_options options;
+    char out[1024] = "";
+    (void)payload;
+    plan_options_init(&plan);
+    plan.threads = 1;
+    plan.sequence_length = TINY_TOKENS;
+    plan.device_memory_bytes = 256 << 20;
+    generate_options_init(&options);
+    options.prompt = "the river";
+    options.tokens = 3;
+    return generate_text(swept.model, &plan, &options, NULL, collect, out, NULL);
+}
+
+static void test_faults_in_generation(void **state) {
+    make_run(*state, &swept);
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, generate_once, NULL) > 100);
+    assert_true(fault_sweep(FAULT_OPEN, false, generate_once, NULL) > 0);
+}
+
+static void test_refusals(void **state) {
+    struct text_run run;
+    char folder[512];
+    make_run(*state, &run);
+    snprintf(folder, sizeof folder, "%s/refused", (const char *)*state);
+    run.run.options.sample_prompt = "";
+    expect_status(tiny_run_begin(&run.run, folder, NULL), STATUS_BAD_INPUT, "prompt: is empty");
+    assert_false(file_exists(folder));
+    tiny_run_make(*state, "llama", &run.run);
+    run.run.options.sample_every = 1;
+    expect_status(tiny_run_begin(&run.run, folder, NULL), STATUS_BAD_INPUT, "tokenizer.json");
+    assert_false(file_exists(folder));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_changes_nothing),          cmocka_unit_test(test_same_after_resume),
+        cmocka_unit_test(test_generate_writes_the_same), cmocka_unit_test(test_programs_in_one_arena),
+        cmocka_unit_test(test_faults_in_generation),     cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}
