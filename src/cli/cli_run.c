@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/nearest.h"
+#include "data/jinja.h"
 #include "data/tokenizer.h"
 #include "model/model.h"
 
@@ -57,6 +58,10 @@ static enum status run_help(int count, char **words) {
     if (strcmp(words[0], "models") == 0) return model_print_document(stdout);
     if (strcmp(words[0], "tokenizers") == 0) {
         tokenizer_print_document(stdout);
+        return STATUS_OK;
+    }
+    if (strcmp(words[0], "chat") == 0) {
+        jinja_print_document(stdout);
         return STATUS_OK;
     }
     const struct command *command = command_find(words[0]);

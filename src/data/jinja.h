@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -31,6 +32,9 @@
 #include "data/utf8.h"
 
 struct jinja_template;
+
+/* docs/chat.md: conversations as data, and what their templates may hold, from the tables by which they are read. */
+void jinja_print_document(FILE *out);
 
 /* `name` stands for the template in messages ("FILE: chat_template"); the text is copied. BAD_INPUT with name and line
  * when it is malformed, or asks for what is not supported. */

@@ -234,20 +234,30 @@ FILTER(filter_items) {
     return STATUS_OK;
 }
 
-static const struct jinja_filter filters[] = {
-    {"abs", filter_abs},         {"capitalize", filter_capitalize},
-    {"count", filter_length},    {"d", filter_default},
-    {"default", filter_default}, {"float", filter_float},
-    {"indent", filter_indent},   {"int", filter_int},
-    {"items", filter_items},     {"join", filter_join},
-    {"length", filter_length},   {"lower", filter_lower},
-    {"replace", filter_replace}, {"safe", filter_string},
-    {"string", filter_string},   {"tojson", filter_tojson},
-    {"trim", filter_trim},       {"upper", filter_upper},
+const struct jinja_filter jinja_text_filters[] = {
+    {"abs", filter_abs},
+    {"capitalize", filter_capitalize},
+    {"count", filter_length},
+    {"d", filter_default},
+    {"default", filter_default},
+    {"float", filter_float},
+    {"indent", filter_indent},
+    {"int", filter_int},
+    {"items", filter_items},
+    {"join", filter_join},
+    {"length", filter_length},
+    {"lower", filter_lower},
+    {"replace", filter_replace},
+    {"safe", filter_string},
+    {"string", filter_string},
+    {"tojson", filter_tojson},
+    {"trim", filter_trim},
+    {"upper", filter_upper},
+    {0},
 };
 
 const struct jinja_filter *jinja_find_filter(const char *name, size_t bytes) {
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-        if (jinja_text_is(name, bytes, filters[i].name)) return &filters[i];
+    for (const struct jinja_filter *filter = jinja_text_filters; filter->name; filter++)
+        if (jinja_text_is(name, bytes, filter->name)) return filter;
     return jinja_find_list_filter(name, bytes);
 }

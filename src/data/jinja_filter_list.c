@@ -315,16 +315,27 @@ FILTER(filter_reject) { return select_items(run, value, arguments, false, true, 
 FILTER(filter_selectattr) { return select_items(run, value, arguments, true, false, out); }
 FILTER(filter_rejectattr) { return select_items(run, value, arguments, true, true, out); }
 
-static const struct jinja_filter filters[] = {
-    {"dictsort", filter_dictsort}, {"first", filter_first},   {"last", filter_last},
-    {"list", filter_list},         {"map", filter_map},       {"max", filter_max},
-    {"min", filter_min},           {"reject", filter_reject}, {"rejectattr", filter_rejectattr},
-    {"reverse", filter_reverse},   {"select", filter_select}, {"selectattr", filter_selectattr},
-    {"sort", filter_sort},         {"sum", filter_sum},       {"unique", filter_unique},
+const struct jinja_filter jinja_list_filters[] = {
+    {"dictsort", filter_dictsort},
+    {"first", filter_first},
+    {"last", filter_last},
+    {"list", filter_list},
+    {"map", filter_map},
+    {"max", filter_max},
+    {"min", filter_min},
+    {"reject", filter_reject},
+    {"rejectattr", filter_rejectattr},
+    {"reverse", filter_reverse},
+    {"select", filter_select},
+    {"selectattr", filter_selectattr},
+    {"sort", filter_sort},
+    {"sum", filter_sum},
+    {"unique", filter_unique},
+    {0},
 };
 
 const struct jinja_filter *jinja_find_list_filter(const char *name, size_t bytes) {
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-        if (jinja_text_is(name, bytes, filters[i].name)) return &filters[i];
+    for (const struct jinja_filter *filter = jinja_list_filters; filter->name; filter++)
+        if (jinja_text_is(name, bytes, filter->name)) return filter;
     return NULL;
 }

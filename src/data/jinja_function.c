@@ -86,14 +86,14 @@ static enum status call_strftime(struct jinja_run *run, const struct jinja_argum
     return jinja_copy_string(run, text, bytes, out);
 }
 
-static const struct jinja_function functions[] = {
+const struct jinja_function jinja_functions[] = {
     {"range", call_range},           {"dict", call_dict},
     {"namespace", call_namespace},   {"raise_exception", call_raise},
-    {"strftime_now", call_strftime},
+    {"strftime_now", call_strftime}, {0},
 };
 
 const struct jinja_function *jinja_find_function(const char *name, size_t bytes) {
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        if (jinja_text_is(name, bytes, functions[i].name)) return &functions[i];
+    for (const struct jinja_function *function = jinja_functions; function->name; function++)
+        if (jinja_text_is(name, bytes, function->name)) return function;
     return NULL;
 }

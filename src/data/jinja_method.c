@@ -337,6 +337,12 @@ static const struct method methods[] = {
     {JINJA_LIST, "count", 0, 0, NULL, {0}},
 };
 
+const char *jinja_method_name(size_t index, enum jinja_kind kind) {
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (methods[i].kind == kind && methods[i].call && index-- == 0) return methods[i].name;
+    return NULL;
+}
+
 static const struct method *find_method(const struct jinja_value *value, const char *name, size_t bytes) {
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (methods[i].kind == value->kind && jinja_text_is(name, bytes, methods[i].name)) return &methods[i];

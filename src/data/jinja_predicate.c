@@ -117,7 +117,7 @@ PREDICATE(is_upper) {
     return has_case(run, value, true, out);
 }
 
-static const struct jinja_predicate predicates[] = {
+const struct jinja_predicate jinja_predicates[] = {
     {"defined", 0, is_defined},
     {"undefined", 0, is_undefined},
     {"none", 0, is_none},
@@ -148,10 +148,11 @@ static const struct jinja_predicate predicates[] = {
     {"odd", 0, is_odd},
     {"lower", 0, is_lower},
     {"upper", 0, is_upper},
+    {0},
 };
 
 const struct jinja_predicate *jinja_find_predicate(const char *name, size_t bytes) {
-    for (size_t i = 0; i < sizeof predicates / sizeof *predicates; i++)
-        if (jinja_text_is(name, bytes, predicates[i].name)) return &predicates[i];
+    for (const struct jinja_predicate *test = jinja_predicates; test->name; test++)
+        if (jinja_text_is(name, bytes, test->name)) return test;
     return NULL;
 }

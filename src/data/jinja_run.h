@@ -99,6 +99,8 @@ struct jinja_filter {
     enum status (*apply)(struct jinja_run *run, const struct jinja_value *value,
                          const struct jinja_arguments *arguments, struct jinja_value *out);
 };
+/* The tables end with a name that is NULL. */
+extern const struct jinja_filter jinja_text_filters[], jinja_list_filters[];
 /* NULL when there is none. */
 const struct jinja_filter *jinja_find_filter(const char *name, size_t bytes);
 
@@ -108,14 +110,18 @@ struct jinja_predicate {
     enum status (*apply)(struct jinja_run *run, const struct jinja_value *value, const struct jinja_value *argument,
                          bool *out);
 };
+extern const struct jinja_predicate jinja_predicates[];
 const struct jinja_predicate *jinja_find_predicate(const char *name, size_t bytes);
 
 struct jinja_function {
     const char *name;
     enum status (*call)(struct jinja_run *run, const struct jinja_arguments *arguments, struct jinja_value *out);
 };
+extern const struct jinja_function jinja_functions[];
 const struct jinja_function *jinja_find_function(const char *name, size_t bytes);
 
+/* The names of a type's methods that are supported, one after the other; NULL after the last. */
+const char *jinja_method_name(size_t index, enum jinja_kind kind);
 /* Whether a value's type has a method of that name. */
 bool jinja_has_method(const struct jinja_value *value, const char *name, size_t bytes);
 enum status jinja_call_method(struct jinja_run *run, const struct jinja_method *method,

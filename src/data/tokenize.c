@@ -238,6 +238,7 @@ static enum status create_encoders(struct tokenizing *t) {
     if (!t->chunks || !t->encoders || !t->examples || !t->chats) return STATUS_FAILED;
     for (int i = 0; i < t->encoder_count; i++) {
         TRY(tokenizer_encoder_create(t->options->tokenizer, &t->encoders[i]));
+        if (!source_is_supervised(t->options->kind)) continue;
         TRY(example_encoder_create(t->options->tokenizer, &t->examples[i]));
         if (t->options->kind != SOURCE_CHAT) continue;
         TRY(chat_encoder_create(t->options->chat, t->examples[i], t->options->chat_time_s, &t->chats[i]));

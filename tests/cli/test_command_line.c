@@ -50,6 +50,10 @@ static void test_help_and_version(void **state) {
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "`Metaspace`"));
     program_run_free(&run);
+    run = PROGRAM(*state, "help", "chat");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "`raise_exception`"));
+    program_run_free(&run);
     run = PROGRAM(*state, "version");
     assert_int_equal(run.status, 0);
     assert_int_equal(strncmp(run.out, "ballast ", 8), 0);

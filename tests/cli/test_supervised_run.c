@@ -81,6 +81,11 @@ static void bad_data_exit_with_2(void **state) {
     temp_write_text(temp_path(folder, "bad.jsonl"), "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": 1}\n");
     EXPECT(folder, 2, TEXTS("bad.jsonl: line 2: prompt: must be a string"), "train", model,
            temp_path(folder, "bad.jsonl"), "-o", temp_path(folder, "bad"), SETTINGS);
+    temp_write_text(temp_path(folder, "chat.jsonl"), "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
+    EXPECT(folder, 2, TEXTS("need a chat template"), "train", model, temp_path(folder, "chat.jsonl"), "-o",
+           temp_path(folder, "bad"), SETTINGS);
+    EXPECT(folder, 2, TEXTS("--chat-date: '2024-13-01' is not a date"), "train", model, temp_path(folder, "a.jsonl"),
+           "-o", temp_path(folder, "bad"), "--chat-date", "2024-13-01", SETTINGS);
     EXPECT(folder, 2, TEXTS("a.jsonl:0: weight"), "train", model, temp_path(folder, "a.jsonl:0"), "-o",
            temp_path(folder, "bad"), SETTINGS);
 }

@@ -3,8 +3,10 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "data/jinja.h"
@@ -178,6 +180,20 @@ static void time_is_the_given(void **state) {
     jinja_free(template);
 }
 
+static void the_document_is_as_generated(void **state) {
+    (void)state;
+    char *printed = NULL, *document;
+    size_t bytes, document_bytes;
+    FILE *out = open_memstream(&printed, &bytes);
+    assert_non_null(out);
+    jinja_print_document(out);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(file_read(BALLAST_SOURCE "/docs/chat.md", 1 << 20, &document, &document_bytes), STATUS_OK);
+    if (strcmp(printed, document) != 0) fail_msg("docs/chat.md is old: ballast help chat > docs/chat.md");
+    mem_free(document);
+    free(printed);
+}
+
 static enum status render_once(void *payload) {
     static const char text[] = "{% macro m(x) %}{{ x }}{% endmacro %}{% for i in range(3) if i > 0 %}{{ m(i) }}"
                                "{{ {'a': [i]}|tojson }}{{ 'a,b'.split(',')|join('-')|upper }}{% generation %}x"
@@ -199,9 +215,13 @@ static void faults_are_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules_are_those_of_jinja), cmocka_unit_test(what_is_not_supported_is_named),
-        cmocka_unit_test(bounds_are_kept),          cmocka_unit_test(generations_are_told),
-        cmocka_unit_test(time_is_the_given),        cmocka_unit_test(faults_are_reported),
+        cmocka_unit_test(rules_are_those_of_jinja),
+        cmocka_unit_test(what_is_not_supported_is_named),
+        cmocka_unit_test(bounds_are_kept),
+        cmocka_unit_test(generations_are_told),
+        cmocka_unit_test(the_document_is_as_generated),
+        cmocka_unit_test(time_is_the_given),
+        cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,8 +86,9 @@ static void expect_equal_training(const char *model) {
 
 static void packed_documents_train_as_alone(void **state) {
     (void)state;
-    expect_equal_training("llama");
-    expect_equal_training("gpt2");
+    static const char *const models[] = {"llama", "gpt2", "mistral", "opt", "phi3", "qwen2", "qwen3"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        expect_equal_training(models[i]);
 }
 
 /* The check above would notice attention across: without segments the loss is another. */

@@ -1,0 +1,73 @@
+#include "data/jinja_run.h"
+
+static void print_text(FILE *out) {
+    fputs(
+        "# Supervised data and chat templates\n\n"
+        "Made by `ballast help chat > docs/chat.md`; a test compares.\n\n"
+        "A `.jsonl` file whose first line has `messages`, or `prompt` and `completion`, holds supervised examples, one "
+        "a\n"
+        "line; all of its lines must be of that kind.\n\n"
+        "- `{\"prompt\": \"...\", \"completion\": \"...\"}`: one text, encoded as one (with the tokens that the "
+        "tokenizer's\n"
+        "  template adds), and the model's `eos_token_id` behind it. The completion and the end are trained on.\n"
+        "- `{\"messages\": [{\"role\": \"...\", \"content\": \"...\"}, ...], \"tools\": [...]}`: rendered by the "
+        "model's chat\n"
+        "  template as `transformers`' `apply_chat_template` does. The assistant's turns are trained on, each once: "
+        "what\n"
+        "  `{% generation %}` blocks make, where the template has them; else what the template appends for the turn "
+        "to\n"
+        "  the messages before it and `add_generation_prompt`, the mark at its end included. Turns that a template\n"
+        "  renders otherwise once others follow (without their thoughts) get an example of their own, with the\n"
+        "  conversation up to them.\n\n"
+        "`--loss-on all` trains on all tokens. The loss is the mean over the tokens of a step that are trained on. "
+        "Where a\n"
+        "border between what is and what is not trained on falls within a token, the token counts as of what follows.\n"
+        "Examples longer than a sequence are cut, and those with nothing to train on within it are left out; a "
+        "message\n"
+        "says how many. With `--document-attention within` several examples are packed into a sequence, each a segment "
+        "of\n"
+        "its own with positions from 0; otherwise each has a sequence of its own. Neither changes the loss.\n\n"
+        "## Chat templates\n\n"
+        "`chat_template.jinja`, else `chat_template` of `tokenizer_config.json`: a text, or a list of named ones, of "
+        "which\n"
+        "`default` is taken, and `tool_use` for conversations with tools. Results are those of Jinja 3.1 in the "
+        "environment\n"
+        "that `transformers` 5 makes (`tests/data/test_chat_template.c`). All that is not listed here is refused by "
+        "name,\n"
+        "with its line. `strftime_now` tells the date of `--chat-date`. Work, memory, output and depth are bounded.\n\n"
+        "- statements: `if`, `for` (with `if`, `else`, `loop`, `break`, `continue`), `set` (of names, of a "
+        "namespace's\n"
+        "  fields, of a body), `macro`, `raw`, `generation`; white space control with `trim_blocks` and "
+        "`lstrip_blocks`\n"
+        "- expressions: all operators, comparisons in chains, conditionals, slices, literals of lists, tuples and "
+        "dicts,\n"
+        "  calls with keywords\n",
+        out);
+}
+
+static void print_name(FILE *out, const char *name, bool first) { fprintf(out, "%s`%s`", first ? "" : ", ", name); }
+
+static void print_methods(FILE *out, const char *title, enum jinja_kind kind) {
+    const char *name;
+    fprintf(out, "\n- methods of %s: ", title);
+    for (size_t i = 0; (name = jinja_method_name(i, kind)); i++)
+        print_name(out, name, i == 0);
+}
+
+void jinja_print_document(FILE *out) {
+    print_text(out);
+    fputs("- filters: ", out);
+    for (const struct jinja_filter *filter = jinja_text_filters; filter->name; filter++)
+        print_name(out, filter->name, filter == jinja_text_filters);
+    for (const struct jinja_filter *filter = jinja_list_filters; filter->name; filter++)
+        print_name(out, filter->name, false);
+    fputs("\n- tests: ", out);
+    for (const struct jinja_predicate *test = jinja_predicates; test->name; test++)
+        print_name(out, test->name, test == jinja_predicates);
+    fputs("\n- functions: ", out);
+    for (const struct jinja_function *function = jinja_functions; function->name; function++)
+        print_name(out, function->name, function == jinja_functions);
+    print_methods(out, "strings", JINJA_STRING);
+    print_methods(out, "dicts", JINJA_DICT);
+    fputs("\n", out);
+}
