@@ -239,6 +239,34 @@ static void examples_mix_with_text(void **state) {
     dataset_close(dataset);
 }
 
+static uint64_t fingerprint_of(const struct place *place) {
+    struct dataset *dataset = open_place(place);
+    uint64_t fingerprint = dataset_fingerprint(dataset);
+    assert_int_equal(dataset_train_sequences(dataset), 1);
+    dataset_close(dataset);
+    return fingerprint;
+}
+
+/* The cache knows what conversations were rendered with. */
+static void templates_and_dates_are_in_the_key(void **state) {
+    struct place *place = *state;
+    const char *template = temp_path(place->folder, "chat_template.jinja");
+    place->options.chat_folder = place->folder;
+    temp_write_text(place->data, "{\"messages\": [{\"role\": \"user\", \"content\": \"river\"}, {\"role\": "
+                                 "\"assistant\", \"content\": \"bridge\"}]}\n");
+    temp_write_text(template, "{% for m in messages %}{{ m.content }}{% endfor %}");
+    uint64_t first = fingerprint_of(place);
+    place->options.chat_time_s = 86400;
+    assert_true(fingerprint_of(place) == first);
+    temp_write_text(template, "{% for m in messages %}{{ m.content }} {% endfor %}");
+    uint64_t second = fingerprint_of(place);
+    assert_true(second != first);
+    temp_write_text(template, "{% for m in messages %}{{ m.content }} {{ strftime_now('%d') }}{% endfor %}");
+    uint64_t third = fingerprint_of(place);
+    place->options.chat_time_s = 2 * 86400;
+    assert_true(third != second && fingerprint_of(place) != third);
+}
+
 static void expect_refused(const struct place *place, const char *content, const char *words) {
     struct dataset *dataset;
     temp_write_text(place->data, content);
@@ -299,6 +327,7 @@ int main(void) {
         IN_PLACE(order_depends_on_seed_and_step_only),
         IN_PLACE(examples_mix_with_text),
         IN_PLACE(bad_examples_are_named_by_line),
+        IN_PLACE(templates_and_dates_are_in_the_key),
         IN_PLACE(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
