@@ -18,7 +18,7 @@ struct metrics_cut {
     int64_t step, valid_every;
 };
 /* Opens the file, new or old, and cuts it. `validated` tells whether a validation of the cut's step stays. BAD_INPUT
- * for a line before the cut that is no metrics object. */
+ * for a line before the cut that is no metrics object, and when the file does not reach the cut's step. */
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated);
 void metrics_close(struct metrics *metrics);
 

@@ -162,6 +162,22 @@ static void test_what_may_not_change(void **state) {
     expect_status(tiny_run_resume(folder, 7, NULL), STATUS_BAD_INPUT, "not those of the run");
 }
 
+/* Lines of steps that are done cannot be made again. */
+static void test_missing_metrics_are_noticed(void **state) {
+    struct tiny_run run;
+    char folder[512], path[600];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(folder, sizeof folder, "%s/missing", (const char *)*state);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+    temp_write_text(path, "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n{\"step\": 4}");
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "metrics.jsonl: ends after step 3");
+    temp_write_text(path, "{\"step\": 1}\n{\"step\": false}\n");
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "metrics.jsonl: line 2: step: must be");
+    assert_int_equal(unlink(path), 0);
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "metrics.jsonl: ends after step 0");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_second_signal_ends_at_once), /* first: it forks */
@@ -170,6 +186,7 @@ int main(void) {
         cmocka_unit_test(test_from_the_start_without_a_checkpoint),
         cmocka_unit_test(test_mixtures),
         cmocka_unit_test(test_what_may_not_change),
+        cmocka_unit_test(test_missing_metrics_are_noticed),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }
