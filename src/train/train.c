@@ -67,6 +67,13 @@ static enum status open_metrics(struct train_run *run) {
     return status;
 }
 
+/* What a failed run can go on from. */
+static enum status hint_checkpoint(const struct train_run *run) {
+    if (run->newest) return status_hint(STATUS_FAILED, "the last good checkpoint is %s", run->newest);
+    const char *hint = status_hint_text();
+    return status_hint(STATUS_FAILED, "no checkpoint was written yet%s%s", hint[0] ? "; " : "", hint);
+}
+
 /* The loop between its events, and the result. */
 static enum status run_to_end(struct train_run *run) {
     const struct train_events *events = run->events;
@@ -77,6 +84,7 @@ static enum status run_to_end(struct train_run *run) {
                       dataset_tokens(run->dataset));
     enum status status = train_loop(run);
     if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
+    if (status == STATUS_FAILED) status = hint_checkpoint(run);
     if (events->end) events->end(events->payload, status);
     stop_signal_end(&saved);
     return status;

@@ -82,6 +82,7 @@ static int sweep(const char *place, const char *whole, enum fault_kind kind, boo
         }
         expect_status(status, STATUS_FAILED, NULL);
         assert_true(status_message()[0] != '\0');
+        assert_non_null(strstr(status_hint_text(), "the last good checkpoint is "));
         char *newest;
         struct checkpoint_state state;
         assert_int_equal(checkpoint_find_newest(folder, &newest), STATUS_OK);
