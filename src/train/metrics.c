@@ -64,7 +64,8 @@ enum status metrics_open(const char *path, const struct metrics_cut *cut, struct
     size_t bytes = 0;
     *validated = false;
     struct file_map map = {0};
-    if (file_exists(path)) TRY(file_map_open(path, &map));
+    bool there = file_exists(path);
+    if (there) TRY(file_map_open(path, &map));
     enum status status = find_cut(path, &map, cut, &bytes, validated);
     file_map_close(&map);
     TRY(status);
@@ -75,6 +76,8 @@ enum status metrics_open(const char *path, const struct metrics_cut *cut, struct
         status = metrics_failed(path, "open");
     else if (ftruncate(metrics.descriptor, (off_t)bytes) != 0)
         status = metrics_failed(path, "cut");
+    else if (!there)
+        status = folder_sync_parent(path);
     if (status != STATUS_OK)
         metrics_close(&metrics);
     else
