@@ -109,6 +109,7 @@ static enum status resolve(struct train_setup *setup, const struct plan_options 
     int64_t context = setup->model->config.context;
     int64_t most = setup->purpose == SETUP_GENERATE ? (int64_t)GENERATE_DEFAULT_WINDOW : PLAN_DEFAULT_SEQUENCE;
     struct plan base;
+    setup->recipe_fixed = options->plan_path != NULL;
     if (options->plan_path) TRY(plan_read(options->plan_path, &base));
     TRY(plan_options_resolve(options, training, setup->backend, context < most ? context : most,
                              options->plan_path ? &base : NULL, options->plan_path, &setup->plan));
@@ -131,7 +132,7 @@ enum status train_setup_create(const char *model_folder, enum setup_purpose purp
 
 enum status train_setup_create_planned(const char *model_folder, enum setup_purpose purpose, const struct plan *plan,
                                        int64_t device_memory_bytes, struct train_setup *out) {
-    struct train_setup setup = {.purpose = purpose, .backend = &backend_cpu, .plan = *plan};
+    struct train_setup setup = {.purpose = purpose, .backend = &backend_cpu, .plan = *plan, .recipe_fixed = true};
     enum status status = model_open(model_folder, &setup.model);
     if (status == STATUS_OK) status = finish(&setup, device_memory_bytes);
     if (status != STATUS_OK)

@@ -155,6 +155,11 @@ static void test_what_may_not_change(void **state) {
     REFUSED(seed, 9, "seed")
     REFUSED(dtype, DTYPE_BF16, "dtype")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
+    plan_options_init(&plan);
+    plan.device_memory_bytes = 1 << 12;
+    expect_status(train_resume(folder, &plan, &none, NULL), STATUS_NO_FIT, "no plan fits");
+    assert_null(strstr(status_hint_text(), "--grain "));
+    assert_null(strstr(status_hint_text(), "--seq "));
     expect_status(tiny_run_resume(folder, 5, NULL), STATUS_BAD_INPUT, "fewer than the 6 that are done");
     temp_write_text(run.data, "not the data of the run");
     expect_status(tiny_run_resume(folder, 7, NULL), STATUS_BAD_INPUT, "data.bin");
