@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "train/run_folder.h"
 
 enum { STATE_LIMIT_BYTES = 1 << 24, NAME_DIGITS = 8 };
@@ -137,7 +138,9 @@ enum status checkpoint_write(const char *run_folder, const struct engine *engine
     char *path = folder && name ? path_join(folder, name) : NULL;
     enum status status = path ? write_and_publish(folder, name, engine, state, options) : STATUS_FAILED;
     if (status == STATUS_OK) status = move_model_home(engine->setup->model, path);
-    if (status == STATUS_OK) status = remove_old(folder, options->keep);
+    /* The new one is there: what is left of the old ones goes with the next, or when the run goes on. */
+    if (status == STATUS_OK && remove_old(folder, options->keep) != STATUS_OK)
+        log_warning("an old checkpoint could not be removed: %s", status_message());
     mem_free(folder);
     mem_free(name);
     if (status == STATUS_OK)

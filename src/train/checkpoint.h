@@ -19,7 +19,8 @@ struct checkpoint_state {
 };
 
 /* Writes the checkpoint of state->step and then removes all but the newest `keep` (0: none is removed). `*folder` is
- * its path, for the caller to free. FAILED: what was there before is whole. */
+ * its path, for the caller to free. FAILED: what was there before is whole. An old one that cannot be removed is only
+ * warned of. */
 enum status checkpoint_write(const char *run_folder, const struct engine *engine, const struct checkpoint_state *state,
                              const struct train_options *options, char **folder);
 /* Removes all but the newest `keep` (0: none), which checkpoint_write does too. */

@@ -109,6 +109,7 @@ static void test_a_stopped_run_goes_on_as_if_it_had_not_stopped(void **state) {
     snprintf(steps, sizeof steps, "%zu", done + 3);
     EXPECT(folder, 0, NULL, "resume", run, "--steps", steps);
     EXPECT(folder, 0, NULL, "train", model, text, "-o", whole, "--steps", steps, SETTINGS, "--quiet");
+    EXPECT(folder, 0, TEXTS("complete; writing the model again"), "resume", run);
     json_t *stopped, *straight;
     assert_int_equal(read_metrics(run, &stopped), done + 3);
     assert_int_equal(read_metrics(whole, &straight), done + 3);

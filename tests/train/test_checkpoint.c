@@ -65,6 +65,9 @@ static void expect_recovery(const char *folder, const char *whole) {
     names_free(&names);
 }
 
+/* Runs that ended well although an old checkpoint could not be removed. */
+static int removals;
+
 static int sweep(const char *place, const char *whole, enum fault_kind kind, bool sticky) {
     for (int nth = 1;; nth++) {
         struct tiny_run run;
@@ -80,7 +83,12 @@ static int sweep(const char *place, const char *whole, enum fault_kind kind, boo
             expect_status(status, STATUS_OK, NULL);
             return nth - 1;
         }
-        expect_status(status, STATUS_FAILED, NULL);
+        if (status == STATUS_OK) {
+            removals++;
+        } else {
+            expect_status(status, STATUS_FAILED, NULL);
+            assert_non_null(strstr(status_hint_text(), "the last good checkpoint is "));
+        }
         assert_true(status_message()[0] != '\0');
         char *newest;
         struct checkpoint_state state;
@@ -104,6 +112,7 @@ static void test_every_file_operation_fails_in_turn(void **state) {
         int met = sweep(*state, whole, kinds[k], false);
         assert_true(met > 0);
     }
+    assert_true(removals > 0);
     sweep(*state, whole, FAULT_WRITE, true); /* a disk that stays full */
 }
 
