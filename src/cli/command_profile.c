@@ -11,6 +11,7 @@
 
 static enum status measure(const struct options *options, struct cluster *cluster) {
     const struct backend *backend = &backend_cpu;
+    TRY(backend->check());
     TRY(cluster_measure(cluster));
     struct cluster_device *device = &cluster->device;
     snprintf(device->isa, sizeof device->isa, "%s", backend->isa());

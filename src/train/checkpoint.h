@@ -27,6 +27,9 @@ enum status checkpoint_write(const char *run_folder, const struct engine *engine
 enum status checkpoint_remove_old(const char *run_folder, int64_t keep);
 /* The newest one's path (the caller frees it), NULL when there is none. */
 enum status checkpoint_find_newest(const char *run_folder, char **folder);
+/* For a `newest` that is damaged, as the message says: hints at the one before it, where there is one, and returns
+ * `status`. */
+enum status checkpoint_hint_older(enum status status, const char *run_folder, const char *newest);
 enum status checkpoint_read_state(const char *folder, struct checkpoint_state *out);
 
 /* Writes RUN_DIR/model from the arena, in place of an older one. */

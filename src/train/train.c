@@ -203,7 +203,9 @@ struct origin {
 static enum status find_origin(const char *run_folder, const struct run_settings *settings, struct origin *out) {
     out->state.plan = settings->plan;
     TRY(checkpoint_find_newest(run_folder, &out->checkpoint));
-    return out->checkpoint ? checkpoint_read_state(out->checkpoint, &out->state) : STATUS_OK;
+    if (!out->checkpoint) return STATUS_OK;
+    enum status status = checkpoint_read_state(out->checkpoint, &out->state);
+    return status == STATUS_BAD_INPUT ? checkpoint_hint_older(status, run_folder, out->checkpoint) : status;
 }
 
 static enum status resume_from(struct train_run *run, struct run_settings *settings, const struct plan_options *plan,
@@ -221,7 +223,9 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     TRY(prepare_run(run));
     if (run->newest) TRY(check_data(run, &origin->state));
     run->state.data = dataset_fingerprint(run->dataset);
-    TRY(load_checkpoint(run, run->newest));
+    enum status status = load_checkpoint(run, run->newest);
+    if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
+    TRY(status);
     TRY(run_folder_write(run->folder, settings));
     TRY(open_metrics(run));
     return run_to_end(run);

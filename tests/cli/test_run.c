@@ -180,6 +180,11 @@ static void test_training_teaches(void **state) {
     read_metrics(run, &before_steps);
     EXPECT(folder, 2, TEXTS("batch"), "resume", run, "--batch", "4", "--steps", "70");
     EXPECT(folder, 2, TEXTS("run"), "train", model, text, "-o", run, "--steps", "1");
+    assert_int_equal(setenv("BALLAST_MAX_ISA", "bogus", 1), 0);
+    EXPECT(folder, 2, TEXTS("error: BALLAST_MAX_ISA=bogus: "), "resume", run, "--steps", "70");
+    EXPECT(folder, 2, TEXTS("error: BALLAST_MAX_ISA=bogus: "), "plan", model);
+    EXPECT(folder, 2, TEXTS("error: BALLAST_MAX_ISA=bogus: "), "profile");
+    assert_int_equal(unsetenv("BALLAST_MAX_ISA"), 0);
     read_metrics(run, &after_steps);
     assert_true(json_equal(before_steps, after_steps));
     json_decref(before_steps);

@@ -148,8 +148,13 @@ static void test_damaged_checkpoints_are_refused(void **state) {
     const char *optimizer = "checkpoints/step-00000006/optimizer.safetensors";
     assert_int_equal(file_copy(temp_path(folder, "model/model.safetensors"), temp_path(folder, optimizer)), STATUS_OK);
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "exp_avg");
+    assert_non_null(strstr(status_hint_text(), "to go on from "));
+    assert_non_null(strstr(status_hint_text(), "step-00000004, remove "));
     temp_write_text(temp_path(folder, "checkpoints/step-00000006/state.json"), "{\"version\": 1, \"step\": -3}");
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "state.json");
+    assert_non_null(strstr(status_hint_text(), "step-00000004, remove "));
+    assert_int_equal(folder_remove(temp_path(folder, "checkpoints/step-00000006")), STATUS_OK);
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_OK, NULL);
     temp_write_text(temp_path(folder, "run.json"), "{}");
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "run.json: version");
 }
