@@ -55,6 +55,7 @@ static enum status run(const struct options *options) {
                                 .data_path_count = options->arguments.count - 1,
                                 .most_batches = options_whole(options, OPT_BATCHES),
                                 .loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0};
+    TRY(step_options_read_chat_date(options, &eval.chat_time_s));
     bool live = isatty(STDERR_FILENO) && !options_flag(options, OPT_QUIET);
     struct eval_result result;
     TRY(evaluate_files(options->arguments.items[0], &plan, &eval, live ? show_progress : NULL, NULL, &result));

@@ -37,6 +37,7 @@ static enum status run(const struct options *options) {
     if (!folder) return status_set(STATUS_BAD_INPUT, "ballast train: --output (-o) RUN_DIR is missing");
     step_options_read(options, false, &plan);
     read_training(options, &training);
+    TRY(step_options_read_chat_date(options, &training.chat_time_s));
     struct console *console = console_create(stderr, options_flag(options, OPT_QUIET));
     if (!console) return STATUS_FAILED;
     enum status status = train_begin(options->arguments.items[0], folder, &plan, &training, console_events(console));
@@ -55,7 +56,8 @@ const struct command command_train = {
         "MODEL_DIR is a Hugging Face directory; its weights are where training starts. DATA is .txt, .jsonl or a token "
         "file (.bin), or a folder with train.* and valid.*. A .jsonl file has documents ({\"text\": ...}) or "
         "supervised "
-        "examples ({\"prompt\": ..., \"completion\": ...}), of which the completions are trained on. With weights "
+        "examples ({\"prompt\": ..., \"completion\": ...} or {\"messages\": [...]}), of which the completions or the "
+        "assistant's turns are trained on. With weights "
         "(a.txt:0.7 b.jsonl:0.3) sequences are drawn in exactly these proportions, else by size. RUN_DIR gets "
         "metrics.jsonl, checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT and SIGTERM finish the "
         "step, write a checkpoint and exit with 130 or 143.",

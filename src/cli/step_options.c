@@ -1,5 +1,7 @@
 #include "cli/step_options.h"
 
+#include <time.h>
+
 #include <string.h>
 
 #include "backend/backend.h"
@@ -40,4 +42,18 @@ void step_options_read_optimizer(const struct options *options, struct train_opt
     if (options_given(options, OPT_EPSILON)) out->epsilon = options_real(options, OPT_EPSILON);
     if (options_given(options, OPT_WEIGHT_DECAY)) out->weight_decay = options_real(options, OPT_WEIGHT_DECAY);
     if (options_given(options, OPT_CLIP_NORM)) out->clip_norm = options_real(options, OPT_CLIP_NORM);
+}
+
+enum status step_options_read_chat_date(const struct options *options, int64_t *time_s) {
+    const char *text = options_text(options, OPT_CHAT_DATE);
+    struct tm date = {0};
+    *time_s = 0;
+    if (!text) return STATUS_OK;
+    const char *end = strptime(text, "%Y-%m-%d", &date);
+    int64_t seconds = end && *end == '\0' ? (int64_t)timegm(&date) : 0;
+    if (seconds <= 0)
+        return status_set(STATUS_BAD_INPUT, "--chat-date: '%s' is not a date like 2024-07-26, from 1970-01-02 on",
+                          text);
+    *time_s = seconds;
+    return STATUS_OK;
 }

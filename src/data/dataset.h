@@ -11,10 +11,10 @@
  * What is left at the end is dropped. Sequences run across documents; with `documents_apart` each document in
  * a sequence is a segment of its own, with positions from 0, and its last token has no target.
  *
- * Supervised .jsonl files ({"prompt": ..., "completion": ...}) give examples instead: each token's successor is its
- * target where that is trained on, by default in completions only. An example has a sequence of its own, filled up with
- * tokens without targets; with `documents_apart` several are packed into one, a segment each. What is longer than a
- * sequence is cut.
+ * Supervised .jsonl files ({"prompt": ..., "completion": ...} or {"messages": [...]}) give examples instead: each
+ * token's successor is its target where that is trained on, by default in completions and assistant's turns only. An
+ * example has a sequence of its own, filled up with tokens without targets; with `documents_apart` several are packed
+ * into one, a segment each. What is longer than a sequence is cut.
  *
  * Training paths may have weights (`a.txt:0.7`): then each path's sequences are a source of their own, and sources are
  * mixed in exact proportions (mixture.h), each going through epochs of its own.
@@ -46,6 +46,8 @@ struct dataset_options {
     const struct tokenizer *tokenizer; /* for text files; NULL when there are none */
     const char *tokenizer_path;        /* the tokenizer.json that it was read from */
     int64_t eos_token;                 /* after each document of a text file; -1 for none */
+    const char *chat_folder;           /* for conversations: where their template is (chat_template.h) */
+    int64_t chat_time_s;               /* what the template is told of the time */
     const char *cache_folder;          /* for the ids of text files (token_cache.h) */
     int64_t vocab_size;                /* of the model: every id must be below it */
     int64_t sequence_tokens;           /* T */

@@ -22,19 +22,21 @@ static bool is_blank(const char *text, size_t bytes) {
 
 static enum status refuse_line(const char *name, int64_t line, const char *field, const char *wrong) {
     (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s%s", name, (long long)line, field, wrong);
-    return status_hint(STATUS_BAD_INPUT, "the lines of a .jsonl file are all documents, {\"text\": \"...\"}, or all "
-                                         "examples, {\"prompt\": \"...\", \"completion\": \"...\"}");
+    return status_hint(STATUS_BAD_INPUT,
+                       "the lines of a .jsonl file are all documents, {\"text\": \"...\"}, or all "
+                       "examples, {\"prompt\": \"...\", \"completion\": \"...\"} or {\"messages\": [...]}");
 }
 
-enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out) {
+enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, bool whole_numbers,
+                               json_t **out) {
     if (is_blank(json, json_bytes)) {
         *out = NULL;
         return STATUS_OK;
     }
     /* Numbers as reals: whole numbers beyond 64 bits in fields that are not looked at must not matter. */
     json_error_t error;
-    json_t *value =
-        json_loadb(json, json_bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
+    size_t flags = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | (whole_numbers ? 0 : JSON_DECODE_INT_AS_REAL);
+    json_t *value = json_loadb(json, json_bytes, flags, &error);
     if (!value)
         return status_set(STATUS_BAD_INPUT, "%s: line %lld: not valid JSON: byte %d: %s", name, (long long)line,
                           error.position, error.text);
@@ -58,7 +60,7 @@ enum status jsonl_read_string(const char *name, int64_t line, const json_t *obje
 enum status jsonl_parse(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
                         const char **text, size_t *bytes) {
     json_t *value;
-    TRY(jsonl_parse_object(name, line, json, json_bytes, &value));
+    TRY(jsonl_parse_object(name, line, json, json_bytes, false, &value));
     enum status status = value ? jsonl_read_string(name, line, value, "text", text, bytes) : STATUS_OK;
     if (status != STATUS_OK)
         json_decref(value);
@@ -73,9 +75,12 @@ enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes) {
     size_t line_bytes;
     json_t *value = NULL;
     while (!value && line_read(&reader, &line, &line_bytes))
-        if (jsonl_parse_object("", reader.line, line, line_bytes, &value) != STATUS_OK) return JSONL_TEXT;
+        if (jsonl_parse_object("", reader.line, line, line_bytes, false, &value) != STATUS_OK) return JSONL_TEXT;
     enum jsonl_kind kind = JSONL_TEXT;
-    if (json_object_get(value, "prompt") && json_object_get(value, "completion")) kind = JSONL_PROMPTS;
+    if (json_object_get(value, "messages"))
+        kind = JSONL_CHAT;
+    else if (json_object_get(value, "prompt") && json_object_get(value, "completion"))
+        kind = JSONL_PROMPTS;
     json_decref(value);
     return kind;
 }

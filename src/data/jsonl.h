@@ -23,15 +23,17 @@ bool line_read(struct line_reader *reader, const char **line, size_t *bytes);
 enum jsonl_kind {
     JSONL_TEXT,    /* {"text": ...}: a document */
     JSONL_PROMPTS, /* {"prompt": ..., "completion": ...}: a supervised example */
+    JSONL_CHAT,    /* {"messages": [{"role": ..., "content": ...}, ...]}: a conversation */
 };
 /* What the first line that is not blank is like; JSONL_TEXT when it is like none, so that reading it then says what is
- * wrong. "prompt" and "completion" come before "text". */
+ * wrong. "messages" come before "prompt" and "completion", and these before "text". */
 enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes);
 
 /* Parses a line. Blank lines are valid: *out is NULL. Otherwise *out is an object, which the caller drops with
- * json_decref. Whole numbers may come as reals. BAD_INPUT with name and line when it is not valid JSON (which is UTF-8)
- * or no object. */
-enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out);
+ * json_decref. Whole numbers come as reals unless `whole_numbers`, when those beyond 64 bits are refused. BAD_INPUT
+ * with name and line when it is not valid JSON (which is UTF-8) or no object. */
+enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, bool whole_numbers,
+                               json_t **out);
 /* A string of a line's object, borrowed from it. BAD_INPUT with name and line when it is missing or no string. */
 enum status jsonl_read_string(const char *name, int64_t line, const json_t *object, const char *field,
                               const char **text, size_t *bytes);

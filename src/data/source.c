@@ -24,14 +24,15 @@ static enum status find_kind(const char *path, enum source_kind *out) {
             return STATUS_OK;
         }
     (void)status_set(STATUS_BAD_INPUT, "%s: not a kind of data file that is known", path);
-    return status_hint(STATUS_BAD_INPUT, "data are .txt, .jsonl ({\"text\": ...} or {\"prompt\": ..., \"completion\": "
-                                         "...} a line), .bin (tokens with llm.c's "
-                                         "header), or a folder with train.* and valid.*");
+    return status_hint(STATUS_BAD_INPUT, "data are .txt, .jsonl ({\"text\": ...}, {\"prompt\": ..., \"completion\": "
+                                         "...} or {\"messages\": [...]} a line), .bin (tokens with llm.c's header), or "
+                                         "a folder with train.* and valid.*");
 }
 
 /* What the lines of a .jsonl file are. */
 static enum status find_jsonl_kind(const char *path, enum source_kind *kind) {
-    static const enum source_kind known[] = {[JSONL_TEXT] = SOURCE_JSONL, [JSONL_PROMPTS] = SOURCE_PROMPTS};
+    static const enum source_kind known[] = {
+        [JSONL_TEXT] = SOURCE_JSONL, [JSONL_PROMPTS] = SOURCE_PROMPTS, [JSONL_CHAT] = SOURCE_CHAT};
     struct file_map map;
     TRY(file_map_open(path, &map));
     *kind = known[jsonl_find_kind((const char *)map.data, map.bytes)];

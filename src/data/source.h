@@ -13,9 +13,10 @@ enum source_kind {
     SOURCE_JSONL,   /* .jsonl: a document a line, {"text": ...} */
     SOURCE_TOKENS,  /* .bin: see token_file.h */
     SOURCE_PROMPTS, /* .jsonl: a supervised example a line, {"prompt": ..., "completion": ...} */
+    SOURCE_CHAT,    /* .jsonl: a conversation a line, {"messages": [...]} */
 };
 /* Whether it holds examples, as marked ids (example.h), and not documents. */
-static inline bool source_is_supervised(enum source_kind kind) { return kind == SOURCE_PROMPTS; }
+static inline bool source_is_supervised(enum source_kind kind) { return kind == SOURCE_PROMPTS || kind == SOURCE_CHAT; }
 
 struct source {
     char *path;

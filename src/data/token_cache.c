@@ -17,13 +17,13 @@
 #include "base/size.h"
 #include "data/tokenize.h"
 
-enum { CACHE_VERSION = 1, NARROW_IDS = 1 << 16 }; /* the version changes when the same text would give other ids */
+enum { CACHE_VERSION = 2, NARROW_IDS = 1 << 16 }; /* the version changes when the same text would give other ids */
 
 /* What a cache was made from. No padding, so that keys compare and hash as bytes. */
 struct cache_key {
     char magic[8];
     uint64_t version, kind, text_bytes;
-    uint64_t text_hash[2], tokenizer_hash[2];
+    uint64_t text_hash[2], tokenizer_hash[2], chat_hash[2];
     int64_t eos_token;
     uint64_t token_bytes;
 };
@@ -53,7 +53,7 @@ static int64_t limit_ids(const struct token_cache_options *options) {
 }
 
 static enum status make_key(const struct token_cache_options *options, enum source_kind kind,
-                            const struct file_map *text, struct cache_key *out) {
+                            const struct chat_template *chat, const struct file_map *text, struct cache_key *out) {
     struct file_map tokenizer;
     TRY(file_map_open(options->tokenizer_path, &tokenizer));
     bool narrow = limit_ids(options) <= NARROW_IDS && !source_is_supervised(kind);
@@ -63,6 +63,7 @@ static enum status make_key(const struct token_cache_options *options, enum sour
                               .text_bytes = text->bytes,
                               .eos_token = options->eos_token,
                               .token_bytes = narrow ? 2 : 4};
+    if (chat) chat_template_hash(chat, options->chat_time_s, out->chat_hash);
     hash_content(text->data, text->bytes, out->text_hash);
     hash_content(tokenizer.data, tokenizer.bytes, out->tokenizer_hash);
     file_map_close(&tokenizer);
@@ -188,15 +189,19 @@ static enum status remove_unfinished(const char *folder) {
 
 /* Writes the whole cache to a path. */
 static enum status write_cache(const struct token_cache_options *options, const struct source *source,
-                               const struct file_map *text, const struct cache_key *key, const char *path) {
+                               const struct chat_template *chat, const struct file_map *text,
+                               const struct cache_key *key, const char *path) {
     int64_t began_ns = clock_now_ns();
     struct cache_writer writer = {.hash = XXH3_createState(), .token_bytes = key->token_bytes};
     if (!writer.hash) return status_set(STATUS_FAILED, "out of memory for a hash");
     XXH3_64bits_reset(writer.hash);
     enum status status = file_writer_open(path, &writer.file);
     if (status == STATUS_OK) {
-        struct tokenize_options tokenize = {
-            .tokenizer = options->tokenizer, .eos_token = options->eos_token, .kind = source->kind};
+        struct tokenize_options tokenize = {.tokenizer = options->tokenizer,
+                                            .eos_token = options->eos_token,
+                                            .kind = source->kind,
+                                            .chat = chat,
+                                            .chat_time_s = options->chat_time_s};
         status = tokenize_text(&tokenize, source->path, (const char *)text->data, text->bytes,
                                (struct token_sink){write_ids, &writer});
         if (status == STATUS_OK) {
@@ -212,12 +217,13 @@ static enum status write_cache(const struct token_cache_options *options, const 
 }
 
 static enum status build_cache(const struct token_cache_options *options, const struct source *source,
-                               const struct file_map *text, const struct cache_key *key, const char *path) {
+                               const struct chat_template *chat, const struct file_map *text,
+                               const struct cache_key *key, const char *path) {
     TRY(folder_create(options->folder));
     TRY(remove_unfinished(options->folder));
     char *beside = mem_format("%s.%ld.new", path, (long)getpid());
     if (!beside) return STATUS_FAILED;
-    enum status status = write_cache(options, source, text, key, beside);
+    enum status status = write_cache(options, source, chat, text, key, beside);
     if (status == STATUS_OK) {
         status = file_rename(beside, path);
         if (status != STATUS_OK) unlink(beside);
@@ -227,20 +233,28 @@ static enum status build_cache(const struct token_cache_options *options, const 
 }
 
 static enum status open_cache(const struct token_cache_options *options, const struct source *source,
-                              const struct file_map *text, struct token_cache *out) {
+                              const struct chat_template *chat, const struct file_map *text, struct token_cache *out) {
     struct cache_key key;
-    TRY(make_key(options, source->kind, text, &key));
+    TRY(make_key(options, source->kind, chat, text, &key));
     char *path = cache_path(options->folder, source->path);
     if (!path) return STATUS_FAILED;
     enum status status = STATUS_OK;
     if (!load_cache(path, &key, out)) {
         if (file_exists(path)) log_note("%s: not the tokens of %s as it is now; made again", path, source->path);
-        status = build_cache(options, source, text, &key, path);
+        status = build_cache(options, source, chat, text, &key, path);
         if (status == STATUS_OK && !load_cache(path, &key, out))
             status = status_set(STATUS_FAILED, "%s: does not read back as it was written", path);
     }
     mem_free(path);
     return status;
+}
+
+/* The template, for conversations. */
+static enum status open_chat(const struct token_cache_options *options, const struct source *source,
+                             struct chat_template **out) {
+    if (source->kind != SOURCE_CHAT) return STATUS_OK;
+    BUG_IF(!options->chat_folder, "conversations without a folder of the chat template");
+    return chat_template_open(options->chat_folder, out);
 }
 
 enum status token_cache_open(const struct token_cache_options *options, const struct source *source,
@@ -252,9 +266,12 @@ enum status token_cache_open(const struct token_cache_options *options, const st
     }
     BUG_IF(!options->folder || !options->tokenizer_path, "token cache without folder or tokenizer path");
     struct file_map text;
+    struct chat_template *chat = NULL;
     TRY(file_map_open(source->path, &text));
     enum status status = text.bytes == 0 ? status_set(STATUS_BAD_INPUT, "%s: is empty", source->path)
-                                         : open_cache(options, source, &text, out);
+                                         : open_chat(options, source, &chat);
+    if (status == STATUS_OK) status = open_cache(options, source, chat, &text, out);
+    chat_template_free(chat);
     file_map_close(&text);
     return status;
 }

@@ -19,6 +19,8 @@ struct token_cache_options {
     const struct tokenizer *tokenizer; /* may be NULL: then text is refused */
     const char *tokenizer_path;        /* the tokenizer.json that it was read from */
     int64_t eos_token;                 /* after each document; -1 for none */
+    const char *chat_folder;           /* where the chat template is, for conversations (chat_template.h) */
+    int64_t chat_time_s;               /* what the template is told of the time */
 };
 
 /* A mapped cache. */

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"
+#include "data/chat.h"
 #include "data/example.h"
 #include "data/jsonl.h"
 #include "data/utf8.h"
@@ -39,6 +40,7 @@ struct tokenizing {
     int encoder_count;
     struct tokenizer_encoder **encoders; /* one a thread */
     struct example_encoder **examples;   /* the same */
+    struct chat_encoder **chats;         /* the same, for conversations */
     struct token_ids whole, halves;      /* of the window about a cut */
     struct chunk *chunks;                /* WAVE_CHUNKS */
 };
@@ -172,6 +174,7 @@ static enum status encode_prompt(const struct tokenizing *t, int thread, int64_t
 static enum status encode_line(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
                                struct token_ids *out) {
     if (t->options->kind == SOURCE_JSONL) return encode_document(t, thread, line, object, out);
+    if (t->options->kind == SOURCE_CHAT) return chat_encode(t->chats[thread], t->name, line, object, out);
     return encode_prompt(t, thread, line, object, out);
 }
 
@@ -181,7 +184,7 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
     size_t bytes;
     while (line_read(&reader, &line, &bytes)) {
         json_t *object;
-        TRY(jsonl_parse_object(t->name, reader.line, line, bytes, &object));
+        TRY(jsonl_parse_object(t->name, reader.line, line, bytes, t->options->kind == SOURCE_CHAT, &object));
         enum status status = object ? encode_line(t, thread, reader.line, object, &chunk->ids) : STATUS_OK;
         json_decref(object);
         TRY(status);
@@ -231,10 +234,13 @@ static enum status create_encoders(struct tokenizing *t) {
     t->chunks = mem_array(WAVE_CHUNKS, sizeof *t->chunks);
     t->encoders = mem_array((size_t)t->encoder_count, sizeof *t->encoders);
     t->examples = mem_array((size_t)t->encoder_count, sizeof *t->examples);
-    if (!t->chunks || !t->encoders || !t->examples) return STATUS_FAILED;
+    t->chats = mem_array((size_t)t->encoder_count, sizeof *t->chats);
+    if (!t->chunks || !t->encoders || !t->examples || !t->chats) return STATUS_FAILED;
     for (int i = 0; i < t->encoder_count; i++) {
         TRY(tokenizer_encoder_create(t->options->tokenizer, &t->encoders[i]));
         TRY(example_encoder_create(t->options->tokenizer, &t->examples[i]));
+        if (t->options->kind != SOURCE_CHAT) continue;
+        TRY(chat_encoder_create(t->options->chat, t->examples[i], t->options->chat_time_s, &t->chats[i]));
     }
     return STATUS_OK;
 }
@@ -246,7 +252,10 @@ static void release(struct tokenizing *t) {
         tokenizer_encoder_free(t->encoders[i]);
     for (int i = 0; t->examples && i < t->encoder_count; i++)
         example_encoder_free(t->examples[i]);
+    for (int i = 0; t->chats && i < t->encoder_count; i++)
+        chat_encoder_free(t->chats[i]);
     mem_free(t->examples);
+    mem_free(t->chats);
     mem_free(t->chunks);
     mem_free(t->encoders);
     vec_free(&t->whole);

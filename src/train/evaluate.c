@@ -24,6 +24,7 @@ static enum status open_data(const struct evaluation *evaluation, const char *pa
     train_options_init(&options);
     options.data_paths = &path;
     options.data_path_count = 1;
+    options.chat_time_s = evaluation->options->chat_time_s;
     options.loss_on_all = evaluation->options->loss_on_all;
     return train_data_open(evaluation->setup->model, &evaluation->setup->plan.recipe, &options, false, out);
 }

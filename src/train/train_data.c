@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <pwd.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/folder.h"
@@ -51,6 +52,12 @@ int64_t train_end_token(const struct model *model) {
     return id >= 0 && id < model->config.vocab_size ? id : -1;
 }
 
+int64_t train_today_s(void) {
+    enum { DAY_S = 24 * 60 * 60 };
+    int64_t now_s = (int64_t)time(NULL);
+    return now_s > 0 ? now_s / DAY_S * DAY_S : 0;
+}
+
 static char *cache_folder(void) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (cache && cache[0] == '/') return path_join(cache, "ballast");
@@ -74,6 +81,8 @@ enum status train_data_open(const struct model *model, const struct recipe *reci
         .tokenizer = tokenizer,
         .tokenizer_path = tokenizer_path,
         .eos_token = train_end_token(model),
+        .chat_folder = model->folder,
+        .chat_time_s = options->chat_time_s ? options->chat_time_s : train_today_s(),
         .cache_folder = cache,
         .vocab_size = model->config.vocab_size,
         .sequence_tokens = recipe->sequence_length,

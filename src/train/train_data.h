@@ -17,6 +17,9 @@ int64_t train_end_token(const struct model *model);
 /* Whether it is eos_token_id, or one of that list. */
 bool train_is_end_token(const struct model *model, uint32_t token);
 
+/* When today began, in UTC, in seconds since 1970. */
+int64_t train_today_s(void);
+
 /* Opens the data for the recipe's sequence length and seed. Token ids of text are cached in $XDG_CACHE_HOME/ballast, or
  * ~/.cache/ballast. `training` false: the data paths are validation data. */
 enum status train_data_open(const struct model *model, const struct recipe *recipe, const struct train_options *options,

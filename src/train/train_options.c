@@ -52,6 +52,7 @@ void train_options_init(struct train_options *out) {
     X(keep, "keep", 0)                                                                                                 \
     X(valid_every, "valid-every", 0)                                                                                   \
     X(valid_batches, "valid-batches", 0)                                                                               \
+    X(chat_time_s, "chat-date", 0)                                                                                     \
     X(sample_every, "sample-every", 0)                                                                                 \
     X(sample_tokens, "sample-tokens", 1)
 /* field, name, most (all from 0) */

@@ -78,6 +78,7 @@ struct train_options {
     size_t data_path_count;
     const char *const *valid_paths;
     size_t valid_path_count;
+    int64_t chat_time_s;   /* 0: today; what the template of conversations is told of the time, in seconds since 1970 */
     bool loss_on_all;      /* false: of supervised examples train on the completions only */
     double valid_fraction; /* 0: part of the training sequences held out where there is no other validation data */
 };

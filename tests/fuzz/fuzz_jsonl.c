@@ -30,7 +30,7 @@ static void read_example(const char *line, size_t bytes, int64_t number) {
     json_t *value;
     const char *prompt, *completion;
     size_t prompt_bytes, completion_bytes;
-    if (jsonl_parse_object("input", number, line, bytes, &value) != STATUS_OK || !value) return;
+    if (jsonl_parse_object("input", number, line, bytes, number % 2, &value) != STATUS_OK || !value) return;
     if (jsonl_read_string("input", number, value, "prompt", &prompt, &prompt_bytes) == STATUS_OK &&
         jsonl_read_string("input", number, value, "completion", &completion, &completion_bytes) == STATUS_OK) {
         expect_text(prompt, prompt_bytes);

@@ -1,0 +1,13 @@
+/* The two halves of the filters; private to the jinja_* files. */
+#ifndef BALLAST_DATA_JINJA_FILTER_H
+#define BALLAST_DATA_JINJA_FILTER_H
+
+#include "data/jinja_run.h"
+
+const struct jinja_filter *jinja_find_list_filter(const char *name, size_t bytes);
+
+/* Of each item the attribute `path`, a name or several with dots; where that is undefined, `fallback` unless NULL. */
+enum status jinja_list_attributes(struct jinja_run *run, const struct jinja_list *items, const struct jinja_value *path,
+                                  const struct jinja_value *fallback, struct jinja_value *out);
+
+#endif

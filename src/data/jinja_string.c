@@ -1,0 +1,132 @@
+#include "data/jinja_string.h"
+
+#include <string.h>
+
+#include <utf8proc.h>
+
+#include "data/jinja_text.h"
+
+/* Upper case of one character as Python has it, which for some is several; 0 at the end. */
+static enum status append_case(uint32_t code, bool upper, struct text_buffer *out) {
+    if (upper && code == 0xDF) return text_append(out, "SS", 2);
+    utf8proc_int32_t other =
+        upper ? utf8proc_toupper((utf8proc_int32_t)code) : utf8proc_tolower((utf8proc_int32_t)code);
+    return text_append_code(out, (uint32_t)other);
+}
+
+static bool is_cased(uint32_t code) {
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
+    return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
+}
+
+enum status jinja_change_case(struct jinja_run *run, const struct jinja_value *text, enum jinja_case change,
+                              struct jinja_value *out) {
+    struct text_buffer changed = {0};
+    enum status status = jinja_charge(run, text->string.bytes / 4);
+    bool in_word = false;
+    size_t length;
+    for (size_t at = 0; at < text->string.bytes && status == STATUS_OK; at += length) {
+        uint32_t code = utf8_decode_valid(text->string.text + at, &length);
+        bool starts = change == JINJA_CASE_TITLE ? !in_word : at == 0;
+        bool upper = change == JINJA_CASE_UPPER || (change != JINJA_CASE_LOWER && starts);
+        status = append_case(code, upper, &changed);
+        in_word = is_cased(code);
+    }
+    if (status == STATUS_OK) status = jinja_copy_string(run, changed.items, changed.count, out);
+    vec_free(&changed);
+    return status;
+}
+
+/* Whether the character of a text at a place is one of a set's. */
+static bool in_set(const struct jinja_value *set, const char *character, size_t length) {
+    return jinja_find_text(set->string.text, set->string.bytes, 0, character, length) < set->string.bytes;
+}
+
+enum status jinja_strip(struct jinja_run *run, const struct jinja_value *text, const struct jinja_value *set, bool left,
+                        bool right, struct jinja_value *out) {
+    bool space = set->kind == JINJA_NONE || set->kind == JINJA_UNDEFINED;
+    const char *from = text->string.text;
+    size_t bytes = text->string.bytes, length;
+    if (!space && set->kind != JINJA_STRING)
+        return jinja_fail(run, "strip arg must be None or str, not %s", jinja_type_name(set));
+    TRY(jinja_charge(run, bytes / 16 + (space ? 0 : set->string.bytes * bytes / 64)));
+    if (space) {
+        size_t leading = left ? jinja_leading_space(from, bytes) : 0;
+        size_t trailing = right ? jinja_trailing_space(from + leading, bytes - leading) : 0;
+        *out = jinja_string(from + leading, bytes - leading - trailing);
+        return STATUS_OK;
+    }
+    while (left && bytes > 0) {
+        (void)utf8_decode_valid(from, &length);
+        if (!in_set(set, from, length)) break;
+        from += length;
+        bytes -= length;
+    }
+    while (right && bytes > 0) {
+        (void)utf8_decode_last(from, bytes, &length);
+        if (!in_set(set, from + bytes - length, length)) break;
+        bytes -= length;
+    }
+    *out = jinja_string(from, bytes);
+    return STATUS_OK;
+}
+
+static enum status append_bounded(struct jinja_run *run, struct text_buffer *out, const char *text, size_t bytes) {
+    TRY(jinja_charge(run, 1 + bytes / 16));
+    if (bytes > JINJA_OUTPUT_MOST - out->count)
+        return jinja_fail(run, "a string of more than %d bytes", JINJA_OUTPUT_MOST);
+    return text_append(out, text, bytes);
+}
+
+/* An empty `from` is found before each character and at the end. */
+static enum status replace_into(struct jinja_run *run, const struct jinja_value *text, const struct jinja_value *from,
+                                const struct jinja_value *to, int64_t most, struct text_buffer *out) {
+    const char *start = text->string.text;
+    size_t bytes = text->string.bytes, at = 0;
+    for (int64_t done = 0; most < 0 || done < most; done++) {
+        size_t found = jinja_find_text(start, bytes, at, from->string.text, from->string.bytes);
+        if (found > bytes) break;
+        TRY(append_bounded(run, out, start + at, found - at));
+        TRY(append_bounded(run, out, to->string.text, to->string.bytes));
+        at = found + from->string.bytes;
+        if (from->string.bytes > 0) continue;
+        if (at == bytes) return STATUS_OK;
+        size_t length = jinja_find_character(start + at, bytes - at, 1);
+        TRY(append_bounded(run, out, start + at, length));
+        at += length;
+    }
+    return append_bounded(run, out, start + at, bytes - at);
+}
+
+enum status jinja_replace(struct jinja_run *run, const struct jinja_value *text, const struct jinja_value *from,
+                          const struct jinja_value *to, int64_t most, struct jinja_value *out) {
+    struct text_buffer replaced = {0};
+    if (from->kind != JINJA_STRING || to->kind != JINJA_STRING)
+        return jinja_fail(run, "replace: the arguments must be strings");
+    enum status status = replace_into(run, text, from, to, most, &replaced);
+    if (status == STATUS_OK) status = jinja_copy_string(run, replaced.items, replaced.count, out);
+    vec_free(&replaced);
+    return status;
+}
+
+static enum status join_into(struct jinja_run *run, const struct jinja_value *separator, const struct jinja_list *items,
+                             bool any, struct text_buffer *out) {
+    for (size_t i = 0; i < items->count; i++) {
+        struct jinja_value text = items->items[i];
+        if (!any && text.kind != JINJA_STRING)
+            return jinja_fail(run, "sequence item %zu: expected str instance, %s found", i, jinja_type_name(&text));
+        TRY(jinja_to_string(run, &items->items[i], &text));
+        if (i > 0) TRY(append_bounded(run, out, separator->string.text, separator->string.bytes));
+        TRY(append_bounded(run, out, text.string.text, text.string.bytes));
+    }
+    return STATUS_OK;
+}
+
+enum status jinja_join(struct jinja_run *run, const struct jinja_value *separator, const struct jinja_list *items,
+                       bool any, struct jinja_value *out) {
+    struct text_buffer joined = {0};
+    enum status status = join_into(run, separator, items, any, &joined);
+    if (status == STATUS_OK) status = jinja_copy_string(run, joined.items, joined.count, out);
+    vec_free(&joined);
+    return status;
+}
