@@ -142,7 +142,9 @@ static enum status resolve(struct train_setup *setup, const struct plan_options 
                              options->plan_path ? &base : NULL, options->plan_path, &setup->plan));
     if (setup->purpose == SETUP_GENERATE) {
         setup->plan = plan_of_text(&setup->plan);
-        if (setup->plan.recipe.sequence_length > context) setup->plan.recipe.sequence_length = context;
+        /* A plan made for training may be longer than the context; a length that was asked for is refused below. */
+        bool given = options->sequence_length > 0;
+        if (!given && setup->plan.recipe.sequence_length > context) setup->plan.recipe.sequence_length = context;
     }
     return STATUS_OK;
 }
