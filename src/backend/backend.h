@@ -31,6 +31,8 @@ struct kernel {
 
 struct backend {
     const char *name;
+    /* Whether it can be used at all: BAD_INPUT for a wrong setting, FAILED for a machine that it does not know. */
+    enum status (*check)(void);
     /* Instruction set in use ("avx512", "avx2", "generic"): part of the recipe, since results depend on it. */
     const char *(*isa)(void);
     /* Sets the number of compute threads of the calling thread's kernels; kernels are created and run with one number.

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,10 +115,10 @@ enum status file_read(const char *path, size_t limit_bytes, char **text, size_t 
     return STATUS_OK;
 }
 
-enum status file_writer_open(const char *path, struct file_writer *out) {
+static enum status open_writer(const char *path, int flags, struct file_writer *out) {
     struct file_writer writer = {.path = mem_string(path), .buffer = mem_array(WRITER_BYTES, 1), .descriptor = -1};
     if (writer.path && writer.buffer) {
-        writer.descriptor = open_checked(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        writer.descriptor = open_checked(path, O_WRONLY | O_CREAT | flags, 0666);
         if (writer.descriptor < 0) (void)output_failed(path, "create");
     }
     if (writer.descriptor < 0) {
@@ -129,6 +131,8 @@ enum status file_writer_open(const char *path, struct file_writer *out) {
     *out = writer;
     return STATUS_OK;
 }
+
+enum status file_writer_open(const char *path, struct file_writer *out) { return open_writer(path, O_TRUNC, out); }
 
 static void write_fully(struct file_writer *writer, const unsigned char *data, size_t bytes) {
     for (size_t done = 0; done < bytes && writer->status == STATUS_OK;) {
@@ -200,25 +204,41 @@ void file_writer_abandon(struct file_writer *writer) {
     release_writer(writer);
 }
 
-static enum status write_whole(const char *path, const void *data, size_t bytes) {
+/* `flags` as those of open: what to do about a file that is there. */
+static enum status write_whole(const char *path, int flags, const void *data, size_t bytes) {
     struct file_writer writer;
-    TRY(file_writer_open(path, &writer));
+    TRY(open_writer(path, flags, &writer));
     file_writer_write(&writer, data, bytes);
     return file_writer_close(&writer);
 }
 
+/* A name in the same folder that nobody else has: a run's folder clears such away when the process ended too early.
+ * NULL without memory. */
+static char *name_beside(const char *path) {
+    uint64_t number;
+    const char *slash = strrchr(path, '/');
+    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) {
+        (void)output_failed(path, "name a temporary file for");
+        return NULL;
+    }
+    return mem_format("%.*s.tmp-%016" PRIx64, slash ? (int)(slash - path + 1) : 0, path, number);
+}
+
+static enum status replace_by(const char *beside, const char *path, const char *text, size_t bytes) {
+    TRY(write_whole(beside, O_EXCL, text, bytes));
+    enum status status = file_rename(beside, path);
+    if (status != STATUS_OK) unlink(beside);
+    return status;
+}
+
 enum status file_replace(const char *path, const char *text, size_t bytes) {
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, text, bytes);
-    char *beside = mem_format("%s.new", path);
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, O_TRUNC, text, bytes);
+    char *beside = name_beside(path);
     if (!beside) return STATUS_FAILED;
-    enum status status = write_whole(beside, text, bytes);
-    if (status == STATUS_OK) {
-        status = file_rename(beside, path);
-        if (status != STATUS_OK) unlink(beside);
-    }
+    enum status status = replace_by(beside, path, text, bytes);
     mem_free(beside);
-    return status;
+    return status == STATUS_OK ? STATUS_OK : status_prefix(status, "%s", path);
 }
 
 static bool is_same_file(const char *a, const char *b) {
@@ -232,7 +252,7 @@ enum status file_copy(const char *from, const char *to) {
     TRY(file_map_open(from, &map));
     enum status status = is_same_file(from, to)
                              ? status_set(STATUS_FAILED, "%s: cannot be copied to itself (%s)", from, to)
-                             : write_whole(to, map.data, map.bytes);
+                             : write_whole(to, O_TRUNC, map.data, map.bytes);
     file_map_close(&map);
     return status;
 }

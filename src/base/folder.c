@@ -27,6 +27,35 @@ bool file_is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+static enum status sync_path(const char *path) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool good = file >= 0 && !fault_point(FAULT_SYNC) && fsync(file) == 0;
+    enum status status = good ? STATUS_OK : folder_failed(path, "sync");
+    if (file >= 0) close(file);
+    return status;
+}
+
+static char *path_parent(const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    return length == 0 ? mem_string(".") : mem_format("%.*s", (int)length, path);
+}
+
+enum status folder_sync_parent(const char *path) {
+    char *parent = path_parent(path);
+    enum status status = parent ? sync_path(parent) : STATUS_FAILED;
+    mem_free(parent);
+    return status;
+}
+
+static enum status create_one(const char *path) {
+    if (!fault_point(FAULT_OPEN) && mkdir(path, 0777) == 0) return folder_sync_parent(path);
+    return errno == EEXIST ? STATUS_OK : folder_failed(path, "create folder");
+}
+
 enum status folder_create(const char *path) {
     char part[PATH_MAX];
     if (path[0] == '\0') return status_set(STATUS_FAILED, "a folder without a name cannot be created");
@@ -36,8 +65,7 @@ enum status folder_create(const char *path) {
         if (*at != '/' && *at != '\0') continue;
         char kept = *at;
         *at = '\0';
-        if (fault_point(FAULT_OPEN) || (mkdir(part, 0777) != 0 && errno != EEXIST))
-            return folder_failed(part, "create folder");
+        TRY(create_one(part));
         *at = kept;
         if (kept == '\0') break;
     }
@@ -66,29 +94,12 @@ enum status folder_remove(const char *path) {
     return rmdir(path) == 0 ? STATUS_OK : folder_failed(path, "remove");
 }
 
-static enum status sync_path(const char *path) {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    bool good = file >= 0 && !fault_point(FAULT_SYNC) && fsync(file) == 0;
-    enum status status = good ? STATUS_OK : folder_failed(path, "sync");
-    if (file >= 0) close(file);
-    return status;
-}
-
 static enum status sync_tree(const char *path) {
     struct stat info;
     if (lstat(path, &info) != 0) return folder_failed(path, "examine");
     if (S_ISLNK(info.st_mode)) return STATUS_OK; /* the folder that holds a link holds all of it */
     if (S_ISDIR(info.st_mode)) TRY(folder_visit(path, sync_tree));
     return sync_path(path);
-}
-
-static char *path_parent(const char *path) {
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    while (length > 0 && path[length - 1] != '/')
-        length--;
-    return length == 0 ? mem_string(".") : mem_format("%.*s", (int)length, path);
 }
 
 enum status file_rename(const char *from, const char *to) {

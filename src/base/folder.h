@@ -11,8 +11,10 @@
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 
-/* Creates the folder and its parents; an existing folder is success. */
+/* Creates the folder and its parents, each synced into the folder that holds it; an existing folder is success. */
 enum status folder_create(const char *path);
+/* Syncs the folder that holds `path`, so that a new name in it lasts. */
+enum status folder_sync_parent(const char *path);
 /* Removes a folder and all below it; a missing one is success. Does not follow links. */
 enum status folder_remove(const char *path);
 /* Makes a finished folder appear under its name at once: syncs all below `from`, renames it to `to` (which must not

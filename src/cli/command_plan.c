@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "cli/command.h"
+#include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
 #include "report/plan_table.h"
@@ -76,7 +77,14 @@ static enum status put_out(const struct options *options, const struct train_set
     return STATUS_OK;
 }
 
+static enum status read_plan(const char *path) {
+    struct plan plan;
+    return plan_read(path, &plan);
+}
+
 static enum status run(const struct options *options) {
+    const char *output = options_text(options, OPT_OUTPUT);
+    if (output) TRY(new_file_check(output, "a plan file", read_plan));
     struct plan_options plan;
     struct train_options training;
     struct train_setup setup;

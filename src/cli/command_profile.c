@@ -5,11 +5,13 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "cli/command.h"
+#include "cli/new_file.h"
 #include "cluster/cluster.h"
 #include "profile/profile.h"
 
 static enum status measure(const struct options *options, struct cluster *cluster) {
     const struct backend *backend = &backend_cpu;
+    TRY(backend->check());
     TRY(cluster_measure(cluster));
     struct cluster_device *device = &cluster->device;
     snprintf(device->isa, sizeof device->isa, "%s", backend->isa());
@@ -34,6 +36,11 @@ static void print_table(const struct cluster *cluster) {
     printf("page             %s\n", size_print(device->page_bytes, page));
 }
 
+static enum status read_cluster(const char *path) {
+    struct cluster cluster;
+    return cluster_read(path, &cluster);
+}
+
 static enum status run(const struct options *options) {
     struct cluster cluster;
     const char *path = options_text(options, OPT_OUTPUT);
@@ -42,6 +49,7 @@ static enum status run(const struct options *options) {
                           "ballast profile: %s: measuring a model's operators is not supported in this "
                           "version; give no argument",
                           options->arguments.items[0]);
+    if (path) TRY(new_file_check(path, "a cluster file", read_cluster));
     TRY(measure(options, &cluster));
     json_t *object = cluster_to_json(&cluster);
     if (!object) return STATUS_FAILED;

@@ -110,7 +110,7 @@
       .help = "newest checkpoints that are kept; 0: all")                                                              \
     X(LOSS_ON, .name = "loss-on", .type = OPTION_CHOICE, .argument = "completions|all", .choices = "completions|all",  \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .fallback = "completions",                                             \
-      .help = "which tokens of supervised examples (.jsonl with prompt and completion, or messages) count")                         \
+      .help = "which tokens of supervised examples (.jsonl with prompt and completion, or messages) count")            \
     X(CHAT_DATE, .name = "chat-date", .type = OPTION_TEXT, .argument = "YYYY-MM-DD",                                   \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .computed = "today, in UTC",                                           \
       .help = "the date that chat templates which ask for it are told; a run keeps it")                                \

@@ -1,7 +1,9 @@
 #include "data/token_cache.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +156,37 @@ static void note_result(const struct cache_writer *writer, const char *name, siz
              size_print((int64_t)text_bytes, size), (double)(clock_now_ns() - began_ns) * 1e-9);
 }
 
+/* FOLDER/….tokens.PID.new */
+static bool is_unfinished(const char *name, pid_t *writer) {
+    static const char before[] = ".tokens.";
+    const char *at = strstr(name, before);
+    if (!at) return false;
+    char *end;
+    long number = strtol(at + strlen(before), &end, 10);
+    if (number <= 0 || number > INT_MAX || strcmp(end, ".new") != 0) return false;
+    *writer = (pid_t)number;
+    return true;
+}
+
+/* What processes left that ended before their cache was whole. One that cannot be removed stays. */
+static enum status remove_unfinished(const char *folder) {
+    struct names names;
+    if (folder_list(folder, &names) != STATUS_OK) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
+        pid_t writer;
+        if (!is_unfinished(names.items[i], &writer) || kill(writer, 0) == 0 || errno != ESRCH) continue;
+        char *path = path_join(folder, names.items[i]);
+        if (path)
+            unlink(path);
+        else
+            status = STATUS_FAILED;
+        mem_free(path);
+    }
+    names_free(&names);
+    return status;
+}
+
 /* Writes the whole cache to a path. */
 static enum status write_cache(const struct token_cache_options *options, const struct source *source,
                                const struct chat_template *chat, const struct file_map *text,
@@ -187,6 +220,7 @@ static enum status build_cache(const struct token_cache_options *options, const 
                                const struct chat_template *chat, const struct file_map *text,
                                const struct cache_key *key, const char *path) {
     TRY(folder_create(options->folder));
+    TRY(remove_unfinished(options->folder));
     char *beside = mem_format("%s.%ld.new", path, (long)getpid());
     if (!beside) return STATUS_FAILED;
     enum status status = write_cache(options, source, chat, text, key, beside);

@@ -183,8 +183,7 @@ enum status plan_read(const char *path, struct plan *out) {
 }
 
 enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual) {
-#define DIFFERENT(field)                                                                                               \
-    return status_set(STATUS_BAD_INPUT, "recipe: %s differs from the one that began the run", #field);
+#define DIFFERENT(field) return status_set(STATUS_BAD_INPUT, "recipe: %s is another here", #field);
 #define COMPARE_INTEGER(field, type, most)                                                                             \
     if (expected->field != actual->field) DIFFERENT(field)
     RECIPE_INTEGERS(COMPARE_INTEGER)

@@ -43,9 +43,11 @@ static void on_begin(void *payload, const struct train_setup *setup, const char 
     fprintf(console->out, "%s: %" PRId64 " parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
             setup->model->config.family->name, setup->parameters, dtype_name(recipe->dtype), recipe->batch,
             recipe->sequence_length, recipe->threads, recipe->isa);
-    fprintf(console->out, "data: %" PRId64 " tokens; memory: %s of %s; steps %" PRId64 " to %" PRId64 "; run: %s\n",
-            data_tokens, size_print(setup->program_bytes[TIER_DEVICE], arena),
-            size_print(setup->capacity_bytes[TIER_DEVICE], capacity), first_step + 1, steps, run_folder);
+    char todo[64] = "complete; writing the model again";
+    if (first_step < steps) snprintf(todo, sizeof todo, "steps %" PRId64 " to %" PRId64, first_step + 1, steps);
+    fprintf(console->out, "data: %" PRId64 " tokens; memory: %s of %s; %s; run: %s\n", data_tokens,
+            size_print(setup->program_bytes[TIER_DEVICE], arena),
+            size_print(setup->capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
 }
 
 static void on_step(void *payload, const struct train_step *step) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "train/run_folder.h"
 
 enum { STATE_LIMIT_BYTES = 1 << 24, NAME_DIGITS = 8 };
@@ -137,7 +138,9 @@ enum status checkpoint_write(const char *run_folder, const struct engine *engine
     char *path = folder && name ? path_join(folder, name) : NULL;
     enum status status = path ? write_and_publish(folder, name, engine, state, options) : STATUS_FAILED;
     if (status == STATUS_OK) status = move_model_home(engine->setup->model, path);
-    if (status == STATUS_OK) status = remove_old(folder, options->keep);
+    /* The new one is there: what is left of the old ones goes with the next, or when the run goes on. */
+    if (status == STATUS_OK && remove_old(folder, options->keep) != STATUS_OK)
+        log_warning("an old checkpoint could not be removed: %s", status_message());
     mem_free(folder);
     mem_free(name);
     if (status == STATUS_OK)
@@ -147,18 +150,30 @@ enum status checkpoint_write(const char *run_folder, const struct engine *engine
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
 
-enum status checkpoint_find_newest(const char *run_folder, char **out) {
+/* The one with `newer` others after it. */
+static enum status find_checkpoint(const char *run_folder, size_t newer, char **out) {
     char *folder = path_join(run_folder, "checkpoints");
     struct names names = {0};
     enum status status = folder ? list_checkpoints(folder, &names) : STATUS_FAILED;
-    char *newest = NULL;
-    if (status == STATUS_OK && names.count > 0) {
-        newest = path_join(folder, names.items[names.count - 1]);
-        if (!newest) status = STATUS_FAILED;
+    char *found = NULL;
+    if (status == STATUS_OK && names.count > newer) {
+        found = path_join(folder, names.items[names.count - 1 - newer]);
+        if (!found) status = STATUS_FAILED;
     }
     names_free(&names);
     mem_free(folder);
-    if (status == STATUS_OK) *out = newest;
+    if (status == STATUS_OK) *out = found;
+    return status;
+}
+
+enum status checkpoint_find_newest(const char *run_folder, char **out) { return find_checkpoint(run_folder, 0, out); }
+
+enum status checkpoint_hint_older(enum status status, const char *run_folder, const char *newest) {
+    char *older = NULL, *message = mem_string(status_message());
+    if (message && find_checkpoint(run_folder, 1, &older) == STATUS_OK && older)
+        status_hint(status_set(status, "%s", message), "to go on from %s, remove %s", older, newest);
+    mem_free(older);
+    mem_free(message);
     return status;
 }
 

@@ -19,13 +19,17 @@ struct checkpoint_state {
 };
 
 /* Writes the checkpoint of state->step and then removes all but the newest `keep` (0: none is removed). `*folder` is
- * its path, for the caller to free. FAILED: what was there before is whole. */
+ * its path, for the caller to free. FAILED: what was there before is whole. An old one that cannot be removed is only
+ * warned of. */
 enum status checkpoint_write(const char *run_folder, const struct engine *engine, const struct checkpoint_state *state,
                              const struct train_options *options, char **folder);
 /* Removes all but the newest `keep` (0: none), which checkpoint_write does too. */
 enum status checkpoint_remove_old(const char *run_folder, int64_t keep);
 /* The newest one's path (the caller frees it), NULL when there is none. */
 enum status checkpoint_find_newest(const char *run_folder, char **folder);
+/* For a `newest` that is damaged, as the message says: hints at the one before it, where there is one, and returns
+ * `status`. */
+enum status checkpoint_hint_older(enum status status, const char *run_folder, const char *newest);
 enum status checkpoint_read_state(const char *folder, struct checkpoint_state *out);
 
 /* Writes RUN_DIR/model from the arena, in place of an older one. */

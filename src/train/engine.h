@@ -52,7 +52,7 @@ int32_t *engine_optional_input(const struct runner *runner, const struct executa
 int64_t engine_resident_bytes(const struct engine *engine);
 
 /* Runs the last step again and returns "TENSOR (grain G)": the first place, in the order of execution, where a value is
- * not finite. In fresh memory, or NULL. */
-char *engine_find_nonfinite(struct engine *engine);
+ * not finite. In fresh memory, or NULL. `weight` tells whether it is a weight, before the step computed anything. */
+char *engine_find_nonfinite(struct engine *engine, bool *weight);
 
 #endif

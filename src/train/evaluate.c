@@ -29,6 +29,15 @@ static enum status open_data(const struct evaluation *evaluation, const char *pa
     return train_data_open(evaluation->setup->model, &evaluation->setup->plan.recipe, &options, false, out);
 }
 
+static enum status refuse_nonfinite(struct engine *engine, const char *path) {
+    bool weight;
+    char *place = engine_find_nonfinite(engine, &weight);
+    enum status status = status_set(STATUS_FAILED, "%s: the loss is not finite; the first value that is not: %s", path,
+                                    place ? place : "unknown");
+    mem_free(place);
+    return status;
+}
+
 static enum status sum_losses(struct evaluation *evaluation, const struct dataset *dataset, const char *path,
                               double *loss, struct eval_file *out) {
     int64_t batch = evaluation->setup->plan.recipe.batch, most = evaluation->options->most_batches;
@@ -40,6 +49,7 @@ static enum status sum_losses(struct evaluation *evaluation, const struct datase
     }
     for (int64_t b = 0; b < batches; b++) {
         TRY(engine_add_loss(&evaluation->engine, evaluation->engine.main, dataset, b, loss, &out->tokens));
+        if (!isfinite(*loss)) return refuse_nonfinite(&evaluation->engine, path);
         if (evaluation->progress) evaluation->progress(evaluation->payload, path, b + 1, batches);
     }
     return STATUS_OK;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,47 +28,56 @@ static enum status read_line(const char *path, const char *line, size_t bytes, i
     return status;
 }
 
+static enum status require_reached(const char *path, int64_t last, const struct metrics_cut *cut) {
+    if (last >= cut->least) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "%s: ends after step %" PRId64 ", but the checkpoint is of step %" PRId64, path,
+                     last, cut->step);
+    return status_hint(STATUS_BAD_INPUT, "put the missing lines back");
+}
+
 /* Bytes of the lines that stay. After those of `cut->step`, anything may come: the end of a run that was killed. */
 static enum status find_cut(const char *path, const struct file_map *map, const struct metrics_cut *cut, size_t *bytes,
                             bool *validated) {
     int64_t last = 0;
-    *bytes = 0;
     for (int64_t number = 1; *bytes < map->bytes; number++) {
         const char *line = (const char *)map->data + *bytes;
         const char *end = memchr(line, '\n', map->bytes - *bytes);
+        int64_t before = last;
         bool validation;
-        if (!end) return STATUS_OK;
-        enum status status = read_line(path, line, (size_t)(end - line), &last, &validation);
+        if (!end) break;
+        char name[PATH_MAX + 32];
+        snprintf(name, sizeof name, "%s: line %" PRId64, path, number);
+        enum status status = read_line(name, line, (size_t)(end - line), &last, &validation);
         if (status != STATUS_OK && last >= cut->step) return STATUS_OK;
-        if (status != STATUS_OK) return status_prefix(status, "line %" PRId64, number);
-        if (last > cut->step) return STATUS_OK;
+        TRY(status);
+        if (last > cut->step) return require_reached(path, before, cut);
         if (validation && last == cut->step) {
             if (cut->valid_every == 0 || last % cut->valid_every != 0) return STATUS_OK;
             *validated = true;
         }
         *bytes += (size_t)(end - line) + 1;
     }
-    return STATUS_OK;
+    return require_reached(path, last, cut);
 }
 
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated) {
     size_t bytes = 0;
     *validated = false;
-    if (file_exists(path)) {
-        struct file_map map;
-        TRY(file_map_open(path, &map));
-        enum status status = find_cut(path, &map, cut, &bytes, validated);
-        file_map_close(&map);
-        TRY(status);
-    }
+    struct file_map map = {0};
+    bool there = file_exists(path);
+    if (there) TRY(file_map_open(path, &map));
+    enum status status = find_cut(path, &map, cut, &bytes, validated);
+    file_map_close(&map);
+    TRY(status);
     struct metrics metrics = {.path = mem_string(path), .descriptor = -1};
     if (!metrics.path) return STATUS_FAILED;
     if (!fault_point(FAULT_OPEN)) metrics.descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    enum status status = STATUS_OK;
     if (metrics.descriptor < 0)
         status = metrics_failed(path, "open");
     else if (ftruncate(metrics.descriptor, (off_t)bytes) != 0)
         status = metrics_failed(path, "cut");
+    else if (!there)
+        status = folder_sync_parent(path);
     if (status != STATUS_OK)
         metrics_close(&metrics);
     else

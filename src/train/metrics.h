@@ -16,9 +16,10 @@ struct metrics {
  * was the last one of a run that was shorter, and goes. */
 struct metrics_cut {
     int64_t step, valid_every;
+    int64_t least; /* the step that the file must reach: `step` where each step has a line, 0 where not */
 };
 /* Opens the file, new or old, and cuts it. `validated` tells whether a validation of the cut's step stays. BAD_INPUT
- * for a line before the cut that is no metrics object. */
+ * for a line before the cut that is no metrics object, and when the file does not reach the least step. */
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated);
 void metrics_close(struct metrics *metrics);
 

@@ -48,14 +48,16 @@ static void examine_outputs(void *payload, const struct runner *runner, int32_t 
     }
 }
 
-char *engine_find_nonfinite(struct engine *engine) {
+char *engine_find_nonfinite(struct engine *engine, bool *weight) {
     const struct graph *graph = engine->setup->main->graph;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER && tensor->kind != TENSOR_STATE) continue;
         if (tensor_is_finite(tensor, runner_data(engine->main, tensor))) continue;
-        return mem_format("%s (%s)", tensor->name, tensor->kind == TENSOR_PARAMETER ? "a weight" : "optimizer state");
+        *weight = tensor->kind == TENSOR_PARAMETER;
+        return mem_format("%s (%s)", tensor->name, *weight ? "a weight" : "optimizer state");
     }
+    *weight = false;
     struct search search = {.program = engine->setup->main->program};
     runner_set_observer(engine->main, examine_outputs, &search);
     enum status status = engine_repeat_step(engine);

@@ -115,14 +115,17 @@ static enum status check_backend(const struct recipe *base, const char *base_nam
     enum status status = recipe_require_equal(&expected, here);
     if (status == STATUS_OK) return STATUS_OK;
     status = status_prefix(status, "%s", base_name);
-    return status_hint(status, "it has isa %s and kernels_version %d, this machine and program have %s and %d",
-                       base->isa, base->kernels_version, here->isa, here->kernels_version);
+    bool narrower = strncmp(base->isa, "avx2", 4) == 0 && strncmp(here->isa, "avx512", 6) == 0;
+    return status_hint(status, "it has isa %s and kernels_version %d, this machine and program have %s and %d%s",
+                       base->isa, base->kernels_version, here->isa, here->kernels_version,
+                       narrower ? "; set BALLAST_MAX_ISA=avx2 to go on with its isa" : "");
 }
 
 enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
                                  const struct backend *backend, int64_t default_sequence, const struct plan *base,
                                  const char *base_name, struct plan *out) {
     struct train_options defaults;
+    TRY(backend->check());
     train_options_init(&defaults);
     struct resolver resolver = {.base_name = base ? base_name : NULL, .status = STATUS_OK};
     struct plan plan = {.recipe.kernels_version = RECIPE_KERNELS_VERSION}, none = {0};

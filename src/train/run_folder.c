@@ -55,8 +55,8 @@ enum status run_folder_create(const char *path, const struct run_settings *setti
     TRY(folder_create(path));
     char *checkpoints = path_join(path, "checkpoints");
     if (!checkpoints) return STATUS_FAILED;
-    enum status status = run_folder_write(path, settings);
-    if (status == STATUS_OK) status = folder_create(checkpoints);
+    enum status status = folder_create(checkpoints);
+    if (status == STATUS_OK) status = run_folder_write(path, settings); /* last: it makes the folder a run */
     mem_free(checkpoints);
     return status;
 }

@@ -15,11 +15,13 @@ static enum status measure_plan(const struct train_setup *setup, const struct pl
 }
 
 /* Plans that take less, from the one that changes least: fewer grains at once, smaller grains, then shorter sequences.
- * False after the last. */
-static bool reduce_plan(struct plan *plan) {
+ * Where the recipe is fixed, only the first. False after the last. */
+static bool reduce_plan(struct plan *plan, bool recipe_fixed) {
     struct recipe *recipe = &plan->recipe;
     if (plan->policy.grains_per_pass > 1)
         plan->policy.grains_per_pass = 1;
+    else if (recipe_fixed)
+        return false;
     else if (recipe->grain_sequences > 1)
         recipe->grain_sequences = 1;
     else if (recipe->sequence_length >= 2 * SEQUENCE_LEAST)
@@ -42,7 +44,7 @@ static void describe_change(const struct plan *from, const struct plan *to, char
 /* The first plan that fits; of those that do not, the least bytes. */
 static enum status find_fit(const struct train_setup *setup, int64_t capacity, struct plan *plan, int64_t *bytes) {
     *plan = setup->plan;
-    while (*bytes > capacity && reduce_plan(plan))
+    while (*bytes > capacity && reduce_plan(plan, setup->recipe_fixed))
         TRY(measure_plan(setup, plan, bytes));
     return STATUS_OK;
 }
@@ -59,7 +61,7 @@ enum status train_setup_check_memory(const struct train_setup *setup) {
     status_set(STATUS_NO_FIT, "no plan fits: the device tier needs %s, %s more than the %s that there are",
                size_print(bytes, need), size_print(bytes - capacity, over), size_print(capacity, there));
     if (needed <= capacity) return status_hint(STATUS_NO_FIT, "%s would fit: %s", change, least);
-    const char *but = change[0] ? "even " : "nothing shorter helps: ";
+    const char *but = change[0] ? "even " : setup->recipe_fixed ? "" : "nothing shorter helps: ";
     return status_hint(STATUS_NO_FIT, "%s%s takes %s: give a --device-memory of at least that, or take a smaller model",
                        but, change[0] ? change : "the least plan", least);
 }

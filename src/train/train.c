@@ -69,12 +69,19 @@ static enum status prepare_run(struct train_run *run) {
 static enum status open_metrics(struct train_run *run) {
     char *path = path_join(run->folder, "metrics.jsonl");
     if (!path) return STATUS_FAILED;
-    struct metrics_cut cut = {run->state.step, run->options->valid_every};
+    struct metrics_cut cut = {run->state.step, run->options->valid_every, run->state.step};
     enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
     mem_free(path);
     if (status == STATUS_OK) status = event_file_open(run->folder, run->state.step, &run->events_file);
     if (status == STATUS_OK) status = samples_open(run->folder, run->state.step, &run->samples);
     return status;
+}
+
+/* What a failed run can go on from. */
+static enum status hint_checkpoint(const struct train_run *run) {
+    if (run->newest) return status_hint(STATUS_FAILED, "the last good checkpoint is %s", run->newest);
+    const char *hint = status_hint_text();
+    return status_hint(STATUS_FAILED, "no checkpoint was written yet%s%s", hint[0] ? "; " : "", hint);
 }
 
 /* The loop between its events, and the result. */
@@ -87,6 +94,7 @@ static enum status run_to_end(struct train_run *run) {
                       dataset_tokens(run->dataset));
     enum status status = train_loop(run);
     if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
+    if (status == STATUS_FAILED) status = hint_checkpoint(run);
     if (events->end) events->end(events->payload, status);
     stop_signal_end(&saved);
     return status;
@@ -196,7 +204,9 @@ struct origin {
 static enum status find_origin(const char *run_folder, const struct run_settings *settings, struct origin *out) {
     out->state.plan = settings->plan;
     TRY(checkpoint_find_newest(run_folder, &out->checkpoint));
-    return out->checkpoint ? checkpoint_read_state(out->checkpoint, &out->state) : STATUS_OK;
+    if (!out->checkpoint) return STATUS_OK;
+    enum status status = checkpoint_read_state(out->checkpoint, &out->state);
+    return status == STATUS_BAD_INPUT ? checkpoint_hint_older(status, run_folder, out->checkpoint) : status;
 }
 
 static enum status resume_from(struct train_run *run, struct run_settings *settings, const struct plan_options *plan,
@@ -214,7 +224,9 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     TRY(prepare_run(run));
     if (run->newest) TRY(check_data(run, &origin->state));
     run->state.data = dataset_fingerprint(run->dataset);
-    TRY(load_checkpoint(run, run->newest));
+    enum status status = load_checkpoint(run, run->newest);
+    if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
+    TRY(status);
     TRY(run_folder_write(run->folder, settings));
     TRY(open_metrics(run));
     return run_to_end(run);

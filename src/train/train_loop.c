@@ -2,20 +2,19 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "base/clock.h"
 #include "train/stop_signal.h"
 
 static enum status refuse_nonfinite(struct train_run *run, int64_t step, const struct step_numbers *numbers) {
-    char *place = engine_find_nonfinite(&run->engine);
+    bool weight;
+    char *place = engine_find_nonfinite(&run->engine, &weight);
     enum status status =
         status_set(STATUS_FAILED, "step %" PRId64 ": the %s is not finite; the first value that is not: %s", step,
                    isfinite(numbers->loss) ? "gradient norm" : "loss", place ? place : "unknown");
     mem_free(place);
-    if (!run->newest)
-        return status_hint(status, "no checkpoint was written yet; a lower --lr or a longer warm-up may help");
-    return status_hint(status, "the last good checkpoint is %s", run->newest);
+    if (weight && step == 1) return status_hint(status, "it is so in the model's files");
+    return status_hint(status, "a lower --lr or a longer warm-up may help");
 }
 
 static void describe_step(struct train_run *run, const struct step_numbers *numbers, double learning_rate,
@@ -90,11 +89,8 @@ static enum status validate(struct train_run *run) {
         TRY(engine_add_loss(&run->engine, run->engine.validation, run->dataset, b, &loss, &targets));
     if (stop_signal_received()) return STATUS_OK;
     double mean = loss / (double)(targets > 0 ? targets : 1);
-    if (!isfinite(mean)) {
-        enum status status =
-            status_set(STATUS_FAILED, "step %" PRId64 ": the validation loss is not finite", run->state.step);
-        return run->newest ? status_hint(status, "the last good checkpoint is %s", run->newest) : status;
-    }
+    if (!isfinite(mean))
+        return status_set(STATUS_FAILED, "step %" PRId64 ": the validation loss is not finite", run->state.step);
     TRY(record_validation(run, mean));
     run->validated = true;
     if (run->events->validated) run->events->validated(run->events->payload, run->state.step, mean);
@@ -120,12 +116,7 @@ static enum status save(struct train_run *run) {
     /* A checkpoint's metrics must be on the disk before it: going on from it cuts them to its step. */
     TRY(metrics_sync(&run->metrics));
     char *folder;
-    enum status status = checkpoint_write(run->folder, &run->engine, &run->state, run->options, &folder);
-    if (status != STATUS_OK) {
-        char hint[512];
-        snprintf(hint, sizeof hint, "%s", run->newest ? run->newest : "none");
-        return status_hint(status, "the last good checkpoint: %s", hint);
-    }
+    TRY(checkpoint_write(run->folder, &run->engine, &run->state, run->options, &folder));
     mem_free(run->newest);
     run->newest = folder;
     run->saved_step = run->state.step;

@@ -136,12 +136,15 @@ static enum status resolve(struct train_setup *setup, const struct plan_options 
     int64_t context = setup->model->config.context;
     int64_t most = PLAN_DEFAULT_SEQUENCE;
     struct plan base;
+    setup->recipe_fixed = options->plan_path != NULL;
     if (options->plan_path) TRY(plan_read(options->plan_path, &base));
     TRY(plan_options_resolve(options, training, setup->backend, context < most ? context : most,
                              options->plan_path ? &base : NULL, options->plan_path, &setup->plan));
     if (setup->purpose == SETUP_GENERATE) {
         setup->plan = plan_of_text(&setup->plan);
-        if (setup->plan.recipe.sequence_length > context) setup->plan.recipe.sequence_length = context;
+        /* A plan made for training may be longer than the context; a length that was asked for is refused below. */
+        bool given = options->sequence_length > 0;
+        if (!given && setup->plan.recipe.sequence_length > context) setup->plan.recipe.sequence_length = context;
     }
     return STATUS_OK;
 }
@@ -162,8 +165,11 @@ enum status train_setup_create(const char *model_folder, enum setup_purpose purp
 
 enum status train_setup_create_planned(const char *model_folder, const struct plan *plan, int64_t device_memory_bytes,
                                        const struct train_options *training, struct train_setup *out) {
-    struct train_setup setup = {
-        .purpose = SETUP_TRAIN, .backend = &backend_cpu, .plan = *plan, .samples = training->sample_every > 0};
+    struct train_setup setup = {.purpose = SETUP_TRAIN,
+                                .backend = &backend_cpu,
+                                .plan = *plan,
+                                .samples = training->sample_every > 0,
+                                .recipe_fixed = true};
     enum status status = model_open(model_folder, &setup.model);
     if (status == STATUS_OK) status = finish(&setup, device_memory_bytes);
     if (status != STATUS_OK)

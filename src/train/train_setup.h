@@ -21,6 +21,7 @@ struct train_setup {
     enum setup_purpose purpose;
     struct model *model;
     struct plan plan;
+    bool recipe_fixed; /* by a plan file or a checkpoint: options may not change it */
     const struct backend *backend;
     struct executable *main;       /* the purpose's program; SETUP_GENERATE: the prefill */
     struct executable *validation; /* SETUP_TRAIN: the loss of a batch, in the same arena; else NULL */

@@ -177,6 +177,13 @@ static void replacement_is_all_or_nothing(void **state) {
     }
 }
 
+static void replacement_touches_no_other_file(void **state) {
+    temp_write_text(temp_path(*state, "kept.new"), "the user's own");
+    assert_int_equal(replace(*state), STATUS_OK);
+    assert_holds(temp_path(*state, "kept"), "new text", 8);
+    assert_holds(temp_path(*state, "kept.new"), "the user's own", 14);
+}
+
 static enum status write_much(void *folder) {
     static const unsigned char data[3 << 19];
     struct file_writer writer;
@@ -227,6 +234,7 @@ int main(void) {
         IN_FOLDER(abandoned_files_are_gone),
         IN_FOLDER(copies_are_equal_and_never_of_itself),
         IN_FOLDER(replacement_is_all_or_nothing),
+        IN_FOLDER(replacement_touches_no_other_file),
         IN_FOLDER(each_operation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

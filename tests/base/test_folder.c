@@ -26,6 +26,17 @@ static void parents_are_made(void **state) {
     assert_int_equal(folder_create("/"), STATUS_OK);
 }
 
+static void new_names_are_synced(void **state) {
+    int64_t before = fault_count(FAULT_SYNC);
+    assert_int_equal(folder_create(temp_path(*state, "a/b/c")), STATUS_OK);
+    assert_int_equal(fault_count(FAULT_SYNC) - before, 3);
+    assert_int_equal(folder_create(temp_path(*state, "a/b/c")), STATUS_OK);
+    assert_int_equal(fault_count(FAULT_SYNC) - before, 3); /* nothing was new */
+    fault_arm(FAULT_SYNC, 1, false);
+    assert_int_equal(folder_create(temp_path(*state, "d")), STATUS_FAILED);
+    fault_arm(FAULT_SYNC, 0, false);
+}
+
 static void names_are_sorted_and_complete(void **state) {
     static const char *const expected[] = {"..a", ".hidden", "B", "a", "b 1", "b 10", "b 2", "\xc3\xa9"};
     enum { COUNT = sizeof expected / sizeof *expected };
@@ -134,6 +145,7 @@ static void output_failures_are_not_bad_input(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(parents_are_made),
+        IN_FOLDER(new_names_are_synced),
         IN_FOLDER(names_are_sorted_and_complete),
         IN_FOLDER(removal_does_not_follow_links),
         IN_FOLDER(published_folders_replace_nothing),

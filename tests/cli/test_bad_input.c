@@ -221,11 +221,36 @@ static void test_output_that_holds_something_else(void **state) {
     assert_int_equal(folder_remove(place.run), STATUS_OK);
 }
 
+/* What -o of plan and profile names is replaced only by what is of its kind. */
+static void test_output_over_another_file(void **state) {
+    (void)state;
+    char config[600];
+    snprintf(config, sizeof config, "%s", temp_path(copy_model(), "config.json"));
+    const char *const texts[] = {"config.json", "is left as it is", NULL};
+    program_expect(place.folder, 2, texts, (const char *const[]){"plan", place.broken, "-o", config, NULL});
+    program_expect(place.folder, 2, texts, (const char *const[]){"profile", "-o", config, NULL});
+    char *before, *after;
+    size_t bytes, after_bytes;
+    assert_int_equal(file_read(temp_path(place.model, "config.json"), 1 << 20, &before, &bytes), STATUS_OK);
+    assert_int_equal(file_read(config, 1 << 20, &after, &after_bytes), STATUS_OK);
+    assert_string_equal(before, after);
+    mem_free(before);
+    mem_free(after);
+    snprintf(config, sizeof config, "%s", temp_path(place.folder, "plan.json"));
+    for (int i = 0; i < 2; i++)
+        program_expect(place.folder, 0, NULL, (const char *const[]){"plan", place.model, "-o", config, NULL});
+    program_expect(place.folder, 2, texts + 1, (const char *const[]){"profile", "-o", config, NULL});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),           cmocka_unit_test(test_config),
-        cmocka_unit_test(test_json_that_is_none), cmocka_unit_test(test_data),
-        cmocka_unit_test(test_settings),          cmocka_unit_test(test_output_that_holds_something_else),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_config),
+        cmocka_unit_test(test_json_that_is_none),
+        cmocka_unit_test(test_data),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_output_that_holds_something_else),
+        cmocka_unit_test(test_output_over_another_file),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

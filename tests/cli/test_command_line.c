@@ -143,6 +143,7 @@ static void test_every_family_from_init_to_generate(void **state) {
         json_decref(config);
         EXPECT(folder, 0, TEXTS(""), "train", model, text, "-o", run, "--steps", "2", "--batch", "2", "--seq", "16");
         EXPECT(folder, 0, TEXTS(""), "generate", trained, "--prompt", "a", "--tokens", "3", "--seq", "16");
+        EXPECT(folder, 2, TEXTS("context"), "generate", trained, "--prompt", "a", "--seq", "1000000");
     }
 }
 

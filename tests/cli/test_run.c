@@ -109,6 +109,7 @@ static void test_a_stopped_run_goes_on_as_if_it_had_not_stopped(void **state) {
     snprintf(steps, sizeof steps, "%zu", done + 3);
     EXPECT(folder, 0, NULL, "resume", run, "--steps", steps);
     EXPECT(folder, 0, NULL, "train", model, text, "-o", whole, "--steps", steps, SETTINGS, "--quiet");
+    EXPECT(folder, 0, TEXTS("complete; writing the model again"), "resume", run);
     json_t *stopped, *straight;
     assert_int_equal(read_metrics(run, &stopped), done + 3);
     assert_int_equal(read_metrics(whole, &straight), done + 3);
@@ -179,6 +180,11 @@ static void test_training_teaches(void **state) {
     read_metrics(run, &before_steps);
     EXPECT(folder, 2, TEXTS("batch"), "resume", run, "--batch", "4", "--steps", "70");
     EXPECT(folder, 2, TEXTS("run"), "train", model, text, "-o", run, "--steps", "1");
+    assert_int_equal(setenv("BALLAST_MAX_ISA", "bogus", 1), 0);
+    EXPECT(folder, 2, TEXTS("error: BALLAST_MAX_ISA=bogus: "), "resume", run, "--steps", "70");
+    EXPECT(folder, 2, TEXTS("error: BALLAST_MAX_ISA=bogus: "), "plan", model);
+    EXPECT(folder, 2, TEXTS("error: BALLAST_MAX_ISA=bogus: "), "profile");
+    assert_int_equal(unsetenv("BALLAST_MAX_ISA"), 0);
     read_metrics(run, &after_steps);
     assert_true(json_equal(before_steps, after_steps));
     json_decref(before_steps);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* cmocka.h needs the headers above. */
@@ -210,6 +211,28 @@ static void failures_leave_nothing_behind(void **state) {
     assert_true(fault_sweep(FAULT_SYNC, false, open_fresh, *state) >= 1);
 }
 
+/* A process that is gone has no more use for what it began; a living one has. */
+static void leftovers_of_dead_processes_go(void **state) {
+    const struct place *place = *state;
+    char dead[64], living[64];
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    snprintf(dead, sizeof dead, "text.txt-0123.tokens.%ld.new", (long)child);
+    snprintf(living, sizeof living, "text.txt-0123.tokens.%ld.new", (long)getppid());
+    assert_int_equal(folder_create(place->cache_folder), STATUS_OK);
+    temp_write_text(temp_path(place->cache_folder, dead), "half");
+    temp_write_text(temp_path(place->cache_folder, living), "half");
+    temp_write_text(temp_path(place->cache_folder, "mine.new"), "not a cache");
+    struct token_cache cache;
+    assert_int_equal(token_cache_open(&place->options, &place->source, &cache), STATUS_OK);
+    token_cache_close(&cache);
+    assert_false(file_exists(temp_path(place->cache_folder, dead)));
+    assert_true(file_exists(temp_path(place->cache_folder, living)));
+    assert_true(file_exists(temp_path(place->cache_folder, "mine.new")));
+}
+
 static void a_failed_build_keeps_the_old_cache(void **state) {
     struct place *place = *state;
     expect_right(place, 2);
@@ -280,13 +303,10 @@ static void texts_make_datasets(void **state) {
 int main(void) {
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, drop_place)
     const struct CMUnitTest tests[] = {
-        IN_PLACE(a_good_cache_is_used_again),
-        IN_PLACE(a_stale_cache_is_made_again),
-        IN_PLACE(a_damaged_cache_is_made_again),
-        IN_PLACE(failures_leave_nothing_behind),
-        IN_PLACE(a_failed_build_keeps_the_old_cache),
-        IN_PLACE(what_cannot_be_is_refused),
-        IN_PLACE(texts_make_datasets),
+        IN_PLACE(a_good_cache_is_used_again),     IN_PLACE(a_stale_cache_is_made_again),
+        IN_PLACE(a_damaged_cache_is_made_again),  IN_PLACE(failures_leave_nothing_behind),
+        IN_PLACE(leftovers_of_dead_processes_go), IN_PLACE(a_failed_build_keeps_the_old_cache),
+        IN_PLACE(what_cannot_be_is_refused),      IN_PLACE(texts_make_datasets),
     };
     log_set_quiet(true);
     return cmocka_run_group_tests(tests, NULL, NULL);

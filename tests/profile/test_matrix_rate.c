@@ -48,8 +48,15 @@ static enum status counting_create(const struct node *node, struct kernel **out)
 }
 static void counting_zero(void *to, int64_t bytes) { memset(to, 0, (size_t)bytes); }
 
-static const struct backend counting = {"counting",        counting_isa,    counting_threads,
-                                        counting_supports, counting_create, counting_zero};
+static enum status counting_check(void) { return STATUS_OK; }
+
+static const struct backend counting = {.name = "counting",
+                                        .check = counting_check,
+                                        .isa = counting_isa,
+                                        .set_threads = counting_threads,
+                                        .supports = counting_supports,
+                                        .kernel_create = counting_create,
+                                        .zero = counting_zero};
 
 static enum status measure(void *payload) {
     double rate = -1;

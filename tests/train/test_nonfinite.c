@@ -33,7 +33,12 @@ static void test_a_weight_is_named(void **state) {
     const char *folder = temp_path(*state, "weight");
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_FAILED, "step 1: ");
     assert_non_null(strstr(status_message(), "model.layers.1.mlp.up_proj.weight (a weight)"));
-    assert_non_null(strstr(status_hint_text(), "no checkpoint was written yet"));
+    assert_string_equal(status_hint_text(), "no checkpoint was written yet; it is so in the model's files");
+    const char *paths[] = {run.valid};
+    struct eval_options options = {.data_paths = paths, .data_path_count = 1};
+    struct eval_result result;
+    expect_status(evaluate_files(run.model, &run.plan, &options, NULL, NULL, &result), STATUS_FAILED, run.valid);
+    assert_non_null(strstr(status_message(), "model.layers.1.mlp.up_proj.weight (a weight)"));
 }
 
 static void test_the_first_activation_is_named(void **state) {
@@ -46,6 +51,7 @@ static void test_the_first_activation_is_named(void **state) {
     assert_non_null(strstr(status_message(), "block "));
     assert_non_null(strstr(status_message(), "grain 0"));
     assert_null(strstr(status_message(), "layers.0"));
+    assert_non_null(strstr(status_hint_text(), "--lr"));
 }
 
 static void test_the_last_checkpoint_is_named(void **state) {

@@ -155,11 +155,32 @@ static void test_what_may_not_change(void **state) {
     REFUSED(seed, 9, "seed")
     REFUSED(dtype, DTYPE_BF16, "dtype")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
+    plan_options_init(&plan);
+    plan.device_memory_bytes = 1 << 12;
+    expect_status(train_resume(folder, &plan, &none, NULL), STATUS_NO_FIT, "no plan fits");
+    assert_null(strstr(status_hint_text(), "--grain "));
+    assert_null(strstr(status_hint_text(), "--seq "));
     expect_status(tiny_run_resume(folder, 5, NULL), STATUS_BAD_INPUT, "fewer than the 6 that are done");
     temp_write_text(run.data, "not the data of the run");
     expect_status(tiny_run_resume(folder, 7, NULL), STATUS_BAD_INPUT, "data.bin");
     assert_int_equal(file_copy(run.valid, run.data), STATUS_OK);
     expect_status(tiny_run_resume(folder, 7, NULL), STATUS_BAD_INPUT, "not those of the run");
+}
+
+/* Lines of steps that are done cannot be made again. */
+static void test_missing_metrics_are_noticed(void **state) {
+    struct tiny_run run;
+    char folder[512], path[600];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(folder, sizeof folder, "%s/missing", (const char *)*state);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+    temp_write_text(path, "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n{\"step\": 4}");
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "metrics.jsonl: ends after step 3");
+    temp_write_text(path, "{\"step\": 1}\n{\"step\": false}\n");
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "metrics.jsonl: line 2: step: must be");
+    assert_int_equal(unlink(path), 0);
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "metrics.jsonl: ends after step 0");
 }
 
 int main(void) {
@@ -170,6 +191,7 @@ int main(void) {
         cmocka_unit_test(test_from_the_start_without_a_checkpoint),
         cmocka_unit_test(test_mixtures),
         cmocka_unit_test(test_what_may_not_change),
+        cmocka_unit_test(test_missing_metrics_are_noticed),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -100,23 +100,29 @@ static void expect_cut(const char *folder, const char *before, struct metrics_cu
 static void test_metrics_are_cut(void **state) {
 #define LINE(n) "{\"step\": " #n ", \"loss\": 1.5}\n"
 #define VALID(n) "{\"step\": " #n ", \"val_loss\": 2.5}\n"
-    struct metrics_cut two = {2, 2}, two_of_three = {2, 3}, none = {0, 2};
+    struct metrics_cut two = {2, 2, 2}, two_of_three = {2, 3, 2}, none = {0, 2, 0};
     expect_cut(*state, LINE(1) LINE(2) VALID(2) LINE(3), two, LINE(1) LINE(2) VALID(2), true);
     expect_cut(*state, LINE(1) LINE(2) LINE(3), two, LINE(1) LINE(2), false);
     expect_cut(*state, LINE(1) LINE(2) VALID(2), two_of_three, LINE(1) LINE(2), false);
     expect_cut(*state, LINE(1) LINE(2) "{\"step\": 3, \"lo", two, LINE(1) LINE(2), false);
     expect_cut(*state, LINE(1) LINE(2) "\1\2\3\n" LINE(4), two, LINE(1) LINE(2), false);
     expect_cut(*state, LINE(1), none, "", false);
-    expect_cut(*state, "", two, "", false);
+    expect_cut(*state, "", none, "", false);
     struct metrics metrics;
     bool found;
     temp_write_text(temp_path(*state, "cut.jsonl"), LINE(1) "nonsense\n" LINE(2));
     expect_status(metrics_open(temp_path(*state, "cut.jsonl"), &two, &metrics, &found), STATUS_BAD_INPUT, "line 2");
+    static const char *const short_of_two[] = {"", LINE(1), LINE(1) LINE(3), LINE(1) "{\"step\": 2}"};
+    for (size_t i = 0; i < sizeof short_of_two / sizeof *short_of_two; i++) {
+        temp_write_text(temp_path(*state, "cut.jsonl"), short_of_two[i]);
+        expect_status(metrics_open(temp_path(*state, "cut.jsonl"), &two, &metrics, &found), STATUS_BAD_INPUT,
+                      "but the checkpoint is of step 2");
+    }
 }
 
 static void test_metrics_have_all_digits(void **state) {
     struct metrics metrics;
-    struct metrics_cut cut = {0, 0};
+    struct metrics_cut cut = {0, 0, 0};
     bool found;
     const char *path = temp_path(*state, "digits.jsonl");
     assert_int_equal(metrics_open(path, &cut, &metrics, &found), STATUS_OK);

@@ -42,6 +42,7 @@ static void zero(void *to, int64_t bytes) { parallel_for(bytes, ZERO_BLOCK_BYTES
 
 const struct backend backend_cpu = {
     .name = "cpu",
+    .check = cpu_isa_check,
     .isa = cpu_isa_name,
     .set_threads = set_threads,
     .supports = supports,
