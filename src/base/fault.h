@@ -1,4 +1,6 @@
-/* Fault injection: tests make the n-th allocation or file operation fail and check what follows.
+/* Fault injection: tests make the n-th allocation or file operation fail and check what follows. FAULT_SUBMIT is a
+ * thread started or a request handed to the kernel's ring; FAULT_SHORT and FAULT_SLOW do not fail: a transfer moves
+ * less than was asked for, or is late.
  *
  * Disarmed (the normal state) a fault point costs one relaxed atomic load and increment. Counters run in every build,
  * so that tests can also count allocations. */
@@ -8,7 +10,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum fault_kind { FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME, FAULT_KINDS };
+enum fault_kind {
+    FAULT_ALLOCATE,
+    FAULT_OPEN,
+    FAULT_READ,
+    FAULT_WRITE,
+    FAULT_SYNC,
+    FAULT_RENAME,
+    FAULT_SUBMIT,
+    FAULT_SHORT,
+    FAULT_SLOW,
+    FAULT_KINDS
+};
 
 /* True when this operation is to fail. File operations that fail so set errno to ENOSPC for FAULT_WRITE, else EIO. */
 bool fault_point(enum fault_kind kind);
