@@ -35,7 +35,7 @@ static enum status prepare(const char *folder, struct logits_run *run) {
     };
     backend_cpu.set_threads(THREADS);
     TRY(executable_create(&backend_cpu, graph, &plan, &run->executable));
-    TRY(arena_open(TIER_DEVICE, run->executable->program->tier_bytes[TIER_DEVICE], &run->arena));
+    TRY(arena_open(TIER_DEVICE, run->executable->program->tier_bytes[TIER_DEVICE], NULL, &run->arena));
     return runner_create(run->executable, &run->arena, &run->runner);
 }
 

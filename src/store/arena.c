@@ -1,33 +1,38 @@
 #include "store/arena.h"
 
-#include <string.h>
-#include <sys/mman.h>
+#include "store/store.h"
 
-#include "base/fault.h"
-#include "base/size.h"
+static const struct store *const stores[TIER_COUNT] = {
+    [TIER_DEVICE] = &memory_store,
+    [TIER_HOST] = &memory_store,
+    [TIER_DISK] = &disk_store,
+};
 
-enum status arena_open(enum tier tier, int64_t bytes, struct arena *out) {
-    BUG_IF(tier != TIER_DEVICE, "no memory for the %s tier on a CPU", tier_name(tier));
-    struct arena arena = {.tier = tier, .bytes = bytes};
-    if (bytes > 0) {
-        arena.base = fault_point(FAULT_ALLOCATE)
-                         ? MAP_FAILED
-                         : mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (arena.base == MAP_FAILED) {
-            char text[SIZE_TEXT];
-            enum status status = status_set(STATUS_FAILED, "the system gives no %s for the %s arena",
-                                            size_print(bytes, text), tier_name(tier));
-            return status_hint(status, "lower --batch or --seq, or close other programs");
-        }
-        /* Huge pages: an arena is used from end to end each step, and 4 KiB pages cost address translation. */
-        (void)madvise(arena.base, (size_t)bytes, MADV_HUGEPAGE);
-        memset(arena.base, 0, (size_t)bytes);
-    }
+enum status arena_open(enum tier tier, int64_t bytes, const struct arena_settings *settings, struct arena *out) {
+    BUG_IF(bytes < 0, "an arena of %lld bytes", (long long)bytes);
+    struct arena arena = {.tier = tier, .bytes = bytes, .store = stores[tier]};
+    TRY(arena.store->open(&arena, settings));
     *out = arena;
     return STATUS_OK;
 }
 
 void arena_close(struct arena *arena) {
-    if (arena->base) munmap(arena->base, (size_t)arena->bytes);
+    if (arena->store) arena->store->close(arena);
     *arena = (struct arena){0};
+}
+
+static void check_range(const struct arena *arena, int64_t offset, int64_t bytes) {
+    BUG_IF(offset < 0 || bytes < 0 || offset > arena->bytes || bytes > arena->bytes - offset,
+           "%lld bytes at %lld of the %s arena, which has %lld", (long long)bytes, (long long)offset,
+           tier_name(arena->tier), (long long)arena->bytes);
+}
+
+enum status arena_read(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel) {
+    check_range(from, offset, bytes);
+    return bytes == 0 ? STATUS_OK : from->store->read(from, offset, to, bytes, channel);
+}
+
+enum status arena_write(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel) {
+    check_range(to, offset, bytes);
+    return bytes == 0 ? STATUS_OK : to->store->write(to, offset, from, bytes, channel);
 }

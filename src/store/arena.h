@@ -1,21 +1,67 @@
-/* Arenas: one block of memory for each tier, of exactly the size that the program says, touched before the first step.
- */
+/* Arenas: one block of memory for each tier, of exactly the size that the program says, there in full before the first
+ * step.
+ *
+ * The device tier is what kernels work on. On a CPU the host tier is a second block of the same memory, so that
+ * programs that move data between the two run where there is no accelerator. The disk tier is a file without a name in
+ * a folder of the user's. Device and host have addresses; to and from the disk data moves by arena_read and
+ * arena_write, which work on every tier alike.
+ *
+ * Whatever a tier takes is taken by arena_open: arena_read and arena_write allocate nothing. Besides its bytes an arena
+ * of the disk tier takes, for each channel, DISK_REQUESTS request records (about 1 KiB) and either one io_uring (about
+ * 16 KiB in the kernel) or DISK_REQUESTS threads with stacks of 64 KiB, of which they touch 8. */
 #ifndef BALLAST_STORE_ARENA_H
 #define BALLAST_STORE_ARENA_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
 #include "program/program.h"
 
-struct arena {
-    enum tier tier;
-    void *base; /* at least BUFFER_ALIGNMENT-aligned; NULL when bytes is 0 */
-    int64_t bytes;
+/* What offsets, sizes and addresses must be multiples of wherever the disk tier is concerned: the largest block that
+ * common disks and filesystems ask of direct transfers. */
+enum { DISK_ALIGNMENT = 4096 };
+
+/* Who carries out the requests to the disk. */
+enum disk_engine_choice {
+    DISK_ENGINE_ANY,    /* io_uring where the system allows it, threads elsewhere */
+    DISK_ENGINE_URING,  /* FAILED where it is not allowed or was not built in */
+    DISK_ENGINE_THREADS /* pread and pwrite on threads of the arena's own */
 };
 
-/* Maps and touches `bytes` of memory (zeroed). FAILED with a hint when the system refuses. */
-enum status arena_open(enum tier tier, int64_t bytes, struct arena *out);
+/* The memory tiers need none of this. */
+struct arena_settings {
+    const char *folder; /* where the disk tier's file lies; only arena_open looks at it by name */
+    int channels;       /* how many threads may read and write the disk tier at once, at least 1 */
+    enum disk_engine_choice engine;
+    bool buffered; /* through the page cache even where the filesystem allows transfers past it */
+};
+
+struct arena {
+    enum tier tier;
+    void *base; /* page-aligned; NULL on the disk tier and when bytes is 0 */
+    int64_t bytes;
+    const struct store *store;
+    void *state; /* the store's own */
+};
+
+/* Takes `bytes`, which read as zeros until written. `settings` may be NULL for device and host.
+ * Memory: mapped and touched; FAILED with a hint when the system refuses.
+ * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the folder, in a file that no name leads to: nothing of
+ * it is left when the process ends, however that comes about, and two runs can share a folder. The folder may vanish
+ * afterwards. BAD_INPUT when the folder does not exist, is none or cannot be written in; FAILED when it has not the
+ * room, with how much is needed and free, and when the system refuses anything else. */
+enum status arena_open(enum tier tier, int64_t bytes, const struct arena_settings *settings, struct arena *out);
 void arena_close(struct arena *arena);
+
+/* Copies [offset, offset + bytes) of the arena to memory, or memory there, and returns when all is done. On the disk
+ * tier both offset, address and bytes are multiples of DISK_ALIGNMENT; the copy is cut into requests of
+ * DISK_REQUEST_BYTES of which up to DISK_REQUESTS are in flight. Different channels (0 to settings' channels - 1;
+ * memory tiers have any number) may be used by different threads at the same time, one channel by one thread at a time.
+ * What was written is seen by every read that begins after the write returned. FAILED, naming folder, offset and the
+ * system's reason, when the disk does; the bytes that were to be filled are then undefined. A range outside the arena,
+ * a misaligned one and a channel that there is not are defects. */
+enum status arena_read(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel);
+enum status arena_write(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel);
 
 #endif

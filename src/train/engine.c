@@ -8,7 +8,7 @@
 enum status engine_open(const struct train_setup *setup, struct engine *out) {
     struct engine engine = {.setup = setup};
     *out = engine;
-    TRY(arena_open(TIER_DEVICE, setup->program_bytes[TIER_DEVICE], &out->arena));
+    TRY(arena_open(TIER_DEVICE, setup->program_bytes[TIER_DEVICE], NULL, &out->arena));
     TRY(runner_create(setup->main, &out->arena, &out->main));
     if (setup->validation) TRY(runner_create(setup->validation, &out->arena, &out->validation));
     if (setup->prefill == setup->main)

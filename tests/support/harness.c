@@ -96,7 +96,8 @@ void harness_open(const struct harness_options *options, struct harness *out) {
     require(executable_create(&backend_cpu, graph, &plan, &harness.executable), "compile");
     if (own->streams > 1) use_streams(harness.executable, &plan, own->streams, own->seed);
     if (own->before_arena) own->before_arena(own->payload);
-    require(arena_open(TIER_DEVICE, harness.executable->program->tier_bytes[TIER_DEVICE], &harness.arena), "arena");
+    require(arena_open(TIER_DEVICE, harness.executable->program->tier_bytes[TIER_DEVICE], NULL, &harness.arena),
+            "arena");
     *out = harness;
     require(runner_create(out->executable, &out->arena, &out->runner), "runner");
     load_weights(out);

@@ -1,0 +1,28 @@
+/* Who carries out the requests of the disk tier: a table of functions.
+ *
+ * Different channels are used by different threads at once, one channel by one thread. At most DISK_REQUESTS are in
+ * flight on a channel. start and wait allocate nothing and always work: what the system refuses is a request's result.
+ */
+#ifndef BALLAST_STORE_DISK_ENGINE_H
+#define BALLAST_STORE_DISK_ENGINE_H
+
+#include "base/status.h"
+#include "store/disk_request.h"
+
+struct disk_engine {
+    const char *name;
+    /* FAILED where the system does not allow it. The descriptor stays the caller's and open until close. */
+    enum status (*open)(int descriptor, int channels, void **state);
+    /* Sets going what the request asks for. The request and its data stay untouched by the caller until wait gives it
+     * back. */
+    void (*start)(void *state, struct disk_request *request);
+    /* Blocks until one that was started on the channel has its result. At least one must be in flight. */
+    struct disk_request *(*wait)(void *state, int channel);
+    /* With nothing in flight. */
+    void (*close)(void *state);
+};
+
+extern const struct disk_engine disk_uring;
+extern const struct disk_engine disk_threads;
+
+#endif
