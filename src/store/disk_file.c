@@ -90,8 +90,8 @@ static enum status reserve(const char *folder, int file, int64_t bytes) {
     if (error == EOPNOTSUPP) error = ftruncate(file, bytes) == 0 ? 0 : errno;
     if (error == 0) return STATUS_OK;
     char need[SIZE_TEXT], have[SIZE_TEXT];
-    enum status status = status_set(STATUS_FAILED, "%s: cannot reserve %s for the disk tier, of which %s are free: %s",
-                                    folder, size_print(bytes, need), size_print(left, have), strerror(error));
+    enum status status = status_set(STATUS_FAILED, "%s: cannot reserve %s for the disk tier (%s are free): %s", folder,
+                                    size_print(bytes, need), size_print(left, have), strerror(error));
     return status_hint(status, elsewhere);
 }
 
