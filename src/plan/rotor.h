@@ -17,7 +17,7 @@
 
 #include "plan/recompute.h"
 
-#define ROTOR_MOST_TABLE_BYTES ((size_t)1 << 30) /* 700 stages in 500 slots, or 100 in 26000 */
+#define ROTOR_MOST_TABLE_BYTES ((size_t)256 << 20) /* 360 stages in 500 slots, or 100 in 6600 */
 
 /* The fastest schedule in `slots`, x_0 included, and what it costs; the peak is at most `slots`. Sizes of the chain are
  * in slots. Takes time O(stages^3 slots) and memory O(stages^2 slots). NO_FIT when there is no schedule; BAD_INPUT as

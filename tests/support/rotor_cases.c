@@ -206,8 +206,8 @@ enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
 static enum status read_section(const struct section *section, const json_t *object, struct rotor_cases *out) {
     const char *name = rotor_case_kind_names[section->kind];
-    const json_t *held, *cases;
-    TRY(require_object("the file", object, name, &held));
+    const json_t *held = json_object_get(object, name), *cases;
+    if (!json_is_object(held)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", name);
     TRY(require_array(name, held, "cases", &cases));
     for (size_t i = 0; i < json_array_size(cases); i++) {
         char place[PLACE_BYTES];
