@@ -1,0 +1,168 @@
+#include "plan/rotor.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* C(i,l,m) for all i <= l and m from 0 to `most`. */
+struct table {
+    const struct chain *chain;
+    int64_t most; /* slots beside x_0 */
+    double *times;
+};
+
+static double *table_row(const struct table *table, int i, int l) {
+    size_t row = (size_t)l * ((size_t)l + 1) / 2 + (size_t)i;
+    return table->times + row * (size_t)(table->most + 1);
+}
+
+/* Memory in which every stage keeps all, so that more slots change nothing. */
+static int64_t ample_memory(const struct chain *chain) {
+    int64_t sum = chain->input, temporary = 0;
+    for (int i = 0; i < chain->count; i++) {
+        const struct chain_stage *stage = &chain->stages[i];
+        sum += stage->saved + stage->output;
+        temporary = larger(temporary, larger(stage->forward_temporary, stage->backward_temporary));
+    }
+    return sum + temporary;
+}
+
+static enum status table_create(const struct chain *chain, int64_t most, struct table *out) {
+    size_t pairs = (size_t)chain->count * ((size_t)chain->count + 1) / 2, items, bytes;
+    if (!mem_multiply(pairs, (size_t)most + 1, &items) || !mem_multiply(items, sizeof(double), &bytes) ||
+        bytes > ROTOR_MOST_TABLE_BYTES) {
+        (void)status_set(STATUS_BAD_INPUT, "%d stages in %lld slots: the solver's table would be larger than %zu bytes",
+                         chain->count, (long long)most, ROTOR_MOST_TABLE_BYTES);
+        return status_hint(STATUS_BAD_INPUT, "make the slots larger; 500 of them are customary");
+    }
+    double *times = mem_array(items, sizeof *times);
+    if (!times) return STATUS_FAILED;
+    *out = (struct table){.chain = chain, .most = most, .times = times};
+    return STATUS_OK;
+}
+
+/* Least m in which forward of stage i can run when the gradient of x_{l+1} is all that is there beside its input. */
+static int64_t forward_least(const struct chain *chain, int i, int l) {
+    return chain->stages[l].output + chain->stages[i].output + chain->stages[i].forward_temporary;
+}
+
+static int64_t keep_all_least(const struct chain *chain, int i, int l) {
+    return chain->stages[l].output + chain->stages[i].saved + chain->stages[i].forward_temporary;
+}
+
+static void fill_stage(const struct table *table, int i) {
+    const struct chain_stage *stage = &table->chain->stages[i];
+    int64_t backward = chain_value(table->chain, i) + stage->output + stage->saved + stage->backward_temporary;
+    int64_t least = larger(keep_all_least(table->chain, i, i), backward);
+    double *times = table_row(table, i, i);
+    for (int64_t m = 0; m <= table->most; m++)
+        times[m] = m < least ? INFINITY : stage->forward_time + stage->backward_time;
+}
+
+/* The two choices of C(i,l,m): keep all of stage i, or make x_j a checkpoint that `forward` time leads to. */
+static double keep_time(const struct table *table, int i, int l, int64_t m) {
+    const struct chain *chain = table->chain;
+    if (m < keep_all_least(chain, i, l)) return INFINITY;
+    return table_row(table, i, i)[m] + table_row(table, i + 1, l)[m - chain->stages[i].saved];
+}
+
+static void take_checkpoint(const struct table *table, int i, int l, int j, int64_t least, double forward) {
+    int64_t value = chain_value(table->chain, j), from = larger(least, value);
+    if (from > table->most) return;
+    double *restrict times = table_row(table, i, l) + from;
+    const double *restrict later = table_row(table, j, l) + (from - value);
+    const double *restrict earlier = table_row(table, i, j - 1) + from;
+    for (int64_t k = 0; k <= table->most - from; k++) {
+        double time = forward + later[k] + earlier[k];
+        times[k] = time < times[k] ? time : times[k];
+    }
+}
+
+static void fill_segment(const struct table *table, int i, int l) {
+    const struct chain *chain = table->chain;
+    int64_t least = forward_least(chain, i, l);
+    for (int j = i + 1; j < l; j++)
+        least = larger(least, chain_value(chain, j) + forward_least(chain, j, l));
+    double *times = table_row(table, i, l), forward = 0;
+    for (int64_t m = 0; m <= table->most; m++)
+        times[m] = m < least ? INFINITY : keep_time(table, i, l, m);
+    for (int j = i + 1; j <= l; j++) {
+        forward += chain->stages[j - 1].forward_time;
+        take_checkpoint(table, i, l, j, least, forward);
+    }
+}
+
+static void table_fill(const struct table *table) {
+    for (int l = 0; l < table->chain->count; l++) {
+        fill_stage(table, l);
+        for (int i = l - 1; i >= 0; i--)
+            fill_segment(table, i, l);
+    }
+}
+
+/* The checkpoint of the fastest choice of C(i,l,m), or i where stage i keeps all. */
+static int best_checkpoint(const struct table *table, int i, int l, int64_t m) {
+    const struct chain *chain = table->chain;
+    double least = keep_time(table, i, l, m), forward = 0;
+    int best = i;
+    for (int j = i + 1; j <= l; j++) {
+        forward += chain->stages[j - 1].forward_time;
+        int64_t value = chain_value(chain, j);
+        double time =
+            value > m ? INFINITY : forward + table_row(table, j, l)[m - value] + table_row(table, i, j - 1)[m];
+        if (time < least) least = time, best = j;
+    }
+    return best;
+}
+
+static enum status add_step(struct recompute_schedule *schedule, enum recompute_operation operation, int stage) {
+    return vec_push(schedule, (struct recompute_step){operation, stage});
+}
+
+static enum status write_segment(const struct table *table, int i, int l, int64_t m, struct recompute_schedule *out) {
+    int j = i == l ? i : best_checkpoint(table, i, l, m);
+    if (j == i) {
+        TRY(add_step(out, FORWARD_ALL, i));
+        if (i < l) TRY(write_segment(table, i + 1, l, m - table->chain->stages[i].saved, out));
+        return add_step(out, BACKWARD, i);
+    }
+    TRY(add_step(out, FORWARD_CHECKPOINT, i));
+    for (int k = i + 1; k < j; k++)
+        TRY(add_step(out, FORWARD_NONE, k));
+    TRY(write_segment(table, j, l, m - chain_value(table->chain, j), out));
+    return write_segment(table, i, j - 1, m, out);
+}
+
+static enum status solve_table(const struct table *table, int64_t slots, struct recompute_schedule *schedule,
+                               struct recompute_cost *cost) {
+    const struct chain *chain = table->chain;
+    table_fill(table);
+    if (isinf(table_row(table, 0, chain->count - 1)[table->most]))
+        return status_set(STATUS_NO_FIT, "no order of computing %d stages again fits in %lld slots", chain->count,
+                          (long long)slots);
+    TRY(write_segment(table, 0, chain->count - 1, table->most, schedule));
+    TRY(recompute_simulate(chain, schedule, cost));
+    BUG_IF(cost->peak > slots, "a schedule for %lld slots takes %lld", (long long)slots, (long long)cost->peak);
+    return STATUS_OK;
+}
+
+enum status rotor_solve(const struct chain *chain, int64_t slots, struct recompute_schedule *out,
+                        struct recompute_cost *cost) {
+    TRY(chain_check(chain));
+    if (slots < chain->input)
+        return status_set(STATUS_NO_FIT, "the input alone takes %lld of %lld slots", (long long)chain->input,
+                          (long long)slots);
+    int64_t ample = ample_memory(chain), most = slots - chain->input;
+    struct table table;
+    TRY(table_create(chain, most < ample ? most : ample, &table));
+    struct recompute_schedule schedule = {0};
+    enum status status = solve_table(&table, slots, &schedule, cost);
+    mem_free(table.times);
+    if (status == STATUS_OK)
+        *out = schedule;
+    else
+        vec_free(&schedule);
+    return status;
+}

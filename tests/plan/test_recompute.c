@@ -1,0 +1,69 @@
+/* The walk of a schedule: what it costs, and what it refuses. */
+#include <string.h>
+
+#include "plan/recompute.h"
+#include "support/unit.h"
+
+/* Sizes are powers of two, so that each peak shows what was held. */
+static struct chain_stage stages[] = {
+    {.forward_time = 1, .backward_time = 2, .output = 2, .saved = 16, .forward_temporary = 64},
+    {.forward_time = 3, .backward_time = 5, .output = 4, .saved = 32, .backward_temporary = 128},
+};
+static const struct chain chain = {.input = 1, .count = 2, .stages = stages};
+
+#define SCHEDULE(...)                                                                                                  \
+    (&(struct recompute_schedule){.items = (struct recompute_step[]){__VA_ARGS__},                                     \
+                                  .count =                                                                             \
+                                      sizeof((struct recompute_step[]){__VA_ARGS__}) / sizeof(struct recompute_step)})
+
+static void expect(const struct recompute_schedule *schedule, double time, int64_t peak) {
+    struct recompute_cost cost;
+    assert_int_equal(recompute_simulate(&chain, schedule, &cost), STATUS_OK);
+    assert_true(cost.time == time);
+    assert_int_equal(cost.peak, peak);
+}
+
+static void refuse(const struct recompute_schedule *schedule, const char *expected) {
+    struct recompute_cost cost;
+    assert_int_equal(recompute_simulate(&chain, schedule, &cost), STATUS_BAD_INPUT);
+    if (!strstr(status_message(), expected)) fail_msg("expected '%s' in '%s'", expected, status_message());
+}
+
+static void test_costs(void **state) {
+    (void)state;
+    /* Backward of stage 1: x_0, both saved sets, gradients of x_2 and x_1, the temporary. */
+    expect(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_ALL, 1}, {BACKWARD, 1}, {BACKWARD, 0}), 11, 1 + 16 + 32 + 4 + 2 + 128);
+    /* The same with x_1 in place of what stage 0 saves. */
+    expect(SCHEDULE({FORWARD_CHECKPOINT, 0}, {FORWARD_ALL, 1}, {BACKWARD, 1}, {FORWARD_ALL, 0}, {BACKWARD, 0}), 12,
+           1 + 2 + 32 + 4 + 2 + 128);
+}
+
+static void test_checkpoint_in_saved(void **state) {
+    (void)state;
+    /* x_1 lies in what stage 0 saved: forward of stage 1 does not forget it, and x_2 may be made. */
+    refuse(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_NONE, 1}, {FORWARD_ALL, 1}), "step 2: forward_all of stage 1");
+    refuse(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_NONE, 1}, {BACKWARD, 1}), "what it saves is not there");
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    refuse(SCHEDULE({FORWARD_ALL, 1}), "step 0: forward_all of stage 1: its input is not there");
+    refuse(SCHEDULE({FORWARD_NONE, 0}, {FORWARD_ALL, 1}, {BACKWARD, 1}, {FORWARD_ALL, 0}),
+           "step 3: forward_all of stage 0: its input is not there");
+    refuse(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_ALL, 0}), "step 1: forward_all of stage 0: its output is there");
+    refuse(SCHEDULE({FORWARD_ALL, 0}, {BACKWARD, 0}), "step 1: backward of stage 0: the gradient");
+    refuse(SCHEDULE({FORWARD_NONE, 0}, {FORWARD_NONE, 1}, {BACKWARD, 1}), "step 2: backward of stage 1: its input");
+    refuse(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_ALL, 1}, {BACKWARD, 1}, {FORWARD_ALL, 1}), "its backward is done");
+    refuse(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_ALL, 1}, {BACKWARD, 1}), "step 3: the schedule ends before");
+    refuse(SCHEDULE({FORWARD_ALL, 2}), "no such stage");
+    refuse(SCHEDULE({BACKWARD, -1}), "no such stage");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_checkpoint_in_saved),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,257 @@
+#include "support/rotor_cases.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+
+const char *const rotor_case_kind_names[ROTOR_CASE_KINDS] = {
+#define ROTOR_CASE_NAME(name, text) text,
+    ROTOR_CASE_LIST(ROTOR_CASE_NAME)
+#undef ROTOR_CASE_NAME
+};
+
+enum { PLACE_BYTES = 96 };
+#define MOST_SLOTS (CHAIN_MOST_SIZE * CHAIN_MOST_STAGES)
+
+static enum status require_array(const char *place, const json_t *object, const char *field, const json_t **out) {
+    TRY(json_require(place, object, field));
+    *out = json_object_get(object, field);
+    if (json_is_array(*out)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", place, field);
+}
+
+static enum status require_object(const char *place, const json_t *object, const char *field, const json_t **out) {
+    TRY(json_require(place, object, field));
+    *out = json_object_get(object, field);
+    if (json_is_object(*out)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", place, field);
+}
+
+static enum status require_count(const char *place, const json_t *object, const char *field, size_t count,
+                                 const json_t **out) {
+    TRY(require_array(place, object, field, out));
+    if (json_array_size(*out) == count) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: must hold %zu numbers, as ftime has it; holds %zu", place, field,
+                      count, json_array_size(*out));
+}
+
+static enum status check_times(const char *place, const json_t *object, const char *field, size_t count,
+                               const json_t **out) {
+    TRY(require_count(place, object, field, count, out));
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_array_get(*out, i);
+        double time = json_number_value(value);
+        if (!json_is_number(value) || !(time >= 0 && time <= CHAIN_MOST_TIME))
+            return status_set(STATUS_BAD_INPUT, "%s: %s[%zu]: must be a number from 0 to %g", place, field, i,
+                              CHAIN_MOST_TIME);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_sizes(const char *place, const json_t *object, const char *field, size_t count,
+                               const json_t **out) {
+    TRY(require_count(place, object, field, count, out));
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_array_get(*out, i);
+        int64_t size = json_integer_value(value);
+        if (!json_is_integer(value) || size < 0 || size > CHAIN_MOST_SIZE)
+            return status_set(STATUS_BAD_INPUT, "%s: %s[%zu]: must be a whole number from 0 to %lld", place, field, i,
+                              (long long)CHAIN_MOST_SIZE);
+    }
+    return STATUS_OK;
+}
+
+/* The loss has a time only backward. */
+static enum status read_chain_times(const char *place, const json_t *object, struct chain *chain) {
+    size_t count = (size_t)chain->count;
+    const json_t *forward, *backward;
+    TRY(check_times(place, object, "ftime", count - 1, &forward));
+    TRY(check_times(place, object, "btime", count, &backward));
+    for (size_t i = 0; i < count; i++) {
+        chain->stages[i].forward_time = json_number_value(json_array_get(forward, i)); /* 0 past the end */
+        chain->stages[i].backward_time = json_number_value(json_array_get(backward, i));
+    }
+    return STATUS_OK;
+}
+
+/* Sizes at 0 are the chain's input, those at i+1 are made by stage i; the loss makes nothing. */
+static enum status read_chain_sizes(const char *place, const json_t *object, struct chain *chain) {
+    size_t count = (size_t)chain->count;
+    const json_t *values, *saved, *forward, *backward;
+    TRY(check_sizes(place, object, "x", count, &values));
+    TRY(check_sizes(place, object, "xbar", count, &saved));
+    TRY(check_sizes(place, object, "ftmp", count - 1, &forward));
+    TRY(check_sizes(place, object, "btmp", count, &backward));
+    chain->input = json_integer_value(json_array_get(values, 0));
+    for (size_t i = 0; i < count; i++) {
+        struct chain_stage *stage = &chain->stages[i];
+        stage->output = json_integer_value(json_array_get(values, i + 1)); /* 0 past the end */
+        stage->saved = json_integer_value(json_array_get(saved, i + 1));
+        stage->forward_temporary = json_integer_value(json_array_get(forward, i));
+        stage->backward_temporary = json_integer_value(json_array_get(backward, i));
+    }
+    return STATUS_OK;
+}
+
+static enum status read_chain(const char *place, const json_t *object, struct chain *out) {
+    const json_t *times;
+    TRY(require_array(place, object, "ftime", &times));
+    size_t stages = json_array_size(times);
+    if (stages < 1 || stages >= CHAIN_MOST_STAGES)
+        return status_set(STATUS_BAD_INPUT, "%s: ftime: must hold 1 to %d numbers", place, CHAIN_MOST_STAGES - 1);
+    struct chain chain;
+    TRY(chain_create((int)stages + 1, &chain));
+    enum status status = read_chain_times(place, object, &chain);
+    if (status == STATUS_OK) status = read_chain_sizes(place, object, &chain);
+    if (status == STATUS_OK)
+        *out = chain;
+    else
+        chain_free(&chain);
+    return status;
+}
+
+/* null: no schedule fits. Absent: the file does not say. */
+static enum status read_answer(const char *place, const json_t *object, const char *field, struct rotor_case *out) {
+    const json_t *value = json_object_get(object, field);
+    out->answered = value != NULL;
+    out->time = INFINITY;
+    return json_read_double(place, object, field, 0, INFINITY, &out->time);
+}
+
+static enum status read_slots(const char *place, const json_t *object, struct rotor_case *out) {
+    TRY(json_require(place, object, "memory_slots"));
+    return json_read_int(place, object, "memory_slots", 0, MOST_SLOTS, &out->slots);
+}
+
+/* Adds the case with a copy of the chain. */
+static enum status add_case(struct rotor_cases *cases, const struct rotor_case *like) {
+    struct rotor_case added = *like;
+    TRY(chain_create(like->chain.count, &added.chain));
+    added.chain.input = like->chain.input;
+    memcpy(added.chain.stages, like->chain.stages, (size_t)added.chain.count * sizeof *added.chain.stages);
+    enum status status = vec_push(cases, added);
+    if (status != STATUS_OK) chain_free(&added.chain);
+    return status;
+}
+
+/* The budget must hold for bare chains, so the answer is the one by the original rule, whose limit of a stage has the
+ * gradient that it makes; "opt_cost" is by a rule without it. */
+static enum status read_results(const char *place, const json_t *object, struct rotor_case *row,
+                                struct rotor_cases *out) {
+    const json_t *results;
+    TRY(require_array(place, object, "results", &results));
+    for (size_t i = 0; i < json_array_size(results); i++) {
+        char at[PLACE_BYTES];
+        snprintf(at, sizeof at, "%s: results[%zu]", place, i);
+        const json_t *result = json_array_get(results, i);
+        if (!json_is_object(result)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", at);
+        TRY(read_slots(at, result, row));
+        TRY(read_answer(at, result, "opt_cost_original_rotor_limit", row));
+        TRY(add_case(out, row));
+    }
+    return STATUS_OK;
+}
+
+static enum status read_synthetic(const char *place, const json_t *object, struct rotor_case *row,
+                                  struct rotor_cases *out) {
+    TRY(read_chain(place, object, &row->chain));
+    return read_results(place, object, row, out);
+}
+
+/* These chains were traced with the gradient that a stage makes inside its btmp, and solved by a limit that leaves it
+ * out elsewhere. Taking it out of btmp makes both rules the same. */
+static void take_gradients_out(struct chain *chain) {
+    for (int i = 0; i < chain->count; i++) {
+        int64_t rest = chain->stages[i].backward_temporary - chain_value(chain, i);
+        chain->stages[i].backward_temporary = rest > 0 ? rest : 0;
+    }
+}
+
+static enum status read_flop_times(const char *place, const json_t *object, struct rotor_case *row,
+                                   struct rotor_cases *out) {
+    const json_t *times;
+    if (!json_object_get(object, "flop_times")) return STATUS_OK;
+    TRY(require_object(place, object, "flop_times", &times));
+    char at[PLACE_BYTES];
+    snprintf(at, sizeof at, "%s: flop_times", place);
+    TRY(read_chain_times(at, times, &row->chain));
+    TRY(read_answer(at, times, "opt_cost", row));
+    row->kind = ROTOR_CASE_MODEL_FLOPS;
+    return add_case(out, row);
+}
+
+static enum status read_model(const char *place, const json_t *object, struct rotor_case *row,
+                              struct rotor_cases *out) {
+    const json_t *traced;
+    TRY(require_object(place, object, "chain_discretised", &traced));
+    char at[PLACE_BYTES];
+    snprintf(at, sizeof at, "%s: chain_discretised", place);
+    TRY(read_chain(at, traced, &row->chain));
+    take_gradients_out(&row->chain);
+    TRY(read_slots(place, object, row));
+    TRY(read_answer(place, object, "opt_cost", row));
+    TRY(add_case(out, row));
+    return read_flop_times(place, object, row, out);
+}
+
+struct section {
+    enum rotor_case_kind kind;
+    enum status (*read)(const char *place, const json_t *object, struct rotor_case *row, struct rotor_cases *out);
+};
+static const struct section sections[] = {{ROTOR_CASE_SYNTHETIC, read_synthetic}, {ROTOR_CASE_MODEL, read_model}};
+enum { SECTIONS = sizeof sections / sizeof sections[0] };
+
+static enum status read_section(const struct section *section, const json_t *object, struct rotor_cases *out) {
+    const char *name = rotor_case_kind_names[section->kind];
+    const json_t *held = json_object_get(object, name), *cases;
+    if (!json_is_object(held)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", name);
+    TRY(require_array(name, held, "cases", &cases));
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        char place[PLACE_BYTES];
+        snprintf(place, sizeof place, "%s: cases[%zu]", name, i);
+        const json_t *value = json_array_get(cases, i);
+        if (!json_is_object(value)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", place);
+        struct rotor_case row = {.kind = section->kind, .index = (int)i};
+        enum status status = section->read(place, value, &row, out);
+        chain_free(&row.chain);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_sections(const json_t *object, struct rotor_cases *out) {
+    int found = 0;
+    for (int i = 0; i < SECTIONS; i++) {
+        if (!json_object_get(object, rotor_case_kind_names[sections[i].kind])) continue;
+        TRY(read_section(&sections[i], object, out));
+        found++;
+    }
+    if (found > 0) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: missing, and so is %s", rotor_case_kind_names[ROTOR_CASE_SYNTHETIC],
+                      rotor_case_kind_names[ROTOR_CASE_MODEL]);
+}
+
+bool rotor_cases_reads(const char *section) {
+    for (int i = 0; i < SECTIONS; i++)
+        if (strcmp(section, rotor_case_kind_names[sections[i].kind]) == 0) return true;
+    return false;
+}
+
+enum status rotor_cases_from_json(const json_t *object, struct rotor_cases *out) {
+    struct rotor_cases cases = {0};
+    enum status status = read_sections(object, &cases);
+    if (status == STATUS_OK)
+        *out = cases;
+    else
+        rotor_cases_free(&cases);
+    return status;
+}
+
+void rotor_cases_free(struct rotor_cases *cases) {
+    for (size_t i = 0; i < cases->count; i++)
+        chain_free(&cases->items[i].chain);
+    vec_free(cases);
+}
