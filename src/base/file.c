@@ -13,7 +13,7 @@
 
 #include "base/fault.h"
 
-enum { WRITER_BYTES = 1 << 20 };
+enum { WRITER_BYTES = 1 << 20, DIRECT_ALIGNMENT = 4096 /* of memory and offsets, past the page cache */ };
 
 static int open_checked(const char *path, int flags, mode_t mode) {
     return fault_point(FAULT_OPEN) ? -1 : open(path, flags | O_CLOEXEC, mode);
@@ -68,15 +68,23 @@ void file_map_close(struct file_map *map) {
     *map = (struct file_map){0};
 }
 
-void file_map_forget(const struct file_map *map, const void *from, size_t bytes) {
+/* Only a wish, as both callers have it: where it is not granted, all goes on more slowly. */
+static void advise(const struct file_map *map, const void *from, size_t bytes, int advice) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)map->data, begin = (uintptr_t)from;
     uintptr_t end = begin + bytes, stop = start + map->bytes;
     if (begin < start) begin = start;
     if (end > stop) end = stop;
     if (begin >= end) return;
     begin -= begin % page;
-    /* Only a wish: what cannot be dropped stays resident. */
-    (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    (void)madvise((void *)begin, end - begin, advice);
+}
+
+void file_map_expect(const struct file_map *map, const void *from, size_t bytes) {
+    advise(map, from, bytes, MADV_WILLNEED);
+}
+
+void file_map_forget(const struct file_map *map, const void *from, size_t bytes) {
+    advise(map, from, bytes, MADV_DONTNEED);
 }
 
 static bool read_fully(int file, char *text, size_t bytes) {
@@ -116,28 +124,42 @@ enum status file_read(const char *path, size_t limit_bytes, char **text, size_t 
 }
 
 static enum status open_writer(const char *path, int flags, struct file_writer *out) {
-    struct file_writer writer = {.path = mem_string(path), .buffer = mem_array(WRITER_BYTES, 1), .descriptor = -1};
-    if (writer.path && writer.buffer) {
+    struct file_writer writer = {
+        .path = mem_string(path), .memory = mem_array(WRITER_BYTES + DIRECT_ALIGNMENT, 1), .descriptor = -1};
+    if (writer.path && writer.memory) {
         writer.descriptor = open_checked(path, O_WRONLY | O_CREAT | flags, 0666);
         if (writer.descriptor < 0) (void)output_failed(path, "create");
     }
     if (writer.descriptor < 0) {
         mem_free(writer.path);
-        mem_free(writer.buffer);
+        mem_free(writer.memory);
         return STATUS_FAILED;
     }
     struct stat info;
     writer.regular = fstat(writer.descriptor, &info) == 0 && S_ISREG(info.st_mode);
+    writer.buffer = writer.memory + (DIRECT_ALIGNMENT - (uintptr_t)writer.memory % DIRECT_ALIGNMENT);
     *out = writer;
     return STATUS_OK;
 }
 
 enum status file_writer_open(const char *path, struct file_writer *out) { return open_writer(path, O_TRUNC, out); }
 
+static bool set_direct(struct file_writer *writer, bool direct) {
+    int flags = fcntl(writer->descriptor, F_GETFL);
+    if (flags < 0 || fcntl(writer->descriptor, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) != 0)
+        return false;
+    writer->direct = direct;
+    return true;
+}
+
+void file_writer_pass_cache(struct file_writer *writer) { (void)(writer->regular && set_direct(writer, true)); }
+
 static void write_fully(struct file_writer *writer, const unsigned char *data, size_t bytes) {
     for (size_t done = 0; done < bytes && writer->status == STATUS_OK;) {
         ssize_t put = fault_point(FAULT_WRITE) ? -1 : write(writer->descriptor, data + done, bytes - done);
         if (put < 0 && errno == EINTR) continue;
+        /* A file system that asks for another alignment, or what is left after a disk wrote part of a block. */
+        if (put < 0 && errno == EINVAL && writer->direct && set_direct(writer, false)) continue;
         if (put < 0)
             writer->status = output_failed(writer->path, "write");
         else
@@ -152,13 +174,19 @@ static void flush_writer(struct file_writer *writer) {
 
 void file_writer_write(struct file_writer *writer, const void *data, size_t bytes) {
     writer->written += bytes;
-    if (bytes > WRITER_BYTES - writer->used) flush_writer(writer);
-    if (bytes >= WRITER_BYTES) {
+    if (bytes >= WRITER_BYTES && !writer->direct) {
+        flush_writer(writer);
         write_fully(writer, data, bytes);
         return;
     }
-    if (bytes > 0) memcpy(writer->buffer + writer->used, data, bytes);
-    writer->used += bytes;
+    for (const unsigned char *from = data; bytes > 0;) {
+        size_t room = WRITER_BYTES - writer->used, now = bytes < room ? bytes : room;
+        memcpy(writer->buffer + writer->used, from, now);
+        writer->used += now;
+        from += now;
+        bytes -= now;
+        if (writer->used == WRITER_BYTES) flush_writer(writer);
+    }
 }
 
 void file_writer_print(struct file_writer *writer, const char *format, ...) {
@@ -185,11 +213,12 @@ void file_writer_print(struct file_writer *writer, const char *format, ...) {
 static void release_writer(struct file_writer *writer) {
     if (writer->descriptor >= 0) close(writer->descriptor);
     mem_free(writer->path);
-    mem_free(writer->buffer);
+    mem_free(writer->memory);
     *writer = (struct file_writer){.descriptor = -1};
 }
 
 enum status file_writer_close(struct file_writer *writer) {
+    if (writer->direct) (void)set_direct(writer, false); /* the last block is not whole */
     flush_writer(writer);
     if (writer->status == STATUS_OK && writer->regular && (fault_point(FAULT_SYNC) || fsync(writer->descriptor) != 0))
         writer->status = output_failed(writer->path, "sync");

@@ -187,7 +187,8 @@ static void initialise_adapter(const struct weight_target *target, uint64_t seed
     }
 }
 
-static enum status load_one(const struct model *model, const struct weight_target *target) {
+static enum status add_load(const struct model *model, const struct weight_target *target,
+                            struct safetensors_load *loads, size_t *count) {
     const struct safetensors *set = source_of(model, target->tensor);
     if (!set) {
         initialise_adapter(target, model->adapter_seed);
@@ -198,19 +199,21 @@ static enum status load_one(const struct model *model, const struct weight_targe
     TRY(check_parameter(source, &target->tensor->shape));
     BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", source->name,
            dtype_name(target->dtype));
-    int64_t elements = shape_elements(&target->tensor->shape), pieces = piece_count(elements);
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t piece = 0; piece < pieces; piece++)
-        safetensors_convert(set, source, (size_t)(piece * PIECE_ELEMENTS), (size_t)piece_elements(elements, piece),
-                            target->dtype, piece_data(target, piece));
+    loads[(*count)++] = (struct safetensors_load){set, source, target->dtype, target->data};
     return STATUS_OK;
 }
 
 enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count) {
     BUG_IF(!model->weights, "loading the weights of a model made from scratch");
-    for (int i = 0; i < count; i++)
-        TRY(load_one(model, &targets[i]));
-    return STATUS_OK;
+    struct safetensors_load *loads = mem_array((size_t)count, sizeof *loads);
+    if (!loads) return STATUS_FAILED;
+    size_t load_count = 0;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        status = add_load(model, &targets[i], loads, &load_count);
+    if (status == STATUS_OK) status = safetensors_load(loads, load_count);
+    mem_free(loads);
+    return status;
 }
 
 void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,

@@ -91,6 +91,20 @@ bool safetensors_can_convert(enum safetensors_dtype from, enum dtype to);
  * The range must lie inside the tensor and the conversion be possible. Any number of threads may convert at once. */
 void safetensors_convert(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
                          size_t count, enum dtype to, void *out);
+/* Has the system begin to read elements [first, first + count) from the disk, for a conversion that follows soon. */
+void safetensors_expect(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
+                        size_t count);
+
+/* A whole tensor to be converted to `out`. */
+struct safetensors_load {
+    const struct safetensors *set;
+    const struct safetensors_tensor *tensor;
+    enum dtype dtype; /* one that safetensors_can_convert to */
+    void *out;
+};
+/* Converts them with OpenMP's threads, in the order of the files, which are read ahead. FAILED without memory. */
+enum status safetensors_load(const struct safetensors_load *loads, size_t count);
+
 /* Whether both hold the same dtype, shape and bytes. */
 bool safetensors_equal(const struct safetensors *set, const struct safetensors_tensor *a,
                        const struct safetensors_tensor *b);

@@ -71,6 +71,13 @@ static void forget_pages(const struct safetensors *set, const unsigned char *dat
         file_map_forget(&set->maps.items[i], data, bytes);
 }
 
+void safetensors_expect(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
+                        size_t count) {
+    size_t element_bytes = safetensors_dtype_bits(tensor->dtype) / 8;
+    for (size_t i = 0; i < set->maps.count; i++)
+        file_map_expect(&set->maps.items[i], tensor->data + first * element_bytes, count * element_bytes);
+}
+
 void safetensors_convert(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
                          size_t count, enum dtype to, void *out) {
     BUG_IF(!safetensors_can_convert(tensor->dtype, to) || first > tensor->elements || count > tensor->elements - first,

@@ -70,6 +70,7 @@ static enum status write_sorted(const char *path, const struct safetensors_item 
     struct file_writer writer;
     enum status status = file_writer_open(path, &writer);
     if (status == STATUS_OK) {
+        file_writer_pass_cache(&writer);
         write_header(&writer, text);
         for (size_t i = 0; i < count && writer.status == STATUS_OK; i++)
             file_writer_write(&writer, sorted[i]->data, (size_t)shape_bytes(&sorted[i]->shape));

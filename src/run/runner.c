@@ -8,8 +8,19 @@ void *runner_operand(const struct runner *runner, const struct operand *operand,
     return (char *)runner->arena->base + buffer->offset + operand->offset + run * operand->stride;
 }
 
+static bool changes_state(const struct program *program, const struct instruction *instruction) {
+    for (int i = 0; i < OPERANDS_MAX; i++) {
+        const struct operand *operand = &instruction->operands[i];
+        if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
+        enum buffer_kind kind = program->buffers.items[operand->buffer].kind;
+        if (kind == BUFFER_PARAMETERS || kind == BUFFER_OPTIMIZER) return true;
+    }
+    return false;
+}
+
 void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run) {
     const struct executable *executable = runner->executable;
+    if (runner->gate && changes_state(executable->program, instruction)) runner->gate(runner->gate_payload);
     if (instruction->opcode == OPCODE_ZERO) {
         executable->backend->zero(runner_operand(runner, &instruction->operands[0], run),
                                   instruction->operands[0].bytes);
@@ -157,6 +168,11 @@ void runner_free(struct runner *runner) {
 void *runner_data(const struct runner *runner, const struct tensor *tensor) {
     const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor);
     return buffer ? (char *)runner->arena->base + buffer->offset : NULL;
+}
+
+void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload) {
+    runner->gate = gate;
+    runner->gate_payload = payload;
 }
 
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload) {

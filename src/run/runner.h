@@ -19,6 +19,11 @@ enum status runner_step(struct runner *runner, const double *scalars);
 /* The bytes of a parameter, state, input (all grains), result or kept activation (of the last pass's first grain). */
 void *runner_data(const struct runner *runner, const struct tensor *tensor);
 
+/* Called before each instruction that changes a parameter or the optimizer's state, by the thread that runs it: what
+ * reads them during a step (a checkpoint) can be waited for there. NULL: none. Not while a step runs. */
+typedef void runner_gate(void *payload);
+void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);
+
 /* Called after each instruction of a single-stream program; for finding where a value went wrong. NULL: none. */
 typedef void runner_observer(void *payload, const struct runner *runner, int32_t instruction, int64_t run);
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload);

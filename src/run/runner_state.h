@@ -19,6 +19,8 @@ struct runner {
     const struct executable *executable;
     const struct arena *arena;
     const double *scalars; /* of the step that is running */
+    runner_gate *gate;
+    void *gate_payload;
     runner_observer *observer;
     void *observer_payload;
     /* Several streams: */

@@ -62,17 +62,20 @@ static enum status write_weights(const struct engine *engine, const char *folder
     return status;
 }
 
-static enum status write_state(const char *path, const struct checkpoint_state *state,
+static void print_hash(uint64_t hash, char text[20]) { snprintf(text, 20, "%016" PRIx64, hash); }
+
+static enum status write_state(const char *path, const struct checkpoint_state *state, uint64_t bits,
                                const struct train_options *options) {
     json_t *plan = plan_to_json(&state->plan), *settings = train_options_to_json(options);
-    char fingerprint[20];
-    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, state->data);
+    char data[20], hash[20];
+    print_hash(state->data, data);
+    print_hash(bits, hash);
     json_t *object = NULL;
     if (plan && settings)
-        object = json_pack("{s:i, s:I, s:I, s:f, s:{s:s, s:I}, s:O, s:O}", "version", CHECKPOINT_VERSION, "step",
-                           (json_int_t)state->step, "tokens", (json_int_t)state->tokens, "loss", state->loss, "data",
-                           "fingerprint", fingerprint, "sequences", (json_int_t)state->sequences, "options", settings,
-                           "plan", plan);
+        object = json_pack("{s:i, s:I, s:I, s:f, s:s, s:{s:s, s:I}, s:O, s:O}", "version", CHECKPOINT_VERSION, "step",
+                           (json_int_t)state->step, "tokens", (json_int_t)state->tokens, "loss", state->loss, "bits",
+                           hash, "data", "fingerprint", data, "sequences", (json_int_t)state->sequences, "options",
+                           settings, "plan", plan);
     enum status status = object ? json_write(path, object) : status_no_memory(0, "a checkpoint's state");
     json_decref(object);
     json_decref(settings);
@@ -80,13 +83,23 @@ static enum status write_state(const char *path, const struct checkpoint_state *
     return status;
 }
 
-static enum status write_files(const struct engine *engine, const char *folder, const struct checkpoint_state *state,
-                               const struct train_options *options) {
-    char *optimizer = path_join(folder, "optimizer.safetensors"), *json = path_join(folder, "state.json");
-    enum status status = optimizer && json ? write_weights(engine, folder) : STATUS_FAILED;
-    if (status == STATUS_OK) status = write_optimizer(engine, optimizer);
-    if (status == STATUS_OK) status = write_state(json, state, options);
+/* All that reads the arena comes first. */
+static enum status write_arena(const struct checkpoint_source *source, const char *folder, uint64_t *bits) {
+    char *optimizer = path_join(folder, "optimizer.safetensors");
+    enum status status = optimizer ? engine_hash(source->engine, bits) : STATUS_FAILED;
+    if (status == STATUS_OK) status = write_weights(source->engine, folder);
+    if (status == STATUS_OK) status = write_optimizer(source->engine, optimizer);
     mem_free(optimizer);
+    if (source->released) source->released(source->payload);
+    return status;
+}
+
+static enum status write_files(const struct checkpoint_source *source, const char *folder,
+                               const struct checkpoint_state *state) {
+    uint64_t bits;
+    TRY(write_arena(source, folder, &bits));
+    char *json = path_join(folder, "state.json");
+    enum status status = json ? write_state(json, state, bits, source->options) : STATUS_FAILED;
     mem_free(json);
     return status;
 }
@@ -120,26 +133,25 @@ static enum status move_model_home(struct model *model, const char *folder) {
     return STATUS_OK;
 }
 
-static enum status write_and_publish(const char *folder, const char *name, const struct engine *engine,
-                                     const struct checkpoint_state *state, const struct train_options *options) {
+static enum status write_and_publish(const struct checkpoint_source *source, const char *folder, const char *name,
+                                     const struct checkpoint_state *state) {
     char *temporary;
     TRY(folder_create(folder));
     TRY(run_folder_begin(folder, name, &temporary));
-    enum status status = write_files(engine, temporary, state, options);
+    enum status status = write_files(source, temporary, state);
     if (status == STATUS_OK) return run_folder_publish(folder, name, temporary);
     run_folder_abandon(temporary);
     return STATUS_FAILED;
 }
 
-enum status checkpoint_write(const char *run_folder, const struct engine *engine, const struct checkpoint_state *state,
-                             const struct train_options *options, char **out) {
-    char *folder = path_join(run_folder, "checkpoints");
+enum status checkpoint_write(const struct checkpoint_source *source, const struct checkpoint_state *state, char **out) {
+    char *folder = path_join(source->run_folder, "checkpoints");
     char *name = mem_format("%s%0*" PRId64, name_prefix, NAME_DIGITS, state->step);
     char *path = folder && name ? path_join(folder, name) : NULL;
-    enum status status = path ? write_and_publish(folder, name, engine, state, options) : STATUS_FAILED;
-    if (status == STATUS_OK) status = move_model_home(engine->setup->model, path);
+    enum status status = path ? write_and_publish(source, folder, name, state) : STATUS_FAILED;
+    if (status == STATUS_OK) status = move_model_home(source->engine->setup->model, path);
     /* The new one is there: what is left of the old ones goes with the next, or when the run goes on. */
-    if (status == STATUS_OK && remove_old(folder, options->keep) != STATUS_OK)
+    if (status == STATUS_OK && remove_old(folder, source->options->keep) != STATUS_OK)
         log_warning("an old checkpoint could not be removed: %s", status_message());
     mem_free(folder);
     mem_free(name);
@@ -177,8 +189,15 @@ enum status checkpoint_hint_older(enum status status, const char *run_folder, co
     return status;
 }
 
+static enum status read_hash(const char *file, const json_t *object, const char *path, const char *name,
+                             uint64_t *out) {
+    const char *text = json_string_value(json_object_get(object, name));
+    if (text && sscanf(text, "%16" SCNx64, out) == 1) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s%s: must be 16 hexadecimal digits", file, path, name);
+}
+
 static enum status state_from_json(const char *file, const json_t *object, struct checkpoint_state *out) {
-    static const char *const required[] = {"version", "step", "tokens", "loss", "data", "plan"};
+    static const char *const required[] = {"version", "step", "tokens", "loss", "bits", "data", "plan"};
     struct checkpoint_state state = {0};
     int64_t version;
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
@@ -188,9 +207,8 @@ static enum status state_from_json(const char *file, const json_t *object, struc
     TRY(json_read_int(file, object, "tokens", 0, INT64_MAX, &state.tokens));
     TRY(json_read_double(file, object, "loss", -1e300, 1e300, &state.loss));
     const json_t *data = json_object_get(object, "data"), *plan = json_object_get(object, "plan");
-    const char *fingerprint = json_string_value(json_object_get(data, "fingerprint"));
-    if (!fingerprint || sscanf(fingerprint, "%16" SCNx64, &state.data) != 1)
-        return status_set(STATUS_BAD_INPUT, "%s: data.fingerprint: must be 16 hexadecimal digits", file);
+    TRY(read_hash(file, object, "", "bits", &state.bits));
+    TRY(read_hash(file, data, "data.", "fingerprint", &state.data));
     TRY(json_read_int(file, data, "sequences", 0, INT64_MAX, &state.sequences));
     if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
     TRY(plan_from_json(file, plan, &state.plan));

@@ -7,22 +7,33 @@
 
 #include "train/engine.h"
 
-enum { CHECKPOINT_VERSION = 1 };
+enum { CHECKPOINT_VERSION = 2 };
 
 struct checkpoint_state {
     int64_t step; /* steps done */
     int64_t tokens;
     double loss;       /* of the last step */
+    uint64_t bits;     /* engine_hash of weights and optimizer state; checkpoint_write finds it out */
     uint64_t data;     /* fingerprint of the dataset */
     int64_t sequences; /* training sequences of the dataset, for the message when it differs */
     struct plan plan;
 };
 
+/* What a checkpoint is made from and who waits for it; all borrowed. */
+struct checkpoint_source {
+    const char *run_folder;
+    const struct engine *engine;
+    const struct train_options *options;
+    void (*released)(void *payload); /* called when weights and state have been read and may change; NULL: nothing */
+    void *payload;
+};
+
 /* Writes the checkpoint of state->step and then removes all but the newest `keep` (0: none is removed). `*folder` is
  * its path, for the caller to free. FAILED: what was there before is whole. An old one that cannot be removed is only
- * warned of. */
-enum status checkpoint_write(const char *run_folder, const struct engine *engine, const struct checkpoint_state *state,
-                             const struct train_options *options, char **folder);
+ * warned of. Weights and optimizer state must not change before `released`; the model's folder becomes the
+ * checkpoint's. */
+enum status checkpoint_write(const struct checkpoint_source *source, const struct checkpoint_state *state,
+                             char **folder);
 /* Removes all but the newest `keep` (0: none), which checkpoint_write does too. */
 enum status checkpoint_remove_old(const char *run_folder, int64_t keep);
 /* The newest one's path (the caller frees it), NULL when there is none. */

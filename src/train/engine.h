@@ -25,6 +25,9 @@ enum status engine_load_weights(struct engine *engine);
 /* Reads the optimizer's state over what engine_load_weights left. BAD_INPUT when a tensor is missing, unexpected or of
  * another shape. */
 enum status engine_load_state(struct engine *engine, const char *path);
+/* A hash of all parameters and optimizer state in the arena, on the calling thread's OpenMP threads: the same for the
+ * same bits. FAILED without memory. */
+enum status engine_hash(const struct engine *engine, uint64_t *hash);
 /* Parameters, or state tensors (`kind`), with their places in the arena: for writing. The caller frees the array. */
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, struct weight_target **out,
                                 int *count);

@@ -166,6 +166,15 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
     return status;
 }
 
+/* What lies in the arena now must be what lay there when the checkpoint was written. */
+static enum status check_bits(const struct train_run *run, const char *checkpoint) {
+    uint64_t bits;
+    TRY(engine_hash(&run->engine, &bits));
+    if (bits == run->state.bits) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: damaged: its weights or optimizer state are not those that were saved",
+                      checkpoint);
+}
+
 static enum status load_checkpoint(struct train_run *run, const char *checkpoint) {
     TRY(engine_open(&run->setup, &run->engine));
     TRY(engine_load_weights(&run->engine));
@@ -174,7 +183,7 @@ static enum status load_checkpoint(struct train_run *run, const char *checkpoint
     if (!path) return STATUS_FAILED;
     enum status status = engine_load_state(&run->engine, path);
     mem_free(path);
-    return status;
+    return status == STATUS_OK ? check_bits(run, checkpoint) : status;
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {

@@ -111,29 +111,37 @@ static enum status sample(struct train_run *run) {
     return STATUS_OK;
 }
 
-static enum status save(struct train_run *run) {
-    if (run->saved_step == run->state.step) return STATUS_OK;
-    /* A checkpoint's metrics must be on the disk before it: going on from it cuts them to its step. */
-    TRY(metrics_sync(&run->metrics));
+/* Waits for the checkpoint that is being written, if any. */
+static enum status finish_save(struct train_run *run) {
     char *folder;
-    TRY(checkpoint_write(run->folder, &run->engine, &run->state, run->options, &folder));
+    TRY(checkpoint_writer_finish(&run->writer, &folder));
+    if (!folder) return STATUS_OK;
     mem_free(run->newest);
     run->newest = folder;
-    run->saved_step = run->state.step;
-    if (run->events->saved) run->events->saved(run->events->payload, run->state.step, folder);
+    if (run->events->saved) run->events->saved(run->events->payload, run->writer.state.step, folder);
     return STATUS_OK;
 }
 
-enum status train_loop(struct train_run *run) {
+static enum status begin_save(struct train_run *run) {
+    if (run->saved_step == run->state.step) return STATUS_OK;
+    TRY(finish_save(run));
+    run->saved_step = run->state.step;
+    return checkpoint_writer_begin(&run->writer, &run->state);
+}
+
+/* From step to step; OK after the last. */
+static enum status run_steps(struct train_run *run) {
     for (;;) {
+        if (checkpoint_writer_ended(&run->writer)) TRY(finish_save(run));
         if (validation_due(run) && !stop_signal_received()) TRY(validate(run));
         if (sample_due(run) && !stop_signal_received()) TRY(sample(run));
         bool last = run->state.step >= run->options->steps;
         int signal = stop_signal_received();
         bool due = run->state.step > 0 && run->state.step % run->options->save_every == 0;
-        if (due || last || (signal && run->state.step > 0)) TRY(save(run));
-        if (last) return STATUS_OK;
+        if (due || last || (signal && run->state.step > 0)) TRY(begin_save(run));
+        if (last) return finish_save(run);
         if (signal) {
+            TRY(finish_save(run));
             status_set(STATUS_INTERRUPTED, "stopped by a signal after step %" PRId64 " of %" PRId64, run->state.step,
                        run->options->steps);
             return status_hint(signal == SIGTERM ? STATUS_TERMINATED : STATUS_INTERRUPTED,
@@ -141,4 +149,24 @@ enum status train_loop(struct train_run *run) {
         }
         TRY(one_step(run));
     }
+}
+
+/* A run that fails finishes its checkpoint all the same; the first error is the one to report. */
+static enum status finish_after(struct train_run *run, enum status status) {
+    char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
+    if (message && hint) {
+        (void)finish_save(run);
+        status_hint(status_set(status, "%s", message), "%s", hint);
+    }
+    mem_free(message);
+    mem_free(hint);
+    return status;
+}
+
+enum status train_loop(struct train_run *run) {
+    checkpoint_writer_open(run->folder, &run->engine, run->options, &run->metrics, &run->writer);
+    enum status status = run_steps(run);
+    if (status != STATUS_OK) status = finish_after(run, status);
+    checkpoint_writer_close(&run->writer);
+    return status;
 }

@@ -2,10 +2,9 @@
 #ifndef BALLAST_TRAIN_TRAIN_LOOP_H
 #define BALLAST_TRAIN_TRAIN_LOOP_H
 
-#include "train/checkpoint.h"
+#include "train/checkpoint_writer.h"
 #include "train/event_file.h"
 #include "train/learning_rate.h"
-#include "train/metrics.h"
 #include "train/samples.h"
 #include "train/train.h"
 
@@ -22,14 +21,16 @@ struct train_run {
     struct samples samples;
     struct lr_shape lr;
     struct checkpoint_state state; /* after the last step */
-    int64_t saved_step;            /* of the newest checkpoint; -1: none */
-    char *newest;                  /* its folder, NULL: none */
-    bool validated;                /* whether the metrics hold the validation of state.step */
-    double matrix_flops_per_s;     /* 0: unknown */
-    double smooth_step_s;          /* for the time that remains */
+    struct checkpoint_writer writer;
+    int64_t saved_step;        /* of the newest checkpoint that was begun; -1: none */
+    char *newest;              /* folder of the newest that is whole, NULL: none */
+    bool validated;            /* whether the metrics hold the validation of state.step */
+    double matrix_flops_per_s; /* 0: unknown */
+    double smooth_step_s;      /* for the time that remains */
 };
 
-/* From state.step to the end, or to a signal, with the last checkpoint. OK when the run is complete. */
+/* From state.step to the end, or to a signal, with the last checkpoint. OK when the run is complete. However it ends,
+ * no checkpoint is being written any more. */
 enum status train_loop(struct train_run *run);
 
 #endif

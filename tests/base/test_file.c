@@ -38,12 +38,15 @@ static void what_was_written_is_read(void **state) {
     }
     /* Pieces around the buffer's size of 1 MiB, so that every way through the buffer is taken. */
     static const size_t pieces[] = {1, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, MOST};
-    for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
+    enum { PIECES = sizeof pieces / sizeof *pieces };
+    for (size_t way = 0; way < 2 * PIECES; way++) {
+        size_t piece = pieces[way % PIECES];
         for (size_t total = 0; total <= MOST; total = total * 7 + 1) {
             struct file_writer writer;
             assert_int_equal(file_writer_open(path, &writer), STATUS_OK);
-            for (size_t done = 0; done < total; done += pieces[p])
-                file_writer_write(&writer, data + done, total - done < pieces[p] ? total - done : pieces[p]);
+            if (way >= PIECES) file_writer_pass_cache(&writer);
+            for (size_t done = 0; done < total; done += piece)
+                file_writer_write(&writer, data + done, total - done < piece ? total - done : piece);
             assert_int_equal(writer.written, total);
             assert_int_equal(file_writer_close(&writer), STATUS_OK);
             assert_holds(path, data, total);

@@ -41,10 +41,12 @@ struct arming {
     int64_t before;
 };
 
-/* Faults begin after step 3: the next thing written is metrics of step 4, then its checkpoint. */
-static void arm_after_step(void *payload, const struct train_step *step) {
+/* Faults begin when the checkpoint of step 2 is whole; what is met, of the next one and of the steps beside it, is a
+ * matter of timing, and what must hold afterwards is not. */
+static void arm_after_checkpoint(void *payload, int64_t step, const char *folder) {
     struct arming *arming = payload;
-    if (step->step != 4) return;
+    (void)folder;
+    if (step != 2) return;
     arming->before = fault_count(arming->kind);
     fault_arm(arming->kind, arming->nth, arming->sticky);
 }
@@ -75,7 +77,7 @@ static int sweep(const char *place, const char *whole, enum fault_kind kind, boo
         tiny_run_make(place, "llama", &run);
         snprintf(folder, sizeof folder, "%s/fault-%d-%d-%d", place, (int)kind, nth, sticky);
         struct arming arming = {.kind = kind, .nth = nth, .sticky = sticky};
-        struct train_events events = {.step = arm_after_step, .payload = &arming};
+        struct train_events events = {.saved = arm_after_checkpoint, .payload = &arming};
         enum status status = tiny_run_begin(&run, folder, &events);
         fault_arm(kind, 0, false);
         bool met = fault_count(kind) - arming.before >= nth;
@@ -150,13 +152,40 @@ static void test_damaged_checkpoints_are_refused(void **state) {
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "exp_avg");
     assert_non_null(strstr(status_hint_text(), "to go on from "));
     assert_non_null(strstr(status_hint_text(), "step-00000004, remove "));
-    temp_write_text(temp_path(folder, "checkpoints/step-00000006/state.json"), "{\"version\": 1, \"step\": -3}");
+    temp_write_text(temp_path(folder, "checkpoints/step-00000006/state.json"), "{\"version\": 2, \"step\": -3}");
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "state.json");
     assert_non_null(strstr(status_hint_text(), "step-00000004, remove "));
     assert_int_equal(folder_remove(temp_path(folder, "checkpoints/step-00000006")), STATUS_OK);
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_OK, NULL);
     temp_write_text(temp_path(folder, "run.json"), "{}");
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "run.json: version");
+}
+
+static void flip_byte(const char *path, long from_end) {
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, -from_end, SEEK_END), 0);
+    int byte = fgetc(file);
+    assert_int_equal(fseek(file, -from_end, SEEK_END), 0);
+    assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_a_flipped_bit_is_noticed(void **state) {
+    static const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
+    struct tiny_run run;
+    char folder[512], path[600];
+    tiny_run_make(*state, "llama", &run);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(folder, sizeof folder, "%s/flipped-%zu", (const char *)*state, i);
+        snprintf(path, sizeof path, "%s/checkpoints/step-00000006/%s", folder, files[i]);
+        expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+        flip_byte(path, 4); /* the lowest of a number's bits */
+        expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "step-00000006: damaged");
+        assert_non_null(strstr(status_hint_text(), "to go on from "));
+        flip_byte(path, 4);
+        expect_status(tiny_run_resume(folder, 8, NULL), STATUS_OK, NULL);
+    }
 }
 
 static struct tiny_run swept;
@@ -189,6 +218,7 @@ int main(void) {
         cmocka_unit_test(test_every_file_operation_fails_in_turn),
         cmocka_unit_test(test_leftovers_of_a_killed_process),
         cmocka_unit_test(test_damaged_checkpoints_are_refused),
+        cmocka_unit_test(test_a_flipped_bit_is_noticed),
         cmocka_unit_test(test_allocations_fail_in_turn),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);

@@ -1,0 +1,64 @@
+#include <stdlib.h>
+
+#include "model/safetensors.h"
+
+/* Work is handed to threads in pieces of this many elements; pieces change nothing in the values. */
+enum { PIECE_ELEMENTS = 1 << 18 };
+/* Pieces that the disk reads ahead of those that are being converted: page faults alone would ask it for 128 KiB at a
+ * time, and wait for each. */
+enum { AHEAD = 16 };
+
+struct piece {
+    const struct safetensors_load *load;
+    size_t first, count;
+};
+
+struct pieces {
+    struct piece *items;
+    size_t count, capacity;
+};
+
+static enum status add_pieces(const struct safetensors_load *load, struct pieces *out) {
+    size_t elements = load->tensor->elements;
+    for (size_t first = 0; first < elements; first += PIECE_ELEMENTS) {
+        size_t left = elements - first;
+        TRY(vec_push(out, (struct piece){load, first, left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS}));
+    }
+    return STATUS_OK;
+}
+
+static int compare_pieces(const void *a, const void *b) {
+    const struct piece *x = a, *y = b;
+    uintptr_t x_data = (uintptr_t)x->load->tensor->data, y_data = (uintptr_t)y->load->tensor->data;
+    if (x_data != y_data) return x_data < y_data ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+static void convert(const struct piece *piece) {
+    const struct safetensors_load *load = piece->load;
+    char *out = (char *)load->out + piece->first * (size_t)dtype_bytes(load->dtype);
+    safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, out);
+}
+
+static void expect(const struct piece *piece) {
+    safetensors_expect(piece->load->set, piece->load->tensor, piece->first, piece->count);
+}
+
+enum status safetensors_load(const struct safetensors_load *loads, size_t count) {
+    struct pieces pieces = {0};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        status = add_pieces(&loads[i], &pieces);
+    if (status == STATUS_OK && pieces.count > 0) {
+        qsort(pieces.items, pieces.count, sizeof *pieces.items, compare_pieces);
+        for (size_t i = 0; i < AHEAD && i < pieces.count; i++)
+            expect(&pieces.items[i]);
+#pragma omp parallel for schedule(dynamic, 1)
+        for (size_t i = 0; i < pieces.count; i++) {
+            if (pieces.count - i > AHEAD) expect(&pieces.items[i + AHEAD]);
+            convert(&pieces.items[i]);
+        }
+    }
+    vec_free(&pieces);
+    return status;
+}

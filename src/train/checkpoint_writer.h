@@ -1,0 +1,45 @@
+/* Checkpoints written while training goes on. Weights and optimizer state change only in a step's update, so a thread
+ * reads them from the arena during the next step's forward and backward passes, and the update waits at the runner's
+ * gate until all has been read: nothing is copied, and the step stops only where the disk is slower than the passes.
+ * Syncing and renaming go on beside later steps.
+ *
+ * The thread's own memory (a file's buffer, names, headers) comes and goes during steps. */
+#ifndef BALLAST_TRAIN_CHECKPOINT_WRITER_H
+#define BALLAST_TRAIN_CHECKPOINT_WRITER_H
+
+#include <pthread.h>
+
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+
+struct checkpoint_writer {
+    struct checkpoint_source source;
+    struct metrics
+        *metrics; /* borrowed; synced before the checkpoint appears: going on from it cuts them to its step */
+    pthread_t thread;
+    bool running; /* the thread is to be joined */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool reading, writing; /* under the lock: of the arena; at all */
+    struct checkpoint_state state;
+    enum status status; /* of the last one, with its message and hint */
+    char message[1024], hint[1024];
+    char *folder; /* where it is; NULL after a failure */
+};
+
+/* Ready to write, and the gate of the engine's training program. Borrows all; `out` must not be moved. */
+void checkpoint_writer_open(const char *run_folder, struct engine *engine, const struct train_options *options,
+                            struct metrics *metrics, struct checkpoint_writer *out);
+/* Waits for what is being written. One that was never opened is left alone. */
+void checkpoint_writer_close(struct checkpoint_writer *writer);
+
+/* Begins the checkpoint of state->step and returns. One at a time: the one before must have been finished. Until it is
+ * finished, nobody else uses the model's folder. FAILED when no thread can be had. */
+enum status checkpoint_writer_begin(struct checkpoint_writer *writer, const struct checkpoint_state *state);
+/* Whether one was begun that has come to its end and is not finished yet. */
+bool checkpoint_writer_ended(struct checkpoint_writer *writer);
+/* Waits for the end of the one that was begun, if any. OK: `*folder` is where it is, for the caller to free; NULL when
+ * none was begun. Otherwise as checkpoint_write. */
+enum status checkpoint_writer_finish(struct checkpoint_writer *writer, char **folder);
+
+#endif
