@@ -86,7 +86,7 @@ static enum status dtype_measure(const char *folder, const char *path, enum dtyp
     int64_t compiled = clock_now_ns();
     enum status status = engine_open(&setup, &engine);
     printf("setup %.3f s, arena of %.2f GB %.3f s\n", (double)(compiled - start) * 1e-9,
-           (double)engine.arena.bytes * 1e-9, (double)(clock_now_ns() - compiled) * 1e-9);
+           (double)engine.arenas[TIER_DEVICE].bytes * 1e-9, (double)(clock_now_ns() - compiled) * 1e-9);
     if (status == STATUS_OK) status = engine_measure(&engine, path, dtype, rounds);
     engine_close(&engine);
     train_setup_free(&setup);

@@ -16,7 +16,7 @@ struct logits_run {
     struct model *model;
     struct executable *executable;
     struct tensor *logits;
-    struct arena arena;
+    struct arena arenas[TIER_COUNT];
     struct runner *runner;
 };
 
@@ -35,8 +35,8 @@ static enum status prepare(const char *folder, struct logits_run *run) {
     };
     backend_cpu.set_threads(THREADS);
     TRY(executable_create(&backend_cpu, graph, &plan, &run->executable));
-    TRY(arena_open(TIER_DEVICE, run->executable->program->tier_bytes[TIER_DEVICE], NULL, &run->arena));
-    return runner_create(run->executable, &run->arena, &run->runner);
+    TRY(arena_open(TIER_DEVICE, run->executable->program->tier_bytes[TIER_DEVICE], NULL, &run->arenas[TIER_DEVICE]));
+    return runner_create(run->executable, run->arenas, &run->runner);
 }
 
 static enum status load(struct logits_run *run) {
@@ -83,7 +83,7 @@ int main(int count, char **words) {
     if (status == STATUS_OK) status = compute_and_write(&run, words[2]);
     if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());
     runner_free(run.runner);
-    arena_close(&run.arena);
+    arena_close(&run.arenas[TIER_DEVICE]);
     executable_free(run.executable);
     model_free(run.model);
     return (int)status;

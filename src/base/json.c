@@ -89,3 +89,16 @@ enum status json_write(const char *path, const json_t *value) {
     free(text);
     return status;
 }
+
+enum status json_refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,
+                                size_t count) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        bool found = false;
+        for (size_t i = 0; i < count; i++)
+            found |= strcmp(key, known[i]) == 0;
+        if (!found) return status_set(STATUS_BAD_INPUT, "%s: %s%s: unknown field", file, where, key);
+    }
+    return STATUS_OK;
+}

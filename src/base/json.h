@@ -22,6 +22,9 @@ enum status json_read_int(const char *file, const json_t *object, const char *fi
 enum status json_read_double(const char *file, const json_t *object, const char *field, double least, double most,
                              double *out);
 enum status json_read_bool(const char *file, const json_t *object, const char *field, bool *out);
+/* BAD_INPUT "FILE: WHEREkey: unknown field" for a key that is not among the known ones. */
+enum status json_refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,
+                                size_t count);
 /* Borrowed from the object. */
 enum status json_read_string(const char *file, const json_t *object, const char *field, const char **out);
 

@@ -26,6 +26,12 @@ void *mem_resize(void *block, size_t count, size_t size) {
     return checked(realloc(block, bytes ? bytes : 1), bytes);
 }
 
+void *mem_aligned(size_t alignment, size_t bytes) {
+    if (fault_point(FAULT_ALLOCATE)) return checked(NULL, bytes);
+    void *block = checked(aligned_alloc(alignment, bytes), bytes);
+    return block ? memset(block, 0, bytes) : NULL;
+}
+
 void mem_free(void *block) { free(block); }
 
 char *mem_string(const char *text) {

@@ -16,6 +16,8 @@
 void *mem_array(size_t count, size_t size);
 /* Grows or shrinks; on failure the old block stays valid and NULL is returned. New bytes are not cleared. */
 void *mem_resize(void *block, size_t count, size_t size);
+/* The same at an address that is a multiple of `alignment`, a power of two that divides `bytes`. */
+void *mem_aligned(size_t alignment, size_t bytes);
 void mem_free(void *block);
 /* A copy of a string, or NULL. */
 char *mem_string(const char *text);

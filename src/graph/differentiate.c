@@ -95,7 +95,10 @@ struct node *gradient_add_node(struct gradients *gradients, const struct op *op,
         BUG_IF(in[i] && !may_read(of, in[i]), "the gradient of %s reads %s, which it does not declare as saved",
                of->op->name, in[i]->name);
     struct node *node = graph_add(graph, op, graph_format(graph, "%s.%s", of->name, op->name), in, attributes, into);
-    if (node) node->block = of->block;
+    if (!node) return NULL;
+    node->block = of->block;
+    for (int i = 0; i < op->outputs; i++)
+        if (node->out[i] && node->out[i]->kind == TENSOR_GRADIENT) node->out[i]->block = of->block;
     return node;
 }
 

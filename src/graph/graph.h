@@ -12,7 +12,8 @@
 enum phase {
     PHASE_FORWARD,
     PHASE_BACKWARD,
-    PHASE_UPDATE, /* once a step, after the last pass: norms, clipping, optimizer */
+    PHASE_FINISH, /* once a step, when a parameter's gradient has all its grains: sums of its uses, squared norm */
+    PHASE_UPDATE, /* once a step, when all gradients are finished: clip factor, optimizer */
 };
 
 struct node {

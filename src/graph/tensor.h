@@ -58,7 +58,7 @@ struct tensor {
     const char *name;   /* unique for parameters: the name in the weight files */
     struct shape shape; /* activations and inputs: of one grain */
     enum tensor_kind kind;
-    int block;                /* index of the block that makes it (parameters: that first uses it) */
+    int block; /* index of the block that makes it (parameters: that first uses it; gradients: that adds to it) */
     struct node *producer;    /* NULL for inputs, parameters and state */
     struct tensor *base;      /* not NULL: these are columns of `base`, without bytes of their own */
     int64_t base_column;      /* first of those columns */

@@ -69,7 +69,7 @@
     X(head_loss_grad)                                                                                                  \
     /* x, weight, [bias] -> logits [S,T,V] fp32: for comparison and sampling, small models and short inputs */         \
     X(head_logits)                                                                                                     \
-    /* optimizer.c (PHASE_UPDATE): a, b -> a + b in fp32: two accumulators of one parameter */                         \
+    /* optimizer.c: a, b -> a = a + b in fp32: two accumulators of one parameter (PHASE_FINISH) */                     \
     X(gradient_sum)                                                                                                    \
     /* gradient -> fp64 [1]: sum of squares, in fixed blocks of GRADIENT_NORM_BLOCK elements, then blocks in order */  \
     X(squared_norm)                                                                                                    \
@@ -221,7 +221,7 @@ struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tenso
 struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                                struct tensor *bias);
 
-/* Adds the update (PHASE_UPDATE) to a differentiated graph: sums of accumulators, squared norms in parameter order, the
+/* Adds finish and update to a differentiated graph: sums of accumulators, squared norms in parameter order, the
  * clip factor (result "clip"), AdamW for every trainable parameter, with its state tensors "exp_avg", "exp_avg_sq" and,
  * when the graph's dtype is bf16, "master" (roles; names are the parameter's). */
 struct optimizer_options {

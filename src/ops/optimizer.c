@@ -70,7 +70,7 @@ const struct op op_adamw = {
     .updates = 0xf,
 };
 
-/* The accumulators of one parameter, in the order in which differentiation made them, as one tensor. */
+/* The accumulators of one parameter, in the order in which differentiation made them, added up in the first. */
 static struct tensor *complete_gradient(struct graph *graph, const struct tensor *parameter, size_t tensors) {
     struct tensor *sum = NULL;
     for (size_t i = 0; i < tensors; i++) {
@@ -80,10 +80,8 @@ static struct tensor *complete_gradient(struct graph *graph, const struct tensor
             sum = tensor;
             continue;
         }
-        struct tensor *in[OP_INPUTS_MAX] = {sum, tensor};
-        struct node *node =
-            graph_add(graph, &op_gradient_sum, graph_format(graph, "sum.%s", parameter->name), in, NULL, NULL);
-        sum = node ? node->out[0] : NULL;
+        struct tensor *in[OP_INPUTS_MAX] = {sum, tensor}, *into[OP_OUTPUTS_MAX] = {sum};
+        graph_add(graph, &op_gradient_sum, graph_format(graph, "sum.%s", parameter->name), in, NULL, into);
     }
     return sum;
 }
@@ -123,6 +121,7 @@ static struct tensor *add_clipping(struct graph *graph, struct tensor *const *gr
         if (!gradients[i] || !into[0]) return NULL;
         graph_add(graph, &op_squared_norm, graph_format(graph, "norm.%s", gradients[i]->name), in, NULL, into);
     }
+    graph->phase = PHASE_UPDATE;
     struct tensor *in[OP_INPUTS_MAX] = {norms};
     struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT, "clip", vector_of(DTYPE_F64, 2))};
     struct clip_attributes attributes = {.limit = limit};
@@ -133,7 +132,7 @@ static struct tensor *add_clipping(struct graph *graph, struct tensor *const *gr
 
 enum status ops_add_optimizer(struct graph *graph, const struct optimizer_options *options) {
     TRY(graph_status(graph));
-    graph->phase = PHASE_UPDATE;
+    graph->phase = PHASE_FINISH;
     graph_begin_block(graph, "update");
     size_t tensors = graph->tensors.count;
     struct tensor **parameters = mem_array(2 * tensors, sizeof *parameters);

@@ -18,22 +18,15 @@ int64_t recipe_grains(const struct recipe *recipe) {
     return (recipe->batch + recipe->grain_sequences - 1) / recipe->grain_sequences;
 }
 
-static enum status check_range(const char *field, int64_t value, int64_t least, int64_t most, const char *rule) {
-    if (value >= least && value <= most) return STATUS_OK;
-    enum status status = status_set(STATUS_BAD_INPUT, "plan: %s: %" PRId64 " is not legal: %s", field, value, rule);
-    return status_hint(status, "the nearest legal value is %" PRId64, value < least ? least : most);
-}
-
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
-    TRY(check_range("recipe.batch", recipe->batch, 1, SEQUENCES_MAX, "a step needs at least one sequence"));
-    TRY(check_range("recipe.sequence_length", recipe->sequence_length, 1, TOKENS_MAX,
-                    "a sequence needs at least one token"));
-    TRY(check_range("recipe.grain_sequences", recipe->grain_sequences, 1, recipe->batch,
-                    "a grain holds whole sequences and at most the batch"));
-    TRY(check_range("recipe.threads", recipe->threads, 1, THREADS_MAX, "at least one compute thread"));
-    return check_range("policy.grains_per_pass", plan->policy.grains_per_pass, 1, recipe_grains(recipe),
-                       "a pass holds at least one grain and at most those of the step");
+    TRY(plan_check_range("recipe.batch", recipe->batch, 1, SEQUENCES_MAX, "a step needs at least one sequence"));
+    TRY(plan_check_range("recipe.sequence_length", recipe->sequence_length, 1, TOKENS_MAX,
+                         "a sequence needs at least one token"));
+    TRY(plan_check_range("recipe.grain_sequences", recipe->grain_sequences, 1, recipe->batch,
+                         "a grain holds whole sequences and at most the batch"));
+    TRY(plan_check_range("recipe.threads", recipe->threads, 1, THREADS_MAX, "at least one compute thread"));
+    return policy_check(&plan->policy, recipe_grains(recipe));
 }
 
 const char *document_attention_name(enum document_attention attention) {
@@ -81,8 +74,12 @@ json_t *recipe_to_json(const struct recipe *recipe) {
 json_t *plan_to_json(const struct plan *plan) {
     json_t *recipe = recipe_to_json(&plan->recipe);
     if (!recipe) return NULL;
-    json_t *object = json_pack("{s:i, s:o, s:{s:I}}", "version", PLAN_VERSION, "recipe", recipe, "policy",
-                               "grains_per_pass", (json_int_t)plan->policy.grains_per_pass);
+    json_t *policy = policy_to_json(&plan->policy);
+    if (!policy) {
+        json_decref(recipe);
+        return NULL;
+    }
+    json_t *object = json_pack("{s:i, s:o, s:o}", "version", PLAN_VERSION, "recipe", recipe, "policy", policy);
     if (!object) (void)status_no_memory(0, "a plan's JSON");
     return object;
 }
@@ -93,19 +90,6 @@ static enum status read_text(const char *file, const json_t *object, const char 
     if (strlen(text) >= RECIPE_TEXT_BYTES)
         return status_set(STATUS_BAD_INPUT, "%s: %s: is longer than %d bytes", file, field, RECIPE_TEXT_BYTES - 1);
     strcpy(out, text);
-    return STATUS_OK;
-}
-
-static enum status refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,
-                                  size_t count) {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        bool found = false;
-        for (size_t i = 0; i < count; i++)
-            found |= strcmp(key, known[i]) == 0;
-        if (!found) return status_set(STATUS_BAD_INPUT, "%s: %s%s: unknown field", file, where, key);
-    }
     return STATUS_OK;
 }
 
@@ -123,7 +107,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     struct recipe recipe = {0};
     for (size_t i = OPTIONAL_FIELDS; i < sizeof known / sizeof *known; i++)
         TRY(json_require(file, object, known[i]));
-    TRY(refuse_unknown(file, "recipe.", object, known, sizeof known / sizeof *known));
+    TRY(json_refuse_unknown(file, "recipe.", object, known, sizeof known / sizeof *known));
 #define READ_INTEGER(field, type, most)                                                                                \
     {                                                                                                                  \
         int64_t value = 0;                                                                                             \
@@ -160,10 +144,7 @@ enum status plan_from_json(const char *file, const json_t *object, struct plan *
     if (!json_is_object(recipe)) return status_set(STATUS_BAD_INPUT, "%s: recipe: must be an object", file);
     if (!json_is_object(policy)) return status_set(STATUS_BAD_INPUT, "%s: policy: must be an object", file);
     TRY(recipe_from_json(file, recipe, &plan.recipe));
-    static const char *const known[] = {"grains_per_pass"};
-    TRY(refuse_unknown(file, "policy.", policy, known, 1));
-    TRY(json_require(file, policy, "grains_per_pass"));
-    TRY(json_read_int(file, policy, "grains_per_pass", INT64_MIN, INT64_MAX, &plan.policy.grains_per_pass));
+    TRY(policy_from_json(file, policy, &plan.policy));
     enum status status = plan_check(&plan);
     if (status != STATUS_OK) {
         char hint[256];

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "cluster/tier.h"
 #include "graph/tensor.h"
 
 enum {
@@ -15,7 +16,7 @@ enum {
     RECIPE_KERNELS_VERSION = 1,
     RECIPE_NAME_BYTES = 32,
     RECIPE_TEXT_BYTES = 1024,
-    PLAN_TIERS_MAX = 3
+    POLICY_SCHEDULE_BYTES = 16384
 };
 
 /* Whether attention within a sequence goes across the borders of documents. */
@@ -43,9 +44,30 @@ struct recipe {
     int kernels_version;            /* RECIPE_KERNELS_VERSION of the program that ran it */
 };
 
+/* All zero but for the grains: the plain policy, where everything stays on the device. */
 struct policy {
-    int64_t grains_per_pass; /* grains whose activations are in memory at once; 1 to the step's grains */
+    int64_t grains_per_pass;   /* grains whose activations are in memory at once; 1 to the step's grains */
+    int64_t chunk_bytes;       /* most parameters in a chunk, in the compute dtype (plan/chunks.h); 0: chosen there */
+    int64_t persistent_chunks; /* the first of them stay on the device, with their gradients and optimizer state */
+    int64_t buffers;   /* other chunks whose parameters are on the device at once; needed where these are elsewhere */
+    int64_t lookahead; /* groups (one block's forward or backward, all grains) that a copy has room for before what
+                          needs it and after what made it; 0: memory for the groups that use it, and no more */
+    enum tier parameters, gradients, optimizer; /* where the other chunks' are between uses */
+    enum tier update;                           /* where the other chunks are updated: device or host */
+    char schedule[POLICY_SCHEDULE_BYTES];       /* of activations (plan/activations.h); "": all are kept */
 };
+
+/* Where chunk number `chunk` is updated while the next step's forward runs, in place of at this step's end: a chunk's
+ * optimizer state that is elsewhere streams through, and the stream is hidden behind compute so. */
+static inline bool policy_defers_update(const struct policy *policy, int64_t chunk) {
+    return policy->optimizer != TIER_DEVICE && chunk >= policy->persistent_chunks;
+}
+/* The tier between uses of what a chunk has of a kind. */
+static inline enum tier policy_home(const struct policy *policy, int64_t chunk, enum tier of_kind) {
+    return chunk < policy->persistent_chunks ? TIER_DEVICE : of_kind;
+}
+/* Whether a tier is named by the policy; the device always is. The schedule is asked for its letter. */
+bool policy_uses_tier(const struct policy *policy, enum tier tier);
 
 struct plan {
     struct recipe recipe;
@@ -57,13 +79,22 @@ int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t lea
 /* Grains of a step: a short last grain is filled up with sequences of weight zero. */
 int64_t recipe_grains(const struct recipe *recipe);
 
+/* BAD_INPUT "plan: FIELD: VALUE is not legal: RULE", with the nearest legal value as hint, unless least <= value <=
+ * most.
+ */
+enum status plan_check_range(const char *field, int64_t value, int64_t least, int64_t most, const char *rule);
 /* BAD_INPUT naming the field, the rule and the nearest legal value. */
 enum status plan_check(const struct plan *plan);
 
 /* {"version", "recipe": {…}, "policy": {…}}; NULL when out of memory. `file` stands for the path in messages. */
 json_t *recipe_to_json(const struct recipe *recipe);
+json_t *policy_to_json(const struct policy *policy);
 json_t *plan_to_json(const struct plan *plan);
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out);
+/* What a file leaves out is as in the plain policy. */
+enum status policy_from_json(const char *file, const json_t *object, struct policy *out);
+/* The part of plan_check that is about the policy. */
+enum status policy_check(const struct policy *policy, int64_t grains);
 enum status plan_from_json(const char *file, const json_t *object, struct plan *out);
 enum status plan_read(const char *path, struct plan *out);
 /* BAD_INPUT that names the first field in which two recipes differ. */

@@ -5,14 +5,18 @@
 
 #include "program/program.h"
 
-/* Sections, instructions and buffers, all on stream 0, without offsets or waits.
+/* Sections, instructions and buffers, all on stream 0, without offsets or waits. Each buffer is in the tier where the
+ * policy wants it between uses; instructions use it from there.
  *
- * A step's grains are cut into passes of `grains_per_pass`: a first pass (which zeroes the accumulators), repeated
- * middle passes, and a last one for what is left. In a pass, nodes of one block and phase form a group, and each group
- * runs for one grain after the other, so that weights are used for all grains while they are at hand and a block's
- * temporaries are shared by the grains. Every accumulator so receives its grains in order, whatever the pass. */
+ * A step's grains are cut into passes of `grains_per_pass`: a first pass (which zeroes the accumulators and makes the
+ * deferred updates), repeated middle passes, a last one (which finishes the gradients), and the update. The order
+ * within a pass is that of runs.h. */
 enum status program_schedule(const struct graph *graph, const struct plan *plan,
                              const struct workspace_table *workspace, struct program **out);
+
+/* Adds the copies between tiers: where an instruction uses a buffer of another tier, it uses a copy of it, which was
+ * fetched before and, if it was changed, is stored after. Deals instructions to streams. */
+enum status program_move(struct program *program, const struct policy *policy);
 
 /* Sets each buffer's live range: first to last use in issue order; a buffer that enters a repeated section from outside
  * lives to that section's end; results live to the end of the program. */

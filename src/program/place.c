@@ -8,7 +8,9 @@
  * order of time is near linear; greedy placement at the lowest free offset in other orders is quadratic and is tried
  * too while there are not too many buffers. The best result is kept. */
 
-static int64_t aligned(int64_t bytes) { return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT; }
+static int64_t aligned(const struct program *program, int64_t bytes) {
+    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
+}
 
 static bool live_together(const struct buffer *a, const struct buffer *b) {
     return a->first <= b->last && b->first <= a->last;
@@ -35,6 +37,7 @@ BY(by_duration, duration)
 
 /* Placed buffers in order of their offsets. */
 struct placement {
+    const struct program *program;
     struct buffer **placed;
     size_t count;
     int64_t base, top;
@@ -42,11 +45,11 @@ struct placement {
 
 /* The lowest offset at which `buffer` meets no buffer that is live with it. */
 static void place_one(struct placement *placement, struct buffer *buffer) {
-    int64_t offset = placement->base, bytes = aligned(buffer->bytes);
+    int64_t offset = placement->base, bytes = aligned(placement->program, buffer->bytes);
     for (size_t i = 0; i < placement->count; i++) {
         const struct buffer *other = placement->placed[i];
         if (other->offset >= offset + bytes) break;
-        int64_t end = other->offset + aligned(other->bytes);
+        int64_t end = other->offset + aligned(placement->program, other->bytes);
         if (end > offset && live_together(other, buffer)) offset = end;
     }
     buffer->offset = offset;
@@ -57,8 +60,9 @@ static void place_one(struct placement *placement, struct buffer *buffer) {
     if (offset + bytes > placement->top) placement->top = offset + bytes;
 }
 
-static int64_t place_in_order(struct buffer **order, size_t count, struct buffer **placed, int64_t base) {
-    struct placement placement = {.placed = placed, .base = base, .top = base};
+static int64_t place_in_order(const struct program *program, struct buffer **order, size_t count,
+                              struct buffer **placed, int64_t base) {
+    struct placement placement = {.program = program, .placed = placed, .base = base, .top = base};
     for (size_t i = 0; i < count; i++)
         place_one(&placement, order[i]);
     return placement.top;
@@ -70,8 +74,8 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
         if (buffer->tier != tier) continue;
-        changes[buffer->first] += aligned(buffer->bytes);
-        changes[buffer->last + 1] -= aligned(buffer->bytes);
+        changes[buffer->first] += aligned(program, buffer->bytes);
+        changes[buffer->last + 1] -= aligned(program, buffer->bytes);
     }
     int64_t live = 0, peak = 0;
     for (size_t i = 0; i <= positions; i++) {
@@ -79,10 +83,10 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
         if (live > peak) peak = live;
     }
     /* What is reserved and holds nothing of this program is live all the time. */
-    int64_t elsewhere = aligned(program->reserved_bytes[tier]);
+    int64_t elsewhere = aligned(program, program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->tier == tier && buffer->shared) elsewhere -= aligned(buffer->bytes);
+        if (buffer->tier == tier && buffer->shared) elsewhere -= aligned(program, buffer->bytes);
     }
     return peak + elsewhere;
 }
@@ -90,12 +94,12 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
 /* Persistent buffers from the arena's front, or clear of what is reserved there; shared ones have their places. Returns
  * where these end. */
 static int64_t place_persistent(struct program *program, enum tier tier) {
-    int64_t base = aligned(program->reserved_bytes[tier]);
+    int64_t base = aligned(program, program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
         if (buffer->tier != tier || !buffer->persistent || buffer->shared) continue;
         buffer->offset = base;
-        base += aligned(buffer->bytes);
+        base += aligned(program, buffer->bytes);
     }
     return base;
 }
@@ -105,16 +109,16 @@ typedef int buffer_order(const void *a, const void *b);
 static buffer_order *const orders[] = {NULL, by_bytes, by_area, by_duration};
 enum { ORDERS = 4, GREEDY_BUFFERS_MOST = 8192 };
 
-static enum status place_by(buffer_order *by, struct buffer **list, struct buffer **spare, size_t count, int64_t base,
-                            int64_t *top) {
+static enum status place_by(const struct program *program, buffer_order *by, struct buffer **list,
+                            struct buffer **spare, size_t count, int64_t base, int64_t *top) {
     qsort(list, count, sizeof *list, by ? by : by_first);
     if (by) {
-        *top = place_in_order(list, count, spare, base);
+        *top = place_in_order(program, list, count, spare, base);
         return STATUS_OK;
     }
     memcpy(spare, list, count * sizeof *list);
     qsort(spare, count, sizeof *spare, by_last);
-    return sweep_place(list, spare, count, base, top);
+    return sweep_place(list, spare, count, program->alignment, base, top);
 }
 
 static enum status place_tier(struct program *program, enum tier tier, struct buffer **list, struct buffer **spare) {
@@ -127,11 +131,11 @@ static enum status place_tier(struct program *program, enum tier tier, struct bu
     size_t tried = count <= GREEDY_BUFFERS_MOST ? ORDERS : 1, last = 0;
     for (size_t k = 0; k < tried && best_top > program->live_bytes[tier]; k++) {
         int64_t top;
-        TRY(place_by(orders[k], list, spare, count, base, &top));
+        TRY(place_by(program, orders[k], list, spare, count, base, &top));
         if (top < best_top) best = k, best_top = top;
         last = k;
     }
-    if (best != last) TRY(place_by(orders[best], list, spare, count, base, &best_top));
+    if (best != last) TRY(place_by(program, orders[best], list, spare, count, base, &best_top));
     program->tier_bytes[tier] = best_top;
     return STATUS_OK;
 }

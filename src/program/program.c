@@ -4,11 +4,6 @@
 
 #include "program/passes.h"
 
-const char *tier_name(enum tier tier) {
-    static const char *const names[] = {[TIER_DEVICE] = "device", [TIER_HOST] = "host", [TIER_DISK] = "disk"};
-    return names[tier];
-}
-
 const char *buffer_kind_name(enum buffer_kind kind) {
     static const char *const names[] = {
 #define BUFFER_KIND_ROW(name, text) [BUFFER_##name] = text,
@@ -16,6 +11,15 @@ const char *buffer_kind_name(enum buffer_kind kind) {
 #undef BUFFER_KIND_ROW
     };
     return names[kind];
+}
+
+const char *stream_role_name(enum stream_role role) {
+    static const char *const names[] = {
+#define STREAM_ROW(name, text) [STREAM_##name] = text,
+        STREAM_LIST(STREAM_ROW)
+#undef STREAM_ROW
+    };
+    return names[role];
 }
 
 static void reserve_persistent(struct program *program, const struct program *resident) {
@@ -30,7 +34,7 @@ static void reserve_persistent(struct program *program, const struct program *re
 static size_t count_kind(const struct program *program, enum buffer_kind kind) {
     size_t count = 0;
     for (size_t i = 0; i < program->buffers.count; i++)
-        count += program->buffers.items[i].kind == kind;
+        count += program->buffers.items[i].kind == kind && program->buffers.items[i].home < 0;
     return count;
 }
 
@@ -56,11 +60,12 @@ enum status program_compile_beside(const struct graph *graph, const struct plan 
     TRY(plan_check(plan));
     struct program *program;
     TRY(program_schedule(graph, plan, workspace, &program));
-    if (resident) {
+    enum status status = program_move(program, &plan->policy);
+    if (status == STATUS_OK && resident) {
         reserve_persistent(program, resident);
         share_persistent(program, resident);
     }
-    enum status status = program_place(program);
+    if (status == STATUS_OK) status = program_place(program);
     if (status == STATUS_OK) status = program_synchronise(program);
     if (status == STATUS_OK) status = program_verify(program);
     if (status != STATUS_OK) {
@@ -87,9 +92,18 @@ void program_free(struct program *program) {
     mem_free(program);
 }
 
-const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor) {
-    for (size_t i = 0; i < program->buffers.count; i++)
-        if (program->buffers.items[i].tensor == tensor) return &program->buffers.items[i];
+int64_t buffer_find(const struct buffer *buffer, const struct tensor *tensor) {
+    if (buffer->tensor == tensor) return 0;
+    for (int32_t i = 0; buffer->pack && i < buffer->pack->count; i++)
+        if (buffer->pack->members[i].tensor == tensor) return buffer->pack->members[i].offset;
+    return -1;
+}
+
+const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor, int64_t *offset) {
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        *offset = buffer_find(&program->buffers.items[i], tensor);
+        if (*offset >= 0) return &program->buffers.items[i];
+    }
     return NULL;
 }
 

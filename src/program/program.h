@@ -8,6 +8,10 @@
  * them together. An instruction that waits for another waits for that one's most recent issue before its own (none
  * issued yet: it does not wait), so that one list of waits serves every repetition, as recorded events do on a GPU.
  *
+ * Deferred updates. Where optimizer state is not on the device, a step does not update what belongs to it: the next
+ * step's instructions do, those marked `deferred`, beside its forward. A step without one before it leaves them out,
+ * and they alone can be run to catch up (run/runner.h).
+ *
  * Bytes. A buffer lies at a fixed offset of its tier's arena. Two buffers may share bytes only if every use of one
  * happens before every use of the other; program_verify proves it. */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
@@ -17,11 +21,9 @@
 #include <stdint.h>
 
 #include "base/mem.h"
+#include "cluster/tier.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
-
-enum tier { TIER_DEVICE, TIER_HOST, TIER_DISK, TIER_COUNT };
-const char *tier_name(enum tier tier);
 
 #define BUFFER_KIND_LIST(X)                                                                                            \
     X(PARAMETERS, "parameters")                                                                                        \
@@ -39,11 +41,24 @@ enum buffer_kind {
 };
 const char *buffer_kind_name(enum buffer_kind kind);
 
-enum { BUFFER_ALIGNMENT = 64 };
+/* BUFFER_ALIGNMENT everywhere, DISK_ALIGNMENT in programs that use the disk, which moves whole blocks: the largest that
+ * common disks and filesystems ask of direct transfers. */
+enum { BUFFER_ALIGNMENT = 64, DISK_ALIGNMENT = 4096 };
+
+/* Tensors side by side in one buffer: what a chunk has of one kind. */
+struct pack {
+    struct pack_member {
+        const struct tensor *tensor;
+        int64_t offset; /* bytes, a multiple of BUFFER_ALIGNMENT */
+    } * members;
+    int32_t count;
+};
 
 struct buffer {
     int id;
-    const struct tensor *tensor; /* what it holds; NULL for workspace */
+    const struct tensor *tensor; /* what it holds; NULL for packs and workspace */
+    const struct pack *pack;     /* what it holds; NULL for single tensors and workspace */
+    int32_t home;                /* what it is a copy of for a while: a buffer of another tier; -1: it is no copy */
     const char *name;
     enum buffer_kind kind;
     enum tier tier;
@@ -70,16 +85,35 @@ struct operand {
 
 enum opcode {
     OPCODE_KERNEL, /* the node's kernel */
-    OPCODE_ZERO,   /* writes zeros to operand 0 */
+    OPCODE_ZERO,   /* writes zeros to output 0 */
+    OPCODE_COPY,   /* all of input 0 to output 0, in another tier */
 };
 
 enum { OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX + 1 };
+
+/* What streams are for. A program has those that it uses, numbered from 0 in this order. */
+#define STREAM_LIST(X)                                                                                                 \
+    X(COMPUTE, "compute")                                                                                              \
+    X(UPDATE, "update")   /* deferred updates */                                                                       \
+    X(COPY_IN, "copy in") /* host to device */                                                                         \
+    X(COPY_OUT, "copy out")                                                                                            \
+    X(DISK_IN, "disk in")                                                                                              \
+    X(DISK_OUT, "disk out")
+enum stream_role {
+#define STREAM_ENUM(name, text) STREAM_##name,
+    STREAM_LIST(STREAM_ENUM) STREAM_ROLE_COUNT
+#undef STREAM_ENUM
+};
+const char *stream_role_name(enum stream_role role);
 
 struct instruction {
     enum opcode opcode;
     const struct node *node; /* kernels */
     int stream;
     int section;
+    int32_t group;                         /* the stage it belongs to, counted through the program (runs.h) */
+    bool deferred;                         /* part of the update that the step before left over */
+    enum tier tier;                        /* kernels: where all operands are */
     int64_t grain;                         /* slot of the pass in which it works, for reports */
     struct operand operands[OPERANDS_MAX]; /* inputs by index, then outputs from OP_INPUTS_MAX on, then workspace;
                                               buffer -1 where there is none */
@@ -103,6 +137,9 @@ struct program {
     VEC(struct instruction) instructions;
     VEC(struct buffer) buffers;
     int streams;
+    enum stream_role roles[STREAM_ROLE_COUNT]; /* by stream */
+    bool defers;                    /* has deferred instructions: a step ends with an update still to be made */
+    int64_t alignment;              /* of offsets and of sizes as they are moved */
     int64_t tier_bytes[TIER_COUNT]; /* size of each arena */
     int64_t live_bytes[TIER_COUNT]; /* largest sum of live buffers: what no placement can go below */
     /* The front of each arena that another program keeps from step to step: only what both have lies here. */
@@ -115,7 +152,7 @@ struct workspace_table {
     int count;
 };
 
-/* schedule > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller frees. */
+/* schedule > move > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller frees. */
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
                             struct program **out);
 /* The same for a program that takes turns in one arena with `resident`, a program of the same parameters: these, and
@@ -132,8 +169,11 @@ void program_free(struct program *program);
  * instruction, the buffer and the rule that is broken. It uses nothing of how the program was made. */
 enum status program_verify(const struct program *program);
 
-/* The buffer of a parameter, input, state or result; NULL when the program has none. */
-const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor);
+/* Where a parameter, input, state or result is between steps: its buffer and the offset there. NULL when the program
+ * has none. */
+const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor, int64_t *offset);
+/* The offset of a tensor in a buffer, -1 when the buffer is not made for it. */
+int64_t buffer_find(const struct buffer *buffer, const struct tensor *tensor);
 
 /* Bytes by kind at the moment of the tier's peak; the sum with `unused` is the arena's size. */
 struct memory_report {

@@ -1,21 +1,26 @@
 #include <string.h>
 
 #include "program/passes.h"
+#include "program/runs.h"
 
 /* The state of scheduling: which buffer holds which tensor right now. */
 struct scheduler {
     struct program *program;
     const struct graph *graph;
+    const struct plan *plan;
     const struct workspace_table *workspace;
+    struct chunk_list chunks;
+    struct run_source source;
     int64_t slots;         /* grains in flight */
-    int32_t *step_buffers; /* by tensor id: the one buffer of parameters, state, inputs, gradients, results; -1 */
+    int32_t *step_buffers; /* by tensor id: the buffer of parameters, state, inputs, gradients, results; -1 */
+    int64_t *step_offsets; /* by tensor id: where in it */
     int32_t *pass_buffers; /* by slot and tensor id: the activation's buffer in the present section; -1 */
-    int32_t *last_reader;  /* by tensor id of a storage: last node that reads it or columns of it; -1 */
-    bool *zeroed;          /* by tensor id: accumulators that this step has zeroed */
+    enum tier *tiers;      /* by tensor id: where an activation waits for its backward */
+    bool *zeroed;          /* by buffer id of step buffers: this step has zeroed it */
 };
 
-static enum buffer_kind kind_of(const struct tensor *tensor) {
-    switch (tensor->kind) {
+static enum buffer_kind kind_of(enum tensor_kind kind) {
+    switch (kind) {
     case TENSOR_ACTIVATION: return BUFFER_ACTIVATIONS;
     case TENSOR_INPUT: return BUFFER_INPUTS;
     case TENSOR_PARAMETER: return BUFFER_PARAMETERS;
@@ -24,41 +29,118 @@ static enum buffer_kind kind_of(const struct tensor *tensor) {
     case TENSOR_STATE: return BUFFER_OPTIMIZER;
     case TENSOR_RESULT: return BUFFER_RESULTS;
     }
-    BUG("tensor kind %d", tensor->kind);
+    BUG("tensor kind %d", kind);
 }
 
-static enum status add_buffer(struct scheduler *scheduler, const struct tensor *tensor, enum buffer_kind kind,
-                              int64_t bytes, int32_t *out) {
+static enum status add_buffer(struct scheduler *scheduler, struct buffer buffer, int32_t *out) {
     struct program *program = scheduler->program;
-    bool persistent =
-        kind == BUFFER_PARAMETERS || kind == BUFFER_CACHE || kind == BUFFER_OPTIMIZER || kind == BUFFER_INPUTS;
-    struct buffer buffer = {
-        .id = (int)program->buffers.count,
-        .tensor = tensor,
-        .name = tensor ? tensor->name : "workspace",
-        .kind = kind,
-        .tier = TIER_DEVICE,
-        .bytes = bytes,
-        .offset = -1,
-        .persistent = persistent,
-    };
-    TRY(vec_push(&program->buffers, buffer));
-    *out = buffer.id;
+    *out = buffer.id = (int)program->buffers.count;
+    buffer.offset = buffer.home = -1;
+    return vec_push(&program->buffers, buffer);
+}
+
+static enum status add_tensor_buffer(struct scheduler *scheduler, const struct tensor *tensor, int64_t count,
+                                     enum tier tier, int32_t *out) {
+    bool persistent = tensor->kind == TENSOR_CACHE || tensor->kind == TENSOR_INPUT;
+    struct buffer buffer = {.tensor = tensor,
+                            .name = tensor->name,
+                            .kind = kind_of(tensor->kind),
+                            .tier = tier,
+                            .bytes = shape_bytes(&tensor->shape) * count,
+                            .persistent = persistent};
+    return add_buffer(scheduler, buffer, out);
+}
+
+static enum status add_single_buffers(struct scheduler *scheduler, enum tensor_kind kind, int64_t count) {
+    for (size_t i = 0; i < scheduler->graph->tensors.count; i++) {
+        const struct tensor *tensor = scheduler->graph->tensors.items[i];
+        if (tensor->kind != kind || tensor->base) continue;
+        TRY(add_tensor_buffer(scheduler, tensor, count, TIER_DEVICE, &scheduler->step_buffers[i]));
+    }
+    return STATUS_OK;
+}
+
+static int64_t aligned(int64_t bytes) { return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT; }
+
+/* Whether a chunk's pack has this tensor. Gradients make a pack for each block that adds to them, so that they can
+ * leave when that block's backward has run. */
+static bool in_pack(const struct scheduler *scheduler, const struct tensor *tensor, enum tensor_kind kind,
+                    int32_t chunk, int block) {
+    if (tensor->kind != kind || tensor->base) return false;
+    const struct tensor *parameter = kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
+    return scheduler->chunks.chunk_of[parameter->id] == chunk && (kind != TENSOR_GRADIENT || tensor->block == block);
+}
+
+static const char *pack_name(struct scheduler *scheduler, enum tensor_kind kind, int32_t chunk, int block) {
+    struct scratch *memory = &scheduler->program->memory;
+    const char *name = buffer_kind_name(kind_of(kind));
+    if (kind != TENSOR_GRADIENT) return scratch_format(memory, "%s of chunk %d", name, chunk);
+    return scratch_format(memory, "%s of chunk %d in block %d", name, chunk, block);
+}
+
+static enum tier home_of(const struct scheduler *scheduler, enum tensor_kind kind, int32_t chunk) {
+    const struct policy *policy = &scheduler->plan->policy;
+    if (kind == TENSOR_PARAMETER) return policy_home(policy, chunk, policy->parameters);
+    return policy_home(policy, chunk, kind == TENSOR_GRADIENT ? policy->gradients : policy->optimizer);
+}
+
+static enum status add_pack(struct scheduler *scheduler, enum tensor_kind kind, int32_t chunk, int block) {
+    const struct graph *graph = scheduler->graph;
+    struct scratch *memory = &scheduler->program->memory;
+    int32_t count = 0, buffer;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        count += in_pack(scheduler, graph->tensors.items[i], kind, chunk, block);
+    if (count == 0) return STATUS_OK;
+    struct pack *pack = scratch_alloc(memory, 1, sizeof *pack);
+    struct pack_member *members = scratch_alloc(memory, (size_t)count, sizeof *members);
+    const char *name = pack_name(scheduler, kind, chunk, block);
+    if (!pack || !members || !name) return STATUS_FAILED;
+    *pack = (struct pack){members, 0};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (!in_pack(scheduler, tensor, kind, chunk, block)) continue;
+        members[pack->count++] = (struct pack_member){tensor, bytes};
+        scheduler->step_offsets[i] = bytes;
+        bytes += aligned(shape_bytes(&tensor->shape));
+    }
+    /* Gradients of a deferred update outlast the step that made them. */
+    bool persistent = kind != TENSOR_GRADIENT || policy_defers_update(&scheduler->plan->policy, chunk);
+    TRY(add_buffer(scheduler,
+                   (struct buffer){.pack = pack,
+                                   .name = name,
+                                   .kind = kind_of(kind),
+                                   .tier = home_of(scheduler, kind, chunk),
+                                   .bytes = bytes,
+                                   .persistent = persistent},
+                   &buffer));
+    for (int32_t i = 0; i < pack->count; i++)
+        scheduler->step_buffers[members[i].tensor->id] = buffer;
+    return STATUS_OK;
+}
+
+static enum status add_packs(struct scheduler *scheduler, enum tensor_kind kind) {
+    int blocks = kind == TENSOR_GRADIENT ? (int)scheduler->graph->blocks.count : 1;
+    for (int32_t chunk = 0; chunk < (int32_t)scheduler->chunks.chunks.count; chunk++)
+        for (int block = 0; block < blocks; block++)
+            TRY(add_pack(scheduler, kind, chunk, block));
     return STATUS_OK;
 }
 
 /* Persistent buffers come first, parameters and caches before all, so that every program of a model has them in the
  * same order. */
 static enum status add_step_buffers(struct scheduler *scheduler, int64_t grains) {
-    static const enum tensor_kind order[] = {TENSOR_PARAMETER, TENSOR_CACHE,    TENSOR_STATE,
-                                             TENSOR_INPUT,     TENSOR_GRADIENT, TENSOR_RESULT};
-    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
-        for (size_t i = 0; i < scheduler->graph->tensors.count; i++) {
-            const struct tensor *tensor = scheduler->graph->tensors.items[i];
-            if (tensor->kind != order[k] || tensor->base) continue;
-            int64_t bytes = shape_bytes(&tensor->shape) * (tensor->kind == TENSOR_INPUT ? grains : 1);
-            TRY(add_buffer(scheduler, tensor, kind_of(tensor), bytes, &scheduler->step_buffers[i]));
-        }
+    TRY(add_packs(scheduler, TENSOR_PARAMETER));
+    TRY(add_single_buffers(scheduler, TENSOR_CACHE, 1));
+    TRY(add_packs(scheduler, TENSOR_STATE));
+    TRY(add_single_buffers(scheduler, TENSOR_INPUT, grains));
+    TRY(add_packs(scheduler, TENSOR_GRADIENT));
+    TRY(add_single_buffers(scheduler, TENSOR_RESULT, 1));
+    /* Deferred updates read the clip factor of the step before. */
+    for (size_t i = 0; i < scheduler->program->buffers.count && scheduler->program->defers; i++) {
+        struct buffer *buffer = &scheduler->program->buffers.items[i];
+        buffer->persistent |= buffer->kind == BUFFER_RESULTS;
+    }
     return STATUS_OK;
 }
 
@@ -79,7 +161,7 @@ static struct operand make_operand(struct scheduler *scheduler, const struct sec
     struct operand operand = {
         .buffer = current_buffer(scheduler, slot, storage),
         .access = access,
-        .offset = tensor_storage_offset(tensor),
+        .offset = scheduler->step_offsets[storage->id] + tensor_storage_offset(tensor),
         .bytes = shape_bytes(&tensor->shape),
     };
     BUG_IF(operand.buffer < 0, "%s is used before it is made", tensor->name);
@@ -95,166 +177,212 @@ static struct operand make_operand(struct scheduler *scheduler, const struct sec
     return operand;
 }
 
-static struct instruction new_instruction(const struct scheduler *scheduler, enum opcode opcode, int64_t slot) {
+static struct instruction new_instruction(const struct scheduler *scheduler, enum opcode opcode,
+                                          const struct run *run) {
     struct instruction instruction = {
         .opcode = opcode,
         .section = (int)scheduler->program->sections.count - 1,
-        .grain = slot,
+        .group = run->group,
+        .deferred = run->deferred,
+        .tier = run->deferred ? scheduler->plan->policy.update : TIER_DEVICE,
+        .grain = run->slot,
     };
     for (int i = 0; i < OPERANDS_MAX; i++)
         instruction.operands[i].buffer = -1;
     return instruction;
 }
 
-static enum status zero_accumulators(struct scheduler *scheduler, const struct section *section,
-                                     const struct node *node) {
+/* Sums are zeroed before their first use in a step, whole buffers at a time. */
+static enum status zero_accumulators(struct scheduler *scheduler, const struct run *run) {
+    const struct node *node = run->node;
     for (int i = 0; i < node->op->outputs; i++) {
-        struct tensor *tensor = node->out[i];
+        const struct tensor *tensor = node->out[i];
         if (!tensor || !(node->op->updates >> i & 1)) continue;
         bool sums = tensor->kind == TENSOR_GRADIENT || tensor->kind == TENSOR_RESULT;
-        if (!sums || scheduler->zeroed[tensor->id]) continue;
-        scheduler->zeroed[tensor->id] = true;
-        struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, 0);
-        zero.operands[0] = make_operand(scheduler, section, 0, tensor, ACCESS_WRITE);
+        int32_t buffer = sums ? scheduler->step_buffers[tensor->id] : -1;
+        if (!sums || scheduler->zeroed[buffer]) continue;
+        scheduler->zeroed[buffer] = true;
+        struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, run);
+        zero.grain = 0;
+        zero.operands[OP_INPUTS_MAX] = (struct operand){
+            .buffer = buffer, .access = ACCESS_WRITE, .bytes = scheduler->program->buffers.items[buffer].bytes};
         TRY(vec_push(&scheduler->program->instructions, zero));
     }
     return STATUS_OK;
 }
 
-/* The input whose buffer output 0 takes over, or NULL: nobody reads the input later, and both are whole activations (or
- * a gradient's accumulator that ends here). */
-static const struct tensor *in_place_source(const struct scheduler *scheduler, const struct node *node) {
-    if (node->op->in_place_input == 0) return NULL;
-    int index = node->op->in_place_input - 1;
-    const struct tensor *in = node->in[index], *out = node->out[0];
-    if (!in || !out || in->base || out->base || in->kept || out->kept || out->kind != TENSOR_ACTIVATION) return NULL;
-    if (in->kind != TENSOR_ACTIVATION && in->kind != TENSOR_GRADIENT) return NULL;
-    if (shape_bytes(&in->shape) != shape_bytes(&out->shape) || scheduler->last_reader[in->id] != node->id) return NULL;
-    for (int i = 0; i < node->op->inputs; i++)
-        if (i != index && node->in[i] && tensor_storage(node->in[i]) == in) return NULL;
-    return in;
-}
-
-static enum status make_outputs(struct scheduler *scheduler, int64_t slot, const struct node *node) {
+static enum status make_outputs(struct scheduler *scheduler, const struct run *run) {
+    const struct node *node = run->node;
     for (int i = 0; i < node->op->outputs; i++) {
         struct tensor *tensor = node->out[i] ? tensor_storage(node->out[i]) : NULL;
         if (!tensor || tensor->kind != TENSOR_ACTIVATION) continue;
-        int32_t *buffer = pass_buffer(scheduler, slot, tensor);
-        const struct tensor *source = i == 0 ? in_place_source(scheduler, node) : NULL;
-        if (source)
-            *buffer = current_buffer(scheduler, slot, source);
+        int32_t *buffer = pass_buffer(scheduler, run->slot, tensor);
+        if (i == 0 && run->takes_over)
+            *buffer = current_buffer(scheduler, run->slot, node->in[node->op->in_place_input - 1]);
         else if (*buffer < 0)
-            TRY(add_buffer(scheduler, tensor, BUFFER_ACTIVATIONS, shape_bytes(&tensor->shape), buffer));
+            TRY(add_tensor_buffer(scheduler, tensor, 1, scheduler->tiers[tensor->id], buffer));
     }
     return STATUS_OK;
 }
 
-static enum status schedule_node(struct scheduler *scheduler, const struct section *section, int64_t slot,
-                                 const struct node *node) {
-    TRY(zero_accumulators(scheduler, section, node));
-    struct instruction instruction = new_instruction(scheduler, OPCODE_KERNEL, slot);
+static enum status schedule_run(struct scheduler *scheduler, const struct section *section, const struct run *run) {
+    const struct node *node = run->node;
+    TRY(zero_accumulators(scheduler, run));
+    struct instruction instruction = new_instruction(scheduler, OPCODE_KERNEL, run);
     instruction.node = node;
     for (int i = 0; i < node->op->inputs; i++)
-        if (node->in[i]) instruction.operands[i] = make_operand(scheduler, section, slot, node->in[i], ACCESS_READ);
-    TRY(make_outputs(scheduler, slot, node));
+        if (node->in[i])
+            instruction.operands[i] = make_operand(scheduler, section, run->slot, node->in[i], ACCESS_READ);
+    TRY(make_outputs(scheduler, run));
     for (int i = 0; i < node->op->outputs; i++) {
         if (!node->out[i]) continue;
         enum access access = node->op->updates >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
-        instruction.operands[OP_INPUTS_MAX + i] = make_operand(scheduler, section, slot, node->out[i], access);
+        instruction.operands[OP_INPUTS_MAX + i] = make_operand(scheduler, section, run->slot, node->out[i], access);
     }
     int64_t bytes = scheduler->workspace->bytes[node->id];
     if (bytes > 0) {
         struct operand *operand = &instruction.operands[OPERAND_WORKSPACE];
         *operand = (struct operand){.access = ACCESS_WRITE, .bytes = bytes};
-        TRY(add_buffer(scheduler, NULL, BUFFER_WORKSPACE, bytes, &operand->buffer));
+        struct buffer workspace = {
+            .name = "workspace", .kind = BUFFER_WORKSPACE, .tier = instruction.tier, .bytes = bytes};
+        TRY(add_buffer(scheduler, workspace, &operand->buffer));
     }
     return vec_push(&scheduler->program->instructions, instruction);
 }
 
-static bool same_group(const struct node *a, const struct node *b) {
-    return a->block == b->block && a->phase == b->phase;
+/* A block that runs again makes everything anew. */
+static void forget_outputs(struct scheduler *scheduler, const struct run_list *runs, size_t first) {
+    const struct run *items = runs->list.items;
+    for (size_t i = first; i < runs->list.count && items[i].group == items[first].group; i++)
+        for (int k = 0; k < items[i].node->op->outputs; k++) {
+            struct tensor *tensor = items[i].node->out[k];
+            if (tensor) *pass_buffer(scheduler, items[i].slot, tensor_storage(tensor)) = -1;
+        }
 }
 
-/* All nodes of the update (or all others), group by group, grain by grain. */
-static enum status schedule_nodes(struct scheduler *scheduler, const struct section *section, bool update) {
-    const struct graph *graph = scheduler->graph;
-    for (size_t begin = 0, end; begin < graph->nodes.count; begin = end) {
-        const struct node *first = graph->nodes.items[begin];
-        for (end = begin; end < graph->nodes.count && same_group(first, graph->nodes.items[end]);)
-            end++;
-        if ((first->phase == PHASE_UPDATE) != update) continue;
-        for (int64_t slot = 0; slot < section->grains; slot++)
-            for (size_t n = begin; n < end; n++)
-                TRY(schedule_node(scheduler, section, slot, graph->nodes.items[n]));
+/* What a block's first forward makes waits where the schedule says; what is made again is read soon. */
+static void choose_tiers(struct scheduler *scheduler, const struct run *run) {
+    const struct stage_list *stages = &scheduler->source.stages;
+    for (int k = 0; k < run->node->op->outputs; k++) {
+        const struct tensor *tensor = run->node->out[k] ? tensor_storage(run->node->out[k]) : NULL;
+        if (!tensor || tensor->kind != TENSOR_ACTIVATION || tensor->kept) continue;
+        for (size_t s = 0; s < stages->list.count; s++) {
+            const struct stage *stage = &stages->list.items[s];
+            bool mine = stage->action == STAGE_MOVE && run->node->phase == PHASE_FORWARD;
+            if (mine && stage->block == run->node->block) scheduler->tiers[tensor->id] = stage->tier;
+        }
+    }
+}
+
+static enum status schedule_runs(struct scheduler *scheduler, const struct section *section,
+                                 const struct run_list *runs) {
+    int32_t group = -1;
+    for (size_t i = 0; i < runs->list.count; i++) {
+        const struct run *run = &runs->list.items[i];
+        if (run->group != group) forget_outputs(scheduler, runs, i);
+        group = run->group;
+        TRY(schedule_run(scheduler, section, run));
     }
     return STATUS_OK;
 }
 
-static enum status schedule_section(struct scheduler *scheduler, struct section section, bool update) {
-    if (section.repeat == 0 || section.grains == 0) return STATUS_OK;
+static enum status schedule_section(struct scheduler *scheduler, struct section section, struct run_list *runs) {
     struct program *program = scheduler->program;
     section.first = (int32_t)program->instructions.count;
     TRY(vec_push(&program->sections, section));
     memset(scheduler->pass_buffers, -1, (size_t)scheduler->slots * scheduler->graph->tensors.count * sizeof(int32_t));
-    TRY(schedule_nodes(scheduler, &section, update));
+    TRY(schedule_runs(scheduler, &section, runs));
     int32_t count = (int32_t)program->instructions.count - section.first;
     if (count > 0)
         program->sections.items[program->sections.count - 1].count = count;
     else
         program->sections.count--;
+    runs->list.count = 0;
     return STATUS_OK;
 }
 
-static enum status schedule_all(struct scheduler *scheduler, const struct plan *plan) {
-    int64_t grains = recipe_grains(&plan->recipe), slots = plan->policy.grains_per_pass;
-    int64_t middle = (grains - slots) / slots, rest = (grains - slots) % slots;
-    const struct section sections[] = {
-        {.name = "first pass", .repeat = 1, .first_grain = 0, .grains = slots},
-        {.name = "middle passes", .repeat = middle, .first_grain = slots, .grains = slots},
-        {.name = "last pass", .repeat = 1, .first_grain = slots + middle * slots, .grains = rest},
-    };
-    const struct section update = {.name = "update", .repeat = 1, .first_grain = -1, .grains = 1};
-    TRY(add_step_buffers(scheduler, grains));
-    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
-        TRY(schedule_section(scheduler, sections[i], false));
-    return schedule_section(scheduler, update, true);
+static enum status schedule_pass(struct scheduler *scheduler, struct section section, bool first, bool last,
+                                 struct run_list *runs) {
+    if (section.repeat == 0) return STATUS_OK;
+    TRY(runs_of_pass(&scheduler->source, section.grains, first, last, runs));
+    for (size_t i = 0; i < runs->list.count && first; i++)
+        choose_tiers(scheduler, &runs->list.items[i]);
+    return schedule_section(scheduler, section, runs);
 }
 
-static void find_last_readers(struct scheduler *scheduler) {
-    const struct graph *graph = scheduler->graph;
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        const struct node *node = graph->nodes.items[n];
-        for (int i = 0; i < node->op->inputs; i++)
-            if (node->in[i]) scheduler->last_reader[tensor_storage(node->in[i])->id] = node->id;
+/* A first pass, as many middle ones as need be, and a last pass, which may be smaller. */
+static enum status schedule_sections(struct scheduler *scheduler, struct run_list *runs) {
+    int64_t grains = recipe_grains(&scheduler->plan->recipe), slots = scheduler->slots;
+    int64_t passes = (grains + slots - 1) / slots, last_first = (passes - 1) * slots;
+    const struct section first = {.name = "first pass", .repeat = 1, .first_grain = 0, .grains = slots};
+    const struct section middle = {
+        .name = "middle passes", .repeat = passes > 2 ? passes - 2 : 0, .first_grain = slots, .grains = slots};
+    const struct section last = {
+        .name = "last pass", .repeat = passes > 1, .first_grain = last_first, .grains = grains - last_first};
+    const struct section update = {.name = "update", .repeat = 1, .first_grain = -1, .grains = 1};
+    TRY(schedule_pass(scheduler, first, true, passes == 1, runs));
+    TRY(schedule_pass(scheduler, middle, false, false, runs));
+    TRY(schedule_pass(scheduler, last, false, true, runs));
+    TRY(runs_of_update(&scheduler->source, runs));
+    return schedule_section(scheduler, update, runs);
+}
+
+static enum status pack_chunks(struct scheduler *scheduler) {
+    int64_t bytes = scheduler->plan->policy.chunk_bytes;
+    if (bytes == 0) TRY(chunks_choose_bytes(scheduler->graph, &bytes));
+    return chunks_pack(scheduler->graph, bytes, &scheduler->chunks);
+}
+
+static bool has_deferred(const struct scheduler *scheduler) {
+    for (size_t n = 0; n < scheduler->graph->nodes.count; n++) {
+        int32_t chunk = scheduler->source.update_chunk[n];
+        if (chunk >= 0 && policy_defers_update(&scheduler->plan->policy, chunk)) return true;
     }
+    return false;
 }
 
 static enum status start_scheduler(struct scheduler *scheduler) {
-    size_t tensors = scheduler->graph->tensors.count + 1, slots = (size_t)scheduler->slots;
+    const struct graph *graph = scheduler->graph;
+    size_t tensors = graph->tensors.count + 1, slots = (size_t)scheduler->slots;
     scheduler->program = mem_array(1, sizeof *scheduler->program);
+    if (!scheduler->program) return STATUS_FAILED;
+    *scheduler->program = (struct program){.graph = graph, .streams = 1, .alignment = BUFFER_ALIGNMENT};
+    TRY(pack_chunks(scheduler));
+    TRY(run_source_create(graph, &scheduler->plan->policy, &scheduler->chunks, &scheduler->source));
+    scheduler->program->defers = has_deferred(scheduler);
     scheduler->step_buffers = mem_array(tensors, sizeof *scheduler->step_buffers);
+    scheduler->step_offsets = mem_array(tensors, sizeof *scheduler->step_offsets);
     scheduler->pass_buffers = mem_array(tensors * slots, sizeof *scheduler->pass_buffers);
-    scheduler->last_reader = mem_array(tensors, sizeof *scheduler->last_reader);
+    scheduler->tiers = mem_array(tensors, sizeof *scheduler->tiers);
     scheduler->zeroed = mem_array(tensors, sizeof *scheduler->zeroed);
-    if (!scheduler->program || !scheduler->step_buffers || !scheduler->pass_buffers || !scheduler->last_reader ||
+    if (!scheduler->step_buffers || !scheduler->step_offsets || !scheduler->pass_buffers || !scheduler->tiers ||
         !scheduler->zeroed)
         return STATUS_FAILED;
     memset(scheduler->step_buffers, -1, tensors * sizeof *scheduler->step_buffers);
-    memset(scheduler->last_reader, -1, tensors * sizeof *scheduler->last_reader);
-    *scheduler->program = (struct program){.graph = scheduler->graph, .streams = 1};
-    find_last_readers(scheduler);
     return STATUS_OK;
+}
+
+static enum status schedule_all(struct scheduler *scheduler) {
+    struct run_list runs = {0};
+    TRY(start_scheduler(scheduler));
+    TRY(add_step_buffers(scheduler, recipe_grains(&scheduler->plan->recipe)));
+    enum status status = schedule_sections(scheduler, &runs);
+    vec_free(&runs.list);
+    return status;
 }
 
 enum status program_schedule(const struct graph *graph, const struct plan *plan,
                              const struct workspace_table *workspace, struct program **out) {
     BUG_IF(workspace->count != (int)graph->nodes.count, "a workspace table of another graph");
-    struct scheduler scheduler = {.graph = graph, .workspace = workspace, .slots = plan->policy.grains_per_pass};
-    enum status status = start_scheduler(&scheduler);
-    if (status == STATUS_OK) status = schedule_all(&scheduler, plan);
+    struct scheduler scheduler = {
+        .graph = graph, .plan = plan, .workspace = workspace, .slots = plan->policy.grains_per_pass};
+    enum status status = schedule_all(&scheduler);
+    chunks_free(&scheduler.chunks);
+    run_source_free(&scheduler.source);
     mem_free(scheduler.step_buffers);
+    mem_free(scheduler.step_offsets);
     mem_free(scheduler.pass_buffers);
-    mem_free(scheduler.last_reader);
+    mem_free(scheduler.tiers);
     mem_free(scheduler.zeroed);
     if (status != STATUS_OK) {
         program_free(scheduler.program);

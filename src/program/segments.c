@@ -9,12 +9,14 @@ static int compare_borders(const void *a, const void *b) {
 
 /* Slices of an input (which programs only read) and columns are taken to reach their whole buffer: what holds its bytes
  * is known for all of them at once, and nothing is gained by letting two streams fill the columns of one buffer
- * unordered. */
+ * unordered. What ends with its buffer reaches through the padding after it, which moves along to and from the disk. */
 static void reach(const struct program *program, const struct operand *operand, int64_t *begin, int64_t *end) {
     const struct buffer *buffer = &program->buffers.items[operand->buffer];
     bool whole = operand->stride || operand->row_bytes;
     *begin = buffer->offset + (whole ? 0 : operand->offset);
     *end = whole ? buffer->offset + buffer->bytes : *begin + operand->bytes;
+    if (*end == buffer->offset + buffer->bytes)
+        *end = buffer->offset + (buffer->bytes + program->alignment - 1) / program->alignment * program->alignment;
 }
 
 static enum status collect(const struct program *program, struct segments *segments) {

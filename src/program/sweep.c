@@ -54,21 +54,22 @@ static enum status give_back(struct gaps *gaps, int64_t begin, int64_t end) {
     return STATUS_OK;
 }
 
-static int64_t bytes_of(const struct buffer *buffer) {
-    return (buffer->bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+static int64_t bytes_of(const struct buffer *buffer, int64_t alignment) {
+    return (buffer->bytes + alignment - 1) / alignment * alignment;
 }
 
-enum status sweep_place(struct buffer *const *by_first, struct buffer *const *by_last, size_t count, int64_t base,
-                        int64_t *top) {
+enum status sweep_place(struct buffer *const *by_first, struct buffer *const *by_last, size_t count, int64_t alignment,
+                        int64_t base, int64_t *top) {
     struct gaps gaps = {0};
     enum status status = vec_push(&gaps.list, (struct gap){base, INT64_MAX});
     *top = base;
     for (size_t i = 0, dead = 0; i < count && status == STATUS_OK; i++) {
         for (; dead < count && by_last[dead]->last < by_first[i]->first && status == STATUS_OK; dead++)
-            status = give_back(&gaps, by_last[dead]->offset, by_last[dead]->offset + bytes_of(by_last[dead]));
+            status =
+                give_back(&gaps, by_last[dead]->offset, by_last[dead]->offset + bytes_of(by_last[dead], alignment));
         if (status != STATUS_OK) break;
-        by_first[i]->offset = take(&gaps, bytes_of(by_first[i]));
-        int64_t end = by_first[i]->offset + bytes_of(by_first[i]);
+        by_first[i]->offset = take(&gaps, bytes_of(by_first[i], alignment));
+        int64_t end = by_first[i]->offset + bytes_of(by_first[i], alignment);
         if (end > *top) *top = end;
     }
     vec_free(&gaps.list);

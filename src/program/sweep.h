@@ -6,9 +6,9 @@
 
 #include "program/program.h"
 
-/* Sets the offsets of `count` buffers, given by their first use and again by their last use, from `base` on. *top is
- * where the highest one ends. */
-enum status sweep_place(struct buffer *const *by_first, struct buffer *const *by_last, size_t count, int64_t base,
-                        int64_t *top);
+/* Sets the offsets of `count` buffers, given by their first use and again by their last use, from `base` on, in
+ * multiples of `alignment`. *top is where the highest one ends. */
+enum status sweep_place(struct buffer *const *by_first, struct buffer *const *by_last, size_t count, int64_t alignment,
+                        int64_t base, int64_t *top);
 
 #endif

@@ -32,13 +32,18 @@ struct holding {
 struct verifier {
     const struct program *program;
     struct holding *holdings; /* by buffer */
+    /* By buffer: how often what it holds has been changed, there or in a copy of it. A copy that lags behind its home,
+     * or a home behind its copy, is stale. */
+    int64_t *versions;
+    int64_t *latest; /* by buffer that is no copy */
     struct segments segments;
     struct tenancy *tenancies; /* by segment */
     struct pieces *pieces;     /* by buffer; whole writes leave one piece that covers all */
 };
 
 static const char *instruction_name(const struct instruction *instruction) {
-    return instruction->node ? instruction->node->name : "zero";
+    if (instruction->node) return instruction->node->name;
+    return instruction->opcode == OPCODE_COPY ? "copy" : "zero";
 }
 
 /* FAILED "program: instruction 12 (layer 0.q): buffer x: rule". */
@@ -57,9 +62,13 @@ static enum status check_buffers(const struct program *program) {
         bool inside = buffer->tier < TIER_COUNT && buffer->offset >= 0 && buffer->bytes > 0 &&
                       buffer->bytes <= program->tier_bytes[buffer->tier] - buffer->offset;
         if (!inside) return status_set(STATUS_FAILED, "program: buffer %s lies outside its arena", buffer->name);
-        if (buffer->offset % BUFFER_ALIGNMENT != 0)
-            return status_set(STATUS_FAILED, "program: buffer %s is not aligned to %d bytes", buffer->name,
-                              BUFFER_ALIGNMENT);
+        if (buffer->offset % program->alignment != 0)
+            return status_set(STATUS_FAILED, "program: buffer %s is not aligned to %lld bytes", buffer->name,
+                              (long long)program->alignment);
+        bool own = buffer->home == -1;
+        if (!own && (buffer->home < 0 || buffer->home >= (int32_t)program->buffers.count ||
+                     program->buffers.items[buffer->home].home != -1))
+            return status_set(STATUS_FAILED, "program: buffer %s is a copy of none", buffer->name);
     }
     for (size_t i = 0; i < program->buffers.count; i++)
         for (size_t j = 0; j < i && program->buffers.items[i].persistent; j++) {
@@ -134,17 +143,22 @@ static enum status check_tensor(const struct program *program, int32_t index, co
     if (!tensor != (operand->buffer < 0))
         return FAULT(program, index, operand, "operand %s", tensor ? "is missing" : "without a tensor");
     if (!tensor) return STATUS_OK;
-    struct operand expected = expected_operand(program, &program->instructions.items[index], tensor, access);
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct buffer *buffer = &program->buffers.items[operand->buffer];
+    struct operand expected = expected_operand(program, instruction, tensor, access);
+    bool own = tensor->kind != TENSOR_ACTIVATION;
+    int64_t offset = own ? buffer_find(buffer, tensor_storage(tensor)) : 0;
+    if (offset < 0) return FAULT(program, index, operand, "not the buffer of %s", tensor->name);
+    if (buffer->tier != instruction->tier)
+        return FAULT(program, index, operand, "in the %s tier, used in the %s tier", tier_name(buffer->tier),
+                     tier_name(instruction->tier));
     if (operand->access != access) return FAULT(program, index, operand, "accessed otherwise than the operator does");
     if (operand->bytes != expected.bytes)
         return FAULT(program, index, operand, "the operand has %lld bytes, its tensor %lld", (long long)operand->bytes,
                      (long long)expected.bytes);
-    if (operand->offset != expected.offset || operand->stride != expected.stride ||
+    if (operand->offset != expected.offset + offset || operand->stride != expected.stride ||
         operand->row_bytes != expected.row_bytes || operand->row_stride != expected.row_stride)
         return FAULT(program, index, operand, "the operand is not where %s lies in it", tensor->name);
-    bool own = tensor->kind != TENSOR_ACTIVATION;
-    if (own && program->buffers.items[operand->buffer].tensor != tensor_storage(tensor))
-        return FAULT(program, index, operand, "not the buffer of %s", tensor->name);
     return STATUS_OK;
 }
 
@@ -159,6 +173,26 @@ static enum status check_node_operands(const struct program *program, int32_t in
         enum access access = node->op->updates >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
         TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX + i], node->out[i], access));
     }
+    return STATUS_OK;
+}
+
+/* All of a buffer to its copy in another tier, or back. */
+static enum status check_copy(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
+    if (from->buffer < 0 || to->buffer < 0) return FAULT(program, index, NULL, "a copy without both its ends");
+    const struct buffer *source = &program->buffers.items[from->buffer], *target = &program->buffers.items[to->buffer];
+    if (source->home != target->id && target->home != source->id)
+        return FAULT(program, index, from, "copied to %s, which is no copy of it nor its home", target->name);
+    if (source->tier == target->tier)
+        return FAULT(program, index, from, "copied within the %s tier", tier_name(source->tier));
+    bool whole = from->offset == 0 && to->offset == 0 && from->bytes == source->bytes && to->bytes == target->bytes &&
+                 from->row_bytes == 0 && to->row_bytes == 0 && source->bytes == target->bytes;
+    if (!whole || from->access != ACCESS_READ || to->access != ACCESS_WRITE)
+        return FAULT(program, index, from, "copied otherwise than as a whole");
+    bool disk = source->tier == TIER_DISK || target->tier == TIER_DISK;
+    if (disk && program->alignment % DISK_ALIGNMENT != 0)
+        return FAULT(program, index, from, "moved to or from the disk without its alignment");
     return STATUS_OK;
 }
 
@@ -203,6 +237,7 @@ static enum status check_instruction(const struct program *program, int32_t inde
         if (!instruction->node) return FAULT(program, index, NULL, "a kernel without a node");
         TRY(check_node_operands(program, index));
     }
+    if (instruction->opcode == OPCODE_COPY) TRY(check_copy(program, index));
     return check_aliases(program, index);
 }
 
@@ -313,6 +348,28 @@ static enum status verify_holding(struct verifier *verifier, const struct walk *
     return STATUS_OK;
 }
 
+static int32_t root_of(const struct verifier *verifier, int32_t buffer) {
+    int32_t home = verifier->program->buffers.items[buffer].home;
+    return home < 0 ? buffer : home;
+}
+
+static enum status verify_version(const struct verifier *verifier, const struct walk *walk,
+                                  const struct operand *operand) {
+    if (verifier->versions[operand->buffer] == verifier->latest[root_of(verifier, operand->buffer)]) return STATUS_OK;
+    return FAULT(verifier->program, walk->instruction, operand, "read although it was changed elsewhere since");
+}
+
+static void record_write(struct verifier *verifier, const struct instruction *instruction, int index) {
+    const struct operand *operand = &instruction->operands[index];
+    if (instruction->opcode == OPCODE_COPY) {
+        verifier->holdings[operand->buffer] = verifier->holdings[instruction->operands[0].buffer];
+        verifier->versions[operand->buffer] = verifier->versions[instruction->operands[0].buffer];
+        return;
+    }
+    verifier->holdings[operand->buffer] = (struct holding){operand_tensor(instruction, index), instruction->grain};
+    verifier->versions[operand->buffer] = ++verifier->latest[root_of(verifier, operand->buffer)];
+}
+
 static enum status verify_issue(void *payload, struct walk *walk) {
     struct verifier *verifier = payload;
     const struct instruction *instruction = &verifier->program->instructions.items[walk->instruction];
@@ -324,6 +381,7 @@ static enum status verify_issue(void *payload, struct walk *walk) {
         if (operand->access != ACCESS_WRITE) TRY(verify_contents(verifier, walk, operand, first[k], end[k]));
         if (operand->access != ACCESS_WRITE)
             TRY(verify_holding(verifier, walk, operand, instruction, operand_tensor(instruction, k)));
+        if (operand->access != ACCESS_WRITE) TRY(verify_version(verifier, walk, operand));
         TRY(verify_order(verifier, walk, operand, first[k], end[k]));
     }
     for (int k = 0; k < OPERANDS_MAX; k++) {
@@ -337,7 +395,7 @@ static enum status verify_issue(void *payload, struct walk *walk) {
         const struct operand *operand = &instruction->operands[k];
         if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
         take_over(verifier, walk, instruction->stream, operand, first[k], end[k]);
-        verifier->holdings[operand->buffer] = (struct holding){operand_tensor(instruction, k), instruction->grain};
+        record_write(verifier, instruction, k);
     }
     return STATUS_OK;
 }
@@ -383,7 +441,10 @@ static enum status verify_walk(struct verifier *verifier) {
     verifier->tenancies = mem_array((size_t)verifier->segments.count, sizeof *verifier->tenancies);
     verifier->pieces = mem_array(program->buffers.count, sizeof *verifier->pieces);
     verifier->holdings = mem_array(program->buffers.count, sizeof *verifier->holdings);
-    if (!verifier->tenancies || !verifier->pieces || !verifier->holdings) return STATUS_FAILED;
+    verifier->versions = mem_array(program->buffers.count, sizeof *verifier->versions);
+    verifier->latest = mem_array(program->buffers.count, sizeof *verifier->latest);
+    if (!verifier->tenancies || !verifier->pieces || !verifier->holdings || !verifier->versions || !verifier->latest)
+        return STATUS_FAILED;
     for (int32_t i = 0; i < verifier->segments.count; i++)
         verifier->tenancies[i].buffer = -1;
     settle_persistent(verifier);
@@ -404,6 +465,8 @@ enum status program_verify(const struct program *program) {
     mem_free(verifier.tenancies);
     mem_free(verifier.pieces);
     mem_free(verifier.holdings);
+    mem_free(verifier.versions);
+    mem_free(verifier.latest);
     segments_free(&verifier.segments);
     return status;
 }

@@ -17,7 +17,8 @@ struct mixer {
     const struct program *program;
     struct cursor cursors[STREAMS_MAX];
     int64_t *ended;     /* by instruction, in this step */
-    int64_t *uses_left; /* by buffer: accesses still to come in this step */
+    int32_t *pieces;    /* by buffer: index of its first piece; one more at the end */
+    int64_t *uses_left; /* by piece: accesses still to come in this step */
     uint64_t seed, draws;
 };
 
@@ -49,26 +50,51 @@ static bool ready(const struct mixer *mixer, const struct cursor *cursor) {
     return true;
 }
 
-static void poison_dead(struct mixer *mixer, const struct instruction *instruction) {
-    for (int k = 0; k < OPERANDS_MAX; k++) {
-        int32_t id = instruction->operands[k].buffer;
-        if (id < 0 || --mixer->uses_left[id] > 0) continue;
-        const struct buffer *buffer = &mixer->program->buffers.items[id];
-        bool kept = buffer->persistent || buffer->kind == BUFFER_RESULTS || (buffer->tensor && buffer->tensor->kept);
-        if (!kept) memset((char *)mixer->runner->arena->base + buffer->offset, 0xff, (size_t)buffer->bytes);
+/* A pack's tensors die one by one, and other buffers may take their bytes: each is a piece, as is any other buffer. */
+static int32_t piece_count(const struct buffer *buffer) { return buffer->pack ? buffer->pack->count : 1; }
+
+static void piece_range(const struct buffer *buffer, int32_t piece, int64_t *begin, int64_t *end) {
+    *begin = buffer->pack ? buffer->pack->members[piece].offset : 0;
+    bool last = piece + 1 == piece_count(buffer);
+    *end = last ? buffer->bytes : buffer->pack->members[piece + 1].offset;
+}
+
+/* Adds to what is left of the uses of every piece that an operand touches, and poisons those with none left. */
+static void count_use(struct mixer *mixer, const struct operand *operand, int64_t change) {
+    const struct buffer *buffer = &mixer->program->buffers.items[operand->buffer];
+    bool kept = buffer->persistent || buffer->kind == BUFFER_RESULTS || (buffer->tensor && buffer->tensor->kept);
+    char *base = mixer->runner->arenas[buffer->tier].base;
+    for (int32_t i = 0; i < piece_count(buffer); i++) {
+        int64_t begin, end;
+        piece_range(buffer, i, &begin, &end);
+        bool touched = !buffer->pack || (operand->offset < end && begin < operand->offset + operand->bytes);
+        if (!touched) continue;
+        int64_t *left = &mixer->uses_left[mixer->pieces[buffer->id] + i];
+        *left += change;
+        if (*left == 0 && !kept && base) memset(base + buffer->offset + begin, 0xff, (size_t)(end - begin));
     }
 }
 
-static void count_uses(struct mixer *mixer) {
+static void end_uses(struct mixer *mixer, const struct instruction *instruction) {
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (instruction->operands[k].buffer >= 0) count_use(mixer, &instruction->operands[k], -1);
+}
+
+static enum status count_uses(struct mixer *mixer) {
     const struct program *program = mixer->program;
-    for (size_t s = 0; s < program->sections.count; s++) {
-        const struct section *section = &program->sections.items[s];
-        for (int32_t i = section->first; i < section->first + section->count; i++)
-            for (int k = 0; k < OPERANDS_MAX; k++) {
-                int32_t id = program->instructions.items[i].operands[k].buffer;
-                if (id >= 0) mixer->uses_left[id] += section->repeat;
-            }
-    }
+    mixer->pieces = mem_array(program->buffers.count + 1, sizeof *mixer->pieces);
+    if (!mixer->pieces) return STATUS_FAILED;
+    for (size_t b = 0; b < program->buffers.count; b++)
+        mixer->pieces[b + 1] = mixer->pieces[b] + piece_count(&program->buffers.items[b]);
+    mixer->uses_left = mem_array((size_t)mixer->pieces[program->buffers.count], sizeof *mixer->uses_left);
+    if (!mixer->uses_left) return STATUS_FAILED;
+    for (size_t i = 0; i < program->instructions.count; i++)
+        for (int k = 0; k < OPERANDS_MAX; k++) {
+            const struct instruction *instruction = &program->instructions.items[i];
+            int64_t repeat = program->sections.items[instruction->section].repeat;
+            if (instruction->operands[k].buffer >= 0) count_use(mixer, &instruction->operands[k], repeat);
+        }
+    return STATUS_OK;
 }
 
 static enum status mix(struct mixer *mixer) {
@@ -86,7 +112,7 @@ static enum status mix(struct mixer *mixer) {
         const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
         runner_run_instruction(mixer->runner, instruction, cursor->run);
         mixer->ended[cursor->instruction]++;
-        poison_dead(mixer, instruction);
+        end_uses(mixer, instruction);
         cursor->instruction++;
     }
 }
@@ -95,14 +121,12 @@ enum status runner_step_interleaved(struct runner *runner, const double *scalars
     const struct program *program = runner->executable->program;
     struct mixer mixer = {.runner = runner, .program = program, .seed = seed};
     mixer.ended = mem_array(program->instructions.count, sizeof *mixer.ended);
-    mixer.uses_left = mem_array(program->buffers.count, sizeof *mixer.uses_left);
-    enum status status = mixer.ended && mixer.uses_left ? STATUS_OK : STATUS_FAILED;
-    runner->scalars = scalars;
-    if (status == STATUS_OK) {
-        count_uses(&mixer);
-        status = mix(&mixer);
-    }
+    enum status status = mixer.ended ? count_uses(&mixer) : STATUS_FAILED;
+    runner_begin(runner, PART_STEP, scalars);
+    if (status == STATUS_OK) status = mix(&mixer);
+    runner_end(runner);
     mem_free(mixer.ended);
+    mem_free(mixer.pieces);
     mem_free(mixer.uses_left);
-    return status;
+    return status == STATUS_OK ? runner_status(runner) : status;
 }

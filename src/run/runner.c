@@ -1,39 +1,82 @@
 #include "run/runner_state.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run) {
     if (operand->buffer < 0) return NULL;
     const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
-    return (char *)runner->arena->base + buffer->offset + operand->offset + run * operand->stride;
+    char *base = runner->arenas[buffer->tier].base;
+    return base ? base + buffer->offset + operand->offset + run * operand->stride : NULL;
 }
 
+/* Copies are filled from their homes without changing them. */
 static bool changes_state(const struct program *program, const struct instruction *instruction) {
     for (int i = 0; i < OPERANDS_MAX; i++) {
         const struct operand *operand = &instruction->operands[i];
         if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
-        enum buffer_kind kind = program->buffers.items[operand->buffer].kind;
-        if (kind == BUFFER_PARAMETERS || kind == BUFFER_OPTIMIZER) return true;
+        const struct buffer *buffer = &program->buffers.items[operand->buffer];
+        bool state = buffer->kind == BUFFER_PARAMETERS || buffer->kind == BUFFER_OPTIMIZER;
+        if (state && buffer->home < 0) return true;
     }
     return false;
 }
 
-void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run) {
-    const struct executable *executable = runner->executable;
-    if (runner->gate && changes_state(executable->program, instruction)) runner->gate(runner->gate_payload);
-    if (instruction->opcode == OPCODE_ZERO) {
-        executable->backend->zero(runner_operand(runner, &instruction->operands[0], run),
-                                  instruction->operands[0].bytes);
-        return;
-    }
-    struct kernel_call call = {.scalars = runner->scalars};
+static void run_kernel(struct runner *runner, const struct instruction *instruction, int64_t run) {
+    struct kernel_call call = {.scalars = instruction->deferred ? runner->left : runner->scalars};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         call.in[i] = runner_operand(runner, &instruction->operands[i], run);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
         call.out[i] = runner_operand(runner, &instruction->operands[OP_INPUTS_MAX + i], run);
     call.workspace = runner_operand(runner, &instruction->operands[OPERAND_WORKSPACE], run);
-    const struct kernel *kernel = executable->kernels[instruction->node->id];
+    const struct kernel *kernel = runner->executable->kernels[instruction->node->id];
     kernel->run(kernel, &call);
+}
+
+/* The disk moves whole blocks: buffers have room to the next one. */
+static int64_t moved_bytes(const struct program *program, int64_t bytes) {
+    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
+}
+
+static enum status run_copy(struct runner *runner, const struct instruction *instruction) {
+    const struct program *program = runner->executable->program;
+    const struct buffer *from = &program->buffers.items[instruction->operands[0].buffer];
+    const struct buffer *to = &program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer];
+    const struct arena *source = &runner->arenas[from->tier], *target = &runner->arenas[to->tier];
+    if (target->base)
+        return arena_read(source, from->offset, (char *)target->base + to->offset, moved_bytes(program, from->bytes),
+                          instruction->stream);
+    return arena_write(target, to->offset, (const char *)source->base + from->offset, moved_bytes(program, from->bytes),
+                       instruction->stream);
+}
+
+static void keep_failure(struct runner *runner) {
+    pthread_mutex_lock(&runner->lock);
+    if (!runner->failed) {
+        snprintf(runner->message, sizeof runner->message, "%s", status_message());
+        snprintf(runner->hint, sizeof runner->hint, "%s", status_hint_text());
+    }
+    runner->failed = true;
+    pthread_mutex_unlock(&runner->lock);
+}
+
+enum status runner_status(struct runner *runner) {
+    if (!runner->failed) return STATUS_OK;
+    enum status status = status_set(STATUS_FAILED, "%s", runner->message);
+    return runner->hint[0] ? status_hint(status, "%s", runner->hint) : status;
+}
+
+void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run) {
+    if (!(runner->parts & (instruction->deferred ? PART_DEFERRED : PART_STEP)) || runner->failed) return;
+    if (runner->gate && changes_state(runner->executable->program, instruction)) runner->gate(runner->gate_payload);
+    const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
+    switch (instruction->opcode) {
+    case OPCODE_KERNEL: run_kernel(runner, instruction, run); return;
+    case OPCODE_ZERO: runner->executable->backend->zero(runner_operand(runner, target, run), target->bytes); return;
+    case OPCODE_COPY:
+        if (run_copy(runner, instruction) != STATUS_OK) keep_failure(runner);
+        return;
+    }
 }
 
 int64_t runner_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step, int64_t run) {
@@ -105,22 +148,42 @@ static void *work(void *argument) {
     }
 }
 
-enum status runner_step(struct runner *runner, const double *scalars) {
-    int streams = runner->executable->program->streams;
-    runner->scalars = scalars;
-    if (streams == 1) {
-        run_in_order(runner);
-        return STATUS_OK;
-    }
+static void run_on_workers(struct runner *runner) {
     pthread_mutex_lock(&runner->lock);
     int64_t steps = ++runner->steps_begun;
     pthread_cond_broadcast(&runner->changed);
-    for (int s = 0; s < streams; s++)
+    for (int s = 0; s < runner->executable->program->streams; s++)
         while (runner->steps_ended[s] < steps)
             pthread_cond_wait(&runner->changed, &runner->lock);
     pthread_mutex_unlock(&runner->lock);
-    return STATUS_OK;
 }
+
+void runner_begin(struct runner *runner, int parts, const double *scalars) {
+    runner->scalars = scalars;
+    runner->parts = parts | (runner->pending ? PART_DEFERRED : 0);
+}
+
+void runner_end(struct runner *runner) {
+    bool stepped = runner->parts & PART_STEP;
+    runner->pending = stepped && runner->executable->program->defers;
+    if (stepped) memcpy(runner->left, runner->scalars, sizeof runner->left);
+}
+
+static enum status run_parts(struct runner *runner, int parts, const double *scalars) {
+    runner_begin(runner, parts, scalars);
+    if (runner->executable->program->streams == 1)
+        run_in_order(runner);
+    else
+        run_on_workers(runner);
+    runner_end(runner);
+    return runner_status(runner);
+}
+
+enum status runner_step(struct runner *runner, const double *scalars) { return run_parts(runner, PART_STEP, scalars); }
+
+enum status runner_finish(struct runner *runner) { return runner->pending ? run_parts(runner, 0, NULL) : STATUS_OK; }
+
+void runner_forget(struct runner *runner) { runner->pending = false; }
 
 static enum status start_workers(struct runner *runner) {
     int streams = runner->executable->program->streams;
@@ -134,15 +197,26 @@ static enum status start_workers(struct runner *runner) {
     return STATUS_OK;
 }
 
-enum status runner_create(const struct executable *executable, const struct arena *arena, struct runner **out) {
-    BUG_IF(arena->bytes < executable->program->tier_bytes[TIER_DEVICE], "an arena smaller than its program");
+static enum status make_room(struct runner *runner) {
+    const struct program *program = runner->executable->program;
+    runner->ended = mem_array(program->instructions.count, sizeof *runner->ended);
+    if (program->tier_bytes[TIER_DISK] > 0 && runner->ended) {
+        runner->window = mem_aligned(DISK_ALIGNMENT, RUNNER_WINDOW_BYTES);
+        return runner->window ? STATUS_OK : STATUS_FAILED;
+    }
+    return runner->ended ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status runner_create(const struct executable *executable, const struct arena *arenas, struct runner **out) {
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        BUG_IF(arenas[tier].bytes < executable->program->tier_bytes[tier], "an arena smaller than its program");
     struct runner *runner = mem_array(1, sizeof *runner);
     if (!runner) return STATUS_FAILED;
-    *runner = (struct runner){.executable = executable, .arena = arena};
+    *runner = (struct runner){.executable = executable, .arenas = arenas};
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->changed, NULL);
-    runner->ended = mem_array(executable->program->instructions.count, sizeof *runner->ended);
-    enum status status = runner->ended ? start_workers(runner) : STATUS_FAILED;
+    enum status status = make_room(runner);
+    if (status == STATUS_OK) status = start_workers(runner);
     if (status != STATUS_OK) {
         runner_free(runner);
         return status;
@@ -162,12 +236,8 @@ void runner_free(struct runner *runner) {
     pthread_mutex_destroy(&runner->lock);
     pthread_cond_destroy(&runner->changed);
     mem_free(runner->ended);
+    mem_free(runner->window);
     mem_free(runner);
-}
-
-void *runner_data(const struct runner *runner, const struct tensor *tensor) {
-    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor);
-    return buffer ? (char *)runner->arena->base + buffer->offset : NULL;
 }
 
 void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload) {

@@ -8,16 +8,31 @@
 
 struct runner;
 
-/* `arena` must hold the program's device tier; several runners may share one arena and take turns (training and
- * evaluation of one model have their parameters at the same offsets). Borrows both. */
-enum status runner_create(const struct executable *executable, const struct arena *arena, struct runner **out);
+/* `arenas` has one arena a tier, at least of the program's size, with RUNNER_CHANNELS channels on the disk; several
+ * runners may share them and take turns (training and evaluation of one model have their parameters at the same
+ * places). Borrows both. */
+enum { RUNNER_CHANNELS = STREAM_ROLE_COUNT };
+enum status runner_create(const struct executable *executable, const struct arena *arenas, struct runner **out);
 void runner_free(struct runner *runner);
 
-/* Runs one step with these SCALAR_COUNT values and returns when all streams are done. FAILED if a worker could not run.
- */
+/* Runs one step with these SCALAR_COUNT values and returns when all streams are done. A program that defers updates
+ * makes those that the step before left, with that step's values, and leaves its own. FAILED when a tier's store did:
+ * what the arenas hold is then not to be used, and every later step fails alike. */
 enum status runner_step(struct runner *runner, const double *scalars);
-/* The bytes of a parameter, state, input (all grains), result or kept activation (of the last pass's first grain). */
+/* Makes the updates that the last step left, if it left any: before parameters and state are read from outside, or by
+ * another program. */
+enum status runner_finish(struct runner *runner);
+/* Forgets them: parameters and state were set from outside. */
+void runner_forget(struct runner *runner);
+
+/* The bytes of an input (all grains), result or kept activation (of the last pass's first grain), or of a parameter or
+ * state whose home is in memory. NULL when the program has none, or its home is the disk. */
 void *runner_data(const struct runner *runner, const struct tensor *tensor);
+/* Copies [offset, offset + bytes) of a parameter or state between its home, on whatever tier, and memory. Not while a
+ * step runs. FAILED when the store does. */
+enum status runner_read(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes, void *to);
+enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
+                         const void *from);
 
 /* Called before each instruction that changes a parameter or the optimizer's state, by the thread that runs it: what
  * reads them during a step (a checkpoint) can be waited for there. NULL: none. Not while a step runs. */
@@ -27,11 +42,11 @@ void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);
 /* Called after each instruction of a single-stream program; for finding where a value went wrong. NULL: none. */
 typedef void runner_observer(void *payload, const struct runner *runner, int32_t instruction, int64_t run);
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload);
-/* The address of an instruction's operand in the given run of its section. */
+/* The address of an instruction's operand in the given run of its section; NULL on the disk. */
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run);
 
-/* Runs one step's issues one at a time in a random order that streams and waits allow, and fills every buffer with 0xFF
- * bytes once its last use in the step is over. Bit for bit the same result is expected. For tests. */
+/* Runs one step's issues one at a time in a random order that streams and waits allow, and fills every buffer in memory
+ * with 0xFF bytes once its last use in the step is over. Bit for bit the same result is expected. For tests. */
 enum status runner_step_interleaved(struct runner *runner, const double *scalars, uint64_t seed);
 
 #endif

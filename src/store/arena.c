@@ -10,8 +10,8 @@ static const struct store *const stores[TIER_COUNT] = {
 
 enum status arena_open(enum tier tier, int64_t bytes, const struct arena_settings *settings, struct arena *out) {
     BUG_IF(bytes < 0, "an arena of %lld bytes", (long long)bytes);
-    struct arena arena = {.tier = tier, .bytes = bytes, .store = stores[tier]};
-    TRY(arena.store->open(&arena, settings));
+    struct arena arena = {.tier = tier, .bytes = bytes, .store = bytes > 0 ? stores[tier] : NULL};
+    if (arena.store) TRY(arena.store->open(&arena, settings));
     *out = arena;
     return STATUS_OK;
 }

@@ -18,10 +18,6 @@
 #include "base/status.h"
 #include "program/program.h"
 
-/* What offsets, sizes and addresses must be multiples of wherever the disk tier is concerned: the largest block that
- * common disks and filesystems ask of direct transfers. */
-enum { DISK_ALIGNMENT = 4096 };
-
 /* Who carries out the requests to the disk. */
 enum disk_engine_choice {
     DISK_ENGINE_ANY,    /* io_uring where the system allows it, threads elsewhere */
@@ -41,11 +37,12 @@ struct arena {
     enum tier tier;
     void *base; /* page-aligned; NULL on the disk tier and when bytes is 0 */
     int64_t bytes;
-    const struct store *store;
-    void *state; /* the store's own */
+    const struct store *store; /* NULL when bytes is 0 */
+    void *state;               /* the store's own */
 };
 
-/* Takes `bytes`, which read as zeros until written. `settings` may be NULL for device and host.
+/* Takes `bytes`, which read as zeros until written; an arena of none needs nothing. `settings` may be NULL for device
+ * and host.
  * Memory: mapped and touched; FAILED with a hint when the system refuses.
  * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the folder, in a file that no name leads to: nothing of
  * it is left when the process ends, however that comes about, and two runs can share a folder. The folder may vanish

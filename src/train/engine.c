@@ -5,17 +5,25 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+static enum status open_arenas(struct engine *engine) {
+    const struct train_setup *setup = engine->setup;
+    struct arena_settings settings = {.folder = setup->disk_folder, .channels = RUNNER_CHANNELS};
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        TRY(arena_open(tier, setup->program_bytes[tier], &settings, &engine->arenas[tier]));
+    return STATUS_OK;
+}
+
 enum status engine_open(const struct train_setup *setup, struct engine *out) {
     struct engine engine = {.setup = setup};
     *out = engine;
-    TRY(arena_open(TIER_DEVICE, setup->program_bytes[TIER_DEVICE], NULL, &out->arena));
-    TRY(runner_create(setup->main, &out->arena, &out->main));
-    if (setup->validation) TRY(runner_create(setup->validation, &out->arena, &out->validation));
+    TRY(open_arenas(out));
+    TRY(runner_create(setup->main, out->arenas, &out->main));
+    if (setup->validation) TRY(runner_create(setup->validation, out->arenas, &out->validation));
     if (setup->prefill == setup->main)
         out->prefill = out->main;
     else if (setup->prefill)
-        TRY(runner_create(setup->prefill, &out->arena, &out->prefill));
-    return setup->decode ? runner_create(setup->decode, &out->arena, &out->decode) : STATUS_OK;
+        TRY(runner_create(setup->prefill, out->arenas, &out->prefill));
+    return setup->decode ? runner_create(setup->decode, out->arenas, &out->decode) : STATUS_OK;
 }
 
 void engine_close(struct engine *engine) {
@@ -23,7 +31,8 @@ void engine_close(struct engine *engine) {
     if (engine->prefill != engine->main) runner_free(engine->prefill);
     runner_free(engine->validation);
     runner_free(engine->main);
-    arena_close(&engine->arena);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        arena_close(&engine->arenas[tier]);
     *engine = (struct engine){0};
 }
 
@@ -108,9 +117,10 @@ int64_t engine_resident_bytes(const struct engine *engine) {
     enum { PAGES = 4096 };
     unsigned char present[PAGES];
     int64_t page = sysconf(_SC_PAGESIZE), resident = 0;
-    for (int64_t at = 0; at < engine->arena.bytes; at += PAGES * page) {
-        int64_t bytes = engine->arena.bytes - at < PAGES * page ? engine->arena.bytes - at : PAGES * page;
-        if (mincore((char *)engine->arena.base + at, (size_t)bytes, present) != 0) return 0;
+    for (int64_t at = 0; at < engine->arenas[TIER_DEVICE].bytes; at += PAGES * page) {
+        int64_t bytes = engine->arenas[TIER_DEVICE].bytes - at < PAGES * page ? engine->arenas[TIER_DEVICE].bytes - at
+                                                                              : PAGES * page;
+        if (mincore((char *)engine->arenas[TIER_DEVICE].base + at, (size_t)bytes, present) != 0) return 0;
         for (int64_t p = 0; p * page < bytes; p++) {
             int64_t rest = bytes - p * page;
             if (present[p] & 1) resident += rest < page ? rest : page;

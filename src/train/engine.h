@@ -1,4 +1,4 @@
-/* The part of training that computes: the arena with weights and optimizer state, a step, a validation batch.
+/* The part of training that computes: the arenas with weights and optimizer state, a step, a validation batch.
  * Serves evaluation and generation too, which have a program but no optimizer state. */
 #ifndef BALLAST_TRAIN_ENGINE_H
 #define BALLAST_TRAIN_ENGINE_H
@@ -10,7 +10,7 @@
 
 struct engine {
     const struct train_setup *setup; /* borrowed */
-    struct arena arena;
+    struct arena arenas[TIER_COUNT];
     struct runner *main, *validation, *prefill, *decode; /* NULL unless the setup has them */
     double scalars[SCALAR_COUNT];                        /* of the last training step */
 };

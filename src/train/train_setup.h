@@ -29,6 +29,7 @@ struct train_setup {
     struct executable *prefill; /* at most GENERATE_CHUNK tokens at a time */
     struct executable *decode;  /* one token at a time */
     bool samples;
+    const char *disk_folder;                 /* of the disk tier; NULL: there is none */
     int64_t program_bytes[TIER_COUNT];       /* arena sizes: the larger of the programs' */
     int64_t capacity_bytes[TIER_COUNT];      /* what there is: the option, or the machine's; 0: no such tier */
     struct memory_report memory[TIER_COUNT]; /* of the main program */

@@ -52,7 +52,7 @@ static enum status make_and_check(void *payload) {
     if (status != STATUS_OK) {
         char message[512];
         snprintf(message, sizeof message, "%s", status_message());
-        for (int kind = 0; kind < FAULT_KINDS; kind++)
+        for (int kind = 0; kind <= FAULT_RENAME; kind++)
             fault_arm((enum fault_kind)kind, 0, false);
         check_left_over(payload);
         status_set(status, "%s", message);

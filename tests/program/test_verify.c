@@ -93,7 +93,7 @@ static void no_zeroing(struct program *program) {
     for (size_t i = 0; i < program->instructions.count; i++) {
         struct instruction *instruction = &program->instructions.items[i];
         if (instruction->opcode != OPCODE_ZERO) continue;
-        instruction->operands[0] =
+        instruction->operands[OP_INPUTS_MAX] =
             (struct operand){.buffer = find_kind(program, BUFFER_RESULTS, 2)->id, .access = ACCESS_WRITE, .bytes = 8};
         return;
     }

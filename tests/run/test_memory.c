@@ -80,7 +80,7 @@ static int measure(int64_t hidden, int64_t layers, int64_t vocab, int64_t batch,
         random_batch(&harness, vocab, step);
         harness_step(&harness, 1e-4, false);
     }
-    int64_t arena = harness.arena.bytes, grown = own_peak() - before;
+    int64_t arena = harness.arenas[TIER_DEVICE].bytes, grown = own_peak() - before;
     print_message("arena %.1f MiB, resident memory grew by %.1f MiB\n", (double)arena / 0x1p20, (double)grown / 0x1p20);
     harness_close(&harness);
     double off = (double)(grown - arena), allowed = 0.02 * (double)arena + 16 * 0x1p20;

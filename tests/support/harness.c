@@ -5,6 +5,7 @@
 
 #include "graph/differentiate.h"
 #include "program/passes.h"
+#include "support/random_policy.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
 
@@ -13,7 +14,7 @@ static void require(enum status status, const char *what) {
 }
 
 static struct plan plan_of(const struct harness_options *options) {
-    return (struct plan){
+    struct plan plan = {
         .recipe = {.dtype = options->dtype,
                    .batch = options->batch,
                    .sequence_length = options->sequence_length,
@@ -24,8 +25,10 @@ static struct plan plan_of(const struct harness_options *options) {
                    .epsilon = options->epsilon,
                    .weight_decay = options->weight_decay,
                    .clip_norm = options->clip_norm},
-        .policy = {.grains_per_pass = options->grains_per_pass},
+        .policy = options->policy,
     };
+    plan.policy.grains_per_pass = options->grains_per_pass;
+    return plan;
 }
 
 static void use_streams(struct executable *executable, const struct plan *plan, int streams, uint64_t seed) {
@@ -39,30 +42,43 @@ static void use_streams(struct executable *executable, const struct plan *plan, 
     executable->program = NULL;
     require(program_schedule(graph, plan, &table, &executable->program), "schedule");
     mem_free(bytes);
+    require(program_move(executable->program, &plan->policy), "move");
     small_scatter(executable->program, streams, seed);
     require(program_place(executable->program), "place");
     require(program_synchronise(executable->program), "synchronise");
     require(program_verify(executable->program), "verify");
 }
 
+/* Through memory of our own, a tensor at a time, since its home may be a disk. */
+static void load_weight(struct harness *harness, const struct tensor *home, struct tensor *parameter) {
+    int64_t bytes = shape_bytes(&home->shape);
+    struct weight_target target = {parameter, mem_array((size_t)bytes, 1), home->shape.dtype};
+    assert_non_null(target.data);
+    if (harness->options.folder)
+        require(model_load_weights(harness->model, &target, 1), "weights");
+    else
+        model_initialise_weights(harness->model, harness->options.seed, &target, 1);
+    require(runner_write(harness->runner, home, 0, bytes, target.data), "home");
+    mem_free(target.data);
+}
+
 static void load_weights(struct harness *harness) {
     struct graph *graph = harness_graph(harness);
-    struct weight_target *targets = mem_array(2 * graph->tensors.count, sizeof *targets);
-    assert_non_null(targets);
-    int count = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         struct tensor *tensor = graph->tensors.items[i];
-        void *data = tensor->base ? NULL : runner_data(harness->runner, tensor);
-        if (tensor->kind == TENSOR_PARAMETER)
-            targets[count++] = (struct weight_target){.tensor = tensor, .data = data, .dtype = tensor->shape.dtype};
-        if (tensor->kind == TENSOR_STATE && strcmp(tensor->role, "master") == 0)
-            targets[count++] = (struct weight_target){.tensor = tensor->parameter, .data = data, .dtype = DTYPE_F32};
+        bool master = tensor->kind == TENSOR_STATE && strcmp(tensor->role, "master") == 0;
+        if (tensor->kind == TENSOR_PARAMETER || master)
+            load_weight(harness, tensor, master ? tensor->parameter : tensor);
     }
-    if (harness->options.folder)
-        require(model_load_weights(harness->model, targets, count), "weights");
-    else
-        model_initialise_weights(harness->model, harness->options.seed, targets, count);
-    mem_free(targets);
+}
+
+static void open_arenas(struct harness *harness) {
+    const char *folder = harness->options.disk ? harness->options.disk : "/tmp";
+    struct arena_settings settings = {.folder = folder, .channels = RUNNER_CHANNELS};
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
+        int64_t bytes = harness->executable->program->tier_bytes[tier];
+        require(arena_open(tier, bytes, &settings, &harness->arenas[tier]), "arena");
+    }
 }
 
 void harness_open(const struct harness_options *options, struct harness *out) {
@@ -93,19 +109,25 @@ void harness_open(const struct harness_options *options, struct harness *out) {
         require(ops_add_optimizer(graph, &optimizer), "optimizer");
     }
     struct plan plan = plan_of(own);
-    require(executable_create(&backend_cpu, graph, &plan, &harness.executable), "compile");
+    if (own->policy_seed != 0) {
+        plan.policy = random_policy(graph, recipe_grains(&plan.recipe), own->policy_seed);
+        own->policy = plan.policy;
+    }
+    enum status compiled = executable_create(&backend_cpu, graph, &plan, &harness.executable);
+    if (compiled != STATUS_OK) print_policy(&plan.policy, own->policy_seed);
+    require(compiled, "compile");
     if (own->streams > 1) use_streams(harness.executable, &plan, own->streams, own->seed);
     if (own->before_arena) own->before_arena(own->payload);
-    require(arena_open(TIER_DEVICE, harness.executable->program->tier_bytes[TIER_DEVICE], NULL, &harness.arena),
-            "arena");
     *out = harness;
-    require(runner_create(out->executable, &out->arena, &out->runner), "runner");
+    open_arenas(out);
+    require(runner_create(out->executable, out->arenas, &out->runner), "runner");
     load_weights(out);
 }
 
 void harness_close(struct harness *harness) {
     runner_free(harness->runner);
-    arena_close(&harness->arena);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        arena_close(&harness->arenas[tier]);
     executable_free(harness->executable);
     model_free(harness->model);
 }
@@ -147,7 +169,8 @@ double harness_step(struct harness *harness, double learning_rate, bool interlea
         [SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(harness->options.beta2, t)),
     };
     if (interleaved)
-        require(runner_step_interleaved(harness->runner, scalars, harness->options.seed + (uint64_t)harness->step),
+        require(runner_step_interleaved(harness->runner, scalars,
+                                        harness->options.seed + harness->options.policy_seed + (uint64_t)harness->step),
                 "step");
     else
         require(runner_step(harness->runner, scalars), "step");
@@ -167,15 +190,22 @@ const float *harness_weights(const struct harness *harness, const struct tensor 
     return runner_data(harness->runner, parameter);
 }
 
-uint64_t harness_fingerprint(const struct harness *harness) {
+void harness_finish(struct harness *harness) { require(runner_finish(harness->runner), "the last update"); }
+
+uint64_t harness_fingerprint(struct harness *harness) {
     uint64_t mixed = 1469598103934665603u;
-    const struct program *program = harness->executable->program;
-    for (size_t i = 0; i < program->buffers.count; i++) {
-        const struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->kind != BUFFER_PARAMETERS && buffer->kind != BUFFER_OPTIMIZER) continue;
-        const unsigned char *bytes = (const unsigned char *)harness->arena.base + buffer->offset;
-        for (int64_t k = 0; k < buffer->bytes; k++)
+    const struct graph *graph = harness_graph(harness);
+    harness_finish(harness);
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != TENSOR_PARAMETER && tensor->kind != TENSOR_STATE) continue;
+        int64_t count = shape_bytes(&tensor->shape);
+        unsigned char *bytes = mem_array((size_t)count, 1);
+        assert_non_null(bytes);
+        require(runner_read(harness->runner, tensor, 0, count, bytes), "weights");
+        for (int64_t k = 0; k < count; k++)
             mixed = (mixed ^ bytes[k]) * 1099511628211u;
+        mem_free(bytes);
     }
     return mixed;
 }

@@ -18,7 +18,10 @@ struct harness_options {
     bool forward_only; /* MODEL_LOSS without gradients */
     enum dtype dtype;
     int64_t batch, sequence_length, grain_sequences, grains_per_pass;
-    int threads; /* 0: 2 */
+    struct policy policy; /* but for the grains */
+    uint64_t policy_seed; /* not 0: a random policy, grains and all */
+    const char *disk;     /* the folder of the disk tier; NULL: the one for temporary files */
+    int threads;          /* 0: 2 */
     double clip_norm, weight_decay, epsilon, beta1, beta2;
     int streams; /* more than 1: instructions are dealt to streams at random by `seed` */
     uint64_t seed;
@@ -28,7 +31,7 @@ struct harness {
     struct harness_options options;
     struct model *model;
     struct executable *executable;
-    struct arena arena;
+    struct arena arenas[TIER_COUNT];
     struct runner *runner;
     struct tensor *output; /* loss or logits */
     int64_t step;
@@ -44,9 +47,11 @@ void *harness_data(const struct harness *harness, const char *name);
 void harness_set_inputs(struct harness *harness, const int32_t *tokens, const int32_t *targets);
 /* One step over what harness_set_inputs set; returns the mean loss. `interleaved`: by runner_step_interleaved. */
 double harness_step(struct harness *harness, double learning_rate, bool interleaved);
-/* Weights of a parameter as fp32 (the master where there is one). */
+/* Makes the updates that the last step left, so that weights can be looked at. */
+void harness_finish(struct harness *harness);
+/* Weights of a parameter as fp32 (the master where there is one), of a plain policy. */
 const float *harness_weights(const struct harness *harness, const struct tensor *parameter);
 /* Mixes all parameters' and states' bytes into one number: equal for equal bits. */
-uint64_t harness_fingerprint(const struct harness *harness);
+uint64_t harness_fingerprint(struct harness *harness);
 
 #endif

@@ -123,6 +123,7 @@ struct program *small_program(const struct graph *graph, int64_t grains, int64_t
     struct program *program;
     assert_int_equal(program_schedule(graph, &plan, &table, &program), STATUS_OK);
     mem_free(bytes);
+    assert_int_equal(program_move(program, &plan.policy), STATUS_OK);
     small_scatter(program, streams, seed);
     assert_int_equal(program_place(program), STATUS_OK);
     assert_int_equal(program_synchronise(program), STATUS_OK);

@@ -1,0 +1,11 @@
+/* The memory tiers of a machine, from the one that kernels work in to the one that holds most. */
+#ifndef BALLAST_CLUSTER_TIER_H
+#define BALLAST_CLUSTER_TIER_H
+
+/* On a CPU the device tier is RAM within the budget, the host tier (if it is given one) a second block of RAM. */
+enum tier { TIER_DEVICE, TIER_HOST, TIER_DISK, TIER_COUNT };
+const char *tier_name(enum tier tier);
+/* TIER_COUNT when there is none of that name. */
+enum tier tier_find(const char *name);
+
+#endif

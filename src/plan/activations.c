@@ -1,0 +1,171 @@
+#include "plan/activations.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Reading goes token by token; these rules are checked as stages come. */
+struct reader {
+    struct stage_list *stages;
+    int32_t blocks;
+    int32_t forwards; /* blocks whose first forward has come */
+    int32_t backwards_left;
+    bool *moved; /* by block */
+};
+
+#define REFUSE(...) status_set(STATUS_BAD_INPUT, "policy.schedule: " __VA_ARGS__)
+
+static enum status add_forward(struct reader *reader, int32_t block) {
+    bool turned = reader->backwards_left < reader->blocks;
+    if (block == reader->forwards && !turned)
+        reader->forwards++;
+    else if (block > reader->forwards)
+        return status_hint(REFUSE("f%" PRId32 " comes before the forward of block %" PRId32, block, reader->forwards),
+                           "the nearest legal one is f%" PRId32, reader->forwards);
+    else if (block >= reader->backwards_left)
+        return REFUSE("f%" PRId32 " comes after the backward of its block, where nothing reads it", block);
+    return vec_push(&reader->stages->list, (struct stage){.action = STAGE_FORWARD, .block = block});
+}
+
+static enum status add_backward(struct reader *reader, int32_t block) {
+    if (reader->forwards < reader->blocks)
+        return REFUSE("b%" PRId32 " comes before the forward of block %" PRId32, block, reader->forwards);
+    if (block != reader->backwards_left - 1)
+        return status_hint(REFUSE("b%" PRId32 " is out of turn: backwards come once each, descending", block),
+                           "the nearest legal one is b%" PRId32, reader->backwards_left - 1);
+    reader->backwards_left--;
+    return vec_push(&reader->stages->list, (struct stage){.action = STAGE_BACKWARD, .block = block});
+}
+
+static enum status add_move(struct reader *reader, int32_t block, enum tier tier) {
+    if (block >= reader->forwards) return REFUSE("block %" PRId32 " is moved before its forward has run", block);
+    if (reader->backwards_left < reader->blocks)
+        return REFUSE("block %" PRId32 " is moved after the first backward", block);
+    if (reader->moved[block]) return REFUSE("block %" PRId32 " is moved twice", block);
+    reader->moved[block] = true;
+    return vec_push(&reader->stages->list, (struct stage){STAGE_MOVE, block, tier});
+}
+
+static enum status add_stage(struct reader *reader, char letter, int32_t block) {
+    if (block >= reader->blocks)
+        return status_hint(
+            REFUSE("%c%" PRId32 " is not legal: the model has %" PRId32 " blocks", letter, block, reader->blocks),
+            "the nearest legal value is %c%" PRId32, letter, reader->blocks - 1);
+    switch (letter) {
+    case 'f': return add_forward(reader, block);
+    case 'b': return add_backward(reader, block);
+    case 'h': return add_move(reader, block, TIER_HOST);
+    default: return add_move(reader, block, TIER_DISK);
+    }
+}
+
+static bool read_number(const char **at, int32_t *out) {
+    if (!isdigit((unsigned char)**at)) return false;
+    int64_t value = 0;
+    while (isdigit((unsigned char)**at) && value <= INT32_MAX)
+        value = value * 10 + (*(*at)++ - '0');
+    *out = (int32_t)value;
+    return value <= INT32_MAX - 1;
+}
+
+static enum status read_token(struct reader *reader, const char **at) {
+    const char *begin = *at;
+    char letter = *(*at)++;
+    int32_t first = 0, last = 0;
+    bool good = letter && strchr("fbhd", letter) && read_number(at, &first);
+    last = first;
+    if (good && **at == '-') good = (++*at, read_number(at, &last));
+    if (!good || (**at && **at != ' '))
+        return status_hint(REFUSE("'%.12s' is no stage", begin), "stages are f3, b3, h3, d3, or runs of them as f0-11");
+    int32_t step = last < first ? -1 : 1;
+    for (int32_t block = first;; block += step) {
+        TRY(add_stage(reader, letter, block));
+        if (block == last) return STATUS_OK;
+    }
+}
+
+static enum status read_all(struct reader *reader, const char *text) {
+    for (const char *at = text; *at;)
+        if (*at == ' ')
+            at++;
+        else
+            TRY(read_token(reader, &at));
+    if (reader->backwards_left > 0)
+        return REFUSE("the backward of block %" PRId32 " is missing", reader->backwards_left - 1);
+    return STATUS_OK;
+}
+
+enum status activations_parse(const char *text, int32_t blocks, struct stage_list *out) {
+    *out = (struct stage_list){0};
+    if (!text[strspn(text, " ")]) {
+        for (int32_t i = 0; i < 2 * blocks; i++) {
+            bool forward = i < blocks;
+            struct stage stage = {.action = forward ? STAGE_FORWARD : STAGE_BACKWARD,
+                                  .block = forward ? i : 2 * blocks - 1 - i};
+            TRY(vec_push(&out->list, stage));
+        }
+        return STATUS_OK;
+    }
+    struct reader reader = {.stages = out, .blocks = blocks, .backwards_left = blocks};
+    reader.moved = mem_array((size_t)blocks, sizeof *reader.moved);
+    enum status status = reader.moved ? read_all(&reader, text) : STATUS_FAILED;
+    mem_free(reader.moved);
+    return status;
+}
+
+void stage_list_free(struct stage_list *stages) { vec_free(&stages->list); }
+
+static char stage_letter(const struct stage *stage) {
+    if (stage->action == STAGE_MOVE) return stage->tier == TIER_HOST ? 'h' : 'd';
+    return stage->action == STAGE_FORWARD ? 'f' : 'b';
+}
+
+/* Stages from `first` on that one token says: neighbours of one letter. */
+static size_t run_length(const struct stage_list *stages, size_t first) {
+    const struct stage *items = stages->list.items;
+    size_t length = 1, left = stages->list.count - first;
+    if (left < 2) return 1;
+    int32_t step = items[first + 1].block - items[first].block;
+    if (step != 1 && step != -1) return 1;
+    while (length < left && stage_letter(&items[first + length]) == stage_letter(&items[first]) &&
+           items[first + length].block == items[first].block + step * (int32_t)length)
+        length++;
+    return length;
+}
+
+enum status activations_print(const struct stage_list *stages, char *text, size_t bytes) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0, length; i < stages->list.count; i += length) {
+        const struct stage *stage = &stages->list.items[i];
+        length = run_length(stages, i);
+        int wrote =
+            snprintf(text + used, bytes - used, "%s%c%" PRId32, i ? " " : "", stage_letter(stage), stage->block);
+        if (length > 1 && wrote > 0 && (size_t)wrote < bytes - used)
+            wrote += snprintf(text + used + wrote, bytes - used - (size_t)wrote, "-%" PRId32,
+                              stages->list.items[i + length - 1].block);
+        if (wrote < 0 || (size_t)wrote >= bytes - used)
+            return status_set(STATUS_FAILED, "an activation schedule is longer than %zu bytes", bytes - 1);
+        used += (size_t)wrote;
+    }
+    return STATUS_OK;
+}
+
+enum status activations_by_block(const enum block_choice *choices, int32_t blocks, struct stage_list *out) {
+    *out = (struct stage_list){0};
+    for (int32_t i = 0; i < blocks; i++)
+        TRY(vec_push(&out->list, (struct stage){.action = STAGE_FORWARD, .block = i}));
+    for (int32_t i = 0; i < blocks; i++) {
+        bool moved = choices[i] == BLOCK_HOST || choices[i] == BLOCK_DISK;
+        struct stage stage = {STAGE_MOVE, i, choices[i] == BLOCK_HOST ? TIER_HOST : TIER_DISK};
+        if (moved) TRY(vec_push(&out->list, stage));
+    }
+    for (int32_t i = blocks; i-- > 0;) {
+        if (choices[i] == BLOCK_RECOMPUTE)
+            TRY(vec_push(&out->list, (struct stage){.action = STAGE_FORWARD, .block = i}));
+        TRY(vec_push(&out->list, (struct stage){.action = STAGE_BACKWARD, .block = i}));
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,45 @@
+/* The activation schedule of a pass: in which order the blocks' forwards and backwards run, and where what a block made
+ * waits for its backward.
+ *
+ *     "f0-13 d0-3 b13-10 f9 b9 …"
+ *
+ * f3: forward of block 3; b3: its backward; h3, d3: what block 3 made in its first forward and a backward will read
+ * goes to the host, to the disk, in between. f0-13 and b13-0 are runs of neighbours. A block whose forward runs again
+ * before its backward is recomputed: each reader reads the latest result, and what no one reads any more, or will read
+ * only after it was made again, is not kept. So keeping, recomputing and every nested sequence of Rotor (plan/rotor.h)
+ * have one form, and nothing has to be said of what is forgotten when. The empty text keeps everything. */
+#ifndef BALLAST_PLAN_ACTIVATIONS_H
+#define BALLAST_PLAN_ACTIVATIONS_H
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "cluster/tier.h"
+
+enum stage_action { STAGE_FORWARD, STAGE_BACKWARD, STAGE_MOVE };
+
+struct stage {
+    enum stage_action action;
+    int32_t block;
+    enum tier tier; /* STAGE_MOVE: host or disk */
+};
+
+struct stage_list {
+    VEC(struct stage) list;
+};
+
+/* The stages of a text for a model of `blocks` blocks (embedding and head among them). BAD_INPUT naming the rule and
+ * the place: all forwards come first, ascending; each backward comes once, descending; a forward that is repeated is
+ * that of a block whose backward is still to come; a block's results are moved at most once, after its forward and
+ * before the first backward. The caller frees with stage_list_free, also after a failure. */
+enum status activations_parse(const char *text, int32_t blocks, struct stage_list *out);
+void stage_list_free(struct stage_list *stages);
+
+/* Writes the shortest text of these stages. FAILED when it does not fit. */
+enum status activations_print(const struct stage_list *stages, char *text, size_t bytes);
+
+/* What becomes of a block's results, for schedules without nesting. */
+enum block_choice { BLOCK_KEEP, BLOCK_RECOMPUTE, BLOCK_HOST, BLOCK_DISK };
+/* The schedule that does `choices[i]` with block i. */
+enum status activations_by_block(const enum block_choice *choices, int32_t blocks, struct stage_list *out);
+
+#endif

@@ -1,0 +1,159 @@
+#include "plan/chunks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A parameter with the node of forward that first reads it. */
+struct use {
+    const struct tensor *parameter;
+    int node, block;
+};
+
+static int compare_uses(const void *a, const void *b) {
+    const struct use *x = a, *y = b;
+    if (x->node != y->node) return x->node < y->node ? -1 : 1;
+    return (x->parameter->id > y->parameter->id) - (x->parameter->id < y->parameter->id);
+}
+
+/* Parameters in the order of their first use; those that no node reads come last. */
+static enum status list_uses(const struct graph *graph, struct use **out, int32_t *count) {
+    struct use *uses = mem_array(graph->tensors.count, sizeof *uses);
+    int32_t *index = mem_array(graph->tensors.count, sizeof *index), found = 0;
+    if (!uses || !index) {
+        mem_free(uses);
+        mem_free(index);
+        return STATUS_FAILED;
+    }
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != TENSOR_PARAMETER) continue;
+        index[i] = found;
+        uses[found++] = (struct use){tensor, (int)graph->nodes.count, tensor->block};
+    }
+    for (size_t n = graph->nodes.count; n-- > 0;) {
+        const struct node *node = graph->nodes.items[n];
+        for (int i = 0; i < node->op->inputs; i++) {
+            const struct tensor *in = node->in[i];
+            if (!in || in->kind != TENSOR_PARAMETER) continue;
+            uses[index[in->id]].node = node->id;
+            uses[index[in->id]].block = node->block;
+        }
+    }
+    mem_free(index);
+    qsort(uses, (size_t)found, sizeof *uses, compare_uses);
+    *out = uses;
+    *count = found;
+    return STATUS_OK;
+}
+
+/* Bytes of the run of parameters of one block and kind that begins at `first`. */
+static int64_t block_bytes(const struct use *uses, int32_t first, int32_t count) {
+    int64_t bytes = 0;
+    for (int32_t i = first; i < count && uses[i].block == uses[first].block; i++)
+        if (uses[i].parameter->trainable == uses[first].parameter->trainable)
+            bytes += shape_bytes(&uses[i].parameter->shape);
+    return bytes;
+}
+
+/* Gives each parameter, by its place in `uses`, the number of its chunk. One chunk of each kind is open at a time. */
+static enum status assign(const struct use *uses, int32_t count, int64_t most, int32_t *chunk_of,
+                          struct chunk_list *list) {
+    int32_t open[2] = {-1, -1};
+    int last_block[2] = {-1, -1};
+    for (int32_t i = 0; i < count; i++) {
+        const struct use *use = &uses[i];
+        bool trained = use->parameter->trainable;
+        int64_t bytes = shape_bytes(&use->parameter->shape);
+        bool new_block = last_block[trained] != use->block;
+        int64_t wanted = new_block ? block_bytes(uses, i, count) : bytes;
+        if (wanted > most) wanted = bytes;
+        last_block[trained] = use->block;
+        if (open[trained] < 0 || list->chunks.items[open[trained]].bytes + wanted > most) {
+            open[trained] = (int32_t)list->chunks.count;
+            TRY(vec_push(&list->chunks, (struct chunk){.block = use->block, .trained = trained}));
+        }
+        struct chunk *chunk = &list->chunks.items[open[trained]];
+        chunk->bytes += bytes;
+        chunk->count++;
+        chunk_of[i] = open[trained];
+    }
+    return STATUS_OK;
+}
+
+static enum status fill(const struct graph *graph, const struct use *uses, int32_t count, const int32_t *chunk_of_use,
+                        struct chunk_list *list) {
+    list->chunk_of = mem_array(graph->tensors.count + 1, sizeof *list->chunk_of);
+    if (!list->chunk_of) return STATUS_FAILED;
+    memset(list->chunk_of, -1, (graph->tensors.count + 1) * sizeof *list->chunk_of);
+    for (int32_t c = 0; c < (int32_t)list->chunks.count; c++) {
+        list->chunks.items[c].first = (int32_t)list->parameters.count;
+        for (int32_t i = 0; i < count; i++) {
+            if (chunk_of_use[i] != c) continue;
+            TRY(vec_push(&list->parameters, uses[i].parameter));
+            list->chunk_of[uses[i].parameter->id] = c;
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct chunk_list *out) {
+    struct use *uses;
+    int32_t count;
+    *out = (struct chunk_list){0};
+    TRY(list_uses(graph, &uses, &count));
+    int32_t *chunk_of_use = mem_array((size_t)count, sizeof *chunk_of_use);
+    enum status status = chunk_of_use ? assign(uses, count, chunk_bytes, chunk_of_use, out) : STATUS_FAILED;
+    if (status == STATUS_OK) status = fill(graph, uses, count, chunk_of_use, out);
+    mem_free(chunk_of_use);
+    mem_free(uses);
+    return status;
+}
+
+void chunks_free(struct chunk_list *chunks) {
+    vec_free(&chunks->parameters);
+    vec_free(&chunks->chunks);
+    mem_free(chunks->chunk_of);
+    *chunks = (struct chunk_list){0};
+}
+
+/* The most that one block's parameters of one kind take, those aside that are larger than all others of their block
+ * together (embeddings and heads), which are chunks by themselves. */
+static int64_t largest_layer(const struct graph *graph) {
+    int64_t largest = 0;
+    for (int block = 0; block < (int)graph->blocks.count; block++) {
+        int64_t sum = 0, most = 0;
+        for (size_t i = 0; i < graph->tensors.count; i++) {
+            const struct tensor *tensor = graph->tensors.items[i];
+            if (tensor->kind != TENSOR_PARAMETER || tensor->block != block) continue;
+            int64_t bytes = shape_bytes(&tensor->shape);
+            sum += bytes;
+            if (bytes > most) most = bytes;
+        }
+        int64_t layer = 2 * most > sum ? sum - most : sum;
+        if (layer > largest) largest = layer;
+    }
+    return largest > 0 ? largest : 1;
+}
+
+static int64_t waste(const struct chunk_list *list, int64_t chunk_bytes) {
+    int64_t sum = 0;
+    for (size_t c = 0; c < list->chunks.count; c++)
+        if (list->chunks.items[c].bytes < chunk_bytes) sum += chunk_bytes - list->chunks.items[c].bytes;
+    return sum;
+}
+
+enum status chunks_choose_bytes(const struct graph *graph, int64_t *out) {
+    static const int64_t largest_bytes = (int64_t)256 << 20;
+    int64_t layer = largest_layer(graph), least = INT64_MAX;
+    for (int64_t bytes = layer; bytes == layer || bytes <= largest_bytes; bytes += layer) {
+        struct chunk_list list;
+        enum status status = chunks_pack(graph, bytes, &list);
+        int64_t wasted = waste(&list, bytes);
+        bool whole = list.chunks.count <= 1;
+        chunks_free(&list);
+        TRY(status);
+        if (wasted < least) least = wasted, *out = bytes;
+        if (whole) break; /* nothing changes from here on */
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,33 @@
+/* Chunks: flat runs of parameters, the unit in which model states move and are updated.
+ *
+ * Parameters are packed in the order in which forward first uses them (ProTrain, arXiv 2406.08334, section 3.1), so
+ * that the chunks of a pass are visited in ascending order. Those of one block stay together where they fit. A chunk
+ * holds only parameters that are trained, or only frozen ones. A shared parameter stays at its first use. */
+#ifndef BALLAST_PLAN_CHUNKS_H
+#define BALLAST_PLAN_CHUNKS_H
+
+#include "graph/graph.h"
+
+struct chunk {
+    int32_t first, count; /* its parameters in the list's order */
+    int64_t bytes;        /* of the parameters, in the compute dtype */
+    int block;            /* the first block that uses it */
+    bool trained;
+};
+
+struct chunk_list {
+    VEC(const struct tensor *) parameters; /* chunk by chunk */
+    VEC(struct chunk) chunks;              /* in the order of their first use */
+    int32_t *chunk_of;                     /* by tensor id; -1 for what is no parameter */
+};
+
+/* Packs the graph's parameters into chunks of at most `chunk_bytes`; a larger parameter is a chunk by itself. The
+ * caller frees, also after a failure. */
+enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct chunk_list *out);
+void chunks_free(struct chunk_list *chunks);
+
+/* The size that wastes least: packing is tried with every size that holds a whole number of the largest layer, up to
+ * 256 MiB; waste is what chunks leave free below the size. */
+enum status chunks_choose_bytes(const struct graph *graph, int64_t *out);
+
+#endif

@@ -1,0 +1,89 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "plan/plan.h"
+
+enum status plan_check_range(const char *field, int64_t value, int64_t least, int64_t most, const char *rule) {
+    if (value >= least && value <= most) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "plan: %s: %" PRId64 " is not legal: %s", field, value, rule);
+    return status_hint(status, "the nearest legal value is %" PRId64, value < least ? least : most);
+}
+
+/* One list of the policy's numbers and tiers serves reading and writing. */
+#define POLICY_INTEGERS(X) X(grains_per_pass) X(chunk_bytes) X(persistent_chunks) X(buffers) X(lookahead)
+#define POLICY_TIERS(X) X(parameters) X(gradients) X(optimizer) X(update)
+
+enum { BUFFERS_MAX = 1 << 20, LOOKAHEAD_MAX = 64 };
+
+bool policy_uses_tier(const struct policy *policy, enum tier tier) {
+    bool used = tier == TIER_DEVICE;
+#define COMPARE_TIER(field) used |= policy->field == tier;
+    POLICY_TIERS(COMPARE_TIER)
+    if (tier == TIER_HOST) used |= strchr(policy->schedule, 'h') != NULL;
+    if (tier == TIER_DISK) used |= strchr(policy->schedule, 'd') != NULL;
+    return used;
+}
+
+enum status policy_check(const struct policy *policy, int64_t grains) {
+    TRY(plan_check_range("policy.grains_per_pass", policy->grains_per_pass, 1, grains,
+                         "a pass holds at least one grain and at most those of the step"));
+    TRY(plan_check_range("policy.chunk_bytes", policy->chunk_bytes, 0, INT64_MAX, "a chunk has a size"));
+    TRY(plan_check_range("policy.persistent_chunks", policy->persistent_chunks, 0, INT64_MAX, "a count of chunks"));
+    bool moves = policy->parameters != TIER_DEVICE;
+    TRY(plan_check_range("policy.buffers", policy->buffers, moves, BUFFERS_MAX,
+                         moves ? "parameters that are elsewhere pass through buffers" : "a count of buffers"));
+    TRY(plan_check_range("policy.lookahead", policy->lookahead, 0, LOOKAHEAD_MAX, "a count of groups"));
+    if (policy->update == TIER_DISK)
+        return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.update: nothing is computed on the disk"),
+                           "the nearest legal value is host");
+    if (policy->update == TIER_HOST && policy->optimizer == TIER_DEVICE)
+        return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.update: optimizer state that is on the device "
+                                                        "is updated there"),
+                           "the nearest legal value is device");
+    return STATUS_OK;
+}
+
+json_t *policy_to_json(const struct policy *policy) {
+    json_t *object = json_object();
+    int failed = !object;
+#define SET_INTEGER(field) failed |= json_object_set_new(object, #field, json_integer((json_int_t)policy->field));
+    POLICY_INTEGERS(SET_INTEGER)
+#define SET_TIER(field) failed |= json_object_set_new(object, #field, json_string(tier_name(policy->field)));
+    POLICY_TIERS(SET_TIER)
+    failed |= json_object_set_new(object, "schedule", json_string(policy->schedule));
+    if (!failed) return object;
+    json_decref(object);
+    (void)status_no_memory(0, "a policy's JSON");
+    return NULL;
+}
+
+static enum status read_tier(const char *file, const json_t *object, const char *field, enum tier *out) {
+    const char *name = tier_name(*out);
+    TRY(json_read_string(file, object, field, &name));
+    *out = tier_find(name);
+    if (*out != TIER_COUNT) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: policy.%s: '%s' is none of device, host and disk", file, field, name);
+}
+
+enum status policy_from_json(const char *file, const json_t *object, struct policy *out) {
+    static const char *const known[] = {"schedule",
+#define NAME_FIELD(field) #field,
+                                        POLICY_INTEGERS(NAME_FIELD) POLICY_TIERS(NAME_FIELD)};
+    struct policy policy = {0};
+    TRY(json_refuse_unknown(file, "policy.", object, known, sizeof known / sizeof *known));
+    TRY(json_require(file, object, "grains_per_pass"));
+#define READ_INTEGER(field) TRY(json_read_int(file, object, #field, INT64_MIN, INT64_MAX, &policy.field));
+    POLICY_INTEGERS(READ_INTEGER)
+#define READ_TIER(field) TRY(read_tier(file, object, #field, &policy.field));
+    POLICY_TIERS(READ_TIER)
+    const char *schedule = "";
+    TRY(json_read_string(file, object, "schedule", &schedule));
+    if (strlen(schedule) >= sizeof policy.schedule)
+        return status_set(STATUS_BAD_INPUT, "%s: policy.schedule: is longer than %zu bytes", file,
+                          sizeof policy.schedule - 1);
+    strcpy(policy.schedule, schedule);
+    *out = policy;
+    return STATUS_OK;
+}

@@ -1,0 +1,232 @@
+#include "program/runs.h"
+
+#include <string.h>
+
+/* Blocks with nodes in passes: the update's own block is not one. */
+static int32_t count_blocks(const struct graph *graph) {
+    int32_t blocks = 0;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        if (node->phase <= PHASE_BACKWARD && node->block >= blocks) blocks = node->block + 1;
+    }
+    return blocks;
+}
+
+static bool has_backward(const struct graph *graph) {
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        if (graph->nodes.items[n]->phase == PHASE_BACKWARD) return true;
+    return false;
+}
+
+/* The lowest block whose backward adds to each accumulator is the last one to run. */
+static enum status find_finish_blocks(struct run_source *source) {
+    const struct graph *graph = source->graph;
+    int32_t *last = mem_array(graph->tensors.count + 1, sizeof *last);
+    if (!last) return STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        last[i] = INT32_MAX;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        int32_t block = node->phase == PHASE_BACKWARD ? node->block : INT32_MAX;
+        for (int i = 0; i < node->op->inputs && node->phase == PHASE_FINISH; i++)
+            if (node->in[i] && node->in[i]->kind == TENSOR_GRADIENT && last[node->in[i]->id] < block)
+                block = last[node->in[i]->id];
+        source->finish_block[n] = block;
+        for (int i = 0; i < node->op->outputs; i++)
+            if (node->out[i] && node->out[i]->kind == TENSOR_GRADIENT && block < last[node->out[i]->id])
+                last[node->out[i]->id] = block;
+    }
+    mem_free(last);
+    return STATUS_OK;
+}
+
+static void find_update_chunks(struct run_source *source) {
+    for (size_t n = 0; n < source->graph->nodes.count; n++) {
+        const struct node *node = source->graph->nodes.items[n];
+        source->update_chunk[n] = -1;
+        if (node->phase != PHASE_UPDATE) continue;
+        for (int i = 0; i < node->op->outputs; i++) {
+            const struct tensor *out = node->out[i];
+            if (out && out->kind == TENSOR_PARAMETER) source->update_chunk[n] = source->chunks->chunk_of[out->id];
+        }
+    }
+}
+
+static enum status sort_nodes(struct run_source *source) {
+    const struct graph *graph = source->graph;
+    int32_t stages = 2 * source->blocks, count = 0;
+    source->nodes = mem_array(graph->nodes.count, sizeof *source->nodes);
+    source->first = mem_array((size_t)stages + 1, sizeof *source->first);
+    if (!source->nodes || !source->first) return STATUS_FAILED;
+    for (int32_t stage = 0; stage < stages; stage++) {
+        source->first[stage] = count;
+        for (size_t n = 0; n < graph->nodes.count; n++) {
+            const struct node *node = graph->nodes.items[n];
+            if (node->phase <= PHASE_BACKWARD && (int32_t)node->phase * source->blocks + node->block == stage)
+                source->nodes[count++] = node;
+        }
+    }
+    source->first[stages] = count;
+    return STATUS_OK;
+}
+
+enum status run_source_create(const struct graph *graph, const struct policy *policy, const struct chunk_list *chunks,
+                              struct run_source *out) {
+    *out = (struct run_source){.graph = graph, .policy = policy, .chunks = chunks, .blocks = count_blocks(graph)};
+    /* Without a backward there is one way to run; the schedule that comes with the plan is that of training. */
+    TRY(activations_parse(has_backward(graph) ? policy->schedule : "", out->blocks, &out->stages));
+    TRY(sort_nodes(out));
+    out->finish_block = mem_array(graph->nodes.count, sizeof *out->finish_block);
+    out->update_chunk = mem_array(graph->nodes.count, sizeof *out->update_chunk);
+    if (!out->finish_block || !out->update_chunk) return STATUS_FAILED;
+    find_update_chunks(out);
+    return find_finish_blocks(out);
+}
+
+void run_source_free(struct run_source *source) {
+    stage_list_free(&source->stages);
+    mem_free(source->nodes);
+    mem_free(source->first);
+    mem_free(source->finish_block);
+    mem_free(source->update_chunk);
+}
+
+static enum status add_run(struct run_source *source, const struct node *node, int64_t slot, struct run_list *out) {
+    return vec_push(&out->list, (struct run){.node = node, .slot = slot, .group = source->group});
+}
+
+static enum status add_stage(struct run_source *source, const struct stage *stage, int64_t slots,
+                             struct run_list *out) {
+    enum phase phase = stage->action == STAGE_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD;
+    int32_t index = (int32_t)phase * source->blocks + stage->block;
+    for (int64_t slot = 0; slot < slots; slot++)
+        for (int32_t n = source->first[index]; n < source->first[index + 1]; n++)
+            TRY(add_run(source, source->nodes[n], slot, out));
+    return STATUS_OK;
+}
+
+static enum status add_finish(struct run_source *source, int32_t block, struct run_list *out) {
+    const struct graph *graph = source->graph;
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        if (graph->nodes.items[n]->phase == PHASE_FINISH && source->finish_block[n] == block)
+            TRY(add_run(source, graph->nodes.items[n], 0, out));
+    return STATUS_OK;
+}
+
+static enum status add_update(struct run_source *source, int32_t chunk, bool deferred, struct run_list *out) {
+    const struct graph *graph = source->graph;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        if (graph->nodes.items[n]->phase != PHASE_UPDATE || source->update_chunk[n] != chunk) continue;
+        TRY(add_run(source, graph->nodes.items[n], 0, out));
+        out->list.items[out->list.count - 1].deferred = deferred;
+    }
+    return STATUS_OK;
+}
+
+/* Deferred updates of the chunks from *next on that a block up to `block` uses first. */
+static enum status add_deferred(struct run_source *source, int64_t block, int32_t *next, struct run_list *out) {
+    const struct chunk_list *chunks = source->chunks;
+    for (; *next < (int32_t)chunks->chunks.count && chunks->chunks.items[*next].block <= block; ++*next)
+        if (policy_defers_update(source->policy, *next)) TRY(add_update(source, *next, true, out));
+    return STATUS_OK;
+}
+
+/* What later runs read, swept from the end of a pass to its beginning. */
+struct sweep {
+    const struct graph *graph;
+    bool *needed; /* by slot and storage id */
+};
+
+static bool *needed(const struct sweep *sweep, int64_t slot, struct tensor *tensor) {
+    return &sweep->needed[slot * (int64_t)sweep->graph->tensors.count + tensor_storage(tensor)->id];
+}
+
+/* The input whose buffer output 0 may take over, or NULL: both are whole activations, and no other operand of the node
+ * shares its bytes. */
+static struct tensor *in_place_source(const struct node *node) {
+    if (node->op->in_place_input == 0) return NULL;
+    int index = node->op->in_place_input - 1;
+    struct tensor *in = node->in[index];
+    const struct tensor *out = node->out[0];
+    if (!in || !out || in->base || out->base || in->kept || out->kept) return NULL;
+    if (out->kind != TENSOR_ACTIVATION || in->kind != TENSOR_ACTIVATION) return NULL;
+    if (shape_bytes(&in->shape) != shape_bytes(&out->shape)) return NULL;
+    for (int i = 0; i < node->op->inputs; i++)
+        if (i != index && node->in[i] && tensor_storage(node->in[i]) == in) return NULL;
+    return in;
+}
+
+/* True when the run has an effect: it changes an accumulator, or makes what is read later. */
+static bool sweep_run(const struct sweep *sweep, struct run *run) {
+    const struct node *node = run->node;
+    bool useful = node->op->updates != 0;
+    for (int i = 0; i < node->op->outputs; i++)
+        if (node->out[i]) useful |= node->out[i]->kind != TENSOR_ACTIVATION || *needed(sweep, run->slot, node->out[i]);
+    if (!useful) return false;
+    struct tensor *source = in_place_source(node);
+    run->takes_over = source && !*needed(sweep, run->slot, source);
+    for (int i = 0; i < node->op->inputs; i++)
+        if (node->in[i]) *needed(sweep, run->slot, node->in[i]) = true;
+    return true;
+}
+
+/* Before a group runs, nothing of what it makes is there. */
+static void forget_outputs(const struct sweep *sweep, const struct run *runs, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        for (int k = 0; k < runs[i].node->op->outputs; k++)
+            if (runs[i].node->out[k]) *needed(sweep, runs[i].slot, runs[i].node->out[k]) = false;
+}
+
+static void keep_useful(struct run_list *runs, size_t begin, const bool *useful) {
+    size_t kept = begin;
+    for (size_t i = begin; i < runs->list.count; i++)
+        if (useful[i - begin]) runs->list.items[kept++] = runs->list.items[i];
+    runs->list.count = kept;
+}
+
+/* Takes out runs without effect and settles in-place outputs, for the runs from `begin` on. */
+static enum status sweep_pass(const struct graph *graph, int64_t slots, size_t begin, struct run_list *runs) {
+    struct run *items = runs->list.items;
+    size_t count = runs->list.count - begin;
+    struct sweep sweep = {graph, mem_array(graph->tensors.count * (size_t)slots + 1, sizeof(bool))};
+    bool *useful = mem_array(count, sizeof *useful);
+    enum status status = sweep.needed && useful ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count * (size_t)slots && status == STATUS_OK; i++)
+        sweep.needed[i] = graph->tensors.items[i % graph->tensors.count]->kept;
+    for (size_t end = begin + count, first; end > begin && status == STATUS_OK; end = first) {
+        for (first = end; first > begin && items[first - 1].group == items[end - 1].group;) {
+            first--;
+            useful[first - begin] = sweep_run(&sweep, &items[first]);
+        }
+        forget_outputs(&sweep, items + first, end - first);
+    }
+    if (status == STATUS_OK) keep_useful(runs, begin, useful);
+    mem_free(sweep.needed);
+    mem_free(useful);
+    return status;
+}
+
+enum status runs_of_pass(struct run_source *source, int64_t slots, bool first, bool last, struct run_list *out) {
+    size_t begin = out->list.count;
+    int32_t updated = 0;
+    /* One lookahead for the update's results to leave, one for the parameters to be fetched. */
+    int64_t ahead = 2 * source->policy->lookahead;
+    for (size_t s = 0; s < source->stages.list.count; s++) {
+        const struct stage *stage = &source->stages.list.items[s];
+        if (stage->action == STAGE_MOVE) continue;
+        if (first && stage->action == STAGE_FORWARD) TRY(add_deferred(source, stage->block + ahead, &updated, out));
+        TRY(add_stage(source, stage, slots, out));
+        if (last && stage->action == STAGE_BACKWARD) TRY(add_finish(source, stage->block, out));
+        source->group++;
+    }
+    return sweep_pass(source->graph, slots, begin, out);
+}
+
+enum status runs_of_update(struct run_source *source, struct run_list *out) {
+    for (int32_t chunk = -1; chunk < (int32_t)source->chunks->chunks.count; chunk++) {
+        if (chunk >= 0 && policy_defers_update(source->policy, chunk)) continue;
+        TRY(add_update(source, chunk, false, out));
+        source->group++;
+    }
+    return STATUS_OK;
+}

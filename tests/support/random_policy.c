@@ -1,0 +1,101 @@
+#include "support/random_policy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+#include "plan/activations.h"
+#include "plan/chunks.h"
+#include "support/unit.h"
+
+struct dice {
+    uint64_t seed, draws;
+};
+
+static int64_t roll(struct dice *dice, int64_t sides) {
+    return (int64_t)(random_u64(dice->seed, RANDOM_TEST, 7, dice->draws++) % (uint64_t)sides);
+}
+
+static void append(struct stage_list *stages, enum stage_action action, int32_t block, enum tier tier) {
+    assert_int_equal(vec_push(&stages->list, (struct stage){action, block, tier}), STATUS_OK);
+}
+
+/* Keeping, moving and recomputing at random; a third of the schedules nest recomputation over several blocks. */
+static void draw_schedule(struct dice *dice, int32_t blocks, struct policy *policy) {
+    struct stage_list stages = {0};
+    bool nested = roll(dice, 3) == 0;
+    int64_t moving = roll(dice, 4), recomputing = roll(dice, 4);
+    for (int32_t i = 0; i < blocks; i++) {
+        append(&stages, STAGE_FORWARD, i, TIER_DEVICE);
+        if (roll(dice, 4) < moving) append(&stages, STAGE_MOVE, i, roll(dice, 2) ? TIER_HOST : TIER_DISK);
+    }
+    for (int32_t i = blocks; i-- > 0;) {
+        if (roll(dice, 4) < recomputing) {
+            int32_t from = nested ? (int32_t)roll(dice, i + 1) : i;
+            for (int32_t k = from; k <= i; k++)
+                append(&stages, STAGE_FORWARD, k, TIER_DEVICE);
+        }
+        append(&stages, STAGE_BACKWARD, i, TIER_DEVICE);
+    }
+    assert_int_equal(activations_print(&stages, policy->schedule, sizeof policy->schedule), STATUS_OK);
+    stage_list_free(&stages);
+}
+
+/* Chunks that are not persistent and that nodes of one block read. */
+static int64_t most_chunks_of_a_block(const struct graph *graph, const struct policy *policy) {
+    struct chunk_list chunks;
+    assert_int_equal(chunks_pack(graph, policy->chunk_bytes, &chunks), STATUS_OK);
+    int64_t most = 1;
+    for (int block = 0; block < (int)graph->blocks.count; block++) {
+        int64_t count = 0;
+        for (int32_t c = (int32_t)policy->persistent_chunks; c < (int32_t)chunks.chunks.count; c++) {
+            bool used = false;
+            for (size_t n = 0; n < graph->nodes.count; n++)
+                for (int i = 0; i < OP_INPUTS_MAX && graph->nodes.items[n]->block == block; i++) {
+                    const struct tensor *in = graph->nodes.items[n]->in[i];
+                    used |= in && chunks.chunk_of[in->id] == c;
+                }
+            count += used;
+        }
+        if (count > most) most = count;
+    }
+    chunks_free(&chunks);
+    return most;
+}
+
+static int64_t total_bytes(const struct graph *graph) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (graph->tensors.items[i]->kind == TENSOR_PARAMETER) bytes += shape_bytes(&graph->tensors.items[i]->shape);
+    return bytes;
+}
+
+struct policy random_policy(const struct graph *graph, int64_t grains, uint64_t seed) {
+    struct dice dice = {.seed = seed};
+    struct policy policy = {.grains_per_pass = 1 + roll(&dice, grains < 4 ? grains : 4)};
+    policy.chunk_bytes = 1 + total_bytes(graph) / (1 + roll(&dice, 12));
+    struct chunk_list chunks;
+    assert_int_equal(chunks_pack(graph, policy.chunk_bytes, &chunks), STATUS_OK);
+    policy.persistent_chunks = roll(&dice, 3) == 0 ? roll(&dice, (int64_t)chunks.chunks.count + 1) : 0;
+    chunks_free(&chunks);
+    policy.lookahead = roll(&dice, 4);
+    policy.parameters = (enum tier)roll(&dice, TIER_COUNT);
+    policy.gradients = (enum tier)roll(&dice, TIER_COUNT);
+    policy.optimizer = (enum tier)roll(&dice, TIER_COUNT);
+    if (policy.optimizer != TIER_DEVICE) policy.update = (enum tier)roll(&dice, 2);
+    policy.buffers = most_chunks_of_a_block(graph, &policy) + roll(&dice, 3);
+    int32_t blocks = 0;
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        if (graph->nodes.items[n]->phase <= PHASE_BACKWARD && graph->nodes.items[n]->block >= blocks)
+            blocks = graph->nodes.items[n]->block + 1;
+    draw_schedule(&dice, blocks, &policy);
+    return policy;
+}
+
+void print_policy(const struct policy *policy, uint64_t seed) {
+    json_t *object = policy_to_json(policy);
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    fprintf(stderr, "policy of seed %llu: %s\n", (unsigned long long)seed, text ? text : "");
+    free(text);
+    json_decref(object);
+}

@@ -1,0 +1,13 @@
+/* Random legal policies: every tier, chunk size, number of buffers and schedule that the compiler must take. */
+#ifndef BALLAST_TESTS_RANDOM_POLICY_H
+#define BALLAST_TESTS_RANDOM_POLICY_H
+
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+/* The policy of `seed` for a graph whose step has `grains` grains. Ends the test when it runs out of memory. */
+struct policy random_policy(const struct graph *graph, int64_t grains, uint64_t seed);
+/* Its JSON on stderr, to be called before a test fails. */
+void print_policy(const struct policy *policy, uint64_t seed);
+
+#endif
