@@ -49,17 +49,18 @@ static void use_streams(struct executable *executable, const struct plan *plan, 
     require(program_verify(executable->program), "verify");
 }
 
-/* Through memory of our own, a tensor at a time, since its home may be a disk. */
+/* Where a tensor's home is a disk, through memory of our own. */
 static void load_weight(struct harness *harness, const struct tensor *home, struct tensor *parameter) {
     int64_t bytes = shape_bytes(&home->shape);
-    struct weight_target target = {parameter, mem_array((size_t)bytes, 1), home->shape.dtype};
+    void *there = runner_data(harness->runner, home), *own = there ? NULL : mem_array((size_t)bytes, 1);
+    struct weight_target target = {parameter, there ? there : own, home->shape.dtype};
     assert_non_null(target.data);
     if (harness->options.folder)
         require(model_load_weights(harness->model, &target, 1), "weights");
     else
         model_initialise_weights(harness->model, harness->options.seed, &target, 1);
-    require(runner_write(harness->runner, home, 0, bytes, target.data), "home");
-    mem_free(target.data);
+    if (own) require(runner_write(harness->runner, home, 0, bytes, own), "home");
+    mem_free(own);
 }
 
 static void load_weights(struct harness *harness) {
