@@ -47,7 +47,8 @@ static enum status load(struct logits_run *run) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind == TENSOR_PARAMETER)
-            targets[count++] = (struct weight_target){tensor, runner_data(run->runner, tensor), DTYPE_F32};
+            targets[count++] =
+                (struct weight_target){.tensor = tensor, .data = runner_data(run->runner, tensor), .dtype = DTYPE_F32};
     }
     enum status status = model_load_weights(run->model, targets, count);
     mem_free(targets);
@@ -66,8 +67,8 @@ static enum status compute_and_write(struct logits_run *run, const char *out) {
     double scalars[SCALAR_COUNT] = {0};
     TRY(runner_step(run->runner, scalars));
     const struct safetensors_item items[] = {
-        {"input_ids", tokens->shape, ids},
-        {"logits", run->logits->shape, runner_data(run->runner, run->logits)},
+        {.name = "input_ids", .shape = tokens->shape, .data = ids},
+        {.name = "logits", .shape = run->logits->shape, .data = runner_data(run->runner, run->logits)},
     };
     return safetensors_write(out, items, sizeof items / sizeof *items);
 }

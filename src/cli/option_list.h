@@ -55,9 +55,11 @@
       .computed = "memory available to the process (within its cgroup), less 64 MiB for the process and 5% left free", \
       .help = "the most that a step's arena may take")                                                                 \
     X(HOST_MEMORY, .name = "host-memory", .type = OPTION_SIZE, .argument = "SIZE", OPTION_FOR(COMMANDS_STEP),          \
-      .refusal = "this version keeps all on the device tier; give --device-memory", .help = "memory of the host tier") \
+      .computed = "none: a processor's memory is its device tier",                                                     \
+      .help = "a host tier of this size beside the device tier")                                                       \
     X(DISK, .name = "disk", .type = OPTION_TEXT, .argument = "DIR[:SIZE]", OPTION_FOR(COMMANDS_STEP),                  \
-      .refusal = "this version keeps all on the device tier; give --device-memory", .help = "folder of the disk tier") \
+      .computed = "none; SIZE: what is free there, less 5%",                                                           \
+      .help = "folder for what does not fit in memory, and the most to take there")                                    \
     X(PARTITION, .name = "partition", .type = OPTION_TEXT, .argument = "P", OPTION_FOR(COMMANDS_STEP),                 \
       .refusal = "this version runs on one rank",                                                                      \
       .help = "how parameters, gradients and states are spread over ranks")                                            \

@@ -1,16 +1,31 @@
 #include "cli/step_options.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 
-#include <string.h>
-
 #include "backend/backend.h"
+#include "base/size.h"
 
 /* Where bf16 products are done in hardware and not in steps: what the backend uses says it, not what the processor has.
  */
 static enum dtype fastest_dtype(void) {
     const char *isa = backend_cpu.isa();
     return strstr(isa, "+amx") || strstr(isa, "+bf16") ? DTYPE_BF16 : DTYPE_F32;
+}
+
+/* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the folder's name. */
+static void read_disk(const char *text, struct memory_options *out) {
+    const char *colon = strrchr(text, ':');
+    bool sized = colon && size_parse(colon + 1, &out->disk_bytes) == STATUS_OK && out->disk_bytes > 0;
+    if (!sized) out->disk_bytes = 0;
+    snprintf(out->disk_folder, sizeof out->disk_folder, "%.*s", sized ? (int)(colon - text) : (int)strlen(text), text);
+}
+
+static void read_memory(const struct options *options, struct memory_options *out) {
+    out->device_bytes = options_whole(options, OPT_DEVICE_MEMORY);
+    out->host_bytes = options_whole(options, OPT_HOST_MEMORY);
+    if (options_given(options, OPT_DISK)) read_disk(options_text(options, OPT_DISK), out);
 }
 
 void step_options_read(const struct options *options, bool decided, struct plan_options *out) {
@@ -20,7 +35,7 @@ void step_options_read(const struct options *options, bool decided, struct plan_
     out->grain_sequences = options_whole(options, OPT_GRAIN);
     out->grains_per_pass = options_whole(options, OPT_GRAINS_PER_PASS);
     out->threads = (int)options_whole(options, OPT_THREADS);
-    out->device_memory_bytes = options_whole(options, OPT_DEVICE_MEMORY);
+    read_memory(options, &out->memory);
     out->plan_path = options_text(options, OPT_PLAN);
     if (options_given(options, OPT_DOCUMENT_ATTENTION))
         out->document_attention = document_attention_find(options_text(options, OPT_DOCUMENT_ATTENTION));

@@ -170,3 +170,12 @@ void op_cost(const struct node *node, struct op_cost *out) {
     }
     *out = (struct op_cost){.flops = node->op->flops ? node->op->flops(node) : 0, .bytes = bytes};
 }
+
+int32_t graph_count_blocks(const struct graph *graph) {
+    int32_t blocks = 0;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        if (node->phase <= PHASE_BACKWARD && node->block >= blocks) blocks = node->block + 1;
+    }
+    return blocks;
+}

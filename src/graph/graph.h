@@ -67,6 +67,9 @@ struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t colu
 struct node *graph_add(struct graph *graph, const struct op *op, const char *name, struct tensor *const *in,
                        const void *attributes, struct tensor *const *into);
 
+/* Blocks that have forward or backward nodes: what an update adds is not one. */
+int32_t graph_count_blocks(const struct graph *graph);
+
 /* The parameter, input or result of that name, or NULL. */
 struct tensor *graph_find(const struct graph *graph, const char *name);
 /* Names "layer.3.attention" and the like, in the graph's memory. NULL when out of memory (the graph's status is then

@@ -142,13 +142,16 @@ int64_t model_trained_matrix_count(const struct graph *graph);
 /* Where a parameter's values go to or come from: contiguous, of the tensor's shape, in `dtype`. */
 struct weight_target {
     const struct tensor *tensor;
-    void *data;
+    void *data;       /* NULL: in `store`, under the key `home` */
     enum dtype dtype; /* F32 or BF16 */
+    const struct byte_store *store;
+    const struct tensor *home;
 };
 /* Fills every target from the model's files, converting; any of the model's parameters, each by its name. With OpenMP's
  * threads, straight from the mapped files, whose pages are let go again. */
 enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count);
-/* Fills every target with the family's initial values for this seed; independent of the order of the targets. */
+/* Fills every target, all of them in memory, with the family's initial values for this seed; independent of the order
+ * of the targets. */
 void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets, int count);
 /* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a folder, copies its
  * tokenizer files, into an existing empty folder. Of a model with adapters, these alone, as peft stores them. On

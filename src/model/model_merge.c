@@ -22,7 +22,7 @@ static void add_product(float *weight, const float *a, const float *b, const str
 static enum status load(const struct model *model, const struct tensor *parameter, enum dtype dtype, void **out) {
     void *data = mem_array((size_t)shape_elements(&parameter->shape), (size_t)dtype_bytes(dtype));
     if (!data) return STATUS_FAILED;
-    struct weight_target target = {parameter, data, dtype};
+    struct weight_target target = {.tensor = parameter, .data = data, .dtype = dtype};
     enum status status = model_load_weights(model, &target, 1);
     if (status != STATUS_OK) mem_free(data);
     *out = status == STATUS_OK ? data : NULL;

@@ -187,19 +187,33 @@ static void initialise_adapter(const struct weight_target *target, uint64_t seed
     }
 }
 
+/* Adapters are small: one that goes to a store is made in memory as a whole. */
+static enum status make_adapter(const struct weight_target *target, uint64_t seed) {
+    if (target->data) {
+        initialise_adapter(target, seed);
+        return STATUS_OK;
+    }
+    int64_t bytes = shape_elements(&target->tensor->shape) * dtype_bytes(target->dtype);
+    struct weight_target made = *target;
+    made.data = mem_array((size_t)bytes, 1);
+    if (!made.data) return STATUS_FAILED;
+    initialise_adapter(&made, seed);
+    enum status status = target->store->write(target->store->payload, target->home, 0, bytes, made.data);
+    mem_free(made.data);
+    return status;
+}
+
 static enum status add_load(const struct model *model, const struct weight_target *target,
                             struct safetensors_load *loads, size_t *count) {
     const struct safetensors *set = source_of(model, target->tensor);
-    if (!set) {
-        initialise_adapter(target, model->adapter_seed);
-        return STATUS_OK;
-    }
+    if (!set) return make_adapter(target, model->adapter_seed);
     const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
     if (!source) return missing(model, target->tensor->name);
     TRY(check_parameter(source, &target->tensor->shape));
     BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", source->name,
            dtype_name(target->dtype));
-    loads[(*count)++] = (struct safetensors_load){set, source, target->dtype, target->data};
+    loads[(*count)++] =
+        (struct safetensors_load){set, source, target->dtype, target->data, target->store, target->home};
     return STATUS_OK;
 }
 

@@ -62,8 +62,8 @@ static enum status write_weights(const char *path, const struct weight_target *s
     struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
     if (!items) return STATUS_FAILED;
     for (int i = 0; i < count; i++) {
-        items[i] = (struct safetensors_item){
-            .name = sources[i].tensor->name, .shape = sources[i].tensor->shape, .data = sources[i].data};
+        items[i] = (struct safetensors_item){sources[i].tensor->name, sources[i].tensor->shape, sources[i].data,
+                                             sources[i].store, sources[i].home};
         items[i].shape.dtype = sources[i].dtype;
     }
     enum status status = safetensors_write(path, items, (size_t)count);

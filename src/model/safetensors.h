@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/byte_store.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -100,9 +101,12 @@ struct safetensors_load {
     const struct safetensors *set;
     const struct safetensors_tensor *tensor;
     enum dtype dtype; /* one that safetensors_can_convert to */
-    void *out;
+    void *out;        /* NULL: to `store`, under `key` */
+    const struct byte_store *store;
+    const void *key;
 };
-/* Converts them with OpenMP's threads, in the order of the files, which are read ahead. FAILED without memory. */
+/* Converts them with OpenMP's threads, in the order of the files, which are read ahead. FAILED without memory, or when
+ * a store does. */
 enum status safetensors_load(const struct safetensors_load *loads, size_t count);
 
 /* Whether both hold the same dtype, shape and bytes. */
@@ -113,7 +117,9 @@ bool safetensors_equal(const struct safetensors *set, const struct safetensors_t
 struct safetensors_item {
     const char *name;   /* unique */
     struct shape shape; /* F32, BF16, F64 or I32 */
-    const void *data;   /* shape_bytes(&shape) bytes, contiguous */
+    const void *data;   /* shape_bytes(&shape) bytes, contiguous; NULL: in `store`, under `key` */
+    const struct byte_store *store;
+    const void *key;
 };
 /* Writes a new file, streaming from the items' data: wider dtypes first, then by name, so that all data is aligned to
  * its own size. The file is synced; on failure none is left. */

@@ -3,7 +3,7 @@
 #include "model/safetensors.h"
 
 /* Work is handed to threads in pieces of this many elements; pieces change nothing in the values. */
-enum { PIECE_ELEMENTS = 1 << 18 };
+enum { PIECE_ELEMENTS = BYTE_STORE_PIECE / 4 };
 /* Pieces that the disk reads ahead of those that are being converted: page faults alone would ask it for 128 KiB at a
  * time, and wait for each. */
 enum { AHEAD = 16 };
@@ -17,6 +17,8 @@ struct pieces {
     struct piece *items;
     size_t count, capacity;
 };
+
+static bool has_address(const struct piece *piece) { return piece->load->out != NULL; }
 
 static enum status add_pieces(const struct safetensors_load *load, struct pieces *out) {
     size_t elements = load->tensor->elements;
@@ -44,6 +46,27 @@ static void expect(const struct piece *piece) {
     safetensors_expect(piece->load->set, piece->load->tensor, piece->first, piece->count);
 }
 
+static enum status put(const struct piece *piece, void *room) {
+    const struct safetensors_load *load = piece->load;
+    int64_t element = dtype_bytes(load->dtype);
+    safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, room);
+    return load->store->write(load->store->payload, load->key, (int64_t)piece->first * element,
+                              (int64_t)piece->count * element, room);
+}
+
+/* A store takes one piece after the other. */
+static enum status put_all(const struct pieces *pieces) {
+    void *room = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0; i < pieces->count && status == STATUS_OK; i++) {
+        if (has_address(&pieces->items[i])) continue;
+        if (pieces->count - i > AHEAD) expect(&pieces->items[i + AHEAD]);
+        status = put(&pieces->items[i], room);
+    }
+    mem_free(room);
+    return status;
+}
+
 enum status safetensors_load(const struct safetensors_load *loads, size_t count) {
     struct pieces pieces = {0};
     enum status status = STATUS_OK;
@@ -56,8 +79,9 @@ enum status safetensors_load(const struct safetensors_load *loads, size_t count)
 #pragma omp parallel for schedule(dynamic, 1)
         for (size_t i = 0; i < pieces.count; i++) {
             if (pieces.count - i > AHEAD) expect(&pieces.items[i + AHEAD]);
-            convert(&pieces.items[i]);
+            if (has_address(&pieces.items[i])) convert(&pieces.items[i]);
         }
+        status = put_all(&pieces);
     }
     vec_free(&pieces);
     return status;

@@ -62,6 +62,28 @@ static void write_header(struct file_writer *writer, const char *text) {
     file_writer_write(writer, spaces, padding);
 }
 
+static void write_item(struct file_writer *writer, const struct safetensors_item *item, void *room) {
+    int64_t bytes = shape_bytes(&item->shape);
+    if (item->data) {
+        file_writer_write(writer, item->data, (size_t)bytes);
+        return;
+    }
+    for (int64_t at = 0; at < bytes && writer->status == STATUS_OK; at += BYTE_STORE_PIECE) {
+        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
+        writer->status = item->store->read(item->store->payload, item->key, at, count, room);
+        if (writer->status == STATUS_OK) file_writer_write(writer, room, (size_t)count);
+    }
+}
+
+static enum status write_items(struct file_writer *writer, const struct safetensors_item *const *sorted, size_t count) {
+    void *room = mem_array(BYTE_STORE_PIECE, 1);
+    if (!room) return STATUS_FAILED;
+    for (size_t i = 0; i < count && writer->status == STATUS_OK; i++)
+        write_item(writer, sorted[i], room);
+    mem_free(room);
+    return STATUS_OK;
+}
+
 static enum status write_sorted(const char *path, const struct safetensors_item *const *sorted, size_t count) {
     json_t *header = make_header(sorted, count);
     char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
@@ -72,8 +94,8 @@ static enum status write_sorted(const char *path, const struct safetensors_item 
     if (status == STATUS_OK) {
         file_writer_pass_cache(&writer);
         write_header(&writer, text);
-        for (size_t i = 0; i < count && writer.status == STATUS_OK; i++)
-            file_writer_write(&writer, sorted[i]->data, (size_t)shape_bytes(&sorted[i]->shape));
+        if (write_items(&writer, sorted, count) != STATUS_OK && writer.status == STATUS_OK)
+            writer.status = STATUS_FAILED;
         status = file_writer_close(&writer);
     }
     free(text);

@@ -142,17 +142,20 @@ static int64_t waste(const struct chunk_list *list, int64_t chunk_bytes) {
     return sum;
 }
 
+/* Chunks in flight at the least: one in use, one on its way. */
+enum { LEAST_BUFFERS = 2 };
+
 enum status chunks_choose_bytes(const struct graph *graph, int64_t *out) {
     static const int64_t largest_bytes = (int64_t)256 << 20;
     int64_t layer = largest_layer(graph), least = INT64_MAX;
     for (int64_t bytes = layer; bytes == layer || bytes <= largest_bytes; bytes += layer) {
         struct chunk_list list;
         enum status status = chunks_pack(graph, bytes, &list);
-        int64_t wasted = waste(&list, bytes);
+        int64_t cost = waste(&list, bytes) + LEAST_BUFFERS * bytes;
         bool whole = list.chunks.count <= 1;
         chunks_free(&list);
         TRY(status);
-        if (wasted < least) least = wasted, *out = bytes;
+        if (cost < least) least = cost, *out = bytes;
         if (whole) break; /* nothing changes from here on */
     }
     return STATUS_OK;

@@ -26,8 +26,8 @@ struct chunk_list {
 enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct chunk_list *out);
 void chunks_free(struct chunk_list *chunks);
 
-/* The size that wastes least: packing is tried with every size that holds a whole number of the largest layer, up to
- * 256 MiB; waste is what chunks leave free below the size. */
+/* The size that costs least memory: packing is tried with every size that holds a whole number of the largest layer, up
+ * to 256 MiB; the cost is what the chunks leave free below the size, and two chunks that are on the device at once. */
 enum status chunks_choose_bytes(const struct graph *graph, int64_t *out);
 
 #endif

@@ -2,16 +2,6 @@
 
 #include <string.h>
 
-/* Blocks with nodes in passes: the update's own block is not one. */
-static int32_t count_blocks(const struct graph *graph) {
-    int32_t blocks = 0;
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        const struct node *node = graph->nodes.items[n];
-        if (node->phase <= PHASE_BACKWARD && node->block >= blocks) blocks = node->block + 1;
-    }
-    return blocks;
-}
-
 static bool has_backward(const struct graph *graph) {
     for (size_t n = 0; n < graph->nodes.count; n++)
         if (graph->nodes.items[n]->phase == PHASE_BACKWARD) return true;
@@ -72,7 +62,7 @@ static enum status sort_nodes(struct run_source *source) {
 
 enum status run_source_create(const struct graph *graph, const struct policy *policy, const struct chunk_list *chunks,
                               struct run_source *out) {
-    *out = (struct run_source){.graph = graph, .policy = policy, .chunks = chunks, .blocks = count_blocks(graph)};
+    *out = (struct run_source){.graph = graph, .policy = policy, .chunks = chunks, .blocks = graph_count_blocks(graph)};
     /* Without a backward there is one way to run; the schedule that comes with the plan is that of training. */
     TRY(activations_parse(has_backward(graph) ? policy->schedule : "", out->blocks, &out->stages));
     TRY(sort_nodes(out));
@@ -95,13 +85,21 @@ static enum status add_run(struct run_source *source, const struct node *node, i
     return vec_push(&out->list, (struct run){.node = node, .slot = slot, .group = source->group});
 }
 
-static enum status add_stage(struct run_source *source, const struct stage *stage, int64_t slots,
+static enum status add_nodes(struct run_source *source, enum phase phase, int32_t block, int64_t slot,
                              struct run_list *out) {
-    enum phase phase = stage->action == STAGE_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD;
-    int32_t index = (int32_t)phase * source->blocks + stage->block;
-    for (int64_t slot = 0; slot < slots; slot++)
-        for (int32_t n = source->first[index]; n < source->first[index + 1]; n++)
-            TRY(add_run(source, source->nodes[n], slot, out));
+    int32_t index = (int32_t)phase * source->blocks + block;
+    for (int32_t n = source->first[index]; n < source->first[index + 1]; n++)
+        TRY(add_run(source, source->nodes[n], slot, out));
+    return STATUS_OK;
+}
+
+/* Runs a block for all grains: forward, backward, or for each grain first one and then the other. */
+static enum status add_block(struct run_source *source, int32_t block, bool forward, bool backward, int64_t slots,
+                             struct run_list *out) {
+    for (int64_t slot = 0; slot < slots; slot++) {
+        if (forward) TRY(add_nodes(source, PHASE_FORWARD, block, slot, out));
+        if (backward) TRY(add_nodes(source, PHASE_BACKWARD, block, slot, out));
+    }
     return STATUS_OK;
 }
 
@@ -206,18 +204,28 @@ static enum status sweep_pass(const struct graph *graph, int64_t slots, size_t b
     return status;
 }
 
+/* Whether stage s is a forward whose backward follows at once, so that one grain after the other can run both. */
+static bool is_pair(const struct stage_list *stages, size_t s) {
+    const struct stage *items = stages->list.items;
+    return items[s].action == STAGE_FORWARD && s + 1 < stages->list.count && items[s + 1].action == STAGE_BACKWARD &&
+           items[s + 1].block == items[s].block;
+}
+
 enum status runs_of_pass(struct run_source *source, int64_t slots, bool first, bool last, struct run_list *out) {
     size_t begin = out->list.count;
     int32_t updated = 0;
     /* One lookahead for the update's results to leave, one for the parameters to be fetched. */
     int64_t ahead = 2 * source->policy->lookahead;
     for (size_t s = 0; s < source->stages.list.count; s++) {
+        bool pair = is_pair(&source->stages, s);
         const struct stage *stage = &source->stages.list.items[s];
         if (stage->action == STAGE_MOVE) continue;
-        if (first && stage->action == STAGE_FORWARD) TRY(add_deferred(source, stage->block + ahead, &updated, out));
-        TRY(add_stage(source, stage, slots, out));
-        if (last && stage->action == STAGE_BACKWARD) TRY(add_finish(source, stage->block, out));
+        bool forward = stage->action == STAGE_FORWARD, backward = pair || !forward;
+        if (first && forward) TRY(add_deferred(source, stage->block + ahead, &updated, out));
+        TRY(add_block(source, stage->block, forward, backward, slots, out));
+        if (last && backward) TRY(add_finish(source, stage->block, out));
         source->group++;
+        s += pair;
     }
     return sweep_pass(source->graph, slots, begin, out);
 }

@@ -1,9 +1,9 @@
 /* Runs: which node runs for which grain, in which order. The first thing that scheduling decides; buffers come after.
  *
- * A pass is a walk through the stages of the activation schedule. Each stage (forward or backward of one block) is a
- * group: its nodes run for one grain after the other, so that weights are used for all grains while they are at hand
- * and a block's temporaries are shared by the grains. Every accumulator so receives its grains in order, whatever the
- * pass. */
+ * A pass is a walk through the stages of the activation schedule. Each stage (forward or backward of one block, or a
+ * forward with its backward at once after it) is a group: its nodes run for one grain after the other, so that weights
+ * are used for all grains while they are at hand and a block's temporaries are shared by the grains. Every accumulator
+ * so receives its grains in order, whatever the pass. */
 #ifndef BALLAST_PROGRAM_RUNS_H
 #define BALLAST_PROGRAM_RUNS_H
 

@@ -171,7 +171,7 @@ void runner_end(struct runner *runner) {
 
 static enum status run_parts(struct runner *runner, int parts, const double *scalars) {
     runner_begin(runner, parts, scalars);
-    if (runner->executable->program->streams == 1)
+    if (runner->executable->program->streams == 1 || runner->observer)
         run_in_order(runner);
     else
         run_on_workers(runner);
@@ -246,7 +246,6 @@ void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload) {
 }
 
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload) {
-    BUG_IF(runner->executable->program->streams > 1, "an observer of several streams");
     runner->observer = observer;
     runner->observer_payload = payload;
 }

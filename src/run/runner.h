@@ -39,7 +39,8 @@ enum status runner_write(struct runner *runner, const struct tensor *tensor, int
 typedef void runner_gate(void *payload);
 void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);
 
-/* Called after each instruction of a single-stream program; for finding where a value went wrong. NULL: none. */
+/* Called after each instruction; for finding where a value went wrong, or where time goes. While there is one, all
+ * streams' instructions run one after the other in the caller's thread. NULL: none. */
 typedef void runner_observer(void *payload, const struct runner *runner, int32_t instruction, int64_t run);
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload);
 /* The address of an instruction's operand in the given run of its section; NULL on the disk. */

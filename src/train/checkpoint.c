@@ -46,7 +46,8 @@ static enum status write_optimizer(const struct engine *engine, const char *path
     TRY(engine_list_tensors(engine, TENSOR_STATE, &targets, &count));
     struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
     for (int i = 0; items && i < count; i++)
-        items[i] = (struct safetensors_item){targets[i].tensor->name, targets[i].tensor->shape, targets[i].data};
+        items[i] = (struct safetensors_item){targets[i].tensor->name, targets[i].tensor->shape, targets[i].data,
+                                             targets[i].store, targets[i].home};
     enum status status = items ? safetensors_write(path, items, (size_t)count) : STATUS_FAILED;
     mem_free(items);
     mem_free(targets);

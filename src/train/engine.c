@@ -7,10 +7,18 @@
 
 static enum status open_arenas(struct engine *engine) {
     const struct train_setup *setup = engine->setup;
-    struct arena_settings settings = {.folder = setup->disk_folder, .channels = RUNNER_CHANNELS};
+    struct arena_settings settings = {.folder = setup->limits.disk_folder, .channels = RUNNER_CHANNELS};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         TRY(arena_open(tier, setup->program_bytes[tier], &settings, &engine->arenas[tier]));
     return STATUS_OK;
+}
+
+static enum status read_home(void *payload, const void *key, int64_t offset, int64_t bytes, void *to) {
+    return runner_read(payload, key, offset, bytes, to);
+}
+
+static enum status write_home(void *payload, const void *key, int64_t offset, int64_t bytes, const void *from) {
+    return runner_write(payload, key, offset, bytes, from);
 }
 
 enum status engine_open(const struct train_setup *setup, struct engine *out) {
@@ -18,6 +26,7 @@ enum status engine_open(const struct train_setup *setup, struct engine *out) {
     *out = engine;
     TRY(open_arenas(out));
     TRY(runner_create(setup->main, out->arenas, &out->main));
+    out->homes = (struct byte_store){read_home, write_home, out->main};
     if (setup->validation) TRY(runner_create(setup->validation, out->arenas, &out->validation));
     if (setup->prefill == setup->main)
         out->prefill = out->main;
@@ -100,6 +109,8 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
     return STATUS_OK;
 }
 
+enum status engine_settle(struct engine *engine) { return runner_finish(engine->main); }
+
 enum status engine_repeat_step(struct engine *engine) { return runner_step(engine->main, engine->scalars); }
 
 enum status engine_add_loss(struct engine *engine, struct runner *runner, const struct dataset *dataset, int64_t batch,
@@ -107,6 +118,7 @@ enum status engine_add_loss(struct engine *engine, struct runner *runner, const 
     const struct train_setup *setup = engine->setup;
     const struct executable *executable = runner == engine->validation ? setup->validation : setup->main;
     double scalars[SCALAR_COUNT] = {0};
+    TRY(engine_settle(engine));
     *targets += fill_batch(engine, runner, executable, dataset, DATASET_VALID, batch);
     TRY(runner_step(runner, scalars));
     *loss += *(const double *)engine_data(runner, executable, "loss");

@@ -11,11 +11,12 @@
 struct engine {
     const struct train_setup *setup; /* borrowed */
     struct arena arenas[TIER_COUNT];
+    struct byte_store homes;                             /* of weights and state that have no address, by tensor */
     struct runner *main, *validation, *prefill, *decode; /* NULL unless the setup has them */
     double scalars[SCALAR_COUNT];                        /* of the last training step */
 };
 
-/* Opens the arena. The caller calls engine_close, also after a failure of what follows. */
+/* Opens the arenas. The caller calls engine_close, also after a failure of what follows. */
 enum status engine_open(const struct train_setup *setup, struct engine *out);
 void engine_close(struct engine *engine);
 
@@ -28,6 +29,9 @@ enum status engine_load_state(struct engine *engine, const char *path);
 /* A hash of all parameters and optimizer state in the arena, on the calling thread's OpenMP threads: the same for the
  * same bits. FAILED without memory. */
 enum status engine_hash(const struct engine *engine, uint64_t *hash);
+/* Makes the updates that the last step left (runner_finish): before weights or state are read, or a step of another
+ * program runs. */
+enum status engine_settle(struct engine *engine);
 /* Parameters, or state tensors (`kind`), with their places in the arena: for writing. The caller frees the array. */
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, struct weight_target **out,
                                 int *count);

@@ -5,6 +5,12 @@
 #include "base/half.h"
 #include "train/engine.h"
 
+/* `parameter` as it is kept in `home`: itself or its master. */
+static struct weight_target target_of(const struct engine *engine, const struct tensor *parameter,
+                                      const struct tensor *home) {
+    return (struct weight_target){parameter, runner_data(engine->main, home), home->shape.dtype, &engine->homes, home};
+}
+
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, struct weight_target **out,
                                 int *count) {
     const struct graph *graph = engine->setup->main->graph;
@@ -14,7 +20,7 @@ enum status engine_list_tensors(const struct engine *engine, enum tensor_kind ki
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != kind) continue;
-        targets[found++] = (struct weight_target){tensor, runner_data(engine->main, tensor), tensor->shape.dtype};
+        targets[found++] = target_of(engine, tensor, tensor);
     }
     *out = targets;
     *count = found;
@@ -25,6 +31,36 @@ static bool outlasts_steps(const struct tensor *tensor) {
     return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
 }
 
+/* The hash of bytes without an address, a piece at a time: the same as of all at once. */
+static enum status hash_home(const struct engine *engine, const struct tensor *tensor, void *room, uint64_t *hash) {
+    int64_t bytes = shape_bytes(&tensor->shape);
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return status_no_memory(0, "a hash");
+    enum status status = STATUS_OK;
+    XXH3_64bits_reset(state);
+    for (int64_t at = 0; at < bytes && status == STATUS_OK; at += BYTE_STORE_PIECE) {
+        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
+        status = runner_read(engine->main, tensor, at, count, room);
+        XXH3_64bits_update(state, room, (size_t)count);
+    }
+    *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return status;
+}
+
+static enum status hash_homes(const struct engine *engine, uint64_t *hashes) {
+    const struct graph *graph = engine->setup->main->graph;
+    void *room = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (outlasts_steps(tensor) && !runner_data(engine->main, tensor))
+            status = hash_home(engine, tensor, room, &hashes[i]);
+    }
+    mem_free(room);
+    return status;
+}
+
 enum status engine_hash(const struct engine *engine, uint64_t *hash) {
     const struct graph *graph = engine->setup->main->graph;
     int64_t count = (int64_t)graph->tensors.count;
@@ -33,31 +69,55 @@ enum status engine_hash(const struct engine *engine, uint64_t *hash) {
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t i = 0; i < count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        if (outlasts_steps(tensor))
-            hashes[i] = XXH3_64bits(runner_data(engine->main, tensor), (size_t)shape_bytes(&tensor->shape));
+        const void *data = outlasts_steps(tensor) ? runner_data(engine->main, tensor) : NULL;
+        if (data) hashes[i] = XXH3_64bits(data, (size_t)shape_bytes(&tensor->shape));
     }
+    enum status status = hash_homes(engine, hashes);
     *hash = XXH3_64bits(hashes, graph->tensors.count * sizeof *hashes);
     mem_free(hashes);
-    return STATUS_OK;
+    return status;
 }
 
 static bool is_master(const struct tensor *tensor) {
     return tensor->kind == TENSOR_STATE && strcmp(tensor->role, "master") == 0;
 }
 
+static void round_piece(const float *master, uint16_t *parameter, int64_t elements) {
+#pragma omp parallel for schedule(static)
+    for (int64_t e = 0; e < elements; e++)
+        parameter[e] = bf16_from_float(master[e]);
+}
+
+static enum status round_home(const struct engine *engine, const struct tensor *master, float *room) {
+    enum { PIECE_ELEMENTS = BYTE_STORE_PIECE / 4 };
+    uint16_t *rounded = (uint16_t *)(void *)(room + PIECE_ELEMENTS);
+    int64_t elements = shape_elements(&master->shape);
+    for (int64_t at = 0; at < elements; at += PIECE_ELEMENTS) {
+        int64_t count = elements - at < PIECE_ELEMENTS ? elements - at : PIECE_ELEMENTS;
+        TRY(runner_read(engine->main, master, 4 * at, 4 * count, room));
+        round_piece(room, rounded, count);
+        TRY(runner_write(engine->main, master->parameter, 2 * at, 2 * count, rounded));
+    }
+    return STATUS_OK;
+}
+
 /* Parameters that have a master become its rounding. */
-static void round_masters(const struct engine *engine) {
+static enum status round_masters(const struct engine *engine) {
     const struct graph *graph = engine->setup->main->graph;
-    for (size_t i = 0; i < graph->tensors.count; i++) {
+    float *room = mem_array(2 * BYTE_STORE_PIECE, 1);
+    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (!is_master(tensor)) continue;
         const float *master = runner_data(engine->main, tensor);
         uint16_t *parameter = runner_data(engine->main, tensor->parameter);
-        int64_t elements = shape_elements(&tensor->shape);
-#pragma omp parallel for schedule(static)
-        for (int64_t e = 0; e < elements; e++)
-            parameter[e] = bf16_from_float(master[e]);
+        if (master && parameter)
+            round_piece(master, parameter, shape_elements(&tensor->shape));
+        else
+            status = round_home(engine, tensor, room);
     }
+    mem_free(room);
+    return status;
 }
 
 enum status engine_load_weights(struct engine *engine) {
@@ -69,15 +129,11 @@ enum status engine_load_weights(struct engine *engine) {
         const struct tensor *master = graph->tensors.items[i];
         if (!is_master(master)) continue;
         for (int t = 0; t < count; t++)
-            if (targets[t].tensor == master->parameter) {
-                targets[t].data = runner_data(engine->main, master);
-                targets[t].dtype = DTYPE_F32;
-            }
+            if (targets[t].tensor == master->parameter) targets[t] = target_of(engine, master->parameter, master);
     }
     enum status status = model_load_weights(engine->setup->model, targets, count);
     mem_free(targets);
-    if (status == STATUS_OK) round_masters(engine);
-    return status;
+    return status == STATUS_OK ? round_masters(engine) : status;
 }
 
 static enum status add_load(const struct safetensors *set, const char *path, const struct weight_target *target,
@@ -89,7 +145,7 @@ static enum status add_load(const struct safetensors *set, const char *path, con
         return status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s, must be %s", path, source->name, source->dtype_name,
                           safetensors_print_dims(source, dims), shape_print(&target->tensor->shape, wanted));
     }
-    *out = (struct safetensors_load){set, source, DTYPE_F32, target->data};
+    *out = (struct safetensors_load){set, source, DTYPE_F32, target->data, target->store, target->home};
     return STATUS_OK;
 }
 
@@ -116,6 +172,5 @@ enum status engine_load_state(struct engine *engine, const char *path) {
     if (status == STATUS_OK) status = load_state(set, path, targets, (size_t)count);
     mem_free(targets);
     safetensors_close(set);
-    if (status == STATUS_OK) round_masters(engine);
-    return status;
+    return status == STATUS_OK ? round_masters(engine) : status;
 }

@@ -21,6 +21,19 @@ static bool element_is_finite(const void *data, enum dtype dtype, int64_t index)
     return true;
 }
 
+/* Weights and state, from wherever their homes are. */
+static enum status examine_home(struct engine *engine, const struct tensor *tensor, void *room, bool *finite) {
+    int64_t bytes = shape_bytes(&tensor->shape), element = dtype_bytes(tensor->shape.dtype);
+    *finite = true;
+    for (int64_t at = 0; at < bytes && *finite; at += BYTE_STORE_PIECE) {
+        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
+        TRY(runner_read(engine->main, tensor, at, count, room));
+        for (int64_t i = 0; i < count / element && *finite; i++)
+            *finite = element_is_finite(room, tensor->shape.dtype, i);
+    }
+    return STATUS_OK;
+}
+
 static bool tensor_is_finite(const struct tensor *tensor, const void *data) {
     int64_t rows = shape_rows(&tensor->shape), columns = shape_columns(&tensor->shape);
     int64_t stride = tensor_row_stride(tensor);
@@ -48,16 +61,25 @@ static void examine_outputs(void *payload, const struct runner *runner, int32_t 
     }
 }
 
-char *engine_find_nonfinite(struct engine *engine, bool *weight) {
+static char *find_in_homes(struct engine *engine, void *room, bool *weight) {
     const struct graph *graph = engine->setup->main->graph;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER && tensor->kind != TENSOR_STATE) continue;
-        if (tensor_is_finite(tensor, runner_data(engine->main, tensor))) continue;
+        bool finite;
+        if (examine_home(engine, tensor, room, &finite) != STATUS_OK || finite) continue;
         *weight = tensor->kind == TENSOR_PARAMETER;
         return mem_format("%s (%s)", tensor->name, *weight ? "a weight" : "optimizer state");
     }
+    return NULL;
+}
+
+char *engine_find_nonfinite(struct engine *engine, bool *weight) {
     *weight = false;
+    void *room = mem_array(BYTE_STORE_PIECE, 1);
+    char *found = room ? find_in_homes(engine, room, weight) : NULL;
+    mem_free(room);
+    if (found) return found;
     struct search search = {.program = engine->setup->main->program};
     runner_set_observer(engine->main, examine_outputs, &search);
     enum status status = engine_repeat_step(engine);

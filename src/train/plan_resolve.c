@@ -141,8 +141,8 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     if (resolver.status != STATUS_OK)
         return status_hint(resolver.status, "the recipe fixes the bits of the result: leave the option out");
     TRY(check_optimizer(&plan.recipe));
-    int64_t passes = base ? base->policy.grains_per_pass : 1;
-    plan.policy.grains_per_pass = options->grains_per_pass ? options->grains_per_pass : passes;
+    plan.policy = base ? base->policy : (struct policy){.grains_per_pass = 1};
+    if (options->grains_per_pass) plan.policy.grains_per_pass = options->grains_per_pass;
     TRY(plan_check(&plan));
     *out = plan;
     return STATUS_OK;

@@ -7,8 +7,11 @@
 enum { SEQUENCE_LEAST = 32 };
 
 static enum status measure_plan(const struct train_setup *setup, const struct plan *plan, int64_t *bytes) {
-    struct train_setup measured = {0};
+    struct train_setup measured = *setup;
+    measured.main = measured.validation = measured.prefill = measured.decode = NULL;
+    measured.plan = *plan;
     enum status status = setup_compile(setup, plan, &measured);
+    if (status == STATUS_OK && !setup->policy_fixed) status = setup_choose_policy(&measured);
     if (status == STATUS_OK) *bytes = setup_program_bytes(&measured, TIER_DEVICE);
     setup_free_programs(&measured);
     return status;
@@ -49,7 +52,20 @@ static enum status find_fit(const struct train_setup *setup, int64_t capacity, s
     return STATUS_OK;
 }
 
+/* Only a plan that is given asks for more than there is of the tiers below the device. */
+static enum status check_lower_tier(const struct train_setup *setup, enum tier tier) {
+    static const char *const options[] = {[TIER_HOST] = "--host-memory SIZE", [TIER_DISK] = "--disk DIR"};
+    int64_t bytes = setup->program_bytes[tier], capacity = setup->capacity_bytes[tier];
+    char need[SIZE_TEXT], there[SIZE_TEXT];
+    if (bytes <= capacity) return STATUS_OK;
+    enum status status = status_set(STATUS_NO_FIT, "no plan fits: the %s tier needs %s of the %s that there are",
+                                    tier_name(tier), size_print(bytes, need), size_print(capacity, there));
+    return status_hint(status, "give it more by %s, or another plan", options[tier]);
+}
+
 enum status train_setup_check_memory(const struct train_setup *setup) {
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
+        TRY(check_lower_tier(setup, tier));
     int64_t bytes = setup->program_bytes[TIER_DEVICE], capacity = setup->capacity_bytes[TIER_DEVICE], needed = bytes;
     if (bytes <= capacity) return STATUS_OK;
     struct plan plan;
@@ -62,6 +78,9 @@ enum status train_setup_check_memory(const struct train_setup *setup) {
                size_print(bytes, need), size_print(bytes - capacity, over), size_print(capacity, there));
     if (needed <= capacity) return status_hint(STATUS_NO_FIT, "%s would fit: %s", change, least);
     const char *but = change[0] ? "even " : setup->recipe_fixed ? "" : "nothing shorter helps: ";
-    return status_hint(STATUS_NO_FIT, "%s%s takes %s: give a --device-memory of at least that, or take a smaller model",
-                       but, change[0] ? change : "the least plan", least);
+    bool lower = setup->capacity_bytes[TIER_HOST] > 0 || setup->capacity_bytes[TIER_DISK] > 0;
+    return status_hint(STATUS_NO_FIT,
+                       "%s%s takes %s: give a --device-memory of at least that, %sor take a smaller model", but,
+                       change[0] ? change : "the least plan", least,
+                       lower || setup->policy_fixed ? "" : "a --disk DIR for what does not fit, ");
 }

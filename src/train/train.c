@@ -225,7 +225,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     given.plan_path = NULL;
     TRY(plan_options_resolve(&given, NULL, &backend_cpu, 0, &origin->state.plan, run->folder, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
-    TRY(train_setup_create_planned(model, &resolved, plan->device_memory_bytes, &settings->options, &run->setup));
+    TRY(train_setup_create_planned(model, &resolved, plan, &settings->options, &run->setup));
     run->state = origin->state;
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
     run->newest = origin->checkpoint;

@@ -104,6 +104,7 @@ static bool sample_due(const struct train_run *run) {
 
 static enum status sample(struct train_run *run) {
     char *text;
+    TRY(engine_settle(&run->engine));
     TRY(samples_take(&run->samples, &run->engine, run->options, run->state.step, &text));
     if (run->events->sampled)
         run->events->sampled(run->events->payload, run->state.step, run->options->sample_prompt, text);
@@ -125,6 +126,7 @@ static enum status finish_save(struct train_run *run) {
 static enum status begin_save(struct train_run *run) {
     if (run->saved_step == run->state.step) return STATUS_OK;
     TRY(finish_save(run));
+    TRY(engine_settle(&run->engine));
     run->saved_step = run->state.step;
     return checkpoint_writer_begin(&run->writer, &run->state);
 }

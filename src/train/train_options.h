@@ -12,6 +12,16 @@
 #include "base/mem.h"
 #include "plan/plan.h"
 
+enum { MEMORY_FOLDER_BYTES = 4096 };
+
+/* What the tiers may take. Changes no result. */
+struct memory_options {
+    int64_t device_bytes;                  /* 0: the machine's */
+    int64_t host_bytes;                    /* 0: there is no host tier */
+    int64_t disk_bytes;                    /* 0: what is free in the folder */
+    char disk_folder[MEMORY_FOLDER_BYTES]; /* "": there is no disk tier */
+};
+
 /* Plan options. 0 (DTYPE_NONE, -1 for the seed) means "not given": the default is then taken, or, on
  * resume and with a plan file, what is written there. A value that is given there and differs is refused by name.
  * Whoever fills this refuses zero and negative settings first. */
@@ -25,11 +35,11 @@ struct plan_options {
     int64_t seed;            /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
     /* Default: across. */
     enum document_attention document_attention;
-    const char *lora;            /* "RANK,ALPHA,TARGETS" (model/adapter.h); NULL: not given */
-    const char *const *freeze;   /* patterns over weights' names (model_set_frozen); borrowed */
-    size_t freeze_count;         /* 0: not given */
-    int64_t device_memory_bytes; /* most that the device tier may take; default: the machine's */
-    const char *plan_path;       /* a plan file (train, eval, generate); NULL: none */
+    const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h); NULL: not given */
+    const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
+    size_t freeze_count;       /* 0: not given */
+    struct memory_options memory;
+    const char *plan_path; /* a plan file (train, eval, generate); NULL: none */
 };
 enum { PLAN_DEFAULT_BATCH = 8, PLAN_DEFAULT_SEQUENCE = 1024, PLAN_DEFAULT_SEED = 1, PLAN_GRAIN_TOKENS = 1024 };
 /* Everything "not given". */

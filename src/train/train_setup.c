@@ -1,5 +1,9 @@
 #include "train/train_setup.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
 #include "cluster/cluster.h"
 #include "graph/differentiate.h"
 #include "ops/ops.h"
@@ -86,10 +90,36 @@ int64_t setup_program_bytes(const struct train_setup *setup, enum tier tier) {
     return most;
 }
 
-static enum status find_capacity(int64_t device_memory_bytes, struct train_setup *setup) {
-    struct cluster_memory memory = {.capacity_bytes = device_memory_bytes};
-    if (device_memory_bytes == 0) TRY(cluster_measure_memory(&memory));
-    setup->capacity_bytes[TIER_DEVICE] = memory.capacity_bytes;
+void setup_take_programs(struct train_setup *to, struct train_setup *from) {
+    to->main = from->main;
+    to->validation = from->validation;
+    to->prefill = from->prefill;
+    to->decode = from->decode;
+    from->decode = from->prefill = from->validation = from->main = NULL;
+}
+
+/* What is free in the folder, but for a part that others may need. */
+static enum status measure_disk(const char *folder, int64_t *bytes) {
+    struct statvfs found;
+    if (statvfs(folder, &found) != 0) {
+        enum status status = status_set(STATUS_BAD_INPUT, "disk: %s: %s", folder, strerror(errno));
+        return status_hint(status, "--disk takes a folder that exists: DIR or DIR:SIZE");
+    }
+    *bytes = (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)found.f_bavail * (double)found.f_frsize);
+    return STATUS_OK;
+}
+
+static enum status find_capacity(struct train_setup *setup) {
+    const struct memory_options *memory = &setup->limits;
+    struct cluster_memory machine = {.capacity_bytes = memory->device_bytes};
+    if (memory->device_bytes == 0) TRY(cluster_measure_memory(&machine));
+    setup->capacity_bytes[TIER_DEVICE] = machine.capacity_bytes;
+    /* Both tiers are this machine's memory: without a size of its own the device leaves room for the host. */
+    if (memory->device_bytes == 0) setup->capacity_bytes[TIER_DEVICE] -= memory->host_bytes;
+    setup->capacity_bytes[TIER_HOST] = memory->host_bytes;
+    setup->capacity_bytes[TIER_DISK] = memory->disk_bytes;
+    if (memory->disk_folder[0] && memory->disk_bytes == 0)
+        return measure_disk(memory->disk_folder, &setup->capacity_bytes[TIER_DISK]);
     return STATUS_OK;
 }
 
@@ -119,10 +149,13 @@ static void count_flops(struct train_setup *setup) {
     setup->flops_per_token = setup->purpose == SETUP_TRAIN ? forward + backward : forward;
 }
 
-static enum status finish(struct train_setup *setup, int64_t device_memory_bytes) {
-    TRY(find_capacity(device_memory_bytes, setup));
+static enum status finish(struct train_setup *setup, const struct plan_options *options) {
+    setup->limits = options->memory;
+    setup->grains_fixed = options->grains_per_pass > 0;
+    TRY(find_capacity(setup));
     TRY(set_trained(setup));
     TRY(setup_compile(setup, &setup->plan, setup));
+    if (!setup->policy_fixed) TRY(setup_choose_policy(setup));
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         setup->program_bytes[tier] = setup_program_bytes(setup, tier);
         TRY(program_report_memory(setup->main->program, tier, &setup->memory[tier]));
@@ -136,7 +169,7 @@ static enum status resolve(struct train_setup *setup, const struct plan_options 
     int64_t context = setup->model->config.context;
     int64_t most = PLAN_DEFAULT_SEQUENCE;
     struct plan base;
-    setup->recipe_fixed = options->plan_path != NULL;
+    setup->recipe_fixed = setup->policy_fixed = options->plan_path != NULL;
     if (options->plan_path) TRY(plan_read(options->plan_path, &base));
     TRY(plan_options_resolve(options, training, setup->backend, context < most ? context : most,
                              options->plan_path ? &base : NULL, options->plan_path, &setup->plan));
@@ -155,7 +188,7 @@ enum status train_setup_create(const char *model_folder, enum setup_purpose purp
     setup.samples = purpose == SETUP_TRAIN && training && training->sample_every > 0;
     enum status status = model_open(model_folder, &setup.model);
     if (status == STATUS_OK) status = resolve(&setup, options, training);
-    if (status == STATUS_OK) status = finish(&setup, options->device_memory_bytes);
+    if (status == STATUS_OK) status = finish(&setup, options);
     if (status != STATUS_OK)
         train_setup_free(&setup);
     else
@@ -163,15 +196,16 @@ enum status train_setup_create(const char *model_folder, enum setup_purpose purp
     return status;
 }
 
-enum status train_setup_create_planned(const char *model_folder, const struct plan *plan, int64_t device_memory_bytes,
-                                       const struct train_options *training, struct train_setup *out) {
+enum status train_setup_create_planned(const char *model_folder, const struct plan *plan,
+                                       const struct plan_options *options, const struct train_options *training,
+                                       struct train_setup *out) {
     struct train_setup setup = {.purpose = SETUP_TRAIN,
                                 .backend = &backend_cpu,
                                 .plan = *plan,
                                 .samples = training->sample_every > 0,
                                 .recipe_fixed = true};
     enum status status = model_open(model_folder, &setup.model);
-    if (status == STATUS_OK) status = finish(&setup, device_memory_bytes);
+    if (status == STATUS_OK) status = finish(&setup, options);
     if (status != STATUS_OK)
         train_setup_free(&setup);
     else

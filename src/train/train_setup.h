@@ -29,7 +29,9 @@ struct train_setup {
     struct executable *prefill; /* at most GENERATE_CHUNK tokens at a time */
     struct executable *decode;  /* one token at a time */
     bool samples;
-    const char *disk_folder;                 /* of the disk tier; NULL: there is none */
+    struct memory_options limits;
+    bool policy_fixed;                       /* by a plan file: no other is chosen */
+    bool grains_fixed;                       /* by an option */
     int64_t program_bytes[TIER_COUNT];       /* arena sizes: the larger of the programs' */
     int64_t capacity_bytes[TIER_COUNT];      /* what there is: the option, or the machine's; 0: no such tier */
     struct memory_report memory[TIER_COUNT]; /* of the main program */
@@ -45,9 +47,11 @@ struct train_setup {
  * train_setup_check_memory. The caller frees with train_setup_free. */
 enum status train_setup_create(const char *model_folder, enum setup_purpose purpose, const struct plan_options *options,
                                const struct train_options *training, struct train_setup *out);
-/* The same for training with a plan that is decided (a checkpoint's), as it is. */
-enum status train_setup_create_planned(const char *model_folder, const struct plan *plan, int64_t device_memory_bytes,
-                                       const struct train_options *training, struct train_setup *out);
+/* The same for training with a recipe that is decided (a checkpoint's), with its policy if that fits the memory that
+ * `options` leave. */
+enum status train_setup_create_planned(const char *model_folder, const struct plan *plan,
+                                       const struct plan_options *options, const struct train_options *training,
+                                       struct train_setup *out);
 void train_setup_free(struct train_setup *setup);
 
 /* STATUS_NO_FIT when a tier's program is larger than its capacity: the message says by how much, the hint which

@@ -238,7 +238,8 @@ static enum status open_load_write(void *folder) {
     if (status == STATUS_OK) {
         for (size_t i = 0; i < graph->tensors.count; i++)
             if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
-                targets[count++] = (struct weight_target){graph->tensors.items[i], room, DTYPE_F32};
+                targets[count++] =
+                    (struct weight_target){.tensor = graph->tensors.items[i], .data = room, .dtype = DTYPE_F32};
         status = model_load_weights(model, targets, count);
         if (status == STATUS_OK) status = model_summarise(model, &summary);
         if (status == STATUS_OK) status = model_write(model, folder, targets, count);

@@ -232,10 +232,10 @@ static const int32_t whole[2] = {-7, 8};
 
 static enum status write_some(const char *path) {
     struct safetensors_item items[] = {
-        {"b", shape_make(DTYPE_BF16, 1, 3, 1, 1), halves},
-        {"z \"quoted\"", shape_make(DTYPE_F32, 2, 2, 3, 1), values},
-        {"d", shape_make(DTYPE_F64, 0, 1, 1, 1), &wide},
-        {"c", shape_make(DTYPE_I32, 1, 2, 1, 1), whole},
+        {.name = "b", .shape = shape_make(DTYPE_BF16, 1, 3, 1, 1), .data = halves},
+        {.name = "z \"quoted\"", .shape = shape_make(DTYPE_F32, 2, 2, 3, 1), .data = values},
+        {.name = "d", .shape = shape_make(DTYPE_F64, 0, 1, 1, 1), .data = &wide},
+        {.name = "c", .shape = shape_make(DTYPE_I32, 1, 2, 1, 1), .data = whole},
     };
     return safetensors_write(path, items, 4);
 }

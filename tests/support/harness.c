@@ -53,7 +53,7 @@ static void use_streams(struct executable *executable, const struct plan *plan, 
 static void load_weight(struct harness *harness, const struct tensor *home, struct tensor *parameter) {
     int64_t bytes = shape_bytes(&home->shape);
     void *there = runner_data(harness->runner, home), *own = there ? NULL : mem_array((size_t)bytes, 1);
-    struct weight_target target = {parameter, there ? there : own, home->shape.dtype};
+    struct weight_target target = {.tensor = parameter, .data = there ? there : own, .dtype = home->shape.dtype};
     assert_non_null(target.data);
     if (harness->options.folder)
         require(model_load_weights(harness->model, &target, 1), "weights");

@@ -84,11 +84,7 @@ struct policy random_policy(const struct graph *graph, int64_t grains, uint64_t 
     policy.optimizer = (enum tier)roll(&dice, TIER_COUNT);
     if (policy.optimizer != TIER_DEVICE) policy.update = (enum tier)roll(&dice, 2);
     policy.buffers = most_chunks_of_a_block(graph, &policy) + roll(&dice, 3);
-    int32_t blocks = 0;
-    for (size_t n = 0; n < graph->nodes.count; n++)
-        if (graph->nodes.items[n]->phase <= PHASE_BACKWARD && graph->nodes.items[n]->block >= blocks)
-            blocks = graph->nodes.items[n]->block + 1;
-    draw_schedule(&dice, blocks, &policy);
+    draw_schedule(&dice, graph_count_blocks(graph), &policy);
     return policy;
 }
 

@@ -34,7 +34,7 @@ void tiny_run_make(const char *folder, const char *name, struct tiny_run *out) {
     out->plan.grain_sequences = 2;
     out->plan.sequence_length = TINY_TOKENS;
     out->plan.threads = 2;
-    out->plan.device_memory_bytes = 256 << 20;
+    out->plan.memory.device_bytes = 256 << 20;
     train_options_init(&out->options);
     out->options.steps = 6;
     out->options.learning_rate = 1e-3;
@@ -54,7 +54,7 @@ enum status tiny_run_begin(const struct tiny_run *run, const char *run_folder, c
 enum status tiny_run_resume(const char *run_folder, int64_t steps, const struct train_events *events) {
     struct plan_options plan;
     plan_options_init(&plan);
-    plan.device_memory_bytes = 256 << 20;
+    plan.memory.device_bytes = 256 << 20;
     return train_resume(run_folder, &plan, &(struct resume_options){.steps = steps}, events);
 }
 

@@ -79,7 +79,7 @@ static void expect_losses(const char *folder, const char *template, enum documen
     plan.threads = 2;
     plan.sequence_length = (int64_t)number(reference, "length");
     plan.document_attention = attention;
-    plan.device_memory_bytes = 256 << 20;
+    plan.memory.device_bytes = 256 << 20;
     struct losses losses = {0};
     struct train_events events = {.step = keep_loss, .payload = &losses};
     char run[512], model[512];

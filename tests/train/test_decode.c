@@ -25,7 +25,7 @@ static void open_text(const char *folder, enum dtype dtype, int64_t positions, s
     plan.threads = 2;
     plan.dtype = dtype;
     plan.sequence_length = positions;
-    plan.device_memory_bytes = 256 << 20;
+    plan.memory.device_bytes = 256 << 20;
     expect_status(train_setup_create(folder, SETUP_GENERATE, &plan, NULL, &out->setup), STATUS_OK, NULL);
     expect_status(engine_open(&out->setup, &out->engine), STATUS_OK, NULL);
     expect_status(engine_load_weights(&out->engine), STATUS_OK, NULL);

@@ -156,7 +156,7 @@ static void test_what_may_not_change(void **state) {
     REFUSED(dtype, DTYPE_BF16, "dtype")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
     plan_options_init(&plan);
-    plan.device_memory_bytes = 1 << 12;
+    plan.memory.device_bytes = 1 << 12;
     expect_status(train_resume(folder, &plan, &none, NULL), STATUS_NO_FIT, "no plan fits");
     assert_null(strstr(status_hint_text(), "--grain "));
     assert_null(strstr(status_hint_text(), "--seq "));

@@ -66,7 +66,7 @@ static void test_bad_settings_write_nothing(void **state) {
     REFUSED(plan.grain_sequences = 4, "grain")
     REFUSED(data_paths[0] = "/nowhere/data.bin", "/nowhere/data.bin")
     tiny_run_make(*state, "llama", &run);
-    run.plan.device_memory_bytes = 1 << 20;
+    run.plan.memory.device_bytes = 1 << 20;
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_NO_FIT, "more than the 1.00 MiB");
     assert_true(status_hint_text()[0] != '\0');
     assert_false(file_exists(folder));

@@ -112,7 +112,7 @@ static void generate(const char *model, struct generate_options *options, char *
     plan_options_init(&plan);
     plan.threads = 2;
     plan.sequence_length = TINY_TOKENS;
-    plan.device_memory_bytes = 256 << 20;
+    plan.memory.device_bytes = 256 << 20;
     out[0] = '\0';
     expect_status(generate_text(model, &plan, options, NULL, collect, out, &result), STATUS_OK, NULL);
     assert_true(result.tokens <= options->tokens);
@@ -196,7 +196,7 @@ static enum status generate_once(void *payload) {
     plan_options_init(&plan);
     plan.threads = 1;
     plan.sequence_length = TINY_TOKENS;
-    plan.device_memory_bytes = 256 << 20;
+    plan.memory.device_bytes = 256 << 20;
     generate_options_init(&options);
     options.prompt = "the river";
     options.tokens = 3;

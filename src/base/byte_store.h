@@ -1,0 +1,20 @@
+/* Bytes that have no address: behind a store that copies them to and from memory (a tensor whose home is a disk). */
+#ifndef BALLAST_BASE_BYTE_STORE_H
+#define BALLAST_BASE_BYTE_STORE_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct byte_store {
+    /* Copies [offset, offset + bytes) of what `key` names to memory, or memory there. FAILED when it cannot. One call
+     * at a time. */
+    enum status (*read)(void *payload, const void *key, int64_t offset, int64_t bytes, void *to);
+    enum status (*write)(void *payload, const void *key, int64_t offset, int64_t bytes, const void *from);
+    void *payload;
+};
+
+/* What goes through a store goes in pieces of at most this size. */
+enum { BYTE_STORE_PIECE = 1 << 20 };
+
+#endif
