@@ -20,7 +20,6 @@ import transformers
 
 LR, BETAS, EPSILON, WEIGHT_DECAY, CLIP_NORM = 3e-4, (0.9, 0.95), 1e-8, 0.1, 1.0
 HEADER_BYTES = 1024  # of an llm.c token file
-EMPTY_CACHES = {"use_cache": False}
 
 
 def peak_bytes():
