@@ -22,6 +22,6 @@ const struct command command_resume = {
     .most = 1,
     .summary = "go on with a run from its newest checkpoint",
     .details = "Bit for bit as if it had not stopped. Plan options that are given must be those of the run, "
-               "--device-memory and --grains-per-pass apart, which change no result.",
+               "--device-memory, --host-memory, --disk and --grains-per-pass apart, which change no result.",
     .run = run,
 };

@@ -15,8 +15,27 @@ static void print_recipe(FILE *out, const struct plan *plan) {
             dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, recipe_grains(recipe),
             plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), recipe->threads,
             plural(recipe->threads), recipe->isa, recipe->seed);
-    fprintf(out, "policy    %" PRId64 " grain%s a pass, all on the device tier\n", plan->policy.grains_per_pass,
-            plural(plan->policy.grains_per_pass));
+}
+
+/* "optimizer on the disk, 3 chunks stay" and the like: what differs from the plain policy. */
+static void print_policy(FILE *out, const struct policy *policy) {
+    const struct {
+        const char *name;
+        enum tier tier;
+    } homes[] = {{"parameters", policy->parameters}, {"gradients", policy->gradients}, {"optimizer", policy->optimizer}};
+    fprintf(out, "policy    %" PRId64 " grain%s a pass", policy->grains_per_pass, plural(policy->grains_per_pass));
+    bool plain = true;
+    for (int i = 0; i < 3; i++) {
+        if (homes[i].tier == TIER_DEVICE) continue;
+        fprintf(out, ", %s on the %s tier", homes[i].name, tier_name(homes[i].tier));
+        plain = false;
+    }
+    if (plain && !policy->schedule[0]) fprintf(out, ", all on the device tier");
+    if (!plain && policy->persistent_chunks > 0)
+        fprintf(out, ", but for the first %" PRId64 " chunk%s", policy->persistent_chunks,
+                plural(policy->persistent_chunks));
+    fprintf(out, "\n");
+    if (policy->schedule[0]) fprintf(out, "schedule  %s\n", policy->schedule);
 }
 
 static void print_model(FILE *out, const struct train_setup *setup) {
@@ -54,6 +73,7 @@ static void print_tier(FILE *out, const struct train_setup *setup, enum tier tie
 void plan_table_print(FILE *out, const struct train_setup *setup) {
     print_model(out, setup);
     print_recipe(out, &setup->plan);
+    print_policy(out, &setup->plan.policy);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        if (setup->program_bytes[tier] > 0 || setup->capacity_bytes[tier] > 0) print_tier(out, setup, tier);
+        if (setup->program_bytes[tier] > 0) print_tier(out, setup, tier);
 }

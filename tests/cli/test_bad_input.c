@@ -188,7 +188,8 @@ static void test_settings(void **state) {
         {"--clip-norm", "-1", "--clip-norm"},
         {"--valid", "gone.txt", "gone.txt"},
         {"--plan", "gone.json", "gone.json"},
-        {"--disk", "/tmp", "--disk"},
+        {"--disk", "/nowhere", "/nowhere"},
+        {"--host-memory", "much", "--host-memory"},
         {"--grains-per-pass", "99", "grains_per_pass"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

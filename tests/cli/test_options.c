@@ -122,7 +122,7 @@ static void test_unknown_names_get_a_hint(void **state) {
 
 static void test_what_is_not_supported_yet_is_refused_by_name(void **state) {
     (void)state;
-    static const char *const later[] = {"--host-memory", "--disk", "--partition", "--cluster"};
+    static const char *const later[] = {"--partition", "--cluster"};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         char text[128];
         snprintf(text, sizeof text, "%s: not supported in this version", later[i]);
@@ -181,7 +181,7 @@ static void test_bad_config_names_file_and_key(void **state) {
         {"{\"dtype\": \"int8\"}", "run.json: dtype: 'int8' is none of"},
         {"{\"device_memory\": \"big\"}", "run.json: device_memory: 'big' is not a size"},
         {"{\"valid\": [1]}", "run.json: valid: must be a string or a list of strings"},
-        {"{\"disk\": \"/tmp\"}", "run.json: disk: not supported in this version"},
+        {"{\"partition\": \"8\"}", "run.json: partition: not supported in this version"},
         {"[]", "run.json: must hold a JSON object"},
         {"{\"batch\": 4, \"batch\": 5}", "run.json: not valid JSON"},
         {"", "run.json: not valid JSON"},
