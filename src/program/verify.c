@@ -16,11 +16,12 @@ struct tenancy {
     int64_t reads[STREAMS_MAX]; /* latest reads since */
 };
 
-/* Columns of a buffer's rows that are written, when it is filled piece by piece. */
-enum { PIECES_MAX = 16 };
+/* Columns of a buffer's rows that are written, when it is filled piece by piece: ascending, and never touching. */
+struct piece {
+    int64_t begin, end;
+};
 struct pieces {
-    int64_t begin[PIECES_MAX], end[PIECES_MAX];
-    int count;
+    VEC(struct piece) list;
 };
 
 /* What a buffer holds: a tensor of one grain of a pass. */
@@ -242,12 +243,9 @@ static enum status check_instruction(const struct program *program, int32_t inde
 }
 
 static bool covers(const struct pieces *pieces, int64_t begin, int64_t end) {
-    for (bool moved = true; moved && begin < end;) {
-        moved = false;
-        for (int i = 0; i < pieces->count; i++)
-            if (pieces->begin[i] <= begin && pieces->end[i] > begin) begin = pieces->end[i], moved = true;
-    }
-    return begin >= end;
+    for (size_t i = 0; i < pieces->list.count; i++)
+        if (pieces->list.items[i].begin <= begin && end <= pieces->list.items[i].end) return true;
+    return false;
 }
 
 /* The last columns of a row end where everything does, so that they complete what a whole write covers at once. */
@@ -257,16 +255,25 @@ static void operand_columns(const struct operand *operand, int64_t *begin, int64
     if (*end == operand->row_stride) *end = INT64_MAX;
 }
 
-static void add_piece(struct pieces *pieces, int64_t begin, int64_t end) {
-    if (covers(pieces, begin, end)) return;
-    for (int i = 0; i < pieces->count; i++)
-        if (pieces->end[i] == begin) {
-            pieces->end[i] = end;
-            return;
+static enum status add_piece(struct pieces *pieces, struct piece added) {
+    size_t kept = 0, at = 0;
+    for (size_t i = 0; i < pieces->list.count; i++) {
+        struct piece piece = pieces->list.items[i];
+        bool apart = piece.end < added.begin || added.end < piece.begin;
+        if (apart) {
+            at += piece.end < added.begin;
+            pieces->list.items[kept++] = piece;
+            continue;
         }
-    BUG_IF(pieces->count == PIECES_MAX, "a buffer in more than %d pieces", PIECES_MAX);
-    pieces->begin[pieces->count] = begin;
-    pieces->end[pieces->count++] = end;
+        if (piece.begin < added.begin) added.begin = piece.begin;
+        if (piece.end > added.end) added.end = piece.end;
+    }
+    pieces->list.count = kept;
+    TRY(vec_push(&pieces->list, added));
+    for (size_t i = kept; i > at; i--)
+        pieces->list.items[i] = pieces->list.items[i - 1];
+    pieces->list.items[at] = added;
+    return STATUS_OK;
 }
 
 static enum status verify_contents(struct verifier *verifier, const struct walk *walk, const struct operand *operand,
@@ -306,7 +313,7 @@ static enum status verify_order(struct verifier *verifier, const struct walk *wa
     return STATUS_OK;
 }
 
-static void take_over(struct verifier *verifier, const struct walk *walk, int stream, const struct operand *operand,
+static enum status take_over(struct verifier *verifier, const struct walk *walk, int stream, const struct operand *operand,
                       int32_t first, int32_t end) {
     struct pieces *pieces = &verifier->pieces[operand->buffer];
     bool fresh = operand->row_bytes == 0;
@@ -320,11 +327,11 @@ static void take_over(struct verifier *verifier, const struct walk *walk, int st
                                     .write = walk->number};
     }
     /* An update keeps what was there; any other write of a new tenant starts with nothing. */
-    if (operand->access == ACCESS_UPDATE) return;
-    if (fresh) pieces->count = 0;
-    int64_t begin, stop;
-    operand_columns(operand, &begin, &stop);
-    add_piece(pieces, begin, stop);
+    if (operand->access == ACCESS_UPDATE) return STATUS_OK;
+    if (fresh) pieces->list.count = 0;
+    struct piece piece;
+    operand_columns(operand, &piece.begin, &piece.end);
+    return add_piece(pieces, piece);
 }
 
 /* The tensor of an operand, as the buffer's owner would have it; NULL for workspace and for fills with zeros. */
@@ -394,19 +401,19 @@ static enum status verify_issue(void *payload, struct walk *walk) {
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const struct operand *operand = &instruction->operands[k];
         if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
-        take_over(verifier, walk, instruction->stream, operand, first[k], end[k]);
+        TRY(take_over(verifier, walk, instruction->stream, operand, first[k], end[k]));
         record_write(verifier, instruction, k);
     }
     return STATUS_OK;
 }
 
 /* Persistent buffers hold their data when the first step begins. */
-static void settle_persistent(struct verifier *verifier) {
+static enum status settle_persistent(struct verifier *verifier) {
     const struct program *program = verifier->program;
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
         if (!buffer->persistent) continue;
-        verifier->pieces[i] = (struct pieces){.begin = {0}, .end = {INT64_MAX}, .count = 1};
+        TRY(add_piece(&verifier->pieces[i], (struct piece){0, INT64_MAX}));
     }
     for (size_t n = 0; n < program->instructions.count; n++)
         for (int k = 0; k < OPERANDS_MAX; k++) {
@@ -417,6 +424,7 @@ static void settle_persistent(struct verifier *verifier) {
             for (int32_t i = first; i < end; i++)
                 verifier->tenancies[i].buffer = operand->buffer;
         }
+    return STATUS_OK;
 }
 
 /* A kernel holds state of its own (library handles), so one stream runs it. */
@@ -447,7 +455,7 @@ static enum status verify_walk(struct verifier *verifier) {
         return STATUS_FAILED;
     for (int32_t i = 0; i < verifier->segments.count; i++)
         verifier->tenancies[i].buffer = -1;
-    settle_persistent(verifier);
+    TRY(settle_persistent(verifier));
     return walk_program(program, verify_issue, verifier);
 }
 
@@ -463,6 +471,8 @@ enum status program_verify(const struct program *program) {
     TRY(segments_create(program, &verifier.segments));
     enum status status = verify_walk(&verifier);
     mem_free(verifier.tenancies);
+    for (size_t i = 0; verifier.pieces && i < program->buffers.count; i++)
+        vec_free(&verifier.pieces[i].list);
     mem_free(verifier.pieces);
     mem_free(verifier.holdings);
     mem_free(verifier.versions);
