@@ -109,6 +109,7 @@ const struct command command_plan = {
     .summary = "the memory of a training step, exactly, before anything is loaded",
     .details = "Compiles the step (or, --for generate, the programs for text) and prints its memory by kind. Exits "
                "with 3 when it does not fit, saying by how much "
-               "and what would. What does not fit in memory goes to --disk, if there is one. With -o, writes a plan file that `ballast train --plan` takes.",
+               "and what would. What does not fit in memory goes to --disk, if there is one. With -o, writes a plan "
+               "file that `ballast train --plan` takes.",
     .run = run,
 };

@@ -313,8 +313,8 @@ static enum status verify_order(struct verifier *verifier, const struct walk *wa
     return STATUS_OK;
 }
 
-static enum status take_over(struct verifier *verifier, const struct walk *walk, int stream, const struct operand *operand,
-                      int32_t first, int32_t end) {
+static enum status take_over(struct verifier *verifier, const struct walk *walk, int stream,
+                             const struct operand *operand, int32_t first, int32_t end) {
     struct pieces *pieces = &verifier->pieces[operand->buffer];
     bool fresh = operand->row_bytes == 0;
     for (int32_t i = first; i < end; i++) {

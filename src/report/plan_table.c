@@ -22,7 +22,8 @@ static void print_policy(FILE *out, const struct policy *policy) {
     const struct {
         const char *name;
         enum tier tier;
-    } homes[] = {{"parameters", policy->parameters}, {"gradients", policy->gradients}, {"optimizer", policy->optimizer}};
+    } homes[] = {
+        {"parameters", policy->parameters}, {"gradients", policy->gradients}, {"optimizer", policy->optimizer}};
     fprintf(out, "policy    %" PRId64 " grain%s a pass", policy->grains_per_pass, plural(policy->grains_per_pass));
     bool plain = true;
     for (int i = 0; i < 3; i++) {

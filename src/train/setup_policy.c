@@ -63,6 +63,8 @@ static enum status try_plan(struct train_setup *setup, const struct plan *plan, 
     enum status status = setup_compile(setup, plan, &made);
     /* A block may need more buffers than usual. */
     *fitted = status == STATUS_OK && fits(setup, &made);
+    int64_t bytes = status == STATUS_OK ? setup_program_bytes(&made, TIER_DEVICE) : INT64_MAX;
+    if (bytes < setup->least_bytes) setup->least_bytes = bytes;
     if (*fitted) {
         setup_free_programs(setup);
         setup_take_programs(setup, &made);
@@ -90,6 +92,7 @@ static enum status try_rung(struct train_setup *setup, const struct rung *rung, 
 
 enum status setup_choose_policy(struct train_setup *setup) {
     bool fitted = fits(setup, setup);
+    setup->least_bytes = setup_program_bytes(setup, TIER_DEVICE);
     int32_t blocks = graph_count_blocks(setup->main->graph);
     for (enum tier away = TIER_HOST; away < TIER_COUNT && !fitted; away++)
         for (size_t i = 0; i < RUNGS && !fitted; i++) {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "base/file.h"
 #include "cluster/cluster.h"
 #include "graph/differentiate.h"
 #include "ops/ops.h"
@@ -101,8 +102,9 @@ void setup_take_programs(struct train_setup *to, struct train_setup *from) {
 /* What is free in the folder, but for a part that others may need. */
 static enum status measure_disk(const char *folder, int64_t *bytes) {
     struct statvfs found;
-    if (statvfs(folder, &found) != 0) {
-        enum status status = status_set(STATUS_BAD_INPUT, "disk: %s: %s", folder, strerror(errno));
+    int error = statvfs(folder, &found) != 0 ? errno : file_is_folder(folder) ? 0 : ENOTDIR;
+    if (error) {
+        enum status status = status_set(STATUS_BAD_INPUT, "disk: %s: %s", folder, strerror(error));
         return status_hint(status, "--disk takes a folder that exists: DIR or DIR:SIZE");
     }
     *bytes = (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)found.f_bavail * (double)found.f_frsize);
@@ -118,8 +120,9 @@ static enum status find_capacity(struct train_setup *setup) {
     if (memory->device_bytes == 0) setup->capacity_bytes[TIER_DEVICE] -= memory->host_bytes;
     setup->capacity_bytes[TIER_HOST] = memory->host_bytes;
     setup->capacity_bytes[TIER_DISK] = memory->disk_bytes;
-    if (memory->disk_folder[0] && memory->disk_bytes == 0)
-        return measure_disk(memory->disk_folder, &setup->capacity_bytes[TIER_DISK]);
+    int64_t free_bytes = 0;
+    if (memory->disk_folder[0]) TRY(measure_disk(memory->disk_folder, &free_bytes));
+    if (memory->disk_folder[0] && memory->disk_bytes == 0) setup->capacity_bytes[TIER_DISK] = free_bytes;
     return STATUS_OK;
 }
 
