@@ -25,13 +25,15 @@ static enum status add_forward(struct reader *reader, int32_t block) {
         return status_hint(REFUSE("f%" PRId32 " comes before the forward of block %" PRId32, block, reader->forwards),
                            "the nearest legal one is f%" PRId32, reader->forwards);
     else if (block >= reader->backwards_left)
-        return REFUSE("f%" PRId32 " comes after the backward of its block, where nothing reads it", block);
+        return status_hint(REFUSE("f%" PRId32 " comes after the backward of its block, where nothing reads it", block),
+                           "leave it out");
     return vec_push(&reader->stages->list, (struct stage){.action = STAGE_FORWARD, .block = block});
 }
 
 static enum status add_backward(struct reader *reader, int32_t block) {
     if (reader->forwards < reader->blocks)
-        return REFUSE("b%" PRId32 " comes before the forward of block %" PRId32, block, reader->forwards);
+        return status_hint(REFUSE("b%" PRId32 " comes before the forward of block %" PRId32, block, reader->forwards),
+                           "the nearest legal one is f%" PRId32, reader->forwards);
     if (block != reader->backwards_left - 1)
         return status_hint(REFUSE("b%" PRId32 " is out of turn: backwards come once each, descending", block),
                            "the nearest legal one is b%" PRId32, reader->backwards_left - 1);
@@ -40,10 +42,13 @@ static enum status add_backward(struct reader *reader, int32_t block) {
 }
 
 static enum status add_move(struct reader *reader, int32_t block, enum tier tier) {
-    if (block >= reader->forwards) return REFUSE("block %" PRId32 " is moved before its forward has run", block);
+    if (block >= reader->forwards)
+        return status_hint(REFUSE("block %" PRId32 " is moved before its forward has run", block),
+                           "the nearest legal place is behind f%" PRId32, block);
     if (reader->backwards_left < reader->blocks)
-        return REFUSE("block %" PRId32 " is moved after the first backward", block);
-    if (reader->moved[block]) return REFUSE("block %" PRId32 " is moved twice", block);
+        return status_hint(REFUSE("block %" PRId32 " is moved after the first backward", block),
+                           "the nearest legal place is before b%" PRId32, reader->blocks - 1);
+    if (reader->moved[block]) return status_hint(REFUSE("block %" PRId32 " is moved twice", block), "leave one out");
     reader->moved[block] = true;
     return vec_push(&reader->stages->list, (struct stage){STAGE_MOVE, block, tier});
 }
@@ -92,9 +97,9 @@ static enum status read_all(struct reader *reader, const char *text) {
             at++;
         else
             TRY(read_token(reader, &at));
-    if (reader->backwards_left > 0)
-        return REFUSE("the backward of block %" PRId32 " is missing", reader->backwards_left - 1);
-    return STATUS_OK;
+    if (reader->backwards_left == 0) return STATUS_OK;
+    return status_hint(REFUSE("the backward of block %" PRId32 " is missing", reader->backwards_left - 1),
+                       "the nearest legal end is b%" PRId32 "-0", reader->backwards_left - 1);
 }
 
 enum status activations_parse(const char *text, int32_t blocks, struct stage_list *out) {
@@ -149,6 +154,16 @@ enum status activations_print(const struct stage_list *stages, char *text, size_
         if (wrote < 0 || (size_t)wrote >= bytes - used)
             return status_set(STATUS_FAILED, "an activation schedule is longer than %zu bytes", bytes - 1);
         used += (size_t)wrote;
+    }
+    return STATUS_OK;
+}
+
+enum status activations_from_recompute(const struct recompute_schedule *schedule, struct stage_list *out) {
+    *out = (struct stage_list){0};
+    for (size_t i = 0; i < schedule->count; i++) {
+        const struct recompute_step *step = &schedule->items[i];
+        enum stage_action action = step->operation == BACKWARD ? STAGE_BACKWARD : STAGE_FORWARD;
+        TRY(vec_push(&out->list, (struct stage){.action = action, .block = step->stage}));
     }
     return STATUS_OK;
 }

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "cluster/tier.h"
+#include "plan/recompute.h"
 
 enum stage_action { STAGE_FORWARD, STAGE_BACKWARD, STAGE_MOVE };
 
@@ -34,8 +35,12 @@ struct stage_list {
 enum status activations_parse(const char *text, int32_t blocks, struct stage_list *out);
 void stage_list_free(struct stage_list *stages);
 
-/* Writes the shortest text of these stages. FAILED when it does not fit. */
+/* Writes these stages as text, neighbours as runs. FAILED when it does not fit. */
 enum status activations_print(const struct stage_list *stages, char *text, size_t bytes);
+
+/* The stages of a recomputation schedule in which each block is one stage of the chain. What its forwards keep is not
+ * said: a block whose forward comes again keeps nothing from before. The caller frees, also after a failure. */
+enum status activations_from_recompute(const struct recompute_schedule *schedule, struct stage_list *out);
 
 /* What becomes of a block's results, for schedules without nesting. */
 enum block_choice { BLOCK_KEEP, BLOCK_RECOMPUTE, BLOCK_HOST, BLOCK_DISK };

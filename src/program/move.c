@@ -311,7 +311,9 @@ static void place_fetch(const struct mover *mover, struct visit *visit, const st
 static void place_store(const struct mover *mover, struct visit *visit, const struct visit *after, int32_t next) {
     bool used_again = after || next != INT32_MAX || mover->program->buffers.items[visit->buffer].persistent;
     if (!visit->changed || !used_again) return;
-    int64_t group = group_of(mover, visit->last) + 1 + mover->policy->lookahead;
+    /* The place of parameters is another chunk's from the next group on. */
+    int64_t room = is_parameter_visit(mover, visit) ? 0 : mover->policy->lookahead;
+    int64_t group = group_of(mover, visit->last) + 1 + room;
     visit->store = group > mover->groups ? mover->begin[mover->groups] : mover->begin[group];
     visit->store = smaller(visit->store, section_end(mover, visit->last));
     visit->store = smaller(visit->store, next);

@@ -9,8 +9,7 @@
 
 struct tenancy {
     int32_t buffer; /* whose data these bytes hold; -1: nobody's */
-    int step;       /* in which it was last written */
-    int64_t run;    /* of a section, likewise */
+    int64_t run;    /* of a section, in which it was last written */
     int write_stream;
     int64_t write;              /* number of the last write on its stream; 0: none */
     int64_t reads[STREAMS_MAX]; /* latest reads since */
@@ -57,11 +56,16 @@ static enum status fault(const struct program *program, int32_t index, const str
                          named ? ": buffer " : "", named ? program->buffers.items[operand->buffer].name : "");
 }
 
+/* A buffer's last block moves along to and from the disk, so the arena has all of it. */
+static int64_t padded(const struct program *program, int64_t bytes) {
+    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
+}
+
 static enum status check_buffers(const struct program *program) {
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
         bool inside = buffer->tier < TIER_COUNT && buffer->offset >= 0 && buffer->bytes > 0 &&
-                      buffer->bytes <= program->tier_bytes[buffer->tier] - buffer->offset;
+                      padded(program, buffer->bytes) <= program->tier_bytes[buffer->tier] - buffer->offset;
         if (!inside) return status_set(STATUS_FAILED, "program: buffer %s lies outside its arena", buffer->name);
         if (buffer->offset % program->alignment != 0)
             return status_set(STATUS_FAILED, "program: buffer %s is not aligned to %lld bytes", buffer->name,
@@ -96,19 +100,20 @@ static enum status check_sections(const struct program *program) {
     return STATUS_OK;
 }
 
-static int64_t section_runs(const struct program *program, int32_t index) {
-    for (size_t i = 0; i < program->sections.count; i++) {
-        const struct section *section = &program->sections.items[i];
-        if (index < section->first + section->count) return section->repeat;
-    }
-    BUG("instruction %d is in no section", index);
+static enum status check_section(const struct program *program, int32_t index) {
+    int section = program->instructions.items[index].section;
+    bool known = section >= 0 && section < (int)program->sections.count;
+    int32_t at = known ? index - program->sections.items[section].first : -1;
+    if (at >= 0 && at < program->sections.items[section].count) return STATUS_OK;
+    return FAULT(program, index, NULL, "says that it is in section %d of %zu", section, program->sections.count);
 }
 
 static enum status check_operand(const struct program *program, int32_t index, const struct operand *operand) {
     if (operand->buffer >= (int32_t)program->buffers.count)
         return FAULT(program, index, NULL, "operand names buffer %d of %zu", operand->buffer, program->buffers.count);
     const struct buffer *buffer = &program->buffers.items[operand->buffer];
-    int64_t last = operand->offset + (section_runs(program, index) - 1) * operand->stride;
+    int section = program->instructions.items[index].section;
+    int64_t last = operand->offset + (program->sections.items[section].repeat - 1) * operand->stride;
     bool inside =
         operand->offset >= 0 && operand->stride >= 0 && operand->bytes > 0 && last <= buffer->bytes - operand->bytes;
     if (!inside) return FAULT(program, index, operand, "the operand reaches outside the buffer");
@@ -150,9 +155,6 @@ static enum status check_tensor(const struct program *program, int32_t index, co
     bool own = tensor->kind != TENSOR_ACTIVATION;
     int64_t offset = own ? buffer_find(buffer, tensor_storage(tensor)) : 0;
     if (offset < 0) return FAULT(program, index, operand, "not the buffer of %s", tensor->name);
-    if (buffer->tier != instruction->tier)
-        return FAULT(program, index, operand, "in the %s tier, used in the %s tier", tier_name(buffer->tier),
-                     tier_name(instruction->tier));
     if (operand->access != access) return FAULT(program, index, operand, "accessed otherwise than the operator does");
     if (operand->bytes != expected.bytes)
         return FAULT(program, index, operand, "the operand has %lld bytes, its tensor %lld", (long long)operand->bytes,
@@ -165,9 +167,8 @@ static enum status check_tensor(const struct program *program, int32_t index, co
 
 static enum status check_node_operands(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
-    if (instruction->section < 0 || instruction->section >= (int)program->sections.count)
-        return FAULT(program, index, NULL, "in section %d of %zu", instruction->section, program->sections.count);
     const struct node *node = instruction->node;
+    if (!node) return FAULT(program, index, NULL, "a kernel without a node");
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         TRY(check_tensor(program, index, &instruction->operands[i], node->in[i], ACCESS_READ));
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
@@ -177,20 +178,49 @@ static enum status check_node_operands(const struct program *program, int32_t in
     return STATUS_OK;
 }
 
+/* What computes does so in one tier, and not on the disk, which has no addresses. */
+static enum status check_tiers(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    if (instruction->tier != TIER_DEVICE && instruction->tier != TIER_HOST)
+        return FAULT(program, index, NULL, "computes neither on the device nor on the host");
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        const struct operand *operand = &instruction->operands[k];
+        if (operand->buffer < 0) continue;
+        enum tier tier = program->buffers.items[operand->buffer].tier;
+        if (tier != instruction->tier)
+            return FAULT(program, index, operand, "in the %s tier, used in the %s tier", tier_name(tier),
+                         tier_name(instruction->tier));
+    }
+    return STATUS_OK;
+}
+
+/* `reads` and `writes` are the operands that an instruction without a node has, -1 for none. */
+static enum status check_ends(const struct program *program, int32_t index, int reads, int writes) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        const struct operand *operand = &instruction->operands[k];
+        bool wanted = k == reads || k == writes;
+        if (wanted != (operand->buffer >= 0))
+            return FAULT(program, index, operand, "operand %d %s", k, wanted ? "is missing" : "is one too many");
+        enum access access = k == reads ? ACCESS_READ : ACCESS_WRITE;
+        if (wanted && (operand->access != access || operand->row_bytes != 0 || operand->stride != 0))
+            return FAULT(program, index, operand, "operand %d is no plain %s", k, k == reads ? "read" : "write");
+    }
+    return STATUS_OK;
+}
+
 /* All of a buffer to its copy in another tier, or back. */
 static enum status check_copy(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    if (from->buffer < 0 || to->buffer < 0) return FAULT(program, index, NULL, "a copy without both its ends");
+    TRY(check_ends(program, index, 0, OP_INPUTS_MAX));
     const struct buffer *source = &program->buffers.items[from->buffer], *target = &program->buffers.items[to->buffer];
     if (source->home != target->id && target->home != source->id)
         return FAULT(program, index, from, "copied to %s, which is no copy of it nor its home", target->name);
     if (source->tier == target->tier)
         return FAULT(program, index, from, "copied within the %s tier", tier_name(source->tier));
-    bool whole = from->offset == 0 && to->offset == 0 && from->bytes == source->bytes && to->bytes == target->bytes &&
-                 from->row_bytes == 0 && to->row_bytes == 0 && source->bytes == target->bytes;
-    if (!whole || from->access != ACCESS_READ || to->access != ACCESS_WRITE)
-        return FAULT(program, index, from, "copied otherwise than as a whole");
+    bool whole = from->bytes == source->bytes && to->bytes == target->bytes && source->bytes == target->bytes;
+    if (!whole) return FAULT(program, index, from, "copied otherwise than as a whole");
     bool disk = source->tier == TIER_DISK || target->tier == TIER_DISK;
     if (disk && program->alignment % DISK_ALIGNMENT != 0)
         return FAULT(program, index, from, "moved to or from the disk without its alignment");
@@ -227,6 +257,7 @@ static enum status check_instruction(const struct program *program, int32_t inde
     const struct instruction *instruction = &program->instructions.items[index];
     if (instruction->stream < 0 || instruction->stream >= program->streams)
         return FAULT(program, index, NULL, "stream %d of %d", instruction->stream, program->streams);
+    TRY(check_section(program, index));
     for (int k = 0; k < OPERANDS_MAX; k++)
         if (instruction->operands[k].buffer >= 0) TRY(check_operand(program, index, &instruction->operands[k]));
     for (int32_t i = 0; i < instruction->wait_count; i++) {
@@ -234,11 +265,12 @@ static enum status check_instruction(const struct program *program, int32_t inde
         bool known = other >= 0 && other < (int32_t)program->instructions.count && other != index;
         if (!known) return FAULT(program, index, NULL, "waits for instruction %d, which cannot end before it", other);
     }
-    if (instruction->opcode == OPCODE_KERNEL) {
-        if (!instruction->node) return FAULT(program, index, NULL, "a kernel without a node");
-        TRY(check_node_operands(program, index));
+    switch (instruction->opcode) {
+    case OPCODE_KERNEL: TRY(check_node_operands(program, index)); break;
+    case OPCODE_ZERO: TRY(check_ends(program, index, -1, OP_INPUTS_MAX)); break;
+    case OPCODE_COPY: TRY(check_copy(program, index)); break;
     }
-    if (instruction->opcode == OPCODE_COPY) TRY(check_copy(program, index));
+    if (instruction->opcode != OPCODE_COPY) TRY(check_tiers(program, index));
     return check_aliases(program, index);
 }
 
@@ -286,8 +318,6 @@ static enum status verify_contents(struct verifier *verifier, const struct walk 
         if (tenancy->buffer != operand->buffer)
             return FAULT(verifier->program, walk->instruction, operand, "read after %s took its bytes",
                          verifier->program->buffers.items[tenancy->buffer].name);
-        if (!buffer->persistent && tenancy->step != walk->step)
-            return FAULT(verifier->program, walk->instruction, operand, "read before this step has written it");
         if (buffer->kind == BUFFER_ACTIVATIONS && tenancy->run != walk->section_run)
             return FAULT(verifier->program, walk->instruction, operand, "read before this pass has written it");
     }
@@ -320,11 +350,8 @@ static enum status take_over(struct verifier *verifier, const struct walk *walk,
     for (int32_t i = first; i < end; i++) {
         struct tenancy *tenancy = &verifier->tenancies[i];
         fresh |= tenancy->buffer != operand->buffer;
-        *tenancy = (struct tenancy){.buffer = operand->buffer,
-                                    .step = walk->step,
-                                    .run = walk->section_run,
-                                    .write_stream = stream,
-                                    .write = walk->number};
+        *tenancy = (struct tenancy){
+            .buffer = operand->buffer, .run = walk->section_run, .write_stream = stream, .write = walk->number};
     }
     /* An update keeps what was there; any other write of a new tenant starts with nothing. */
     if (operand->access == ACCESS_UPDATE) return STATUS_OK;
@@ -427,6 +454,26 @@ static enum status settle_persistent(struct verifier *verifier) {
     return STATUS_OK;
 }
 
+/* Deferred instructions run alone or not at all in some steps (program.h), so what they and others both use is kept
+ * from step to step. */
+static enum status check_deferred(const struct program *program) {
+    enum { DEFERRED = 1, OTHER = 2 };
+    unsigned char *users = mem_array(program->buffers.count, 1);
+    if (!users) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < (int32_t)program->instructions.count && status == STATUS_OK; i++)
+        for (int k = 0; k < OPERANDS_MAX && status == STATUS_OK; k++) {
+            const struct instruction *instruction = &program->instructions.items[i];
+            const struct operand *operand = &instruction->operands[k];
+            if (operand->buffer < 0 || program->buffers.items[operand->buffer].persistent) continue;
+            users[operand->buffer] |= instruction->deferred ? DEFERRED : OTHER;
+            if (users[operand->buffer] == (DEFERRED | OTHER))
+                status = FAULT(program, i, operand, "used by deferred instructions and by others, and not kept");
+        }
+    mem_free(users);
+    return status;
+}
+
 /* A kernel holds state of its own (library handles), so one stream runs it. */
 static enum status check_kernel_streams(const struct program *program) {
     int *streams = mem_array(program->graph->nodes.count, sizeof *streams); /* 1 + stream; 0: not seen */
@@ -466,6 +513,7 @@ enum status program_verify(const struct program *program) {
     TRY(check_sections(program));
     for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
         TRY(check_instruction(program, i));
+    TRY(check_deferred(program));
     TRY(check_kernel_streams(program));
     struct verifier verifier = {.program = program};
     TRY(segments_create(program, &verifier.segments));

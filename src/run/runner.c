@@ -1,7 +1,10 @@
 #include "run/runner_state.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/fault.h"
 
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run) {
     if (operand->buffer < 0) return NULL;
@@ -190,7 +193,7 @@ static enum status start_workers(struct runner *runner) {
     for (int s = 0; s < streams && streams > 1; s++) {
         struct worker *worker = &runner->workers[s];
         *worker = (struct worker){.runner = runner, .stream = s};
-        int error = pthread_create(&worker->thread, NULL, work, worker);
+        int error = fault_point(FAULT_SUBMIT) ? errno : pthread_create(&worker->thread, NULL, work, worker);
         if (error) return status_set(STATUS_FAILED, "cannot start a worker thread: %s", strerror(error));
         worker->started = true;
     }

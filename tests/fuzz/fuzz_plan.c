@@ -1,12 +1,34 @@
-/* plan.json: any bytes give a plan or a refusal; a plan that is taken is legal and comes back equal. */
+/* plan.json: any bytes give a plan or a refusal; a plan that is taken is legal and comes back equal, and so does its
+ * activation schedule where a model has the blocks for it. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "plan/activations.h"
 #include "plan/plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static bool equal_stages(const struct stage_list *a, const struct stage_list *b) {
+    bool equal = a->list.count == b->list.count;
+    for (size_t i = 0; equal && i < a->list.count; i++) {
+        const struct stage *x = &a->list.items[i], *y = &b->list.items[i];
+        equal = x->action == y->action && x->block == y->block && (x->action != STAGE_MOVE || x->tier == y->tier);
+    }
+    return equal;
+}
+
+static void check_schedule(const char *text, int32_t blocks) {
+    static char printed[2 * POLICY_SCHEDULE_BYTES]; /* "f1 f2-0" comes back as "f1-2 f1-0" */
+    struct stage_list stages, back = {0};
+    if (activations_parse(text, blocks, &stages) == STATUS_OK) {
+        if (activations_print(&stages, printed, sizeof printed) != STATUS_OK) abort();
+        if (activations_parse(printed, blocks, &back) != STATUS_OK || !equal_stages(&stages, &back)) abort();
+    }
+    stage_list_free(&back);
+    stage_list_free(&stages);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     json_t *object;
@@ -17,6 +39,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         json_t *written = plan_to_json(&plan);
         if (!written || plan_from_json("written", written, &back) != STATUS_OK) abort();
         if (recipe_require_equal(&plan.recipe, &back.recipe) != STATUS_OK) abort();
+        if (memcmp(&plan.policy, &back.policy, sizeof back.policy) != 0) abort();
+        for (int32_t blocks = 1; blocks <= 6; blocks++)
+            check_schedule(plan.policy.schedule, blocks);
         json_decref(written);
     }
     json_decref(object);

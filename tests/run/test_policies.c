@@ -5,17 +5,20 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "plan/activations.h"
+#include "plan/rotor.h"
 #include "support/harness.h"
 #include "support/random_policy.h"
 #include "support/unit.h"
 
-enum { STEPS = 3, BATCH = 7, TOKENS = 13, VOCAB = 211 };
+enum { STEPS = 3, BATCH = 7, TOKENS = 13, VOCAB = 211, BLOCKS = 8 };
 
 struct outcome {
     double losses[STEPS], norms[STEPS];
     uint64_t weights;
 };
 
+/* A model of the fixtures; NULL: one of six layers. */
 static const struct subject {
     const char *model, *lora, *freeze;
     enum dtype dtype;
@@ -28,10 +31,26 @@ static const struct subject {
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
-static struct outcome train(const struct subject *subject, uint64_t policy_seed, bool interleaved) {
+static struct model_config deep_config(void) {
+    struct model_config config;
+    assert_int_equal(model_config_init("llama", &config), STATUS_OK);
+    config.hidden = 24;
+    config.layers = BLOCKS - 2;
+    config.heads = 3;
+    config.kv_heads = config.head_dim = config.ffn = 0;
+    config.vocab_size = VOCAB;
+    config.context = 32;
+    return config;
+}
+
+/* A seed of 0: `policy`, NULL: the plain one. */
+static struct outcome train(const struct subject *subject, const struct policy *policy, uint64_t policy_seed,
+                            bool interleaved) {
     char folder[512];
-    snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, subject->model);
-    struct harness_options options = {.folder = folder,
+    snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, subject->model ? subject->model : "");
+    struct model_config config = deep_config();
+    struct harness_options options = {.folder = subject->model ? folder : NULL,
+                                      .config = &config,
                                       .lora = subject->lora,
                                       .freeze = subject->freeze,
                                       .purpose = MODEL_LOSS,
@@ -39,7 +58,8 @@ static struct outcome train(const struct subject *subject, uint64_t policy_seed,
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
                                       .grain_sequences = 2,
-                                      .grains_per_pass = 1,
+                                      .grains_per_pass = policy ? policy->grains_per_pass : 1,
+                                      .policy = policy ? *policy : (struct policy){0},
                                       .policy_seed = policy_seed,
                                       .clip_norm = 0.5,
                                       .weight_decay = 0.1,
@@ -72,10 +92,10 @@ static void test_random_policies(void **state) {
     (void)state;
     uint64_t each = unit_sweep(6, 200);
     for (size_t s = 0; s < SUBJECTS; s++) {
-        struct outcome plain = train(&subjects[s], 0, false);
+        struct outcome plain = train(&subjects[s], NULL, 0, false);
         for (uint64_t i = 1; i <= each; i++) {
             uint64_t seed = 1000 * (s + 1) + i;
-            struct outcome other = train(&subjects[s], seed, i % 2 == 0);
+            struct outcome other = train(&subjects[s], NULL, seed, i % 2 == 0);
             if (!equal(&plain, &other))
                 fail_msg("%s: the policy of seed %llu changes the bits: loss %.17g, plain %.17g", subjects[s].model,
                          (unsigned long long)seed, other.losses[STEPS - 1], plain.losses[STEPS - 1]);
@@ -83,7 +103,59 @@ static void test_random_policies(void **state) {
     }
 }
 
+/* The blocks of a model as a chain in which a layer saves eight times what it passes on. */
+static struct chain chain_of(int blocks) {
+    struct chain chain;
+    assert_int_equal(chain_create(blocks, &chain), STATUS_OK);
+    for (int i = 0; i < blocks; i++)
+        chain.stages[i] = (struct chain_stage){
+            .forward_time = 1, .backward_time = 2, .output = i + 1 < blocks, .saved = i + 1 < blocks ? 8 : 1};
+    return chain;
+}
+
+/* Runs forward more often than blocks there are behind a first recomputation: it nests. */
+static bool nests(const struct stage_list *stages) {
+    int32_t backward = INT32_MAX, before = -1;
+    for (size_t i = 0; i < stages->list.count; i++) {
+        const struct stage *stage = &stages->list.items[i];
+        if (stage->action == STAGE_BACKWARD) backward = stage->block, before = -1;
+        if (stage->action != STAGE_FORWARD || backward == INT32_MAX) continue;
+        if (before >= 0 && stage->block == before + 1) return true;
+        before = stage->block;
+    }
+    return false;
+}
+
+/* Schedules of Rotor for every budget, each by itself and with what is kept on other tiers. */
+static void test_rotor_schedules(void **state) {
+    (void)state;
+    const struct subject deep = {NULL, NULL, NULL, DTYPE_BF16};
+    struct outcome plain = train(&deep, NULL, 0, false);
+    struct chain chain = chain_of(BLOCKS);
+    int nesting = 0, solved = 0;
+    char last[POLICY_SCHEDULE_BYTES] = "";
+    for (int64_t slots = 1; slots < 9 * BLOCKS; slots++) {
+        struct policy policy = {.grains_per_pass = 2};
+        struct recompute_schedule schedule = {0};
+        struct recompute_cost cost;
+        struct stage_list stages;
+        if (rotor_solve(&chain, slots, &schedule, &cost) != STATUS_OK) continue;
+        assert_int_equal(activations_from_recompute(&schedule, &stages), STATUS_OK);
+        assert_int_equal(activations_print(&stages, policy.schedule, sizeof policy.schedule), STATUS_OK);
+        nesting += nests(&stages);
+        stage_list_free(&stages);
+        vec_free(&schedule);
+        if (strcmp(last, policy.schedule) == 0) continue;
+        strcpy(last, policy.schedule);
+        print_message("%lld slots: %s\n", (long long)slots, policy.schedule);
+        struct outcome other = train(&deep, &policy, 0, solved++ % 2);
+        if (!equal(&plain, &other)) fail_msg("'%s' changes the bits", policy.schedule);
+    }
+    chain_free(&chain);
+    assert_true(solved >= 3 && nesting > 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_policies)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_policies), cmocka_unit_test(test_rotor_schedules)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

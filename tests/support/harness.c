@@ -75,11 +75,24 @@ static void load_weights(struct harness *harness) {
 
 static void open_arenas(struct harness *harness) {
     const char *folder = harness->options.disk ? harness->options.disk : "/tmp";
-    struct arena_settings settings = {.folder = folder, .channels = RUNNER_CHANNELS};
+    struct arena_settings settings = {.folder = folder, .channels = RUNNER_CHANNELS, .engine = harness->options.engine};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         int64_t bytes = harness->executable->program->tier_bytes[tier];
+        int64_t other = harness->evaluation ? harness->evaluation->program->tier_bytes[tier] : 0;
+        if (other > bytes) bytes = other;
         require(arena_open(tier, bytes, &settings, &harness->arenas[tier]), "arena");
     }
+}
+
+static void compile_evaluation(struct harness *harness, const struct plan *plan) {
+    const struct harness_options *options = &harness->options;
+    struct graph *graph;
+    struct tensor *loss;
+    require(model_build_graph(harness->model, MODEL_LOSS, options->dtype, options->grain_sequences,
+                              options->sequence_length, &graph, &loss),
+            "the graph of the evaluation");
+    require(executable_create_beside(&backend_cpu, graph, plan, harness->executable, &harness->evaluation),
+            "compile the evaluation");
 }
 
 void harness_open(const struct harness_options *options, struct harness *out) {
@@ -118,18 +131,22 @@ void harness_open(const struct harness_options *options, struct harness *out) {
     if (compiled != STATUS_OK) print_policy(&plan.policy, own->policy_seed);
     require(compiled, "compile");
     if (own->streams > 1) use_streams(harness.executable, &plan, own->streams, own->seed);
+    if (own->evaluates) compile_evaluation(&harness, &plan);
     if (own->before_arena) own->before_arena(own->payload);
     *out = harness;
     open_arenas(out);
     require(runner_create(out->executable, out->arenas, &out->runner), "runner");
+    if (out->evaluation) require(runner_create(out->evaluation, out->arenas, &out->evaluator), "evaluator");
     load_weights(out);
 }
 
 void harness_close(struct harness *harness) {
     runner_free(harness->runner);
+    runner_free(harness->evaluator);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         arena_close(&harness->arenas[tier]);
     executable_free(harness->executable);
+    executable_free(harness->evaluation);
     model_free(harness->model);
 }
 
@@ -142,12 +159,17 @@ void *harness_data(const struct harness *harness, const char *name) {
     return tensor ? runner_data(harness->runner, tensor) : NULL;
 }
 
-void harness_set_inputs(struct harness *harness, const int32_t *tokens, const int32_t *targets) {
-    const struct harness_options *options = &harness->options;
+static int32_t *input_of(const struct executable *executable, const struct runner *runner, const char *name) {
+    const struct tensor *tensor = graph_find(executable->graph, name);
+    return tensor ? runner_data(runner, tensor) : NULL;
+}
+
+static void set_inputs(const struct harness_options *options, const struct executable *executable,
+                       const struct runner *runner, const int32_t *tokens, const int32_t *targets) {
     int64_t length = options->sequence_length, rows = options->batch;
     int64_t grains = (rows + options->grain_sequences - 1) / options->grain_sequences;
-    int32_t *to_tokens = harness_data(harness, "tokens"), *to_targets = harness_data(harness, "targets");
-    int32_t *positions = harness_data(harness, "positions");
+    int32_t *to_tokens = input_of(executable, runner, "tokens"), *to_targets = input_of(executable, runner, "targets");
+    int32_t *positions = input_of(executable, runner, "positions");
     for (int64_t i = 0; i < grains * options->grain_sequences * length; i++) {
         bool real = i < rows * length;
         to_tokens[i] = real ? tokens[i] : 0;
@@ -156,11 +178,28 @@ void harness_set_inputs(struct harness *harness, const int32_t *tokens, const in
     }
 }
 
-double harness_step(struct harness *harness, double learning_rate, bool interleaved) {
-    const int32_t *targets = harness_data(harness, "targets");
+void harness_set_inputs(struct harness *harness, const int32_t *tokens, const int32_t *targets) {
+    set_inputs(&harness->options, harness->executable, harness->runner, tokens, targets);
+}
+
+static int64_t count_unmasked(const struct harness *harness, const int32_t *targets) {
     int64_t count = harness->options.batch * harness->options.sequence_length, unmasked = 0;
     for (int64_t i = 0; targets && i < count; i++)
         unmasked += targets[i] >= 0;
+    return unmasked;
+}
+
+double harness_evaluate(struct harness *harness, const int32_t *tokens, const int32_t *targets) {
+    double scalars[SCALAR_COUNT] = {[SCALAR_LOSS_SCALE] = 1};
+    harness_finish(harness);
+    set_inputs(&harness->options, harness->evaluation, harness->evaluator, tokens, targets);
+    require(runner_step(harness->evaluator, scalars), "evaluation");
+    const struct tensor *loss = graph_find(harness->evaluation->graph, "loss");
+    return *(const double *)runner_data(harness->evaluator, loss) / (double)count_unmasked(harness, targets);
+}
+
+double harness_step(struct harness *harness, double learning_rate, bool interleaved) {
+    int64_t unmasked = count_unmasked(harness, harness_data(harness, "targets"));
     harness->step++;
     double t = (double)harness->step;
     double scalars[SCALAR_COUNT] = {

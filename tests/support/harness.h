@@ -21,7 +21,9 @@ struct harness_options {
     struct policy policy; /* but for the grains */
     uint64_t policy_seed; /* not 0: a random policy, grains and all */
     const char *disk;     /* the folder of the disk tier; NULL: the one for temporary files */
-    int threads;          /* 0: 2 */
+    enum disk_engine_choice engine;
+    bool evaluates; /* also compiles the forward pass, in the same arenas: harness_evaluate */
+    int threads;    /* 0: 2 */
     double clip_norm, weight_decay, epsilon, beta1, beta2;
     int streams; /* more than 1: instructions are dealt to streams at random by `seed` */
     uint64_t seed;
@@ -33,6 +35,8 @@ struct harness {
     struct executable *executable;
     struct arena arenas[TIER_COUNT];
     struct runner *runner;
+    struct executable *evaluation; /* NULL: none */
+    struct runner *evaluator;
     struct tensor *output; /* loss or logits */
     int64_t step;
 };
@@ -47,6 +51,8 @@ void *harness_data(const struct harness *harness, const char *name);
 void harness_set_inputs(struct harness *harness, const int32_t *tokens, const int32_t *targets);
 /* One step over what harness_set_inputs set; returns the mean loss. `interleaved`: by runner_step_interleaved. */
 double harness_step(struct harness *harness, double learning_rate, bool interleaved);
+/* The mean loss by the program that only runs forward, with the weights after the last step. */
+double harness_evaluate(struct harness *harness, const int32_t *tokens, const int32_t *targets);
 /* Makes the updates that the last step left, so that weights can be looked at. */
 void harness_finish(struct harness *harness);
 /* Weights of a parameter as fp32 (the master where there is one), of a plain policy. */

@@ -17,21 +17,18 @@ static struct tensor *named(struct graph *graph, int layer, const char *name, st
                       (struct linear_attributes){.weight_is_kn = kn});
 }
 
-static struct tensor *attention_input(struct graph *graph, int layer, struct tensor *x, struct tensor *table,
-                                      bool packed, struct tensor *out[3]) {
+/* `table` NULL: no rotary embedding. */
+static void attention_input(struct graph *graph, int layer, struct tensor *x, struct tensor *table, bool packed,
+                            struct tensor *out[3]) {
     static const char *const names[] = {"q", "k", "v"};
-    if (packed) {
-        struct tensor *qkv = named(graph, layer, "qkv", x, weight(graph, layer, "qkv", HIDDEN, 3 * HIDDEN), NULL, true);
-        for (int i = 0; i < 3; i++)
-            out[i] = graph_view(graph, qkv, i * HIDDEN, HIDDEN);
-        return qkv;
-    }
+    struct tensor *qkv = NULL;
+    if (packed) qkv = named(graph, layer, "qkv", x, weight(graph, layer, "qkv", HIDDEN, 3 * HIDDEN), NULL, true);
     for (int i = 0; i < 3; i++) {
-        out[i] = named(graph, layer, names[i], x, weight(graph, layer, names[i], HIDDEN, HIDDEN), NULL, false);
-        if (i < 2)
+        out[i] = packed ? graph_view(graph, qkv, i * HIDDEN, HIDDEN)
+                        : named(graph, layer, names[i], x, weight(graph, layer, names[i], HIDDEN, HIDDEN), NULL, false);
+        if (i < 2 && table)
             out[i] = ops_rope(graph, graph_format(graph, "layer.%d.rope.%d", layer, i), out[i], table, HEADS, HEAD_DIM);
     }
-    return out[0];
 }
 
 static struct tensor *layer_build(struct graph *graph, int layer, struct tensor *x, struct tensor *table, bool packed) {
@@ -62,7 +59,8 @@ struct graph *small_graph_build(const struct small_graph_options *options) {
     struct tensor *embedding = graph_parameter(graph, "embedding", 2, VOCAB, HIDDEN);
     struct tensor *places = graph_parameter(graph, "places", 2, CONTEXT, HIDDEN);
     struct rope_table_attributes rope = {.head_dim = HEAD_DIM, .theta = 10000};
-    struct tensor *table = options->packed_qkv ? NULL : ops_rope_table(graph, "rope", positions, rope);
+    bool turned = !options->packed_qkv || options->packed_rotary;
+    struct tensor *table = turned ? ops_rope_table(graph, "rope", positions, rope) : NULL;
     struct tensor *x = ops_add(graph, "embed", ops_embedding(graph, "token", tokens, embedding),
                                ops_embedding(graph, "place", positions, places));
     for (int layer = 0; layer < options->layers; layer++)
@@ -115,17 +113,28 @@ void small_scatter(struct program *program, int streams, uint64_t seed) {
     }
 }
 
-struct program *small_program(const struct graph *graph, int64_t grains, int64_t grains_per_pass, int streams,
-                              uint64_t seed) {
-    struct plan plan = small_plan(graph, grains, grains_per_pass);
+/* Streams 0: as program_move deals them. */
+static struct program *compile(const struct graph *graph, const struct plan *plan, int streams, uint64_t seed) {
     int64_t *bytes = small_graph_workspace(graph);
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct program *program;
-    assert_int_equal(program_schedule(graph, &plan, &table, &program), STATUS_OK);
+    assert_int_equal(program_schedule(graph, plan, &table, &program), STATUS_OK);
     mem_free(bytes);
-    assert_int_equal(program_move(program, &plan.policy), STATUS_OK);
-    small_scatter(program, streams, seed);
+    assert_int_equal(program_move(program, &plan->policy), STATUS_OK);
+    if (streams > 0) small_scatter(program, streams, seed);
     assert_int_equal(program_place(program), STATUS_OK);
     assert_int_equal(program_synchronise(program), STATUS_OK);
     return program;
+}
+
+struct program *small_program(const struct graph *graph, int64_t grains, int64_t grains_per_pass, int streams,
+                              uint64_t seed) {
+    struct plan plan = small_plan(graph, grains, grains_per_pass);
+    return compile(graph, &plan, streams, seed);
+}
+
+struct program *small_program_under(const struct graph *graph, int64_t grains, const struct policy *policy) {
+    struct plan plan = small_plan(graph, grains, policy->grains_per_pass);
+    plan.policy = *policy;
+    return compile(graph, &plan, 0, 0);
 }

@@ -8,8 +8,9 @@
 
 struct small_graph_options {
     int layers;
-    bool tied;       /* head and embedding share their weight */
-    bool packed_qkv; /* q, k, v are columns of one product, as in GPT-2; else three products and rotary embedding */
+    bool tied;          /* head and embedding share their weight */
+    bool packed_qkv;    /* q, k, v are columns of one product, as in GPT-2; else three products and rotary embedding */
+    bool packed_rotary; /* with packed_qkv: rotary embedding of columns, as in Phi-3 */
     enum dtype dtype;
     int64_t grain_sequences, sequence_length;
     bool forward_only;
@@ -28,6 +29,8 @@ struct plan small_plan(const struct graph *graph, int64_t grains, int64_t grains
 /* Compiles with synthetic workspace on `streams` streams, to which instructions are dealt at random by `seed`. */
 struct program *small_program(const struct graph *graph, int64_t grains, int64_t grains_per_pass, int streams,
                               uint64_t seed);
+/* The same under a policy, on its own streams. */
+struct program *small_program_under(const struct graph *graph, int64_t grains, const struct policy *policy);
 /* Deals the nodes of a scheduled program to streams at random, all instructions of a node to one. */
 void small_scatter(struct program *program, int streams, uint64_t seed);
 
