@@ -1,6 +1,7 @@
-/* Matrix products: c = a b (+ bias) (+ addend), by the packed kernels of simd/, or by oneDNN where that is faster: in bf16
- * on processors that multiply it, and for few rows. Sums are in fp32; the order of a sum depends on the sizes, the
- * instruction set and, for oneDNN, on the number of threads, never on the run. */
+/* Matrix products: c = a b (+ bias) (+ addend), by oneDNN where it has a fast kernel that keeps its scratch in the
+ * workspace (brgemm, from AVX-512 up), else, and at sizes that oneDNN is slow at, by the packed kernels of simd/. Sums
+ * are in fp32; the order of a sum depends on the sizes, the instruction set and, for oneDNN, on the number of threads,
+ * never on the run. */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_H
 #define BALLAST_BACKEND_CPU_MATMUL_H
 

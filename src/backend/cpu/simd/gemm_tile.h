@@ -10,6 +10,9 @@
 #define GEMM_TILE_ROWS_generic 8
 enum { GEMM_TILE_ROWS = SIMD_JOIN(GEMM_TILE_ROWS, CPU_ISA), GEMM_VECTORS = 3 };
 /* Panels are whole vectors wide, so that a and b are packed by the same moves; one of a may hold two tiles. */
-enum { GEMM_ROWS = (int)GEMM_TILE_ROWS > (int)LANES ? (int)GEMM_TILE_ROWS : (int)LANES, GEMM_COLUMNS = GEMM_VECTORS * LANES };
+enum {
+    GEMM_ROWS = (int)GEMM_TILE_ROWS > (int)LANES ? (int)GEMM_TILE_ROWS : (int)LANES,
+    GEMM_COLUMNS = GEMM_VECTORS * LANES
+};
 
 #endif
