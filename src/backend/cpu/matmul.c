@@ -13,8 +13,8 @@ enum { FEW_ROWS = 64, DEPTH_MOST = 1024 };
 
 /* In fp32 oneDNN 2.6 reads b where it lies when its rows do, at 0.67 to 0.86 of the packed product's speed when they
  * are many (k = 2048, 3072, 50257), and at 0.75 when they are a multiple of 4 KiB apart and so fall into the same sets
- * of the first cache (n = 3072; a power of two it copies). For few rows of a it stays ahead, since packing b is then
- * most of the work. */
+ * of the first cache (n = 3072; a power of two it copies). Few rows of a are left to it: packing b would be most of the
+ * work. */
 static bool better_packed(const struct matmul_spec *spec) {
     bool power_of_two = (spec->n & (spec->n - 1)) == 0;
     bool rows_collide = spec->n % 1024 == 0 && !power_of_two;
