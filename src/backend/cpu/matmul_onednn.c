@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "backend/cpu/onednn_memory.h"
+#include "backend/cpu/parallel.h"
 #include "base/mem.h"
 
 enum { ARGUMENTS_MAX = 5 };
 
 struct onednn_matmul {
+    struct matmul_spec spec;
     dnnl_primitive_t primitive;
     dnnl_primitive_desc_t description;
     dnnl_exec_arg_t arguments[ARGUMENTS_MAX];
@@ -101,7 +103,7 @@ static description_t scratch_description(const_dnnl_primitive_desc_t product) {
 static size_t description_bytes(const description_t *description) { return dnnl_memory_desc_get_size(description); }
 #endif
 
-/* Arguments in the order of matmul_run's pointers; the bias only where there is one. */
+/* Arguments in the order of onednn_matmul_run's pointers; the bias only where there is one. */
 static const int argument_names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
 
 static enum status describe_operands(const struct matmul_spec *spec, description_t operands[4]) {
@@ -128,7 +130,7 @@ static dnnl_status_t create_attributes(const struct matmul_spec *spec, dnnl_prim
     dnnl_status_t status = dnnl_primitive_attr_create(out);
     if (status != dnnl_success) return status;
     status = dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user);
-    if (status != dnnl_success || !spec->accumulate) return status;
+    if (status != dnnl_success || spec->addend_row == 0) return status;
     dnnl_post_ops_t operations;
     status = dnnl_post_ops_create(&operations);
     if (status != dnnl_success) return status;
@@ -184,6 +186,7 @@ enum status onednn_matmul_create(const struct matmul_spec *spec, struct onednn_m
     if (!onednn.stream) return status_set(STATUS_FAILED, "oneDNN does not start");
     struct onednn_matmul *matmul = mem_array(1, sizeof *matmul);
     if (!matmul) return STATUS_FAILED;
+    matmul->spec = *spec;
     description_t operands[4];
     enum status status = describe_operands(spec, operands);
     if (status == STATUS_OK) {
@@ -200,12 +203,32 @@ enum status onednn_matmul_create(const struct matmul_spec *spec, struct onednn_m
 
 int64_t onednn_matmul_workspace_bytes(const struct onednn_matmul *matmul) { return matmul->workspace_bytes; }
 
-void onednn_matmul_run(const struct onednn_matmul *matmul, const void *a, const void *b, const void *bias, void *c,
-                       void *workspace) {
-    const void *pointers[ARGUMENTS_MAX] = {a, b};
+struct copy_run {
+    const struct matmul_spec *spec;
+    const struct matmul_operands *operands;
+};
+
+static void copy_rows(const void *context, int64_t begin, int64_t end) {
+    const struct copy_run *run = context;
+    const struct matmul_spec *spec = run->spec;
+    int64_t bytes = dtype_bytes(spec->out_dtype);
+    for (int64_t row = begin; row < end; row++)
+        memcpy((char *)run->operands->c + row * spec->c_row * bytes,
+               (const char *)run->operands->addend + row * spec->addend_row * bytes, (size_t)(spec->n * bytes));
+}
+
+/* oneDNN adds to what c holds. */
+static void put_addend(const struct matmul_spec *spec, const struct matmul_operands *operands) {
+    if (!operands->addend || operands->addend == operands->c) return;
+    parallel_for(spec->m, parallel_rows(spec->n), copy_rows, &(struct copy_run){spec, operands});
+}
+
+void onednn_matmul_run(const struct onednn_matmul *matmul, const struct matmul_operands *operands, void *workspace) {
+    put_addend(&matmul->spec, operands);
+    const void *pointers[ARGUMENTS_MAX] = {operands->a, operands->b};
     int count = 2;
-    if (bias) pointers[count++] = bias;
-    pointers[count++] = c;
+    if (operands->bias) pointers[count++] = operands->bias;
+    pointers[count++] = operands->c;
     if (matmul->workspace_bytes > 0) pointers[count++] = workspace;
     BUG_IF(count != matmul->count, "%d operands of a matrix product of %d", count, matmul->count);
     onednn_memory_enter();

@@ -9,8 +9,7 @@ struct onednn_matmul;
  * share their code by oneDNN's own cache of primitives. */
 enum status onednn_matmul_create(const struct matmul_spec *spec, struct onednn_matmul **out);
 int64_t onednn_matmul_workspace_bytes(const struct onednn_matmul *matmul);
-void onednn_matmul_run(const struct onednn_matmul *matmul, const void *a, const void *b, const void *bias, void *c,
-                       void *workspace);
+void onednn_matmul_run(const struct onednn_matmul *matmul, const struct matmul_operands *operands, void *workspace);
 void onednn_matmul_free(struct onednn_matmul *matmul);
 const char *onednn_matmul_implementation(const struct onednn_matmul *matmul);
 

@@ -97,15 +97,16 @@ struct simd_kernels {
     void (*adamw)(int64_t n, const struct adamw_step *step, const float *gradient, float *weight, float *exp_avg,
                   float *exp_avg_sq, uint16_t *rounded);
 
-    /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n]. a is fp32 at strides (a_row, a_k), readable
-     * to a multiple of gemm_rows rows; b is packed in panels of gemm_columns columns, [panel][k][gemm_columns]; c is
-     * fp32 with c_row between rows, writable to multiples of gemm_rows and gemm_columns. */
+    /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n], in the order of k. a is packed in panels of
+     * gemm_rows rows, [panel][k][gemm_rows], b in panels of gemm_columns columns, [panel][k][gemm_columns], both with
+     * room for `depth` steps of k in a panel; c is fp32 with c_row between rows, writable to whole panels. */
     int64_t gemm_rows, gemm_columns;
-    void (*gemm)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_k, const float *b, float *c,
+    void (*gemm)(int64_t m, int64_t n, int64_t k, int64_t depth, const float *a, const float *b, float *c,
                  int64_t c_row, bool accumulate);
-    /* Packs b (k by n) of any dtype and strides in elements; one of the strides is 1. */
-    void (*gemm_pack)(enum dtype dtype, int64_t k, int64_t n, const void *b, int64_t b_k, int64_t b_column,
-                      float *packed);
+    /* Packs k steps of one panel of `panel` rows or columns, of which the matrix has `left` more (zeros after). Strides
+     * are in elements of `dtype`: from one step to the next, and across the panel; one of them is 1. */
+    void (*gemm_pack)(enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from, int64_t k_stride,
+                      int64_t stride, float *to);
 
     /* Attention (simd_attention.c, simd_attention_grad.c): positions [tile * attention_tile, …) of one head; the
      * gradient of one head. Workspaces are in floats. */

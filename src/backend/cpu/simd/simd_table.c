@@ -1,6 +1,6 @@
 #include "backend/cpu/simd/attention_tile.h"
+#include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/table.h"
-#include "backend/cpu/simd/tile.h"
 
 #define SIMD_TEXT_(name) #name
 #define SIMD_TEXT(name) SIMD_TEXT_(name)
@@ -23,8 +23,8 @@ const struct simd_kernels SIMD_NAME(simd_kernels) = {
     .log_sum_exp = SIMD_NAME(simd_log_sum_exp),
     .softmax = SIMD_NAME(simd_softmax),
     .adamw = SIMD_NAME(simd_adamw),
-    .gemm_rows = TILE_ROWS,
-    .gemm_columns = TILE_COLUMNS,
+    .gemm_rows = GEMM_ROWS,
+    .gemm_columns = GEMM_COLUMNS,
     .gemm = SIMD_NAME(simd_gemm),
     .gemm_pack = SIMD_NAME(simd_gemm_pack),
     .attention_tile = ATTENTION_TILE,

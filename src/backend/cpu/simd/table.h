@@ -34,10 +34,10 @@ void SIMD_NAME(simd_softmax)(enum dtype dtype, int64_t n, const float *logits, f
 void SIMD_NAME(simd_adamw)(int64_t n, const struct adamw_step *step, const float *gradient, float *weight,
                            float *exp_avg, float *exp_avg_sq, uint16_t *rounded);
 
-void SIMD_NAME(simd_gemm)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_k, const float *b,
-                          float *c, int64_t c_row, bool accumulate);
-void SIMD_NAME(simd_gemm_pack)(enum dtype dtype, int64_t k, int64_t n, const void *b, int64_t b_k, int64_t b_column,
-                               float *packed);
+void SIMD_NAME(simd_gemm)(int64_t m, int64_t n, int64_t k, int64_t depth, const float *a, const float *b, float *c,
+                          int64_t c_row, bool accumulate);
+void SIMD_NAME(simd_gemm_pack)(enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from,
+                               int64_t k_stride, int64_t stride, float *to);
 
 int64_t SIMD_NAME(simd_attention_columns)(int64_t head_dim);
 int64_t SIMD_NAME(simd_attention_workspace)(int64_t head_dim);
