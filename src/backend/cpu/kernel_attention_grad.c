@@ -16,11 +16,11 @@ struct gradient_run {
     int64_t tile, tiles;
     int64_t sums, workspace; /* floats of dq_sums of one head; of one thread's workspace */
     /* In the call's workspace: */
-    int64_t *begun;  /* tasks */
-    int32_t *next;   /* [sequences][heads][tiles]: the tile of keys whose turn it is */
-    float *delta;    /* [sequences][heads][length] */
-    float *dq_sums;  /* [sequences][heads][sums] */
-    float *threads;  /* [threads][workspace] */
+    int64_t *begun; /* tasks */
+    int32_t *next;  /* [sequences][heads][tiles]: the tile of keys whose turn it is */
+    float *delta;   /* [sequences][heads][length] */
+    float *dq_sums; /* [sequences][heads][sums] */
+    float *threads; /* [threads][workspace] */
 };
 
 /* Parts of the workspace in floats, shared by the threads. */
@@ -28,7 +28,9 @@ enum { BEGUN_FLOATS = WORKSPACE_ALIGN / 4 };
 
 static int64_t gradient_heads(const struct gradient_run *run) { return run->sequences * run->heads; }
 static int64_t next_floats(const struct gradient_run *run) { return aligned_floats(gradient_heads(run) * run->tiles); }
-static int64_t delta_floats(const struct gradient_run *run) { return aligned_floats(gradient_heads(run) * run->length); }
+static int64_t delta_floats(const struct gradient_run *run) {
+    return aligned_floats(gradient_heads(run) * run->length);
+}
 
 static struct gradient_run gradient_layout(const struct node *node) {
     const struct attention_attributes *attributes = attention_of(node);

@@ -95,17 +95,21 @@ INLINE int32_t segment_at(const struct attention_head *head, int64_t position) {
     return head->segments ? head->segments[position] : 0;
 }
 
-/* Tiles are walked forwards or backwards: `ahead` rows on, the next one's rows are called for while this one is copied.
- * They lie in pages of their own, where no prefetcher follows. */
+/* Calls rows [begin, end) of the next tile into the cache: they lie in pages of their own, where no prefetcher follows.
+ * A few at a time, between products, since a core waits for no more than a dozen lines at once. */
+INLINE void rows_call(const struct attention_head *head, const void *from, int64_t stride, int64_t begin, int64_t end) {
+    int64_t size = head->dtype == DTYPE_BF16 ? 2 : 4;
+    for (int64_t row = begin; row < end; row++)
+        for (int64_t at = 0; at < head->head_dim * size; at += 64)
+            __builtin_prefetch((const char *)from + row * stride * size + at);
+}
+
 INLINE void copy_rows(bool bf16, int64_t head_dim, const void *from, int64_t stride, int64_t rows, float factor,
-                      int64_t ahead, float *tile) {
-    int64_t columns = tile_columns(head_dim), size = bf16 ? 2 : 4;
+                      float *tile) {
+    int64_t columns = tile_columns(head_dim);
     for (int64_t row = 0; row < rows; row++, tile += columns) {
-        const char *next = (const char *)from + (row + ahead) * stride * size;
-        for (int64_t i = 0; i < head_dim; i += LANES) {
-            __builtin_prefetch(next + i * size);
+        for (int64_t i = 0; i < head_dim; i += LANES)
             vf_store(tile + i, load(from, row * stride + i, head_dim - i, bf16) * factor);
-        }
         for (int64_t i = round_up(head_dim, LANES); i < columns; i += LANES)
             vf_store(tile + i, (vf){0});
     }
@@ -114,12 +118,12 @@ INLINE void copy_rows(bool bf16, int64_t head_dim, const void *from, int64_t str
 /* `most` rows from `start`, or fewer at the sequence's end, times factor. */
 static inline __attribute__((unused)) void tile_copy(const struct attention_head *head, const void *from,
                                                      int64_t stride, int64_t start, int64_t most, float factor,
-                                                     int64_t ahead, float *tile) {
+                                                     float *tile) {
     int64_t rows = positions_from(head, start, most), columns = tile_columns(head->head_dim);
     if (head->dtype == DTYPE_BF16)
-        copy_rows(true, head->head_dim, (const uint16_t *)from + start * stride, stride, rows, factor, ahead, tile);
+        copy_rows(true, head->head_dim, (const uint16_t *)from + start * stride, stride, rows, factor, tile);
     else
-        copy_rows(false, head->head_dim, (const float *)from + start * stride, stride, rows, factor, ahead, tile);
+        copy_rows(false, head->head_dim, (const float *)from + start * stride, stride, rows, factor, tile);
     memset(tile + rows * columns, 0, (size_t)((most - rows) * columns) * sizeof *tile);
 }
 
@@ -142,8 +146,7 @@ static inline __attribute__((unused)) void tile_store(const struct attention_hea
         store_rows(false, head->head_dim, tile, rows, factor, (float *)to + start * stride, stride);
 }
 
-static inline __attribute__((unused)) void tile_turn(int64_t head_dim, const float *tile, int64_t rows,
-                                                     float *turned) {
+static inline __attribute__((unused)) void tile_turn(int64_t head_dim, const float *tile, int64_t rows, float *turned) {
     int64_t columns = tile_columns(head_dim);
     for (int64_t row = 0; row < rows; row += LANES)
         for (int64_t i = 0; i < head_dim; i += LANES) {

@@ -1,6 +1,6 @@
 /* Attention in tiles with a running softmax (Dao et al., FlashAttention, arXiv 2205.14135): scores of one panel of
- * queries and one tile of keys are held at a time. They are held turned, keys down and queries across the lanes, so that
- * the softmax over keys needs no sums across lanes. */
+ * queries and one tile of keys are held at a time. They are held turned, keys down and queries across the lanes, so
+ * that the softmax over keys needs no sums across lanes. */
 #include <math.h>
 
 #include "backend/cpu/simd/attention_tile.h"
@@ -17,7 +17,8 @@ struct running {
 };
 
 int64_t SIMD_NAME(simd_attention_workspace)(int64_t head_dim) {
-    return tile_columns(head_dim) * (3 * ATTENTION_QUERIES + 2 * ATTENTION_TILE) + TILE_COLUMNS * ATTENTION_TILE + 2 * ATTENTION_QUERIES;
+    return tile_columns(head_dim) * (3 * ATTENTION_QUERIES + 2 * ATTENTION_TILE) + TILE_COLUMNS * ATTENTION_TILE +
+           2 * ATTENTION_QUERIES;
 }
 
 static struct running running_start(const struct attention_head *head, int64_t q0, float *workspace) {
@@ -30,7 +31,7 @@ static struct running running_start(const struct attention_head *head, int64_t q
     running.scores = running.values + ATTENTION_TILE * columns;
     running.largest = running.scores + ATTENTION_TILE * TILE_COLUMNS;
     running.sum = running.largest + ATTENTION_QUERIES;
-    tile_copy(head, head->q, head->q_stride, q0, ATTENTION_QUERIES, head->scale * LOG2_E, 0, running.rows);
+    tile_copy(head, head->q, head->q_stride, q0, ATTENTION_QUERIES, head->scale * LOG2_E, running.rows);
     tile_turn(head->head_dim, running.rows, ATTENTION_QUERIES, running.queries);
     memset(running.output, 0, (size_t)(ATTENTION_QUERIES * columns) * sizeof(float));
     for (int i = 0; i < ATTENTION_QUERIES; i++) {
@@ -73,8 +74,8 @@ static void panel_attend(const struct attention_head *head, struct running *runn
     int64_t columns = tile_columns(head->head_dim);
     float *output = running->output + at * columns;
     for (int lane = 0; lane < TILE_COLUMNS; lane += LANES) {
-        vf shrink = softmax_column(keys, running->scores + lane, running->largest + at + lane,
-                                   running->sum + at + lane);
+        vf shrink =
+            softmax_column(keys, running->scores + lane, running->largest + at + lane, running->sum + at + lane);
         for (int64_t i = 0; i < head->head_dim; i++)
             vf_store(output + i * TILE_COLUMNS + lane, vf_load(output + i * TILE_COLUMNS + lane) * shrink);
     }
@@ -90,9 +91,14 @@ static void tile_attend(const struct attention_head *head, int64_t q0, int64_t k
         int64_t keys = end - k0 < ATTENTION_TILE ? end - k0 : ATTENTION_TILE;
         enum sight sight = keys > 0 ? sight_of(head, q0 + at, rows, k0, keys) : SEES_NOTHING;
         if (sight == SEES_NOTHING) continue;
-        for (int64_t key = 0; key < keys; key += TILE_ROWS)
-            tile_multiply(dim, running->keys + key * columns, columns, 1, running->queries + at * columns,
-                          TILE_COLUMNS, running->scores + key * TILE_COLUMNS, TILE_COLUMNS, false);
+        for (int64_t key = 0; key < keys; key += TILE_ROWS) {
+            tile_multiply(dim, running->keys + key * columns, columns, 1, running->queries + at * columns, TILE_COLUMNS,
+                          running->scores + key * TILE_COLUMNS, TILE_COLUMNS, false);
+            int64_t next = k0 + ATTENTION_TILE, begin = (at * ATTENTION_TILE + key * TILE_COLUMNS) / ATTENTION_QUERIES;
+            int64_t end = begin + TILE_ROWS * TILE_COLUMNS / ATTENTION_QUERIES;
+            rows_call(head, head->k, head->k_stride, next + begin, next + end);
+            rows_call(head, head->v, head->v_stride, next + begin, next + end);
+        }
         if (sight == SEES_PART) panel_mask(head, q0 + at, k0, keys, running->scores);
         panel_attend(head, running, at, keys);
     }
@@ -116,8 +122,8 @@ void SIMD_NAME(simd_attention)(const struct attention_head *head, int64_t tile, 
          k0 += ATTENTION_TILE) {
         int64_t keys = positions_from(head, k0, ATTENTION_TILE);
         if (sight_of(head, q0, queries, k0, keys) == SEES_NOTHING) continue;
-        tile_copy(head, head->k, head->k_stride, k0, ATTENTION_TILE, 1, ATTENTION_TILE, running.keys);
-        tile_copy(head, head->v, head->v_stride, k0, ATTENTION_TILE, 1, ATTENTION_TILE, running.values);
+        tile_copy(head, head->k, head->k_stride, k0, ATTENTION_TILE, 1, running.keys);
+        tile_copy(head, head->v, head->v_stride, k0, ATTENTION_TILE, 1, running.values);
         tile_attend(head, q0, k0, &running);
     }
     running_finish(head, q0, &running);

@@ -1,8 +1,8 @@
 /* The gradient of attention in tiles (FlashAttention, arXiv 2205.14135, appendix B): the probabilities are made again
  * from the scores and the saved log of their sum. A tile of keys stays while tiles of queries pass, the last first.
  *
- * Scores are [query][ATTENTION_TILE keys]. Rows and columns are in groups of TILE_ROWS; of a group of queries and one of
- * keys all scores are made, or none. */
+ * Scores are [query][ATTENTION_TILE keys]. Rows and columns are in groups of TILE_ROWS; of a group of queries and one
+ * of keys all scores are made, or none. */
 #include "backend/cpu/simd/attention_tile.h"
 #include "backend/cpu/simd/table.h"
 
@@ -81,21 +81,25 @@ INLINE int64_t keys_end(const struct tile_pair *pair, int64_t query) {
 void SIMD_NAME(simd_attention_grad_start)(const struct attention_head *head, int64_t key_tile, float *workspace) {
     struct backward work = backward_of(head, workspace);
     int64_t dim = head->head_dim, k0 = key_tile * ATTENTION_TILE;
-    tile_copy(head, head->v, head->v_stride, k0, ATTENTION_TILE, 1, 0, work.keys);
+    tile_copy(head, head->v, head->v_stride, k0, ATTENTION_TILE, 1, work.keys);
     tile_turn(dim, work.keys, ATTENTION_TILE, work.turned_values);
-    tile_copy(head, head->k, head->k_stride, k0, ATTENTION_TILE, 1, 0, work.keys);
+    tile_copy(head, head->k, head->k_stride, k0, ATTENTION_TILE, 1, work.keys);
     tile_turn(dim, work.keys, ATTENTION_TILE, work.turned_keys);
     memset(work.dk, 0, (size_t)(2 * ATTENTION_TILE * tile_columns(dim)) * sizeof(float));
 }
 
-/* scores = queries (or gradients) times turned keys (or values), where queries are not before keys. */
+/* scores = queries (or gradients) times turned keys (or values), where queries are not before keys. The tile was copied
+ * from `from`; the tile before it is next. */
 static void pair_scores(const struct attention_head *head, const struct tile_pair *pair, const float *tile,
-                        const float *turned, float *scores) {
+                        const void *from, int64_t stride, const float *turned, float *scores) {
     int64_t columns = tile_columns(head->head_dim);
     for (int64_t key = 0; key < pair->keys; key += TILE_COLUMNS)
-        for (int64_t query = first_query(pair, key); query < pair->queries; query += TILE_ROWS)
+        for (int64_t query = first_query(pair, key); query < pair->queries; query += TILE_ROWS) {
             tile_multiply(head->head_dim, tile + query * columns, columns, 1, turned + key * columns, TILE_COLUMNS,
                           scores + query * ATTENTION_TILE + key, ATTENTION_TILE, false);
+            int64_t begin = pair->q0 - ATTENTION_TILE + key + query * TILE_COLUMNS / ATTENTION_TILE;
+            rows_call(head, from, stride, begin, begin + TILE_ROWS * TILE_COLUMNS / ATTENTION_TILE);
+        }
 }
 
 static void pair_mask(const struct attention_head *head, const struct tile_pair *pair, float *scores) {
@@ -140,11 +144,10 @@ void SIMD_NAME(simd_attention_grad_pair)(const struct attention_head *head, int6
     struct tile_pair pair = pair_of(head, key_tile, query_tile);
     if (pair.sight == SEES_NOTHING) return;
     struct backward work = backward_of(head, workspace);
-    tile_copy(head, head->q, head->q_stride, pair.q0, ATTENTION_TILE, head->scale * LOG2_E, -ATTENTION_TILE,
-              work.queries);
-    tile_copy(head, head->dy, head->dy_stride, pair.q0, ATTENTION_TILE, 1, -ATTENTION_TILE, work.gradients);
-    pair_scores(head, &pair, work.queries, work.turned_keys, work.probabilities);
-    pair_scores(head, &pair, work.gradients, work.turned_values, work.dscores);
+    tile_copy(head, head->q, head->q_stride, pair.q0, ATTENTION_TILE, head->scale * LOG2_E, work.queries);
+    tile_copy(head, head->dy, head->dy_stride, pair.q0, ATTENTION_TILE, 1, work.gradients);
+    pair_scores(head, &pair, work.queries, head->q, head->q_stride, work.turned_keys, work.probabilities);
+    pair_scores(head, &pair, work.gradients, head->dy, head->dy_stride, work.turned_values, work.dscores);
     if (pair.sight == SEES_PART) pair_mask(head, &pair, work.probabilities);
     pair_gradients(head, &pair, &work);
     pair_scatter(head, &pair, work.probabilities, work.gradients, work.dv);
@@ -162,8 +165,7 @@ void SIMD_NAME(simd_attention_grad_queries)(const struct attention_head *head, i
         for (int64_t query = 0; query < pair.queries; query += TILE_ROWS)
             tile_multiply(keys_end(&pair, query), work.dscores + query * ATTENTION_TILE, ATTENTION_TILE, 1,
                           work.keys + i, columns, sums + query * columns + i, columns, true);
-    if (key_tile == query_tile)
-        tile_store(head, sums, pair.q0, ATTENTION_TILE, head->scale, head->dq, head->dq_stride);
+    if (key_tile == query_tile) tile_store(head, sums, pair.q0, ATTENTION_TILE, head->scale, head->dq, head->dq_stride);
 }
 
 /* The queries in dk's sum were times log2 e. */
