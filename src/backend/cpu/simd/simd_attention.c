@@ -87,8 +87,8 @@ static void panel_attend(const struct attention_head *head, struct running *runn
 static void tile_attend(const struct attention_head *head, int64_t q0, int64_t k0, struct running *running) {
     int64_t dim = head->head_dim, columns = tile_columns(dim), queries = positions_from(head, q0, ATTENTION_QUERIES);
     for (int64_t at = 0; at < queries; at += TILE_COLUMNS) {
-        int64_t rows = queries - at < TILE_COLUMNS ? queries - at : TILE_COLUMNS, end = q0 + at + rows;
-        int64_t keys = end - k0 < ATTENTION_TILE ? end - k0 : ATTENTION_TILE;
+        int64_t rows = queries - at < TILE_COLUMNS ? queries - at : TILE_COLUMNS, seen = q0 + at + rows - k0;
+        int64_t keys = seen < ATTENTION_TILE ? seen : ATTENTION_TILE;
         enum sight sight = keys > 0 ? sight_of(head, q0 + at, rows, k0, keys) : SEES_NOTHING;
         if (sight == SEES_NOTHING) continue;
         for (int64_t key = 0; key < keys; key += TILE_ROWS) {
