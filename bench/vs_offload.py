@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Training in less memory than a step needs: Ballast, Ballast with its disk tier, and what PyTorch's world has for it.
+
+    bench/vs_offload.py --python VENV/bin/python [--model gpt2 | gpt2-large] [--limit 1.2G | 3G] [--batch 1] [--seq 1024]
+
+Each contender is one process in a memory cgroup of --limit without swap (cgroup_run.sh: needs root). A row says whether
+it trains at all, tokens a second (median step, the first left out), the peak that the cgroup saw, page cache included,
+and the greatest resident memory of the process. Losses must agree with the first contender that ran; optimizers
+with states of 8 or 4 bits differ by design.
+
+Packages beside tests/reference/requirements.txt: torchao==0.18.0, deepspeed==0.19.8 (DS_ACCELERATOR=cpu DS_BUILD_OPS=0 pip
+install --no-build-isolation deepspeed, after setuptools and wheel; NVMe needs Debian's libaio-dev, and a compiler).
+"""
+
+import argparse
+import dataclasses
+import json
+import re
+import shutil
+import sys
+
+import peers
+
+PEERS = {
+    "plain": "PyTorch",
+    "checkpoint": "PyTorch, torch.utils.checkpoint",
+    "torchao-adamw8bit": "the same, torchao AdamW8bit",
+    "torchao-adamw4bit": "the same, torchao AdamW4bit",
+    "torchao-cpu-offload": "torchao CPUOffloadOptimizer",
+    "accelerate-cpu": "Accelerate cpu_offload",
+    "accelerate-disk": "Accelerate disk_offload",
+    "deepspeed-cpu": "DeepSpeed ZeRO-3 to CPU",
+    "deepspeed-nvme": "DeepSpeed ZeRO-Infinity to disk",
+}
+OURS = {"ballast": "Ballast", "ballast-disk": "Ballast, --disk"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    model: str
+    dtype: str
+    batch: int
+    seq: int
+    steps: int
+
+
+def run_capped(options, command, log):
+    """As peers.run_measured, with the cgroup's own peak and kills."""
+    # The page cache belongs to whoever read a file first: what Ballast and Python read is charged to each anew.
+    capped = [peers.ROOT / "bench" / "cgroup_run.sh", options.limit, *command]
+    threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
+    status, text, resident = peers.run_measured(capped, log, threads)
+    said = re.findall(r"^cgroup_run: limit=\d+ peak=(\d+) oom_kills=(\d+)", log.read_text(errors="replace"), re.M)
+    if not said:
+        peers.fail(f"cgroup_run.sh: {peers.why_failed(status, log)}")
+    peak, kills = map(int, said[-1])
+    return status, text, {"peak_bytes": peak, "oom_kills": kills, "resident_bytes": resident}
+
+
+def run_ballast(options, work, model, tokens, extra):
+    run, log = options.folder / "run", options.folder / "ballast.log"
+    shutil.rmtree(run, ignore_errors=True)
+    status, _, seen = run_capped(options, peers.ballast_command(options, model, tokens, run, work, extra), log)
+    return {**seen, **(peers.read_metrics(run) if status == 0 else {"error": failure(status, seen, log)})}
+
+
+def run_peer(options, work, model, tokens, name):
+    log, disk = options.folder / "peer.log", options.folder / "disk"
+    shutil.rmtree(disk, ignore_errors=True)
+    disk.mkdir()
+    command = [options.python, peers.ROOT / "bench" / "offload_peer.py", name, model, tokens, "--folder", disk]
+    command += ["--batch", work.batch, "--seq", work.seq, "--steps", work.steps, "--threads", options.threads]
+    status, text, seen = run_capped(options, command, log)
+    shutil.rmtree(disk)
+    return {**seen, **(json.loads(text.splitlines()[-1]) if status == 0 else {"error": failure(status, seen, log)}), **seen}
+
+
+def failure(status, seen, log):
+    if seen["oom_kills"]:
+        return "killed: out of memory"
+    # The line that cgroup_run.sh adds is no reason.
+    lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("cgroup_run:")]
+    log.write_text("\n".join(lines))
+    return peers.why_failed(status, log)
+
+
+def run(options, work, model, tokens, name):
+    if name == "ballast":
+        return run_ballast(options, work, model, tokens, ["--device-memory", options.device_memory])
+    if name == "ballast-disk":
+        disk = options.folder / "ballast-disk"
+        disk.mkdir(exist_ok=True)
+        return run_ballast(options, work, model, tokens, ["--device-memory", options.device_memory, "--disk", disk])
+    return run_peer(options, work, model, tokens, name)
+
+
+def row(name, result, work, reference):
+    label = {**OURS, **PEERS}[name]
+    sizes = [f"{result['peak_bytes'] / 2**30:.2f}", f"{result['resident_bytes'] / 2**30:.2f}"]
+    if "error" in result:
+        return [label, "no: " + result["error"].replace("|", "/"), "", *sizes, ""]
+    difference = max(abs(a - b) / abs(b) for a, b in zip(result["losses"], reference, strict=True))
+    return [label, "yes", f"{peers.steady_rate(result, work):.1f}", *sizes, f"{difference:.1e}"]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    peers.add_options(parser)
+    parser.add_argument("--model", choices=peers.SIZES, default="gpt2", help="[gpt2]")
+    parser.add_argument("--limit", default="1.2G", help="of the cgroup [1.2G]")
+    parser.add_argument("--device-memory", help="of Ballast's arena [the limit less 128 MiB]")
+    parser.add_argument("--batch", type=int, default=1, help="[1]")
+    parser.add_argument("--seq", type=int, default=1024, help="[1024]")
+    parser.add_argument("--steps", type=int, default=3, help="the first is left out [3]")
+    parser.add_argument("--contenders", nargs="+", choices=[*OURS, *PEERS], default=[*OURS, *PEERS], help="[all]")
+    options = parser.parse_args()
+    if options.steps < 2:
+        peers.fail("--steps: at least 2, since the first is left out")
+    peers.prepare(options)
+    peers.require_module(options.python, "torch, transformers")
+    limit = re.fullmatch(r"([\d.]+)([KMGT]?)", options.limit)
+    if not limit:
+        peers.fail(f"--limit: '{options.limit}' is no size such as 512M or 1.5G")
+    bytes_ = int(float(limit[1]) * 1024 ** " KMGT".index(limit[2] or " "))
+    options.device_memory = options.device_memory or str(bytes_ - (128 << 20))
+    return options
+
+
+def main():
+    options = parse()
+    work = Work(options.model, "fp32", options.batch, options.seq, options.steps)
+    model = peers.make_model(options, work.model, max(1024, work.seq))
+    tokens = peers.make_tokens(options, work.model, work.batch * work.seq + 1)
+    results = {}
+    for name in options.contenders:
+        results[name] = run(options, work, model, tokens, name)
+        print(f"{name}: {results[name]}", file=sys.stderr, flush=True)
+    ran = [result["losses"] for result in results.values() if "error" not in result]
+    rows = [row(name, result, work, ran[0] if ran else None) for name, result in results.items()]
+    head = ["contender", "trains", "tokens/s", "cgroup's peak GiB", "resident GiB", "loss differs by"]
+    configuration = (
+        f"{work.model}, fp32, batch {work.batch} x {work.seq}, {work.steps} steps, {options.threads} threads; cgroup of "
+        f"{options.limit} without swap; {peers.versions(options.python, ['torch', 'transformers', 'accelerate'])}."
+    )
+    peers.report(options, "Training in less memory than it needs", configuration, peers.table(head, rows))
+
+
+if __name__ == "__main__":
+    main()
