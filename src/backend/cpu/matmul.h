@@ -1,5 +1,5 @@
 /* Matrix products: c = a b (+ bias) (+ addend), by oneDNN where it has a fast kernel that keeps its scratch in the
- * workspace (brgemm, from AVX-512 up), else, and at sizes that oneDNN is slow at, by the packed kernels of simd/. Sums
+ * workspace (brgemm, from AVX-512 up), with b packed for it where that pays, else by the packed kernels of simd/. Sums
  * are in fp32; the order of a sum depends on the sizes, the instruction set and, for oneDNN, on the number of threads,
  * never on the run. */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_H

@@ -47,6 +47,10 @@ static dnnl_status_t describe(description_t *out, const dnnl_dims_t dims, const 
     return dnnl_memory_desc_create_with_strides(out, 2, dims, data_type(dtype), strides);
 }
 
+static dnnl_status_t describe_panels(description_t *out, const dnnl_dims_t dims, enum dtype dtype) {
+    return dnnl_memory_desc_create_with_tag(out, 2, dims, data_type(dtype), dnnl_BA16a64b);
+}
+
 static void forget(description_t *description) { dnnl_memory_desc_destroy(*description); }
 
 static dnnl_status_t create_memory(dnnl_memory_t *out, const description_t *description) {
@@ -79,6 +83,10 @@ static dnnl_status_t describe(description_t *out, const dnnl_dims_t dims, const 
     return dnnl_memory_desc_init_by_strides(out, 2, dims, data_type(dtype), strides);
 }
 
+static dnnl_status_t describe_panels(description_t *out, const dnnl_dims_t dims, enum dtype dtype) {
+    return dnnl_memory_desc_init_by_tag(out, 2, dims, data_type(dtype), dnnl_BA16a64b);
+}
+
 static void forget(description_t *description) { (void)description; }
 
 static dnnl_status_t create_memory(dnnl_memory_t *out, const description_t *description) {
@@ -106,18 +114,21 @@ static size_t description_bytes(const description_t *description) { return dnnl_
 /* Arguments in the order of onednn_matmul_run's pointers; the bias only where there is one. */
 static const int argument_names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
 
-static enum status describe_operands(const struct matmul_spec *spec, description_t operands[4]) {
+static enum status describe_operands(const struct matmul_spec *spec, enum onednn_b b, description_t operands[4]) {
     const struct {
         dnnl_dims_t dims, strides;
         enum dtype dtype;
+        bool panels;
     } shapes[4] = {
-        {{spec->m, spec->k}, {spec->a_row, spec->a_k}, spec->dtype},
-        {{spec->k, spec->n}, {spec->b_k, spec->b_column}, spec->dtype},
-        {{1, spec->n}, {spec->n, 1}, spec->dtype},
-        {{spec->m, spec->n}, {spec->c_row, 1}, spec->out_dtype},
+        {{spec->m, spec->k}, {spec->a_row, spec->a_k}, spec->dtype, false},
+        {{spec->k, spec->n}, {spec->b_k, spec->b_column}, spec->dtype, b == ONEDNN_B_PANELS},
+        {{1, spec->n}, {spec->n, 1}, spec->dtype, false},
+        {{spec->m, spec->n}, {spec->c_row, 1}, spec->out_dtype, false},
     };
     for (int i = 0; i < 4; i++) {
-        dnnl_status_t status = describe(&operands[i], shapes[i].dims, shapes[i].strides, shapes[i].dtype);
+        dnnl_status_t status = shapes[i].panels
+                                   ? describe_panels(&operands[i], shapes[i].dims, shapes[i].dtype)
+                                   : describe(&operands[i], shapes[i].dims, shapes[i].strides, shapes[i].dtype);
         if (status == dnnl_success) continue;
         while (i > 0)
             forget(&operands[--i]);
@@ -181,14 +192,14 @@ static enum status add_arguments(const struct matmul_spec *spec, const descripti
     return status;
 }
 
-enum status onednn_matmul_create(const struct matmul_spec *spec, struct onednn_matmul **out) {
+enum status onednn_matmul_create(const struct matmul_spec *spec, enum onednn_b b, struct onednn_matmul **out) {
     pthread_once(&onednn.once, onednn_start);
     if (!onednn.stream) return status_set(STATUS_FAILED, "oneDNN does not start");
     struct onednn_matmul *matmul = mem_array(1, sizeof *matmul);
     if (!matmul) return STATUS_FAILED;
     matmul->spec = *spec;
     description_t operands[4];
-    enum status status = describe_operands(spec, operands);
+    enum status status = describe_operands(spec, b, operands);
     if (status == STATUS_OK) {
         status = create_primitive(spec, operands, matmul);
         if (status == STATUS_OK && matmul->primitive) status = add_arguments(spec, operands, matmul);
