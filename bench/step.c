@@ -7,11 +7,12 @@
  * tied embeddings and 2048 columns in its MLP: 124 M parameters too. Weights and tokens are random.
  *
  * After one step to warm up, rounds of: oneDNN's own rate on the step's matrix products, each in its best layout
- * (support/product_rate.h); memory bandwidth; a step. One line a round, oneDNN's rate once more at the end, then
+ * (support/product_rate.h), for bf16 also with fp32 factors, which are faster where oneDNN emulates bf16; memory
+ * bandwidth; a step. One line a round, oneDNN's rate once more at the end, then
  * medians: tokens/s, model FLOP/s (support/model_step.h says how they are counted) and their ratio to oneDNN's rate.
  * With --table each round has a second step, watched between instructions, and a table of operators follows, with the
- * limit of each. With --lora or --freeze the same step with everything trained takes turns with it, and the ratio of
- * times is set beside the ratio of the programs' FLOPs. */
+ * limit of each (by the faster of oneDNN's rates). With --lora or --freeze the same step with everything trained takes
+ * turns with it, and the ratio of times is set beside the ratio of the programs' FLOPs. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -25,7 +26,8 @@
 #include "support/product_rate.h"
 #include "support/step_table.h"
 
-enum { STEPS_MOST = 100 };
+enum { STEPS_MOST = 100, RATES = 2 };
+static const char *const rate_names[RATES] = {"oneDNN", "oneDNN in fp32"};
 
 struct options {
     struct model_step_options step;
@@ -34,14 +36,14 @@ struct options {
 };
 
 struct measured {
-    double products[STEPS_MOST + 1], memory[STEPS_MOST]; /* FLOP/s, bytes/s */
-    double step[STEPS_MOST], plain[STEPS_MOST];          /* seconds; plain: of the step with everything trained */
+    double products[RATES][STEPS_MOST + 1], memory[STEPS_MOST]; /* FLOP/s, bytes/s */
+    double step[STEPS_MOST], plain[STEPS_MOST]; /* seconds; plain: of the step with everything trained */
 };
 
 struct bench {
     const struct options *options;
-    struct model_step step, plain; /* plain is open with --lora and --freeze only */
-    struct product_rate *products;
+    struct model_step step, plain;        /* plain is open with --lora and --freeze only */
+    struct product_rate *products[RATES]; /* in the step's dtype; in fp32 where that is another, else NULL */
     struct memory_rate memory;
     struct step_table table;
     struct measured measured;
@@ -59,6 +61,12 @@ static enum status open_plain(struct bench *bench) {
     return compares(bench) ? model_step_open(&plain, &bench->plain) : STATUS_OK;
 }
 
+static enum status open_rates(struct bench *bench) {
+    const struct graph *graph = bench->step.executable->graph;
+    TRY(product_rate_open(graph, graph->dtype, &bench->products[0]));
+    return graph->dtype == DTYPE_F32 ? STATUS_OK : product_rate_open(graph, DTYPE_F32, &bench->products[1]);
+}
+
 static enum status bench_open(const struct options *options, struct bench *bench) {
     int64_t ns;
     bench->options = options;
@@ -66,13 +74,14 @@ static enum status bench_open(const struct options *options, struct bench *bench
     TRY(open_plain(bench));
     TRY(step_table_open(&bench->step, &bench->table));
     TRY(memory_rate_open(&bench->memory));
-    TRY(product_rate_open(bench->step.executable->graph, &bench->products));
+    TRY(open_rates(bench));
     if (bench->plain.runner) TRY(model_step_run(&bench->plain, &ns));
     return model_step_run(&bench->step, &ns);
 }
 
 static void bench_close(struct bench *bench) {
-    product_rate_close(bench->products);
+    for (int i = 0; i < RATES; i++)
+        product_rate_close(bench->products[i]);
     memory_rate_close(&bench->memory);
     step_table_close(&bench->table);
     model_step_close(&bench->plain);
@@ -86,13 +95,23 @@ static enum status time_step(struct model_step *step, double *seconds) {
     return STATUS_OK;
 }
 
+static enum status measure_products(struct bench *bench, int round) {
+    for (int i = 0; i < RATES && bench->products[i]; i++) {
+        double *rate = &bench->measured.products[i][round];
+        TRY(product_rate_measure(bench->products[i], rate));
+        printf("%s %.1f GFLOP/s, ", rate_names[i], *rate * 1e-9);
+    }
+    return STATUS_OK;
+}
+
 static enum status run_round(struct bench *bench, int round) {
     struct measured *measured = &bench->measured;
-    TRY(product_rate_measure(bench->products, &measured->products[round]));
+    printf("round %d: ", round + 1);
+    TRY(measure_products(bench, round));
     measured->memory[round] = memory_rate_measure(&bench->memory);
     TRY(time_step(&bench->step, &measured->step[round]));
-    printf("round %d: oneDNN %.1f GFLOP/s, memory %.1f GB/s, step %.3f s, loss %.4f", round + 1,
-           measured->products[round] * 1e-9, measured->memory[round] * 1e-9, measured->step[round], bench->step.loss);
+    printf("memory %.1f GB/s, step %.3f s, loss %.4f", measured->memory[round] * 1e-9, measured->step[round],
+           bench->step.loss);
     if (bench->plain.runner) {
         TRY(time_step(&bench->plain, &measured->plain[round]));
         printf(", all trained %.3f s", measured->plain[round]);
@@ -106,8 +125,9 @@ static enum status run_rounds(struct bench *bench) {
     int rounds = bench->options->steps;
     for (int i = 0; i < rounds; i++)
         TRY(run_round(bench, i));
-    TRY(product_rate_measure(bench->products, &bench->measured.products[rounds]));
-    printf("after: oneDNN %.1f GFLOP/s\n", bench->measured.products[rounds] * 1e-9);
+    printf("after:   ");
+    TRY(measure_products(bench, rounds));
+    printf("no more steps\n");
     return STATUS_OK;
 }
 
@@ -133,13 +153,20 @@ static void print_setting(const struct bench *bench) {
     fflush(stdout);
 }
 
-static void print_ratios(struct bench *bench, double products, double seconds) {
+static void print_ratios(const struct bench *bench, int rate, double products, double seconds) {
+    double model = model_step_model_flops(&bench->step) / seconds;
+    double program = model_step_program_flops(&bench->step) / seconds;
+    printf("%s: %.1f GFLOP/s; the model's FLOP/s are %.3f of it, all operators' %.3f\n", rate_names[rate],
+           products * 1e-9, model / products, program / products);
+    product_rate_print(bench->products[rate], stdout);
+}
+
+static void print_step(struct bench *bench, double seconds) {
     const struct model_step *step = &bench->step;
-    double model = model_step_model_flops(step) / seconds, program = model_step_program_flops(step);
-    printf("step: %.3f s, %.1f tokens/s, model %.1f GFLOP/s: %.3f of oneDNN's %.1f\n", seconds,
-           (double)model_step_tokens(step) / seconds, model * 1e-9, model / products, products * 1e-9);
-    printf("counted by operators: %.1f GFLOP a step, %.1f GFLOP/s: %.3f of oneDNN's\n", program * 1e-9,
-           program / seconds * 1e-9, program / seconds / products);
+    double program = model_step_program_flops(step);
+    printf("step: %.3f s, %.1f tokens/s, model %.1f GFLOP/s; by its operators %.1f GFLOP, %.1f GFLOP/s\n", seconds,
+           (double)model_step_tokens(step) / seconds, model_step_model_flops(step) / seconds * 1e-9, program * 1e-9,
+           program / seconds * 1e-9);
     if (!bench->plain.runner) return;
     double plain = median(bench->measured.plain, bench->options->steps);
     double predicted = model_step_program_flops(&bench->plain) / program;
@@ -150,16 +177,18 @@ static void print_ratios(struct bench *bench, double products, double seconds) {
 static enum status report(struct bench *bench) {
     struct measured *measured = &bench->measured;
     int rounds = bench->options->steps;
-    double products = median(measured->products, rounds + 1), memory = median(measured->memory, rounds);
-    double seconds = median(measured->step, rounds);
-    printf("oneDNN's products, by their last measurement:\n");
-    product_rate_print(bench->products, stdout);
-    print_ratios(bench, products, seconds);
+    double memory = median(measured->memory, rounds), seconds = median(measured->step, rounds), fastest = 0;
+    print_step(bench, seconds);
+    for (int i = 0; i < RATES && bench->products[i]; i++) {
+        double products = median(measured->products[i], rounds + 1);
+        print_ratios(bench, i, products, seconds);
+        if (products > fastest) fastest = products;
+    }
     if (!bench->options->table) return STATUS_OK;
     double watched = step_table_seconds(&bench->table, &bench->step);
     printf("watched: %.3f s by the sum of operators, %.3f of the steps between; limits at %.1f GFLOP/s and %.1f GB/s\n",
-           watched, watched / seconds, products * 1e-9, memory * 1e-9);
-    return step_table_print(&bench->table, &bench->step, products, memory, stdout);
+           watched, watched / seconds, fastest * 1e-9, memory * 1e-9);
+    return step_table_print(&bench->table, &bench->step, fastest, memory, stdout);
 }
 
 static enum status parse_number(const char *name, const char *text, int64_t most, int64_t *out) {

@@ -9,13 +9,13 @@
 #include "ops/ops.h"
 #include "support/median.h"
 
-enum { RUNS = 3, OPERANDS = 3, ALIGNMENT = 4096, PACKING = 64, FILL_VALUES = 1 << 16 };
-static const double HOPELESS = 1.15; /* a layout this much slower in its first run than the best is not run again */
+enum { RUNS = 3, OPERANDS = 3, ALIGNMENT = 4096, PACKING = 64, FILL_VALUES = 1 << 16, CHOICE_MOST = 4096 };
+static const double SECONDS_ENOUGH = 0.5;
 
 /* c [m,n] = a [m,k] b [k,n] */
 struct sizes {
     int64_t m, n, k;
-    enum dtype dtype, out_dtype;
+    enum dtype out_dtype; /* of c */
 };
 
 struct layout {
@@ -49,6 +49,7 @@ struct product {
 };
 
 struct product_rate {
+    enum dtype dtype; /* of a and b */
     VEC(struct product) products;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
@@ -66,15 +67,14 @@ static double flops_of(const struct sizes *sizes) {
     return 2.0 * (double)sizes->m * (double)sizes->n * (double)sizes->k;
 }
 
-static enum status add_product(struct product_rate *rate, int64_t m, int64_t n, int64_t k, enum dtype dtype,
-                               enum dtype out_dtype) {
+static enum status add_product(struct product_rate *rate, int64_t m, int64_t n, int64_t k, enum dtype out_dtype) {
     for (size_t i = 0; i < rate->products.count; i++) {
         struct sizes *other = &rate->products.items[i].sizes;
         if (other->m != m || other->n != n || other->k != k || other->out_dtype != out_dtype) continue;
         rate->products.items[i].count++;
         return STATUS_OK;
     }
-    struct product product = {.sizes = {m, n, k, dtype, out_dtype}, .count = 1};
+    struct product product = {.sizes = {m, n, k, out_dtype}, .count = 1};
     return vec_push(&rate->products, product);
 }
 
@@ -82,23 +82,23 @@ static enum status add_product(struct product_rate *rate, int64_t m, int64_t n, 
 static enum status add_node(struct product_rate *rate, const struct node *node) {
     const struct shape *first = &node->in[0]->shape;
     int64_t rows = shape_rows(first), columns = shape_columns(first);
-    enum dtype dtype = first->dtype;
+    enum dtype dtype = rate->dtype;
     if (node->op == &op_linear || node->op == &op_linear_dx)
-        return add_product(rate, rows, shape_columns(&node->out[0]->shape), columns, dtype, dtype);
+        return add_product(rate, rows, shape_columns(&node->out[0]->shape), columns, dtype);
     if (node->op == &op_linear_dw)
-        return add_product(rate, columns, shape_columns(&node->in[1]->shape), rows, dtype, DTYPE_F32);
+        return add_product(rate, columns, shape_columns(&node->in[1]->shape), rows, DTYPE_F32);
     if (node->op != &op_head_loss_grad) return STATUS_OK;
     int64_t vocab = node->in[1]->shape.dims[0];
-    TRY(add_product(rate, rows, vocab, columns, dtype, DTYPE_F32));
-    if (node->out[1]) TRY(add_product(rate, rows, columns, vocab, dtype, dtype));
-    return node->out[2] ? add_product(rate, vocab, columns, rows, dtype, DTYPE_F32) : STATUS_OK;
+    TRY(add_product(rate, rows, vocab, columns, DTYPE_F32));
+    if (node->out[1]) TRY(add_product(rate, rows, columns, vocab, dtype));
+    return node->out[2] ? add_product(rate, vocab, columns, rows, DTYPE_F32) : STATUS_OK;
 }
 
 static dnnl_data_type_t data_type(enum dtype dtype) { return dtype == DTYPE_BF16 ? dnnl_bf16 : dnnl_f32; }
 
 /* Releases differ in what a description is. */
 #if DNNL_VERSION_MAJOR >= 3
-static dnnl_status_t describe(const struct sizes *sizes, const struct layout *layout, dnnl_engine_t engine,
+static dnnl_status_t describe(const struct product_rate *rate, const struct sizes *sizes, const struct layout *layout,
                               dnnl_primitive_desc_t *out) {
     const dnnl_dims_t dims[OPERANDS] = {{sizes->m, sizes->k}, {sizes->k, sizes->n}, {sizes->m, sizes->n}};
     const dnnl_format_tag_t tags[OPERANDS] = {layout->a, layout->b, layout->c};
@@ -106,16 +106,17 @@ static dnnl_status_t describe(const struct sizes *sizes, const struct layout *la
     dnnl_status_t status = dnnl_success;
     for (int i = 0; i < OPERANDS && status == dnnl_success; i++)
         status = dnnl_memory_desc_create_with_tag(&operands[i], 2, dims[i],
-                                                  data_type(i < 2 ? sizes->dtype : sizes->out_dtype), tags[i]);
+                                                  data_type(i < 2 ? rate->dtype : sizes->out_dtype), tags[i]);
     if (status == dnnl_success)
-        status = dnnl_matmul_primitive_desc_create(out, engine, operands[0], operands[1], NULL, operands[2], NULL);
+        status =
+            dnnl_matmul_primitive_desc_create(out, rate->engine, operands[0], operands[1], NULL, operands[2], NULL);
     for (int i = 0; i < OPERANDS; i++)
         if (operands[i]) dnnl_memory_desc_destroy(operands[i]);
     return status;
 }
 typedef const_dnnl_memory_desc_t found_description;
 #else
-static dnnl_status_t describe(const struct sizes *sizes, const struct layout *layout, dnnl_engine_t engine,
+static dnnl_status_t describe(const struct product_rate *rate, const struct sizes *sizes, const struct layout *layout,
                               dnnl_primitive_desc_t *out) {
     const dnnl_dims_t dims[OPERANDS] = {{sizes->m, sizes->k}, {sizes->k, sizes->n}, {sizes->m, sizes->n}};
     const dnnl_format_tag_t tags[OPERANDS] = {layout->a, layout->b, layout->c};
@@ -123,11 +124,11 @@ static dnnl_status_t describe(const struct sizes *sizes, const struct layout *la
     dnnl_status_t status = dnnl_success;
     for (int i = 0; i < OPERANDS && status == dnnl_success; i++)
         status = dnnl_memory_desc_init_by_tag(&operands[i], 2, dims[i],
-                                              data_type(i < 2 ? sizes->dtype : sizes->out_dtype), tags[i]);
+                                              data_type(i < 2 ? rate->dtype : sizes->out_dtype), tags[i]);
     dnnl_matmul_desc_t product;
     if (status == dnnl_success)
         status = dnnl_matmul_desc_init(&product, &operands[0], &operands[1], NULL, &operands[2]);
-    return status == dnnl_success ? dnnl_primitive_desc_create(out, &product, NULL, engine, NULL) : status;
+    return status == dnnl_success ? dnnl_primitive_desc_create(out, &product, NULL, rate->engine, NULL) : status;
 }
 typedef const dnnl_memory_desc_t *found_description;
 #endif
@@ -166,7 +167,7 @@ static enum status add_arguments(const struct product_rate *rate, struct candida
 /* Leaves out->primitive NULL where oneDNN has nothing but its slow reference for the layout. */
 static enum status candidate_create(const struct product_rate *rate, const struct sizes *sizes,
                                     const struct layout *layout, struct candidate *out) {
-    dnnl_status_t status = describe(sizes, layout, rate->engine, &out->description);
+    dnnl_status_t status = describe(rate, sizes, layout, &out->description);
     if (status == dnnl_unimplemented) return STATUS_OK;
     if (status != dnnl_success) return failed("describe a product", status);
     status = dnnl_primitive_desc_query(out->description, dnnl_query_impl_info_str, 0, (void *)&out->implementation);
@@ -186,53 +187,63 @@ static enum status run_once(const struct product_rate *rate, const struct candid
     return status == dnnl_success ? STATUS_OK : failed("run a product", status);
 }
 
-static enum status measure_candidate(const struct product_rate *rate, const struct candidate *candidate, double worst,
+/* One run of a large product is long enough to be told from noise. */
+static enum status measure_candidate(const struct product_rate *rate, const struct candidate *candidate,
                                      double *seconds) {
-    double runs[RUNS];
-    for (int i = 0; i < RUNS; i++) {
-        TRY(run_once(rate, candidate, &runs[i]));
-        if (i == 0 && runs[0] > worst) {
-            *seconds = runs[0];
-            return STATUS_OK;
-        }
+    double runs[RUNS], spent = 0;
+    int count = 0;
+    for (; count < RUNS && spent < SECONDS_ENOUGH; count++) {
+        TRY(run_once(rate, candidate, &runs[count]));
+        spent += runs[count];
     }
-    *seconds = median(runs, RUNS);
+    *seconds = median(runs, count);
     return STATUS_OK;
 }
 
-/* Takes the candidate over: it becomes the product's best, or is freed. */
-static enum status consider(const struct product_rate *rate, struct product *product, struct candidate *candidate) {
-    double seconds = 0, best = product->best.primitive ? product->seconds : 1e9;
-    enum status status = STATUS_OK;
-    if (candidate->primitive) {
-        status = measure_candidate(rate, candidate, HOPELESS * best, &seconds);
-        if (status == STATUS_OK && seconds < best) {
-            struct candidate loser = product->best;
-            product->best = *candidate;
-            product->seconds = seconds;
-            *candidate = loser;
-        }
-    }
-    candidate_free(candidate);
+static int64_t at_most(int64_t size, int64_t most) { return size < most ? size : most; }
+
+/* Candidate `choice` of the product, cut to at most `most` rows and columns. */
+static enum status create_choice(const struct product_rate *rate, const struct sizes *sizes, int choice, int64_t most,
+                                 struct candidate *out) {
+    bool transposed = choice >= LAYOUTS;
+    struct sizes cut = {
+        .m = at_most(transposed ? sizes->n : sizes->m, most),
+        .n = at_most(transposed ? sizes->m : sizes->n, most),
+        .k = at_most(sizes->k, most),
+        .out_dtype = sizes->out_dtype,
+    };
+    *out = (struct candidate){.transposed = transposed};
+    enum status status = candidate_create(rate, &cut, &layouts[choice % LAYOUTS], out);
+    if (status != STATUS_OK) candidate_free(out);
     return status;
 }
 
-static enum status choose_best(const struct product_rate *rate, struct product *product) {
-    for (int i = 0; i < 2 * LAYOUTS; i++) {
-        struct sizes sizes = product->sizes;
-        struct candidate candidate = {.transposed = i >= LAYOUTS};
-        if (candidate.transposed) {
-            sizes.m = product->sizes.n;
-            sizes.n = product->sizes.m;
-        }
-        enum status status = candidate_create(rate, &sizes, &layouts[i % LAYOUTS], &candidate);
-        if (status != STATUS_OK) {
-            candidate_free(&candidate);
-            return status;
-        }
-        TRY(consider(rate, product, &candidate));
+/* Seconds of the choice, the first run left out; 1e9 where there is no such primitive. */
+static enum status try_choice(const struct product_rate *rate, const struct sizes *sizes, int choice, double *seconds) {
+    struct candidate candidate;
+    enum status status = create_choice(rate, sizes, choice, CHOICE_MOST, &candidate);
+    *seconds = 1e9;
+    if (status == STATUS_OK && candidate.primitive) {
+        status = run_once(rate, &candidate, seconds);
+        if (status == STATUS_OK) status = run_once(rate, &candidate, seconds);
     }
+    candidate_free(&candidate);
+    return status;
+}
+
+/* Layouts are compared on products cut to CHOICE_MOST: a whole vocabulary would take minutes where bf16 is emulated. */
+static enum status choose_best(const struct product_rate *rate, struct product *product) {
     const struct sizes *sizes = &product->sizes;
+    double least = 1e9;
+    int best = 0;
+    for (int choice = 0; choice < 2 * LAYOUTS; choice++) {
+        double seconds;
+        TRY(try_choice(rate, sizes, choice, &seconds));
+        if (seconds >= least) continue;
+        least = seconds;
+        best = choice;
+    }
+    TRY(create_choice(rate, sizes, best, INT64_MAX, &product->best));
     if (!product->best.primitive)
         return status_set(STATUS_FAILED, "oneDNN has no kernel for %" PRId64 " x %" PRId64 " x %" PRId64, sizes->m,
                           sizes->n, sizes->k);
@@ -242,8 +253,7 @@ static enum status choose_best(const struct product_rate *rate, struct product *
 /* Room for the largest product's operands with what packing adds; filled with values like activations',
  * since zeros and denormals have speeds of their own. */
 static enum status open_arena(struct product_rate *rate) {
-    enum dtype dtype = rate->products.items[0].sizes.dtype;
-    int64_t element = dtype_bytes(dtype), factors = 0;
+    int64_t element = dtype_bytes(rate->dtype), factors = 0;
     for (size_t i = 0; i < rate->products.count; i++) {
         const struct sizes *sizes = &rate->products.items[i].sizes;
         int64_t m = sizes->m + PACKING, n = sizes->n + PACKING, k = sizes->k + PACKING;
@@ -254,7 +264,7 @@ static enum status open_arena(struct product_rate *rate) {
     TRY(arena_open(TIER_DEVICE, rate->factors_at + factors, &rate->arena));
     for (int64_t i = 0; i < rate->arena.bytes / element; i++) {
         float value = (float)((uint64_t)i * 2654435761u % FILL_VALUES) / (float)FILL_VALUES - 0.5f;
-        if (dtype == DTYPE_BF16)
+        if (rate->dtype == DTYPE_BF16)
             ((uint16_t *)rate->arena.base)[i] = bf16_from_float(value);
         else
             ((float *)rate->arena.base)[i] = value;
@@ -275,9 +285,10 @@ static enum status prepare(struct product_rate *rate, const struct graph *graph)
     return STATUS_OK;
 }
 
-enum status product_rate_open(const struct graph *graph, struct product_rate **out) {
+enum status product_rate_open(const struct graph *graph, enum dtype dtype, struct product_rate **out) {
     struct product_rate *rate = mem_array(1, sizeof *rate);
     if (!rate) return STATUS_FAILED;
+    rate->dtype = dtype;
     enum status status = prepare(rate, graph);
     if (status == STATUS_OK)
         *out = rate;
@@ -301,7 +312,7 @@ enum status product_rate_measure(struct product_rate *rate, double *flops_per_s)
     double flops = 0, seconds = 0;
     for (size_t i = 0; i < rate->products.count; i++) {
         struct product *product = &rate->products.items[i];
-        TRY(measure_candidate(rate, &product->best, 1e9, &product->seconds));
+        TRY(measure_candidate(rate, &product->best, &product->seconds));
         flops += flops_of(&product->sizes) * (double)product->count;
         seconds += product->seconds * (double)product->count;
     }
