@@ -6,7 +6,7 @@
 #include "backend/cpu/matmul.h"
 #include "base/half.h"
 
-enum { LOGITS_BYTES_MOST = 48 << 20, TILE_TOKENS_LEAST = 32, TILE_TOKENS_MOST = 256 };
+enum { LOGITS_BYTES_MOST = 104 << 20, TILE_TOKENS_LEAST = 32, TILE_TOKENS_MOST = 512 };
 
 /* Products of a tile of so many tokens; NULL where not wanted. */
 struct head_products {
