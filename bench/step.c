@@ -1,18 +1,19 @@
 /* How near a training step comes to what this machine can do, and where the rest goes.
  *
  *     build/bench/step [--model gpt2|llama] [--dtype fp32|bf16] [--batch N] [--seq N] [--layers N] [--threads N]
- *                      [--steps N] [--table] [--lora RANK,ALPHA,TARGETS] [--freeze PATTERNS]
+ *                      [--steps N] [--table | --no-limits] [--lora RANK,ALPHA,TARGETS] [--freeze PATTERNS]
  *
  * By default GPT-2 124M in fp32, 4 x 1024 tokens, all cores, 3 steps. The Llama has the same sizes, GPT-2's vocabulary,
  * tied embeddings and 2048 columns in its MLP: 124 M parameters too. Weights and tokens are random.
  *
  * After one step to warm up, rounds of: oneDNN's own rate on the step's matrix products, each in its best layout
  * (support/product_rate.h), for bf16 also with fp32 factors, which are faster where oneDNN emulates bf16; memory
- * bandwidth; a step. One line a round, oneDNN's rate once more at the end, then
+ * bandwidth; a step. One line a round, the limits once more at the end, then
  * medians: tokens/s, model FLOP/s (support/model_step.h says how they are counted) and their ratio to oneDNN's rate.
  * With --table each round has a second step, watched between instructions, and a table of operators follows, with the
- * limit of each (by the faster of oneDNN's rates). With --lora or --freeze the same step with everything trained takes
- * turns with it, and the ratio of times is set beside the ratio of the programs' FLOPs. */
+ * limit of each (by the faster of oneDNN's rates). With --no-limits only steps are measured. With --lora or --freeze
+ * the same step with everything trained takes turns with it, and the ratio of times is set beside the ratio of the
+ * programs' FLOPs. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -32,11 +33,11 @@ static const char *const rate_names[RATES] = {"oneDNN", "oneDNN in fp32"};
 struct options {
     struct model_step_options step;
     int steps;
-    bool table;
+    bool table, no_limits;
 };
 
 struct measured {
-    double products[RATES][STEPS_MOST + 1], memory[STEPS_MOST]; /* FLOP/s, bytes/s */
+    double products[RATES][STEPS_MOST + 1], memory[STEPS_MOST + 1]; /* FLOP/s, bytes/s */
     double step[STEPS_MOST], plain[STEPS_MOST]; /* seconds; plain: of the step with everything trained */
 };
 
@@ -63,6 +64,7 @@ static enum status open_plain(struct bench *bench) {
 
 static enum status open_rates(struct bench *bench) {
     const struct graph *graph = bench->step.executable->graph;
+    TRY(memory_rate_open(&bench->memory));
     TRY(product_rate_open(graph, graph->dtype, &bench->products[0]));
     return graph->dtype == DTYPE_F32 ? STATUS_OK : product_rate_open(graph, DTYPE_F32, &bench->products[1]);
 }
@@ -73,8 +75,7 @@ static enum status bench_open(const struct options *options, struct bench *bench
     TRY(model_step_open(&options->step, &bench->step));
     TRY(open_plain(bench));
     TRY(step_table_open(&bench->step, &bench->table));
-    TRY(memory_rate_open(&bench->memory));
-    TRY(open_rates(bench));
+    if (!options->no_limits) TRY(open_rates(bench));
     if (bench->plain.runner) TRY(model_step_run(&bench->plain, &ns));
     return model_step_run(&bench->step, &ns);
 }
@@ -95,23 +96,24 @@ static enum status time_step(struct model_step *step, double *seconds) {
     return STATUS_OK;
 }
 
-static enum status measure_products(struct bench *bench, int round) {
+static enum status measure_limits(struct bench *bench, int round) {
+    if (bench->options->no_limits) return STATUS_OK;
     for (int i = 0; i < RATES && bench->products[i]; i++) {
         double *rate = &bench->measured.products[i][round];
         TRY(product_rate_measure(bench->products[i], rate));
         printf("%s %.1f GFLOP/s, ", rate_names[i], *rate * 1e-9);
     }
+    bench->measured.memory[round] = memory_rate_measure(&bench->memory);
+    printf("memory %.1f GB/s", bench->measured.memory[round] * 1e-9);
     return STATUS_OK;
 }
 
 static enum status run_round(struct bench *bench, int round) {
     struct measured *measured = &bench->measured;
     printf("round %d: ", round + 1);
-    TRY(measure_products(bench, round));
-    measured->memory[round] = memory_rate_measure(&bench->memory);
+    TRY(measure_limits(bench, round));
     TRY(time_step(&bench->step, &measured->step[round]));
-    printf("memory %.1f GB/s, step %.3f s, loss %.4f", measured->memory[round] * 1e-9, measured->step[round],
-           bench->step.loss);
+    printf(", step %.3f s, loss %.4f", measured->step[round], bench->step.loss);
     if (bench->plain.runner) {
         TRY(time_step(&bench->plain, &measured->plain[round]));
         printf(", all trained %.3f s", measured->plain[round]);
@@ -126,8 +128,8 @@ static enum status run_rounds(struct bench *bench) {
     for (int i = 0; i < rounds; i++)
         TRY(run_round(bench, i));
     printf("after:   ");
-    TRY(measure_products(bench, rounds));
-    printf("no more steps\n");
+    TRY(measure_limits(bench, rounds));
+    printf("\n");
     return STATUS_OK;
 }
 
@@ -177,7 +179,7 @@ static void print_step(struct bench *bench, double seconds) {
 static enum status report(struct bench *bench) {
     struct measured *measured = &bench->measured;
     int rounds = bench->options->steps;
-    double memory = median(measured->memory, rounds), seconds = median(measured->step, rounds), fastest = 0;
+    double memory = median(measured->memory, rounds + 1), seconds = median(measured->step, rounds), fastest = 0;
     print_step(bench, seconds);
     for (int i = 0; i < RATES && bench->products[i]; i++) {
         double products = median(measured->products[i], rounds + 1);
@@ -204,6 +206,7 @@ static enum status parse_option(const char *name, const char *text, struct optio
     struct plan_options *plan = &options->step.plan;
     int64_t number = 0;
     if (strcmp(name, "table") == 0) return options->table = true, STATUS_OK;
+    if (strcmp(name, "no-limits") == 0) return options->no_limits = true, STATUS_OK;
     if (strcmp(name, "model") == 0) return options->step.family = text, STATUS_OK;
     if (strcmp(name, "lora") == 0) return plan->lora = text, STATUS_OK;
     if (strcmp(name, "freeze") == 0) {
@@ -228,22 +231,20 @@ static enum status parse_option(const char *name, const char *text, struct optio
 }
 
 static enum status parse(int count, char **words, struct options *options) {
-    static const struct option known[] = {{"model", required_argument, NULL, 0},
-                                          {"dtype", required_argument, NULL, 0},
-                                          {"batch", required_argument, NULL, 0},
-                                          {"seq", required_argument, NULL, 0},
-                                          {"layers", required_argument, NULL, 0},
-                                          {"threads", required_argument, NULL, 0},
-                                          {"steps", required_argument, NULL, 0},
-                                          {"table", no_argument, NULL, 0},
-                                          {"lora", required_argument, NULL, 0},
-                                          {"freeze", required_argument, NULL, 0},
-                                          {0}};
+    static const struct option known[] = {
+        {"model", required_argument, NULL, 0},  {"dtype", required_argument, NULL, 0},
+        {"batch", required_argument, NULL, 0},  {"seq", required_argument, NULL, 0},
+        {"layers", required_argument, NULL, 0}, {"threads", required_argument, NULL, 0},
+        {"steps", required_argument, NULL, 0},  {"table", no_argument, NULL, 0},
+        {"no-limits", no_argument, NULL, 0},    {"lora", required_argument, NULL, 0},
+        {"freeze", required_argument, NULL, 0}, {0}};
     int index, found;
     while ((found = getopt_long(count, words, "", known, &index)) == 0)
         TRY(parse_option(known[index].name, optarg, options));
     if (found != -1 || optind < count)
         return status_set(STATUS_BAD_INPUT, "unknown option; bench/step.c begins with those that there are");
+    if (options->table && options->no_limits)
+        return status_set(STATUS_BAD_INPUT, "--table: sets operators beside limits, which --no-limits leaves out");
     return STATUS_OK;
 }
 
