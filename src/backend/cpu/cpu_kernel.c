@@ -61,11 +61,9 @@ static void sum_body(const void *context, int64_t begin, int64_t end) {
                                run->out + begin);
 }
 
-enum { COLUMN_BLOCK = 256 };
-
 void sum_columns(enum dtype dtype, int64_t rows, int64_t columns, const void *data, int64_t row_stride, float *out) {
     struct sum_run run = {dtype, rows, row_stride, data, out};
-    parallel_for(columns, COLUMN_BLOCK, sum_body, &run);
+    parallel_for(columns, parallel_columns(columns), sum_body, &run);
 }
 
 void sum_combine(int64_t blocks, int64_t columns, const float *partials, float *out) {

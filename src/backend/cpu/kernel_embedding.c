@@ -3,14 +3,12 @@
 
 #include "backend/cpu/cpu_kernel.h"
 
-/* A table's column range goes through all tokens in order: no two threads meet, and the order of a sum is fixed. */
-enum { COLUMN_BLOCK = 128 };
-
 struct embedding_run {
     const struct node *node;
     const struct kernel_call *call;
 };
 
+/* A table's column range goes through all tokens in order: no two threads meet, and the order of a sum is fixed. */
 static void embedding_grad_columns(const void *context, int64_t begin, int64_t end) {
     const struct embedding_run *run = context;
     const struct tensor *dy = run->node->in[1], *table = run->node->out[0];
@@ -26,7 +24,8 @@ static void embedding_grad_columns(const void *context, int64_t begin, int64_t e
 
 static void embedding_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct embedding_run run = {kernel->node, call};
-    parallel_for(shape_columns(&kernel->node->out[0]->shape), COLUMN_BLOCK, embedding_grad_columns, &run);
+    int64_t columns = shape_columns(&kernel->node->out[0]->shape);
+    parallel_for(columns, parallel_columns(columns), embedding_grad_columns, &run);
 }
 
 enum status cpu_embedding_grad_create(const struct node *node, struct kernel **out) {

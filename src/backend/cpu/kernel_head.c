@@ -6,7 +6,7 @@
 #include "backend/cpu/matmul.h"
 #include "base/half.h"
 
-enum { LOGITS_BYTES_MOST = 48 << 20, TILE_TOKENS_LEAST = 32, TILE_TOKENS_MOST = 256 };
+enum { LOGITS_BYTES_MOST = 104 << 20, TILE_TOKENS_LEAST = 32, TILE_TOKENS_MOST = 512 };
 
 /* Products of a tile of so many tokens; NULL where not wanted. */
 struct head_products {
@@ -97,7 +97,7 @@ static enum status create_dweight(const struct head_kernel *head, int64_t rows, 
         .c_row = head->columns,
         .dtype = x->shape.dtype,
         .out_dtype = DTYPE_F32,
-        .accumulate = true,
+        .addend_row = head->columns,
     };
     return matmul_create(&spec, out);
 }
@@ -196,10 +196,11 @@ static void tile_products_run(const struct head_tile *tile, const struct head_pr
                               const struct kernel_call *call, int64_t first, void *workspace) {
     const struct node *node = tile->head->kernel.node;
     const void *x = operand_row(node->in[0], call->in[0], first);
-    if (products->dx)
-        matmul_run(products->dx, tile->gradients, call->in[1], NULL, operand_row(node->out[1], call->out[1], first),
-                   workspace);
-    if (products->dweight) matmul_run(products->dweight, tile->gradients, x, NULL, call->out[2], workspace);
+    struct matmul_operands dx = {
+        .a = tile->gradients, .b = call->in[1], .c = operand_row(node->out[1], call->out[1], first)};
+    struct matmul_operands dweight = {.a = tile->gradients, .b = x, .addend = call->out[2], .c = call->out[2]};
+    if (products->dx) matmul_run(products->dx, &dx, workspace);
+    if (products->dweight) matmul_run(products->dweight, &dweight, workspace);
     if (call->out[3])
         sum_columns(node->in[0]->shape.dtype, tile->rows, tile->head->vocab, tile->gradients, tile->head->vocab,
                     call->out[3]);
@@ -217,8 +218,11 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
         tile.rows = is_last ? head->last : head->tile;
         tile.targets = (const int32_t *)call->in[2] + first;
         tile.losses = losses + first;
-        matmul_run(products->logits, operand_row(head->kernel.node->in[0], call->in[0], first), call->in[1],
-                   call->in[3], tile.logits, workspace);
+        struct matmul_operands logits = {.a = operand_row(head->kernel.node->in[0], call->in[0], first),
+                                         .b = call->in[1],
+                                         .bias = call->in[3],
+                                         .c = tile.logits};
+        matmul_run(products->logits, &logits, workspace);
         parallel_for(tile.rows, parallel_rows(head->vocab), head_rows, &tile);
         if (gradient) tile_products_run(&tile, products, call, first, workspace);
     }
@@ -246,7 +250,8 @@ enum status cpu_head_loss_grad_create(const struct node *node, struct kernel **o
 
 static void head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct head_kernel *head = (const struct head_kernel *)kernel;
-    matmul_run(head->products.logits, call->in[0], call->in[1], call->in[2], call->out[0], call->workspace);
+    struct matmul_operands operands = {.a = call->in[0], .b = call->in[1], .bias = call->in[2], .c = call->out[0]};
+    matmul_run(head->products.logits, &operands, call->workspace);
 }
 
 enum status cpu_head_logits_create(const struct node *node, struct kernel **out) {

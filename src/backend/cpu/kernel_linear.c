@@ -1,6 +1,4 @@
 /* Linear layers and their gradients: one matrix product each. */
-#include <string.h>
-
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/matmul.h"
 
@@ -33,28 +31,9 @@ static const struct matmul *matmul_of(const struct kernel *kernel) {
     return ((const struct linear_kernel *)kernel)->matmul;
 }
 
-struct copy_run {
-    const struct tensor *from, *to;
-    void *from_data, *to_data;
-};
-
-static void copy_rows(const void *context, int64_t begin, int64_t end) {
-    const struct copy_run *run = context;
-    size_t bytes = (size_t)(shape_columns(&run->to->shape) * dtype_bytes(run->to->shape.dtype));
-    for (int64_t row = begin; row < end; row++)
-        memcpy(operand_row(run->to, run->to_data, row), operand_row(run->from, run->from_data, row), bytes);
-}
-
-/* What the product is added to: copied to out[0] unless it lies there already. */
-static void put_addend(const struct kernel *kernel, const struct kernel_call *call, int input) {
-    struct copy_run run = {kernel->node->in[input], kernel->node->out[0], call->in[input], call->out[0]};
-    if (!run.from_data || run.from_data == run.to_data) return;
-    parallel_for(shape_rows(&run.to->shape), parallel_rows(shape_columns(&run.to->shape)), copy_rows, &run);
-}
-
 static void linear_run(const struct kernel *kernel, const struct kernel_call *call) {
-    put_addend(kernel, call, 3);
-    matmul_run(matmul_of(kernel), call->in[0], call->in[1], call->in[2], call->out[0], call->workspace);
+    struct matmul_operands operands = {call->in[0], call->in[1], call->in[2], call->in[3], call->out[0]};
+    matmul_run(matmul_of(kernel), &operands, call->workspace);
 }
 
 enum status cpu_linear_create(const struct node *node, struct kernel **out) {
@@ -73,14 +52,14 @@ enum status cpu_linear_create(const struct node *node, struct kernel **out) {
         .dtype = x->shape.dtype,
         .out_dtype = y->shape.dtype,
         .bias = node->in[2] != NULL,
-        .accumulate = node->in[3] != NULL,
+        .addend_row = node->in[3] ? tensor_row_stride(node->in[3]) : 0,
     };
     return linear_create(node, &spec, linear_run, out);
 }
 
 static void linear_dx_run(const struct kernel *kernel, const struct kernel_call *call) {
-    put_addend(kernel, call, 2);
-    matmul_run(matmul_of(kernel), call->in[0], call->in[1], NULL, call->out[0], call->workspace);
+    struct matmul_operands operands = {call->in[0], call->in[1], NULL, call->in[2], call->out[0]};
+    matmul_run(matmul_of(kernel), &operands, call->workspace);
 }
 
 enum status cpu_linear_dx_create(const struct node *node, struct kernel **out) {
@@ -98,7 +77,7 @@ enum status cpu_linear_dx_create(const struct node *node, struct kernel **out) {
         .c_row = tensor_row_stride(dx),
         .dtype = dy->shape.dtype,
         .out_dtype = dx->shape.dtype,
-        .accumulate = node->in[2] != NULL,
+        .addend_row = node->in[2] ? tensor_row_stride(node->in[2]) : 0,
     };
     return linear_create(node, &spec, linear_dx_run, out);
 }
@@ -110,7 +89,8 @@ static void sum_bias(const struct tensor *dy, const void *data, float *sum) {
 static void linear_dw_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     bool kn = NODE_ATTRIBUTES(node, linear_dw_attributes)->weight_is_kn;
-    matmul_run(matmul_of(kernel), call->in[kn ? 0 : 1], call->in[kn ? 1 : 0], NULL, call->out[0], call->workspace);
+    struct matmul_operands operands = {call->in[kn ? 0 : 1], call->in[kn ? 1 : 0], NULL, call->out[0], call->out[0]};
+    matmul_run(matmul_of(kernel), &operands, call->workspace);
     if (call->out[1]) sum_bias(node->in[1], call->in[1], call->out[1]);
 }
 
@@ -129,7 +109,7 @@ enum status cpu_linear_dw_create(const struct node *node, struct kernel **out) {
         .c_row = shape_columns(&right->shape),
         .dtype = left->shape.dtype,
         .out_dtype = DTYPE_F32,
-        .accumulate = true,
+        .addend_row = shape_columns(&right->shape),
     };
     return linear_create(node, &spec, linear_dw_run, out);
 }

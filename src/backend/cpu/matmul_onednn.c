@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "backend/cpu/onednn_memory.h"
+#include "backend/cpu/parallel.h"
 #include "base/mem.h"
 
 enum { ARGUMENTS_MAX = 5 };
 
 struct onednn_matmul {
+    struct matmul_spec spec;
     dnnl_primitive_t primitive;
     dnnl_primitive_desc_t description;
     dnnl_exec_arg_t arguments[ARGUMENTS_MAX];
@@ -45,6 +47,10 @@ static dnnl_status_t describe(description_t *out, const dnnl_dims_t dims, const 
     return dnnl_memory_desc_create_with_strides(out, 2, dims, data_type(dtype), strides);
 }
 
+static dnnl_status_t describe_panels(description_t *out, const dnnl_dims_t dims, enum dtype dtype) {
+    return dnnl_memory_desc_create_with_tag(out, 2, dims, data_type(dtype), dnnl_BA16a64b);
+}
+
 static void forget(description_t *description) { dnnl_memory_desc_destroy(*description); }
 
 static dnnl_status_t create_memory(dnnl_memory_t *out, const description_t *description) {
@@ -77,6 +83,10 @@ static dnnl_status_t describe(description_t *out, const dnnl_dims_t dims, const 
     return dnnl_memory_desc_init_by_strides(out, 2, dims, data_type(dtype), strides);
 }
 
+static dnnl_status_t describe_panels(description_t *out, const dnnl_dims_t dims, enum dtype dtype) {
+    return dnnl_memory_desc_init_by_tag(out, 2, dims, data_type(dtype), dnnl_BA16a64b);
+}
+
 static void forget(description_t *description) { (void)description; }
 
 static dnnl_status_t create_memory(dnnl_memory_t *out, const description_t *description) {
@@ -101,21 +111,24 @@ static description_t scratch_description(const_dnnl_primitive_desc_t product) {
 static size_t description_bytes(const description_t *description) { return dnnl_memory_desc_get_size(description); }
 #endif
 
-/* Arguments in the order of matmul_run's pointers; the bias only where there is one. */
+/* Arguments in the order of onednn_matmul_run's pointers; the bias only where there is one. */
 static const int argument_names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
 
-static enum status describe_operands(const struct matmul_spec *spec, description_t operands[4]) {
+static enum status describe_operands(const struct matmul_spec *spec, enum onednn_b b, description_t operands[4]) {
     const struct {
         dnnl_dims_t dims, strides;
         enum dtype dtype;
+        bool panels;
     } shapes[4] = {
-        {{spec->m, spec->k}, {spec->a_row, spec->a_k}, spec->dtype},
-        {{spec->k, spec->n}, {spec->b_k, spec->b_column}, spec->dtype},
-        {{1, spec->n}, {spec->n, 1}, spec->dtype},
-        {{spec->m, spec->n}, {spec->c_row, 1}, spec->out_dtype},
+        {{spec->m, spec->k}, {spec->a_row, spec->a_k}, spec->dtype, false},
+        {{spec->k, spec->n}, {spec->b_k, spec->b_column}, spec->dtype, b == ONEDNN_B_PANELS},
+        {{1, spec->n}, {spec->n, 1}, spec->dtype, false},
+        {{spec->m, spec->n}, {spec->c_row, 1}, spec->out_dtype, false},
     };
     for (int i = 0; i < 4; i++) {
-        dnnl_status_t status = describe(&operands[i], shapes[i].dims, shapes[i].strides, shapes[i].dtype);
+        dnnl_status_t status = shapes[i].panels
+                                   ? describe_panels(&operands[i], shapes[i].dims, shapes[i].dtype)
+                                   : describe(&operands[i], shapes[i].dims, shapes[i].strides, shapes[i].dtype);
         if (status == dnnl_success) continue;
         while (i > 0)
             forget(&operands[--i]);
@@ -128,7 +141,7 @@ static dnnl_status_t create_attributes(const struct matmul_spec *spec, dnnl_prim
     dnnl_status_t status = dnnl_primitive_attr_create(out);
     if (status != dnnl_success) return status;
     status = dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user);
-    if (status != dnnl_success || !spec->accumulate) return status;
+    if (status != dnnl_success || spec->addend_row == 0) return status;
     dnnl_post_ops_t operations;
     status = dnnl_post_ops_create(&operations);
     if (status != dnnl_success) return status;
@@ -179,13 +192,14 @@ static enum status add_arguments(const struct matmul_spec *spec, const descripti
     return status;
 }
 
-enum status onednn_matmul_create(const struct matmul_spec *spec, struct onednn_matmul **out) {
+enum status onednn_matmul_create(const struct matmul_spec *spec, enum onednn_b b, struct onednn_matmul **out) {
     pthread_once(&onednn.once, onednn_start);
     if (!onednn.stream) return status_set(STATUS_FAILED, "oneDNN does not start");
     struct onednn_matmul *matmul = mem_array(1, sizeof *matmul);
     if (!matmul) return STATUS_FAILED;
+    matmul->spec = *spec;
     description_t operands[4];
-    enum status status = describe_operands(spec, operands);
+    enum status status = describe_operands(spec, b, operands);
     if (status == STATUS_OK) {
         status = create_primitive(spec, operands, matmul);
         if (status == STATUS_OK && matmul->primitive) status = add_arguments(spec, operands, matmul);
@@ -200,12 +214,32 @@ enum status onednn_matmul_create(const struct matmul_spec *spec, struct onednn_m
 
 int64_t onednn_matmul_workspace_bytes(const struct onednn_matmul *matmul) { return matmul->workspace_bytes; }
 
-void onednn_matmul_run(const struct onednn_matmul *matmul, const void *a, const void *b, const void *bias, void *c,
-                       void *workspace) {
-    const void *pointers[ARGUMENTS_MAX] = {a, b};
+struct copy_run {
+    const struct matmul_spec *spec;
+    const struct matmul_operands *operands;
+};
+
+static void copy_rows(const void *context, int64_t begin, int64_t end) {
+    const struct copy_run *run = context;
+    const struct matmul_spec *spec = run->spec;
+    int64_t bytes = dtype_bytes(spec->out_dtype);
+    for (int64_t row = begin; row < end; row++)
+        memcpy((char *)run->operands->c + row * spec->c_row * bytes,
+               (const char *)run->operands->addend + row * spec->addend_row * bytes, (size_t)(spec->n * bytes));
+}
+
+/* oneDNN adds to what c holds. */
+static void put_addend(const struct matmul_spec *spec, const struct matmul_operands *operands) {
+    if (!operands->addend || operands->addend == operands->c) return;
+    parallel_for(spec->m, parallel_rows(spec->n), copy_rows, &(struct copy_run){spec, operands});
+}
+
+void onednn_matmul_run(const struct onednn_matmul *matmul, const struct matmul_operands *operands, void *workspace) {
+    put_addend(&matmul->spec, operands);
+    const void *pointers[ARGUMENTS_MAX] = {operands->a, operands->b};
     int count = 2;
-    if (bias) pointers[count++] = bias;
-    pointers[count++] = c;
+    if (operands->bias) pointers[count++] = operands->bias;
+    pointers[count++] = operands->c;
     if (matmul->workspace_bytes > 0) pointers[count++] = workspace;
     BUG_IF(count != matmul->count, "%d operands of a matrix product of %d", count, matmul->count);
     onednn_memory_enter();

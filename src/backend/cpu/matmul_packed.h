@@ -1,5 +1,6 @@
-/* Matrix products by the kernels of simd/: blocks of c are tasks; each converts its part of a and b to fp32, packed,
- * and sums over k in order. */
+/* Matrix products by the kernels of simd/. A product is done in chunks; the parts of a and b that a chunk needs are
+ * first packed by all threads, converted to fp32; then blocks of c are tasks. An element of c is summed over k in
+ * order, whatever the chunks, blocks and threads. */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_PACKED_H
 #define BALLAST_BACKEND_CPU_MATMUL_PACKED_H
 
@@ -7,15 +8,15 @@
 
 struct packed_matmul {
     struct matmul_spec spec;
-    int64_t rows, columns, depth; /* of a block: of c, and along k */
-    int64_t thread_bytes;         /* workspace of one thread */
+    int64_t rows, columns, depth; /* of a chunk: of c, and along k */
+    int64_t step;                 /* k of a panel */
+    int64_t block_rows;           /* of a task */
     int threads;
 };
 
 void packed_matmul_init(const struct matmul_spec *spec, struct packed_matmul *out);
 int64_t packed_matmul_workspace_bytes(const struct packed_matmul *matmul);
-void packed_matmul_run(const struct packed_matmul *matmul, const void *a, const void *b, const void *bias, void *c,
-                       void *workspace);
+void packed_matmul_run(const struct packed_matmul *matmul, const struct matmul_operands *operands, void *workspace);
 const char *packed_matmul_implementation(void);
 
 #endif

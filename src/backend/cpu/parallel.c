@@ -31,3 +31,13 @@ int parallel_threads(void) { return omp_get_max_threads(); }
 enum { BLOCK_ELEMENTS = 1 << 14 };
 
 int64_t parallel_rows(int64_t columns) { return columns >= BLOCK_ELEMENTS ? 1 : BLOCK_ELEMENTS / columns; }
+
+/* As wide as the threads allow, since a row is read from memory at speed only in long pieces (bias_grad of 3072 columns
+ * ran 2.3 times as fast in halves as in ranges of 256), yet with sums that stay in the nearest cache. */
+enum { COLUMNS_LEAST = 64, COLUMNS_MOST = 4096 };
+
+int64_t parallel_columns(int64_t columns) {
+    int64_t pieces = (columns + COLUMNS_LEAST - 1) / COLUMNS_LEAST, threads = parallel_threads();
+    int64_t share = (pieces + threads - 1) / threads * COLUMNS_LEAST;
+    return share < COLUMNS_MOST ? share : COLUMNS_MOST;
+}

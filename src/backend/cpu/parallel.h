@@ -18,5 +18,8 @@ void parallel_tasks(int64_t count, int threads, parallel_task *body, const void 
 int parallel_threads(void);
 /* Rows of `columns` elements that are worth a block. */
 int64_t parallel_rows(int64_t columns);
+/* Columns that are worth a block of a loop whose body goes through all rows. Depends on the number of threads: for sums
+ * that are apart from column to column. */
+int64_t parallel_columns(int64_t columns);
 
 #endif

@@ -1,156 +1,180 @@
-/* What attention and its gradient share: tiles of ATTENTION_TILE positions.
+/* What attention and its gradient share: tiles of positions of one head as fp32, what a query sees, powers of 2.
  *
- * Scores are held turned, keys down and queries across the lanes, so that the softmax over keys needs no sums across
- * lanes: [panel][key][TILE_COLUMNS queries]. Rows of q, k, v and dy become fp32 tiles [ATTENTION_TILE][columns], with
- * zeros after the head's features and after the sequence's end. */
+ * A tile is [positions][columns], with zeros after the head's features and after the sequence's end. Turned it is
+ * [panel][columns][TILE_COLUMNS positions], the right side of a tile_multiply over features. */
 #ifndef BALLAST_BACKEND_CPU_SIMD_ATTENTION_TILE_H
 #define BALLAST_BACKEND_CPU_SIMD_ATTENTION_TILE_H
 
 #include "backend/cpu/simd/kernels.h"
 #include "backend/cpu/simd/tile.h"
+#include "backend/cpu/simd/turn.h"
 
+/* Keys of a tile, and queries of the gradient's: a multiple of TILE_ROWS and of TILE_COLUMNS. */
 #define ATTENTION_TILE_avx512 64
 #define ATTENTION_TILE_avx2 48
 #define ATTENTION_TILE_generic 64
 enum {
     ATTENTION_TILE = SIMD_JOIN(ATTENTION_TILE, CPU_ISA),
-    PANELS = ATTENTION_TILE / TILE_COLUMNS,
-    SCORES = ATTENTION_TILE * ATTENTION_TILE,
+    ATTENTION_QUERIES = 2 * ATTENTION_TILE, /* of attention's tiles: each copy of keys and values serves them all */
 };
 
-/* One head's sizes, and the part of it that is worked on: queries [q0, q0 + queries), keys [k0, k0 + keys). */
-struct tile_pair {
-    int64_t head_dim, columns, feature_rows;
-    int64_t q0, queries, k0, keys;
-};
+/* Scores are in units of ln 2: exponentials are then powers of 2. */
+#define LOG2_E 1.44269504089f
+#define LN_2 0.69314718056f
 
-/* Row stride of fp32 tiles: vectors of features, and rows of a tile_multiply, fit into it. */
-INLINE int64_t tile_columns(int64_t head_dim) { return round_up(round_up(head_dim, TILE_ROWS), TILE_COLUMNS); }
-
-INLINE int64_t tile_extent(const struct attention_head *head, int64_t start) {
-    return head->length - start < ATTENTION_TILE ? head->length - start : ATTENTION_TILE;
+/* 2^x within 2 ulp for x up to 127; 0 below the smallest normal number. 2^r = 1 + r q(r) for r in ±1/2, q of least
+ * error by Remez' exchange. */
+INLINE vf vf_exp2(vf x) {
+    const vf magic = vf_set(0x1.8p23f); /* adding it rounds to an integer, which stands in the low bits */
+    vf shifted = x + magic;
+    vf r = x - (shifted - magic);
+    vf q = vf_set(0.001326472731f);
+    q = vf_fma(q, r, vf_set(0.009671512991f));
+    q = vf_fma(q, r, vf_set(0.05550733581f));
+    q = vf_fma(q, r, vf_set(0.2402224243f));
+    q = vf_fma(q, r, vf_set(0.6931470037f));
+    vf power = vf_fma(q, r, vf_set(1.0f));
+    power = (vf)((vu)power + ((vu)shifted << 23));
+    return (vf)((vi)power & ~(x < -126.0f));
 }
 
-INLINE struct tile_pair pair_of_queries(const struct attention_head *head, int64_t tile) {
-    return (struct tile_pair){
-        .head_dim = head->head_dim,
-        .columns = tile_columns(head->head_dim),
-        .feature_rows = round_up(head->head_dim, TILE_ROWS),
-        .q0 = tile * ATTENTION_TILE,
-        .queries = tile_extent(head, tile * ATTENTION_TILE),
-    };
+/* Row stride of tiles: vectors of features, and rows and columns of a tile_multiply, fit into it. */
+INLINE int64_t tile_columns(int64_t head_dim) { return round_up(round_up(head_dim, TILE_ROWS), TILE_COLUMNS); }
+
+INLINE int64_t positions_from(const struct attention_head *head, int64_t start, int64_t most) {
+    return head->length - start < most ? head->length - start : most;
+}
+
+enum sight { SEES_NOTHING, SEES_PART, SEES_ALL };
+
+struct segment_range {
+    int32_t least, most;
+};
+
+INLINE struct segment_range segment_range(const int32_t *segments, int64_t count) {
+    struct segment_range range = {segments[0], segments[0]};
+    for (int64_t i = 1; i < count; i++) {
+        range.least = segments[i] < range.least ? segments[i] : range.least;
+        range.most = segments[i] > range.most ? segments[i] : range.most;
+    }
+    return range;
 }
 
 INLINE int64_t visible_window(const struct attention_head *head) {
     return head->window > 0 ? head->window : head->length;
 }
 
-/* The first tile of keys that the pair's queries see; the last is the one at q0. */
-INLINE int64_t first_key(const struct attention_head *head, const struct tile_pair *pair) {
-    int64_t first = pair->q0 - visible_window(head) + 1;
-    return first > 0 ? first / ATTENTION_TILE * ATTENTION_TILE : 0;
+/* How queries [q0, q0 + queries) see keys [k0, k0 + keys). PART may turn out to be less. */
+static inline __attribute__((unused)) enum sight sight_of(const struct attention_head *head, int64_t q0,
+                                                          int64_t queries, int64_t k0, int64_t keys) {
+    int64_t q_last = q0 + queries - 1, k_last = k0 + keys - 1, window = visible_window(head);
+    if (k0 > q_last || k_last <= q0 - window) return SEES_NOTHING;
+    enum sight sight = k_last <= q0 && k0 > q_last - window ? SEES_ALL : SEES_PART;
+    if (!head->segments) return sight;
+    struct segment_range q = segment_range(head->segments + q0, queries);
+    struct segment_range k = segment_range(head->segments + k0, keys);
+    if (q.least > k.most || k.least > q.most) return SEES_NOTHING;
+    return q.least == q.most && k.least == k.most ? sight : SEES_PART;
 }
 
-INLINE void segment_range(const int32_t *segments, int64_t count, int32_t *least, int32_t *most) {
-    *least = *most = segments[0];
-    for (int64_t i = 1; i < count; i++) {
-        *least = segments[i] < *least ? segments[i] : *least;
-        *most = segments[i] > *most ? segments[i] : *most;
+/* Scores become minus infinity where a query may not see a key: later positions, those before the window, other
+ * segments. One side may be the same position in all lanes. */
+INLINE vf masked(const struct attention_head *head, vi query, vi key, vi query_segment, vi key_segment, vf score) {
+    vi sees = (query >= key) & (query - (int32_t)visible_window(head) < key) & (query_segment == key_segment);
+    return vf_select(sees, score, vf_set(-__builtin_inff()));
+}
+
+/* The segments of LANES positions from `start`, and of one position; all alike without segments. */
+INLINE vi segments_at(const struct attention_head *head, int64_t start) {
+    vi segments = {0};
+    if (!head->segments) return segments;
+    memcpy(&segments, head->segments + start, (size_t)positions_from(head, start, LANES) * sizeof *head->segments);
+    return segments;
+}
+INLINE int32_t segment_at(const struct attention_head *head, int64_t position) {
+    return head->segments ? head->segments[position] : 0;
+}
+
+/* Calls rows [begin, end) of the next tile into the cache: they lie in pages of their own, where no prefetcher follows.
+ * A few at a time, between products, since a core waits for no more than a dozen lines at once. */
+INLINE void rows_call(const struct attention_head *head, const void *from, int64_t stride, int64_t begin, int64_t end) {
+    int64_t size = head->dtype == DTYPE_BF16 ? 2 : 4;
+    for (int64_t row = begin; row < end; row++)
+        for (int64_t at = 0; at < head->head_dim * size; at += 64)
+            __builtin_prefetch((const char *)from + row * stride * size + at);
+}
+
+INLINE void copy_rows(bool bf16, int64_t head_dim, const void *from, int64_t stride, int64_t rows, float factor,
+                      float *tile) {
+    int64_t columns = tile_columns(head_dim);
+    for (int64_t row = 0; row < rows; row++, tile += columns) {
+        for (int64_t i = 0; i < head_dim; i += LANES)
+            vf_store(tile + i, load(from, row * stride + i, head_dim - i, bf16) * factor);
+        for (int64_t i = round_up(head_dim, LANES); i < columns; i += LANES)
+            vf_store(tile + i, (vf){0});
     }
 }
 
-/* False when no query and key of the pair can have equal segments. */
-INLINE bool segments_meet(const struct attention_head *head, const struct tile_pair *pair) {
-    if (!head->segments) return true;
-    int32_t q_least, q_most, k_least, k_most;
-    segment_range(head->segments + pair->q0, pair->queries, &q_least, &q_most);
-    segment_range(head->segments + pair->k0, pair->keys, &k_least, &k_most);
-    return q_least <= k_most && k_least <= q_most;
-}
-
-/* Rows of any dtype, times factor, as an fp32 tile. */
-INLINE void copy_rows(bool bf16, const struct tile_pair *pair, int64_t count, const void *from, int64_t stride,
-                      int64_t start, float factor, float *tile) {
-    for (int64_t row = 0; row < ATTENTION_TILE; row++, tile += pair->columns) {
-        int64_t features = row < count ? pair->head_dim : 0;
-        for (int64_t i = 0; i < pair->columns; i += LANES) {
-            int64_t left = features - i > 0 ? features - i : 0;
-            vf_store(tile + i, left > 0 ? load(from, (start + row) * stride + i, left, bf16) * factor : (vf){0});
-        }
-    }
-}
-
-static inline __attribute__((unused)) void tile_copy(enum dtype dtype, const struct tile_pair *pair, int64_t count,
-                                                     const void *from, int64_t stride, int64_t start, float factor,
+/* `most` rows from `start`, or fewer at the sequence's end, times factor. */
+static inline __attribute__((unused)) void tile_copy(const struct attention_head *head, const void *from,
+                                                     int64_t stride, int64_t start, int64_t most, float factor,
                                                      float *tile) {
-    if (dtype == DTYPE_BF16)
-        copy_rows(true, pair, count, from, stride, start, factor, tile);
+    int64_t rows = positions_from(head, start, most), columns = tile_columns(head->head_dim);
+    if (head->dtype == DTYPE_BF16)
+        copy_rows(true, head->head_dim, (const uint16_t *)from + start * stride, stride, rows, factor, tile);
     else
-        copy_rows(false, pair, count, from, stride, start, factor, tile);
+        copy_rows(false, head->head_dim, (const float *)from + start * stride, stride, rows, factor, tile);
+    memset(tile + rows * columns, 0, (size_t)((most - rows) * columns) * sizeof *tile);
 }
 
-/* A tile turned into [panel][feature][TILE_COLUMNS positions]. */
-static inline __attribute__((unused)) void tile_turn(const struct tile_pair *pair, const float *tile, float *turned) {
-    for (int panel = 0; panel < PANELS; panel++)
-        for (int64_t i = 0; i < pair->head_dim; i += LANES)
-            for (int64_t row = 0; row < TILE_COLUMNS; row++) {
-                vf piece = vf_load(tile + (panel * TILE_COLUMNS + row) * pair->columns + i);
-                float *to = turned + (panel * pair->head_dim + i) * TILE_COLUMNS + row;
-                for (int lane = 0; lane < LANES && i + lane < pair->head_dim; lane++)
-                    to[lane * TILE_COLUMNS] = piece[lane];
-            }
+INLINE void store_rows(bool bf16, int64_t head_dim, const float *tile, int64_t rows, float factor, void *to,
+                       int64_t stride) {
+    int64_t columns = tile_columns(head_dim);
+    for (int64_t row = 0; row < rows; row++, tile += columns)
+        for (int64_t i = 0; i < head_dim; i += LANES)
+            store(to, row * stride + i, head_dim - i, bf16, vf_load(tile + i) * factor);
 }
 
-/* Turns [panel][feature_rows][TILE_COLUMNS positions] back into rows of `dtype`, row r times factors[r]. `row` holds
- * `columns` floats. */
-static inline __attribute__((unused)) void tile_turn_back(enum dtype dtype, const struct tile_pair *pair,
-                                                          const float *turned, const float *factors, float *row,
-                                                          void *to, int64_t stride) {
-    for (int64_t r = 0; r < pair->queries; r++) {
-        const float *from = turned + r / TILE_COLUMNS * pair->feature_rows * TILE_COLUMNS + r % TILE_COLUMNS;
-        for (int64_t i = 0; i < pair->head_dim; i++)
-            row[i] = from[i * TILE_COLUMNS] * factors[r];
-        for (int64_t i = 0; i < pair->head_dim; i += LANES)
-            store(to, (pair->q0 + r) * stride + i, pair->head_dim - i, dtype == DTYPE_BF16,
-                  load(row, i, pair->head_dim - i, false));
-    }
+/* The tile's rows within the sequence, times factor, to rows from `start`. */
+static inline __attribute__((unused)) void tile_store(const struct attention_head *head, const float *tile,
+                                                      int64_t start, int64_t most, float factor, void *to,
+                                                      int64_t stride) {
+    int64_t rows = positions_from(head, start, most);
+    if (head->dtype == DTYPE_BF16)
+        store_rows(true, head->head_dim, tile, rows, factor, (uint16_t *)to + start * stride, stride);
+    else
+        store_rows(false, head->head_dim, tile, rows, factor, (float *)to + start * stride, stride);
 }
 
-/* scores = tile (keys down) times turned (queries across): over the features. */
-static inline __attribute__((unused)) void tile_scores(const struct tile_pair *pair, const float *tile,
-                                                       const float *turned, float *scores) {
-    for (int panel = 0; panel < PANELS; panel++, turned += pair->head_dim * TILE_COLUMNS, scores += SCORES / PANELS)
-        for (int64_t key = 0; key < pair->keys; key += TILE_ROWS)
-            tile_multiply(pair->head_dim, tile + key * pair->columns, pair->columns, 1, turned, TILE_COLUMNS,
-                          scores + key * TILE_COLUMNS, TILE_COLUMNS, false);
-}
-
-/* turned [panel][feature_rows][queries] += tile^t (features down, over keys) times scores. */
-static inline __attribute__((unused)) void tile_gather(const struct tile_pair *pair, const float *tile,
-                                                       const float *scores, float *turned) {
-    for (int panel = 0; panel < PANELS; panel++, scores += SCORES / PANELS)
-        for (int64_t i = 0; i < pair->feature_rows; i += TILE_ROWS, turned += TILE_ROWS * TILE_COLUMNS)
-            tile_multiply(pair->keys, tile + i, 1, pair->columns, scores, TILE_COLUMNS, turned, TILE_COLUMNS, true);
-}
-
-/* Minus infinity where a query may not see a key: later positions, those before the window, other segments. */
-static inline __attribute__((unused)) void tile_mask(const struct attention_head *head, const struct tile_pair *pair,
-                                                     float *scores) {
-    int64_t window = visible_window(head), last_query = pair->q0 + pair->queries - 1;
-    if (!head->segments && pair->k0 + pair->keys - 1 <= pair->q0 && pair->k0 > last_query - window) return;
-    int32_t segments[ATTENTION_TILE] = {0};
-    if (head->segments) memcpy(segments, head->segments + pair->q0, (size_t)pair->queries * sizeof *segments);
-    for (int64_t at = 0; at < ATTENTION_TILE; at += LANES) {
-        float *column = scores + at / TILE_COLUMNS * (SCORES / PANELS) + at % TILE_COLUMNS;
-        vi query = vi_iota() + (int32_t)(pair->q0 + at), segment;
-        memcpy(&segment, segments + at, sizeof segment);
-        for (int64_t key = 0; key < pair->keys; key++, column += TILE_COLUMNS) {
-            int32_t position = (int32_t)(pair->k0 + key);
-            vi sees = (query >= position) & (query - (int32_t)window < position);
-            if (head->segments) sees &= segment == head->segments[position];
-            vf_store(column, vf_select(sees, vf_load(column), vf_set(-__builtin_inff())));
+static inline __attribute__((unused)) void tile_turn(int64_t head_dim, const float *tile, int64_t rows, float *turned) {
+    int64_t columns = tile_columns(head_dim);
+    for (int64_t row = 0; row < rows; row += LANES)
+        for (int64_t i = 0; i < head_dim; i += LANES) {
+            vf block[LANES];
+            for (int r = 0; r < LANES; r++)
+                block[r] = vf_load(tile + (row + r) * columns + i);
+            vf_turn(block);
+            float *to = turned + row / TILE_COLUMNS * columns * TILE_COLUMNS + i * TILE_COLUMNS + row % TILE_COLUMNS;
+            for (int r = 0; r < LANES; r++)
+                vf_store(to + r * TILE_COLUMNS, block[r]);
         }
-    }
+}
+
+/* And back; position r times factors[r]. */
+static inline __attribute__((unused)) void tile_turn_back(int64_t head_dim, const float *turned, int64_t rows,
+                                                          const float *factors, float *tile) {
+    int64_t columns = tile_columns(head_dim);
+    for (int64_t row = 0; row < rows; row += LANES)
+        for (int64_t i = 0; i < head_dim; i += LANES) {
+            const float *from =
+                turned + row / TILE_COLUMNS * columns * TILE_COLUMNS + i * TILE_COLUMNS + row % TILE_COLUMNS;
+            vf block[LANES], factor = vf_load(factors + row);
+            for (int r = 0; r < LANES; r++)
+                block[r] = vf_load(from + r * TILE_COLUMNS) * factor;
+            vf_turn(block);
+            for (int r = 0; r < LANES; r++)
+                vf_store(tile + (row + r) * columns + i, block[r]);
+        }
 }
 
 #endif

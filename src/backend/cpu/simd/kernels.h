@@ -32,9 +32,10 @@ struct attention_head {
     float *lse; /* [length]; read by the gradient */
     /* Of the gradient only. */
     const void *dy;
-    void *dq;
-    int64_t dy_stride, dq_stride;
-    float *dk, *dv; /* [length rounded up to attention_tile][attention_columns], overwritten */
+    void *dq, *dk, *dv;
+    int64_t dy_stride, dq_stride, dk_stride, dv_stride;
+    float *delta;   /* [length]: dy . y of each query */
+    float *dq_sums; /* [length rounded up to attention_tile][attention_columns] */
 };
 
 /* One query that sees `keys` rows of keys and values; pointers are to the head's features in their first, strides in
@@ -97,26 +98,39 @@ struct simd_kernels {
     void (*adamw)(int64_t n, const struct adamw_step *step, const float *gradient, float *weight, float *exp_avg,
                   float *exp_avg_sq, uint16_t *rounded);
 
-    /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n]. a is fp32 at strides (a_row, a_k), readable
-     * to a multiple of gemm_rows rows; b is packed in panels of gemm_columns columns, [panel][k][gemm_columns]; c is
-     * fp32 with c_row between rows, writable to multiples of gemm_rows and gemm_columns. */
+    /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n], in the order of k. a is packed in panels of
+     * gemm_rows rows, [panel][k][gemm_rows], b in panels of gemm_columns columns, [panel][k][gemm_columns], both with
+     * room for `depth` steps of k in a panel; c is fp32 with c_row between rows, writable to whole panels. */
     int64_t gemm_rows, gemm_columns;
-    void (*gemm)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_k, const float *b, float *c,
+    void (*gemm)(int64_t m, int64_t n, int64_t k, int64_t depth, const float *a, const float *b, float *c,
                  int64_t c_row, bool accumulate);
-    /* Packs b (k by n) of any dtype and strides in elements; one of the strides is 1. */
-    void (*gemm_pack)(enum dtype dtype, int64_t k, int64_t n, const void *b, int64_t b_k, int64_t b_column,
-                      float *packed);
+    /* Packs k steps of one panel of `panel` rows or columns, of which the matrix has `left` more (zeros after). Strides
+     * are in elements of `dtype`: from one step to the next, and across the panel; one of them is 1. */
+    void (*gemm_pack)(enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from, int64_t k_stride,
+                      int64_t stride, float *to);
 
-    /* Attention (simd_attention.c, simd_attention_grad.c): positions [tile * attention_tile, …) of one head; the
-     * gradient of one head. Workspaces are in floats. */
-    int64_t attention_tile;
-    int64_t (*attention_columns)(int64_t head_dim); /* row stride of dk and dv */
+    /* Attention (simd_attention.c): queries [tile * attention_queries, …) of one head. Workspaces are in floats. */
+    int64_t attention_queries;
     int64_t (*attention_workspace)(int64_t head_dim);
     void (*attention)(const struct attention_head *head, int64_t tile, float *workspace);
     /* Attention of one query (simd_attention_query.c); `scores` holds `keys` floats. */
     void (*attention_query)(const struct attention_query *query, float *scores);
+
+    /* Its gradient (simd_attention_grad.c), between tiles of attention_tile keys and of as many queries: first prepare
+     * for each tile of queries, which makes delta and clears dq_sums. Then for each tile of keys start, its pairs with
+     * tiles of queries that may see it, and finish, which writes dk and dv: sums over all pairs since start, be they of
+     * several query heads that share the keys. After its pair, `queries` adds the pair's part to dq_sums; that of equal
+     * tiles is the last, and writes dq. */
+    int64_t attention_tile;
+    int64_t (*attention_columns)(int64_t head_dim); /* row stride of dq_sums */
     int64_t (*attention_grad_workspace)(int64_t head_dim);
-    void (*attention_grad)(const struct attention_head *head, float *workspace);
+    void (*attention_grad_prepare)(const struct attention_head *head, int64_t query_tile);
+    void (*attention_grad_start)(const struct attention_head *head, int64_t key_tile, float *workspace);
+    void (*attention_grad_pair)(const struct attention_head *head, int64_t key_tile, int64_t query_tile,
+                                float *workspace);
+    void (*attention_grad_queries)(const struct attention_head *head, int64_t key_tile, int64_t query_tile,
+                                   float *workspace);
+    void (*attention_grad_finish)(const struct attention_head *head, int64_t key_tile, float *workspace);
 };
 
 /* Those that this build holds; which of them the processor can run is found in cpu_isa.c. */

@@ -31,29 +31,52 @@
 
 #define INLINE static inline __attribute__((always_inline, unused))
 
-enum { LANES = SIMD_LANES };
+enum { LANES = SIMD_LANES, WIDE_LANES = LANES / 2 };
 typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef float vf4 __attribute__((vector_size(16)));
+typedef double vd __attribute__((vector_size(WIDE_LANES * 8)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef uint32_t vu __attribute__((vector_size(LANES * 4)));
 typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
 typedef float vf_unaligned __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef uint16_t vh_unaligned __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
 
-/* a * b + c rounded once; the larger of two (b when either is NaN); correctly rounded square roots. */
+/* a * b + c rounded once; the larger of two (b when either is NaN); correctly rounded square roots; 16 bits to 32, and
+ * back where they fit; WIDE_LANES floats as doubles (conversions in the compilers' extensions are cut into halves); all
+ * lanes added to four, by halves. */
 #if SIMD_LANES == 16
 INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 INLINE vf vf_max(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
 INLINE vf vf_sqrt(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
+INLINE vu vu_widen(vh a) { return (vu)_mm512_cvtepu16_epi32((__m256i)a); }
+INLINE vh vu_narrow(vu a) { return (vh)_mm512_cvtepi32_epi16((__m512i)a); }
+INLINE vd vd_load(const float *from) { return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(from)); }
+INLINE vf4 vf_fold(vf a) {
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)a), _mm512_extractf32x8_ps((__m512)a, 1));
+    return (vf4)_mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
 #elif SIMD_LANES == 8
 INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 INLINE vf vf_max(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
 INLINE vf vf_sqrt(vf a) { return (vf)_mm256_sqrt_ps((__m256)a); }
+INLINE vu vu_widen(vh a) { return (vu)_mm256_cvtepu16_epi32((__m128i)a); }
+INLINE vh vu_narrow(vu a) {
+    return (vh)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)a), _mm256_extracti128_si256((__m256i)a, 1));
+}
+INLINE vd vd_load(const float *from) { return (vd)_mm256_cvtps_pd(_mm_loadu_ps(from)); }
+INLINE vf4 vf_fold(vf a) {
+    return (vf4)_mm_add_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1));
+}
 #elif defined(__aarch64__)
 INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 INLINE vf vf_max(vf a, vf b) {
     return (vf)vbslq_f32(vcgtq_f32((float32x4_t)a, (float32x4_t)b), (float32x4_t)a, (float32x4_t)b);
 }
 INLINE vf vf_sqrt(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
+INLINE vu vu_widen(vh a) { return (vu)vmovl_u16((uint16x4_t)a); }
+INLINE vh vu_narrow(vu a) { return (vh)vmovn_u32((uint32x4_t)a); }
+INLINE vd vd_load(const float *from) { return (vd)vcvt_f64_f32(vld1_f32(from)); }
+INLINE vf4 vf_fold(vf a) { return a; }
 #else
 INLINE vf vf_fma(vf a, vf b, vf c) {
     for (int i = 0; i < LANES; i++)
@@ -70,6 +93,10 @@ INLINE vf vf_sqrt(vf a) {
         a[i] = sqrtf(a[i]);
     return a;
 }
+INLINE vu vu_widen(vh a) { return __builtin_convertvector(a, vu); }
+INLINE vh vu_narrow(vu a) { return __builtin_convertvector(a, vh); }
+INLINE vd vd_load(const float *from) { return (vd){(double)from[0], (double)from[1]}; }
+INLINE vf4 vf_fold(vf a) { return a; }
 #endif
 
 INLINE vf vf_set(float value) { return value - (vf){0}; }
@@ -88,13 +115,11 @@ INLINE vi vi_iota(void) {
 INLINE vf vf_load(const float *from) { return (vf)(*(const vf_unaligned *)from); }
 INLINE void vf_store(float *to, vf value) { *(vf_unaligned *)to = (vf_unaligned)value; }
 
-INLINE vf bf16_widen(vh bits) { return (vf)(__builtin_convertvector(bits, vu) << 16); }
+INLINE vf bf16_widen(vh bits) { return (vf)(vu_widen(bits) << 16); }
 INLINE vh bf16_round(vf value) {
-    vu bits = (vu)value;
-    vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    vu quiet = (bits >> 16) | 0x40u;
-    vu is_nan = (vu)((bits & 0x7fffffffu) > 0x7f800000u);
-    return __builtin_convertvector((quiet & is_nan) | (rounded & ~is_nan), vh);
+    vf quiet = (vf)((vu)value | 0x400000u);
+    vf rounded = (vf)((vu)value + 0x7fffu + ((vu)value >> 16 & 1u));
+    return vu_narrow((vu)vf_select(value != value, quiet, rounded) >> 16);
 }
 
 /* Elements index, index + 1, … of `from`; of the last `left` elements when that is fewer than LANES, zeros after. */
@@ -138,10 +163,8 @@ INLINE vf keep(vf value, int64_t left) {
 
 /* The sum of the lanes, by halves. */
 INLINE float vf_sum(vf value) {
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++)
-            value[i] += value[i + width];
-    return value[0];
+    vf4 quarter = vf_fold(value);
+    return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
 }
 
 INLINE float vf_largest(vf value) {

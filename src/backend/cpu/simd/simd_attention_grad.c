@@ -1,117 +1,177 @@
 /* The gradient of attention in tiles (FlashAttention, arXiv 2205.14135, appendix B): the probabilities are made again
- * from the scores and the saved log of their sum. */
+ * from the scores and the saved log of their sum. A tile of keys stays while tiles of queries pass, the last first.
+ *
+ * Scores are [query][ATTENTION_TILE keys]. Rows and columns are in groups of TILE_ROWS; of a group of queries and one
+ * of keys all scores are made, or none. */
 #include "backend/cpu/simd/attention_tile.h"
 #include "backend/cpu/simd/table.h"
 
-/* A tile of queries on its way over the keys. */
 struct backward {
-    float *queries, *gradients;               /* q times scale, and dy: tiles */
-    float *turned_queries, *turned_gradients; /* the same, turned */
-    float *keys, *values;
+    float *queries, *gradients; /* q times scale, and dy: tiles */
+    float *keys, *turned_keys, *turned_values;
+    float *dk, *dv;
     float *probabilities, *dscores;
-    float *dq;          /* [panel][feature_rows][queries] */
-    float *lse, *delta; /* delta: dy . y of each query */
 };
 
+/* Queries [q0, q0 + queries) and keys [k0, k0 + keys). */
+struct tile_pair {
+    int64_t q0, queries, k0, keys;
+    enum sight sight;
+};
+
+enum { SCORES = ATTENTION_TILE * ATTENTION_TILE };
+
+int64_t SIMD_NAME(simd_attention_columns)(int64_t head_dim) { return tile_columns(head_dim); }
+
 int64_t SIMD_NAME(simd_attention_grad_workspace)(int64_t head_dim) {
-    return ATTENTION_TILE * (tile_columns(head_dim) * 7 + 2) + 2 * SCORES;
+    return 7 * ATTENTION_TILE * tile_columns(head_dim) + 2 * SCORES;
 }
 
-/* Dot products of the rows of dy (as a tile) and y. */
-INLINE void row_products(bool bf16, const struct attention_head *head, const struct tile_pair *pair,
-                         const float *gradients, float *delta) {
-    for (int64_t r = 0; r < pair->queries; r++, gradients += pair->columns) {
-        vf sum = {0};
-        for (int64_t i = 0; i < pair->head_dim; i += LANES)
-            sum = vf_fma(vf_load(gradients + i),
-                         load(head->y, (pair->q0 + r) * head->y_stride + i, pair->head_dim - i, bf16), sum);
-        delta[r] = vf_sum(sum);
-    }
-}
-
-static struct backward backward_start(const struct attention_head *head, const struct tile_pair *pair,
-                                      float *workspace) {
-    int64_t tile = ATTENTION_TILE * pair->columns;
+static struct backward backward_of(const struct attention_head *head, float *workspace) {
+    int64_t tile = ATTENTION_TILE * tile_columns(head->head_dim);
     struct backward work = {.queries = workspace, .gradients = workspace + tile};
-    work.turned_queries = workspace + 2 * tile;
-    work.turned_gradients = workspace + 3 * tile;
-    work.keys = workspace + 4 * tile;
-    work.values = workspace + 5 * tile;
-    work.dq = workspace + 6 * tile;
+    work.keys = workspace + 2 * tile;
+    work.turned_keys = workspace + 3 * tile;
+    work.turned_values = workspace + 4 * tile;
+    work.dk = workspace + 5 * tile;
+    work.dv = workspace + 6 * tile;
     work.probabilities = workspace + 7 * tile;
     work.dscores = work.probabilities + SCORES;
-    work.lse = work.dscores + SCORES;
-    work.delta = work.lse + ATTENTION_TILE;
-    tile_copy(head->dtype, pair, pair->queries, head->q, head->q_stride, pair->q0, head->scale, work.queries);
-    tile_copy(head->dtype, pair, pair->queries, head->dy, head->dy_stride, pair->q0, 1, work.gradients);
-    tile_turn(pair, work.queries, work.turned_queries);
-    tile_turn(pair, work.gradients, work.turned_gradients);
-    memset(work.dq, 0, (size_t)(pair->feature_rows * ATTENTION_TILE) * sizeof(float));
-    memset(work.lse, 0, 2 * ATTENTION_TILE * sizeof(float));
-    memcpy(work.lse, head->lse + pair->q0, (size_t)pair->queries * sizeof(float));
-    if (head->dtype == DTYPE_BF16)
-        row_products(true, head, pair, work.gradients, work.delta);
-    else
-        row_products(false, head, pair, work.gradients, work.delta);
     return work;
 }
 
+INLINE void delta_rows(bool bf16, const struct attention_head *head, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; row++) {
+        vf sum = {0};
+        for (int64_t i = 0; i < head->head_dim; i += LANES)
+            sum = vf_fma(load(head->dy, row * head->dy_stride + i, head->head_dim - i, bf16),
+                         load(head->y, row * head->y_stride + i, head->head_dim - i, bf16), sum);
+        head->delta[row] = vf_sum(sum);
+    }
+}
+
+void SIMD_NAME(simd_attention_grad_prepare)(const struct attention_head *head, int64_t query_tile) {
+    int64_t begin = query_tile * ATTENTION_TILE, end = begin + positions_from(head, begin, ATTENTION_TILE);
+    int64_t columns = tile_columns(head->head_dim);
+    if (head->dtype == DTYPE_BF16)
+        delta_rows(true, head, begin, end);
+    else
+        delta_rows(false, head, begin, end);
+    memset(head->dq_sums + begin * columns, 0, (size_t)(ATTENTION_TILE * columns) * sizeof(float));
+}
+
+static struct tile_pair pair_of(const struct attention_head *head, int64_t key_tile, int64_t query_tile) {
+    struct tile_pair pair = {.q0 = query_tile * ATTENTION_TILE, .k0 = key_tile * ATTENTION_TILE};
+    pair.queries = positions_from(head, pair.q0, ATTENTION_TILE);
+    pair.keys = positions_from(head, pair.k0, ATTENTION_TILE);
+    pair.sight = sight_of(head, pair.q0, pair.queries, pair.k0, pair.keys);
+    return pair;
+}
+
+/* The first of the pair's queries that is not before the key; the end of the keys that queries of its group see. */
+INLINE int64_t first_query(const struct tile_pair *pair, int64_t key) {
+    int64_t first = pair->k0 + key - pair->q0;
+    return first > 0 ? first / TILE_ROWS * TILE_ROWS : 0;
+}
+INLINE int64_t keys_end(const struct tile_pair *pair, int64_t query) {
+    int64_t end = pair->q0 + query / TILE_ROWS * TILE_ROWS + TILE_ROWS - pair->k0;
+    return end < pair->keys ? end : pair->keys;
+}
+
+void SIMD_NAME(simd_attention_grad_start)(const struct attention_head *head, int64_t key_tile, float *workspace) {
+    struct backward work = backward_of(head, workspace);
+    int64_t dim = head->head_dim, k0 = key_tile * ATTENTION_TILE;
+    tile_copy(head, head->v, head->v_stride, k0, ATTENTION_TILE, 1, work.keys);
+    tile_turn(dim, work.keys, ATTENTION_TILE, work.turned_values);
+    tile_copy(head, head->k, head->k_stride, k0, ATTENTION_TILE, 1, work.keys);
+    tile_turn(dim, work.keys, ATTENTION_TILE, work.turned_keys);
+    memset(work.dk, 0, (size_t)(2 * ATTENTION_TILE * tile_columns(dim)) * sizeof(float));
+}
+
+/* scores = queries (or gradients) times turned keys (or values), where queries are not before keys. The tile was copied
+ * from `from`; the tile before it is next. */
+static void pair_scores(const struct attention_head *head, const struct tile_pair *pair, const float *tile,
+                        const void *from, int64_t stride, const float *turned, float *scores) {
+    int64_t columns = tile_columns(head->head_dim);
+    for (int64_t key = 0; key < pair->keys; key += TILE_COLUMNS)
+        for (int64_t query = first_query(pair, key); query < pair->queries; query += TILE_ROWS) {
+            tile_multiply(head->head_dim, tile + query * columns, columns, 1, turned + key * columns, TILE_COLUMNS,
+                          scores + query * ATTENTION_TILE + key, ATTENTION_TILE, false);
+            int64_t begin = pair->q0 - ATTENTION_TILE + key + query * TILE_COLUMNS / ATTENTION_TILE;
+            rows_call(head, from, stride, begin, begin + TILE_ROWS * TILE_COLUMNS / ATTENTION_TILE);
+        }
+}
+
+static void pair_mask(const struct attention_head *head, const struct tile_pair *pair, float *scores) {
+    for (int64_t row = 0; row < pair->queries; row++) {
+        vi query = (vi){0} + (int32_t)(pair->q0 + row), segment = (vi){0} + segment_at(head, pair->q0 + row);
+        for (int64_t key = 0; key < keys_end(pair, row); key += LANES) {
+            float *score = scores + row * ATTENTION_TILE + key;
+            vi position = vi_iota() + (int32_t)(pair->k0 + key), segments = segments_at(head, pair->k0 + key);
+            vf_store(score, masked(head, query, position, segment, segments, vf_load(score)));
+        }
+    }
+}
+
 /* Scores become probabilities p = exp(s - lse); dp becomes ds = p (dp - delta). */
-static void score_gradients(const struct tile_pair *pair, struct backward *work) {
-    for (int64_t at = 0; at < ATTENTION_TILE; at += LANES) {
-        int64_t offset = at / TILE_COLUMNS * (SCORES / PANELS) + at % TILE_COLUMNS;
-        vf lse = vf_load(work->lse + at), delta = vf_load(work->delta + at);
-        for (int64_t key = 0; key < pair->keys; key++, offset += TILE_COLUMNS) {
-            vf p = vf_exp(vf_load(work->probabilities + offset) - lse);
-            vf_store(work->probabilities + offset, p);
-            vf_store(work->dscores + offset, p * (vf_load(work->dscores + offset) - delta));
+static void pair_gradients(const struct attention_head *head, const struct tile_pair *pair, struct backward *work) {
+    for (int64_t row = 0; row < pair->queries; row++) {
+        float *probabilities = work->probabilities + row * ATTENTION_TILE;
+        float *dscores = work->dscores + row * ATTENTION_TILE;
+        vf lse = vf_set(head->lse[pair->q0 + row] * LOG2_E), delta = vf_set(head->delta[pair->q0 + row]);
+        for (int64_t key = 0; key < keys_end(pair, row); key += LANES) {
+            vf p = vf_exp2(vf_load(probabilities + key) - lse);
+            vf_store(probabilities + key, p);
+            vf_store(dscores + key, p * (vf_load(dscores + key) - delta));
         }
     }
 }
 
-/* sums [keys][columns] += scores (keys down, over queries) times tile (queries down). */
-static void tile_scatter(const struct tile_pair *pair, const float *scores, const float *tile, float *sums) {
-    for (int64_t at = 0; at < pair->queries; at += TILE_COLUMNS) {
-        int64_t queries = pair->queries - at < TILE_COLUMNS ? pair->queries - at : TILE_COLUMNS;
-        for (int64_t key = 0; key < pair->keys; key += TILE_ROWS)
-            for (int64_t i = 0; i < pair->head_dim; i += TILE_COLUMNS)
-                tile_multiply(queries, scores + key * TILE_COLUMNS, TILE_COLUMNS, 1, tile + i, pair->columns,
-                              sums + key * pair->columns + i, pair->columns, true);
-        scores += SCORES / PANELS;
-        tile += TILE_COLUMNS * pair->columns;
-    }
-}
-
-static void backward_pair(const struct attention_head *head, const struct tile_pair *pair, struct backward *work) {
-    tile_copy(head->dtype, pair, pair->keys, head->k, head->k_stride, pair->k0, 1, work->keys);
-    tile_copy(head->dtype, pair, pair->keys, head->v, head->v_stride, pair->k0, 1, work->values);
-    tile_scores(pair, work->keys, work->turned_queries, work->probabilities);
-    tile_scores(pair, work->values, work->turned_gradients, work->dscores);
-    tile_mask(head, pair, work->probabilities);
-    score_gradients(pair, work);
-    tile_scatter(pair, work->probabilities, work->gradients, head->dv + pair->k0 * pair->columns);
-    tile_scatter(pair, work->dscores, work->queries, head->dk + pair->k0 * pair->columns);
-    tile_gather(pair, work->keys, work->dscores, work->dq);
-}
-
-static void backward_finish(const struct attention_head *head, const struct tile_pair *pair, struct backward *work) {
-    for (int i = 0; i < ATTENTION_TILE; i++)
-        work->delta[i] = head->scale;
-    tile_turn_back(head->dtype, pair, work->dq, work->delta, work->keys, head->dq, head->dq_stride);
-}
-
-void SIMD_NAME(simd_attention_grad)(const struct attention_head *head, float *workspace) {
-    int64_t tiles = (head->length + ATTENTION_TILE - 1) / ATTENTION_TILE;
-    size_t bytes = (size_t)(tiles * ATTENTION_TILE * tile_columns(head->head_dim)) * sizeof(float);
-    memset(head->dk, 0, bytes);
-    memset(head->dv, 0, bytes);
-    for (int64_t tile = 0; tile < tiles; tile++) {
-        struct tile_pair pair = pair_of_queries(head, tile);
-        struct backward work = backward_start(head, &pair, workspace);
-        for (pair.k0 = first_key(head, &pair); pair.k0 <= pair.q0; pair.k0 += ATTENTION_TILE) {
-            pair.keys = tile_extent(head, pair.k0);
-            if (segments_meet(head, &pair)) backward_pair(head, &pair, &work);
+/* sums [keys][columns] += scores turned, times tile (queries down). */
+static void pair_scatter(const struct attention_head *head, const struct tile_pair *pair, const float *scores,
+                         const float *tile, float *sums) {
+    int64_t columns = tile_columns(head->head_dim);
+    for (int64_t i = 0; i < head->head_dim; i += TILE_COLUMNS)
+        for (int64_t key = 0; key < pair->keys; key += TILE_ROWS) {
+            int64_t query = first_query(pair, key);
+            tile_multiply(pair->queries - query, scores + query * ATTENTION_TILE + key, 1, ATTENTION_TILE,
+                          tile + query * columns + i, columns, sums + key * columns + i, columns, true);
         }
-        backward_finish(head, &pair, &work);
-    }
+}
+
+void SIMD_NAME(simd_attention_grad_pair)(const struct attention_head *head, int64_t key_tile, int64_t query_tile,
+                                         float *workspace) {
+    struct tile_pair pair = pair_of(head, key_tile, query_tile);
+    if (pair.sight == SEES_NOTHING) return;
+    struct backward work = backward_of(head, workspace);
+    tile_copy(head, head->q, head->q_stride, pair.q0, ATTENTION_TILE, head->scale * LOG2_E, work.queries);
+    tile_copy(head, head->dy, head->dy_stride, pair.q0, ATTENTION_TILE, 1, work.gradients);
+    pair_scores(head, &pair, work.queries, head->q, head->q_stride, work.turned_keys, work.probabilities);
+    pair_scores(head, &pair, work.gradients, head->dy, head->dy_stride, work.turned_values, work.dscores);
+    if (pair.sight == SEES_PART) pair_mask(head, &pair, work.probabilities);
+    pair_gradients(head, &pair, &work);
+    pair_scatter(head, &pair, work.probabilities, work.gradients, work.dv);
+    pair_scatter(head, &pair, work.dscores, work.queries, work.dk);
+}
+
+void SIMD_NAME(simd_attention_grad_queries)(const struct attention_head *head, int64_t key_tile, int64_t query_tile,
+                                            float *workspace) {
+    struct tile_pair pair = pair_of(head, key_tile, query_tile);
+    if (pair.sight == SEES_NOTHING) return;
+    struct backward work = backward_of(head, workspace);
+    int64_t columns = tile_columns(head->head_dim);
+    float *sums = head->dq_sums + pair.q0 * columns;
+    for (int64_t i = 0; i < head->head_dim; i += TILE_COLUMNS)
+        for (int64_t query = 0; query < pair.queries; query += TILE_ROWS)
+            tile_multiply(keys_end(&pair, query), work.dscores + query * ATTENTION_TILE, ATTENTION_TILE, 1,
+                          work.keys + i, columns, sums + query * columns + i, columns, true);
+    if (key_tile == query_tile) tile_store(head, sums, pair.q0, ATTENTION_TILE, head->scale, head->dq, head->dq_stride);
+}
+
+/* The queries in dk's sum were times log2 e. */
+void SIMD_NAME(simd_attention_grad_finish)(const struct attention_head *head, int64_t key_tile, float *workspace) {
+    struct backward work = backward_of(head, workspace);
+    int64_t k0 = key_tile * ATTENTION_TILE;
+    tile_store(head, work.dk, k0, ATTENTION_TILE, LN_2, head->dk, head->dk_stride);
+    tile_store(head, work.dv, k0, ATTENTION_TILE, 1, head->dv, head->dv_stride);
 }

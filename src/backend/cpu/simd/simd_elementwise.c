@@ -41,21 +41,22 @@ void SIMD_NAME(simd_scale)(int64_t n, enum dtype from, const void *a, float fact
         scale_row(n, false, a, factor, false, out);
 }
 
-enum { SQUARE_LANES = 16 };
-typedef double square_lanes __attribute__((vector_size(SQUARE_LANES * 8)));
-typedef float square_floats __attribute__((vector_size(SQUARE_LANES * 4), aligned(4), may_alias));
+/* Sixteen sums side by side, in as many vectors as they take. */
+enum { SQUARE_LANES = 16, SQUARE_VECTORS = SQUARE_LANES / WIDE_LANES };
 
 double SIMD_NAME(simd_squared_sum)(int64_t n, const float *x) {
-    square_lanes sums = {0};
+    vd sums[SQUARE_VECTORS] = {0};
     int64_t i = 0;
-    for (; i + SQUARE_LANES <= n; i += SQUARE_LANES) {
-        square_lanes wide = __builtin_convertvector(*(const square_floats *)(x + i), square_lanes);
-        sums += wide * wide;
-    }
+    for (; i + SQUARE_LANES <= n; i += SQUARE_LANES)
+        for (int part = 0; part < SQUARE_VECTORS; part++) {
+            vd wide = vd_load(x + i + part * WIDE_LANES);
+            sums[part] += wide * wide;
+        }
+    double lanes[SQUARE_LANES], total = 0;
+    memcpy(lanes, sums, sizeof lanes);
     for (int lane = 0; i < n; i++, lane++)
-        sums[lane] += (double)x[i] * (double)x[i];
-    double total = 0;
+        lanes[lane] += (double)x[i] * (double)x[i];
     for (int lane = 0; lane < SQUARE_LANES; lane++)
-        total += sums[lane];
+        total += lanes[lane];
     return total;
 }

@@ -1,57 +1,105 @@
+#include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/table.h"
-#include "backend/cpu/simd/tile.h"
 
-/* Columns of one panel against all rows; a_row or a_k is 1. */
-INLINE void panel_multiply(int64_t m, int64_t k, const float *a, int64_t a_row, int64_t a_k, const float *panel,
-                           float *c, int64_t c_row, bool accumulate) {
-    for (int64_t i = 0; i < m; i += TILE_ROWS)
-        tile_multiply(k, a + i * a_row, a_row, a_k, panel, TILE_COLUMNS, c + i * c_row, c_row, accumulate);
-}
-
-void SIMD_NAME(simd_gemm)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_k, const float *b,
-                          float *c, int64_t c_row, bool accumulate) {
-    for (int64_t j = 0; j < n; j += TILE_COLUMNS, b += k * TILE_COLUMNS) {
-        if (a_k == 1)
-            panel_multiply(m, k, a, a_row, 1, b, c + j, c_row, accumulate);
-        else
-            panel_multiply(m, k, a, 1, a_k, b, c + j, c_row, accumulate);
+/* A tile of c stays in registers while k runs. */
+INLINE void tile_multiply(int64_t k, const float *a, const float *b, float *c, int64_t c_row, bool accumulate) {
+    vf sum[GEMM_TILE_ROWS][GEMM_VECTORS];
+    for (int i = 0; i < GEMM_TILE_ROWS; i++)
+        for (int j = 0; j < GEMM_VECTORS; j++)
+            sum[i][j] = accumulate ? vf_load(c + i * c_row + j * LANES) : (vf){0};
+    for (int64_t p = 0; p < k; p++, a += GEMM_ROWS, b += GEMM_COLUMNS) {
+        vf right[GEMM_VECTORS];
+        for (int j = 0; j < GEMM_VECTORS; j++)
+            right[j] = vf_load(b + j * LANES);
+        for (int i = 0; i < GEMM_TILE_ROWS; i++) {
+            vf left = vf_set(a[i]);
+            for (int j = 0; j < GEMM_VECTORS; j++)
+                sum[i][j] = vf_fma(left, right[j], sum[i][j]);
+        }
     }
+    for (int i = 0; i < GEMM_TILE_ROWS; i++)
+        for (int j = 0; j < GEMM_VECTORS; j++)
+            vf_store(c + i * c_row + j * LANES, sum[i][j]);
 }
 
-/* Rows of the panel lie together in b. */
-INLINE void pack_rows(bool bf16, int64_t k, int64_t width, const void *b, int64_t offset, int64_t b_k, float *panel) {
+/* A panel of b stays in the first cache, or near it, while the rows of a run. */
+void SIMD_NAME(simd_gemm)(int64_t m, int64_t n, int64_t k, int64_t depth, const float *a, const float *b, float *c,
+                          int64_t c_row, bool accumulate) {
+    for (int64_t j = 0; j < n; j += GEMM_COLUMNS)
+        for (int64_t i = 0; i < m; i += GEMM_ROWS)
+            for (int64_t row = 0; row < GEMM_ROWS; row += GEMM_TILE_ROWS)
+                tile_multiply(k, a + i * depth + row, b + j * depth, c + (i + row) * c_row + j, c_row, accumulate);
+}
+
+/* Steps of a panel lie together in the matrix. */
+INLINE void pack_along(bool bf16, int64_t panel, int64_t k, int64_t left, const void *from, int64_t step, float *to) {
     for (int64_t p = 0; p < k; p++)
-        for (int j = 0; j < TILE_COLUMNS; j += LANES) {
-            vf piece = j < width ? load(b, offset + p * b_k + j, width - j, bf16) : (vf){0};
-            vf_store(panel + p * TILE_COLUMNS + j, piece);
-        }
+        for (int64_t j = 0; j < panel; j += LANES)
+            vf_store(to + p * panel + j, j < left ? load(from, p * step + j, left - j, bf16) : (vf){0});
 }
 
-/* Columns lie together: turned in pieces of LANES, which stay in the first cache. */
-INLINE void pack_columns(bool bf16, int64_t k, int64_t width, const void *b, int64_t offset, int64_t b_column,
-                         float *panel) {
-    for (int64_t p = 0; p < k; p += LANES)
-        for (int64_t j = 0; j < TILE_COLUMNS; j++) {
-            vf piece = j < width ? load(b, offset + j * b_column + p, k - p, bf16) : (vf){0};
-            for (int i = 0; i < LANES && p + i < k; i++)
-                panel[(p + i) * TILE_COLUMNS + j] = piece[i];
-        }
-}
+#if SIMD_LANES == 16
+#define FIRST_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define LAST_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif SIMD_LANES == 8
+#define FIRST_HALVES 0, 8, 1, 9, 2, 10, 3, 11
+#define LAST_HALVES 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define FIRST_HALVES 0, 4, 1, 5
+#define LAST_HALVES 2, 6, 3, 7
+#endif
 
-INLINE void pack(bool bf16, int64_t k, int64_t n, const void *b, int64_t b_k, int64_t b_column, float *packed) {
-    for (int64_t j = 0; j < n; j += TILE_COLUMNS, packed += k * TILE_COLUMNS) {
-        int64_t width = n - j < TILE_COLUMNS ? n - j : TILE_COLUMNS;
-        if (b_column == 1)
-            pack_rows(bf16, k, width, b, j, b_k, packed);
-        else
-            pack_columns(bf16, k, width, b, j * b_column, b_column, packed);
+/* One round of a transposition: row i is dealt with row i + LANES / 2. After log2(LANES) rounds rows are columns. */
+INLINE void deal(const vf from[LANES], vf to[LANES]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES / 2; i++) {
+        to[2 * i] = __builtin_shufflevector(from[i], from[i + LANES / 2], FIRST_HALVES);
+        to[2 * i + 1] = __builtin_shufflevector(from[i], from[i + LANES / 2], LAST_HALVES);
     }
 }
 
-void SIMD_NAME(simd_gemm_pack)(enum dtype dtype, int64_t k, int64_t n, const void *b, int64_t b_k, int64_t b_column,
-                               float *packed) {
-    if (dtype == DTYPE_BF16)
-        pack(true, k, n, b, b_k, b_column, packed);
+INLINE void transpose(vf rows[LANES]) {
+    vf other[LANES];
+    deal(rows, other);
+    deal(other, rows);
+    if (LANES == 4) return;
+    deal(rows, other);
+    if (LANES == 16)
+        deal(other, rows);
     else
-        pack(false, k, n, b, b_k, b_column, packed);
+        memcpy(rows, other, sizeof other);
+}
+
+/* Steps lie apart, and what follows in the matrix is the next step: turned in squares of LANES. */
+INLINE void pack_across(bool bf16, int64_t panel, int64_t k, int64_t left, const void *from, int64_t stride,
+                        float *to) {
+    for (int64_t p = 0; p < k; p += LANES)
+        for (int64_t j = 0; j < panel; j += LANES) {
+            vf square[LANES];
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++)
+                square[i] = j + i < left ? load(from, (j + i) * stride + p, k - p, bf16) : (vf){0};
+            transpose(square);
+            if (k - p >= LANES) {
+#pragma GCC unroll 16
+                for (int i = 0; i < LANES; i++)
+                    vf_store(to + (p + i) * panel + j, square[i]);
+            } else {
+                for (int i = 0; i < k - p; i++)
+                    vf_store(to + (p + i) * panel + j, square[i]);
+            }
+        }
+}
+
+void SIMD_NAME(simd_gemm_pack)(enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from,
+                               int64_t k_stride, int64_t stride, float *to) {
+    bool bf16 = dtype == DTYPE_BF16;
+    if (stride == 1 && bf16)
+        pack_along(true, panel, k, left, from, k_stride, to);
+    else if (stride == 1)
+        pack_along(false, panel, k, left, from, k_stride, to);
+    else if (bf16)
+        pack_across(true, panel, k, left, from, stride, to);
+    else
+        pack_across(false, panel, k, left, from, stride, to);
 }

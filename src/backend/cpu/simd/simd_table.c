@@ -1,6 +1,6 @@
 #include "backend/cpu/simd/attention_tile.h"
+#include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/table.h"
-#include "backend/cpu/simd/tile.h"
 
 #define SIMD_TEXT_(name) #name
 #define SIMD_TEXT(name) SIMD_TEXT_(name)
@@ -23,15 +23,20 @@ const struct simd_kernels SIMD_NAME(simd_kernels) = {
     .log_sum_exp = SIMD_NAME(simd_log_sum_exp),
     .softmax = SIMD_NAME(simd_softmax),
     .adamw = SIMD_NAME(simd_adamw),
-    .gemm_rows = TILE_ROWS,
-    .gemm_columns = TILE_COLUMNS,
+    .gemm_rows = GEMM_ROWS,
+    .gemm_columns = GEMM_COLUMNS,
     .gemm = SIMD_NAME(simd_gemm),
     .gemm_pack = SIMD_NAME(simd_gemm_pack),
-    .attention_tile = ATTENTION_TILE,
-    .attention_columns = SIMD_NAME(simd_attention_columns),
+    .attention_queries = ATTENTION_QUERIES,
     .attention_workspace = SIMD_NAME(simd_attention_workspace),
     .attention = SIMD_NAME(simd_attention),
     .attention_query = SIMD_NAME(simd_attention_query),
+    .attention_tile = ATTENTION_TILE,
+    .attention_columns = SIMD_NAME(simd_attention_columns),
     .attention_grad_workspace = SIMD_NAME(simd_attention_grad_workspace),
-    .attention_grad = SIMD_NAME(simd_attention_grad),
+    .attention_grad_prepare = SIMD_NAME(simd_attention_grad_prepare),
+    .attention_grad_start = SIMD_NAME(simd_attention_grad_start),
+    .attention_grad_pair = SIMD_NAME(simd_attention_grad_pair),
+    .attention_grad_queries = SIMD_NAME(simd_attention_grad_queries),
+    .attention_grad_finish = SIMD_NAME(simd_attention_grad_finish),
 };

@@ -34,16 +34,23 @@ void SIMD_NAME(simd_softmax)(enum dtype dtype, int64_t n, const float *logits, f
 void SIMD_NAME(simd_adamw)(int64_t n, const struct adamw_step *step, const float *gradient, float *weight,
                            float *exp_avg, float *exp_avg_sq, uint16_t *rounded);
 
-void SIMD_NAME(simd_gemm)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_k, const float *b,
-                          float *c, int64_t c_row, bool accumulate);
-void SIMD_NAME(simd_gemm_pack)(enum dtype dtype, int64_t k, int64_t n, const void *b, int64_t b_k, int64_t b_column,
-                               float *packed);
+void SIMD_NAME(simd_gemm)(int64_t m, int64_t n, int64_t k, int64_t depth, const float *a, const float *b, float *c,
+                          int64_t c_row, bool accumulate);
+void SIMD_NAME(simd_gemm_pack)(enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from,
+                               int64_t k_stride, int64_t stride, float *to);
 
-int64_t SIMD_NAME(simd_attention_columns)(int64_t head_dim);
 int64_t SIMD_NAME(simd_attention_workspace)(int64_t head_dim);
 void SIMD_NAME(simd_attention)(const struct attention_head *head, int64_t tile, float *workspace);
 void SIMD_NAME(simd_attention_query)(const struct attention_query *query, float *scores);
+
+int64_t SIMD_NAME(simd_attention_columns)(int64_t head_dim);
 int64_t SIMD_NAME(simd_attention_grad_workspace)(int64_t head_dim);
-void SIMD_NAME(simd_attention_grad)(const struct attention_head *head, float *workspace);
+void SIMD_NAME(simd_attention_grad_prepare)(const struct attention_head *head, int64_t query_tile);
+void SIMD_NAME(simd_attention_grad_start)(const struct attention_head *head, int64_t key_tile, float *workspace);
+void SIMD_NAME(simd_attention_grad_pair)(const struct attention_head *head, int64_t key_tile, int64_t query_tile,
+                                         float *workspace);
+void SIMD_NAME(simd_attention_grad_queries)(const struct attention_head *head, int64_t key_tile, int64_t query_tile,
+                                            float *workspace);
+void SIMD_NAME(simd_attention_grad_finish)(const struct attention_head *head, int64_t key_tile, float *workspace);
 
 #endif

@@ -1,0 +1,273 @@
+/* How near a training step comes to what this machine can do, and where the rest goes.
+ *
+ *     build/bench/step [--model gpt2|llama] [--dtype fp32|bf16] [--batch N] [--seq N] [--layers N] [--threads N]
+ *                      [--steps N] [--table | --no-limits] [--lora RANK,ALPHA,TARGETS] [--freeze PATTERNS]
+ *
+ * By default GPT-2 124M in fp32, 4 x 1024 tokens, all cores, 3 steps. The Llama has the same sizes, GPT-2's vocabulary,
+ * tied embeddings and 2048 columns in its MLP: 124 M parameters too. Weights and tokens are random.
+ *
+ * After one step to warm up, rounds of: oneDNN's own rate on the step's matrix products, each in its best layout
+ * (support/product_rate.h), for bf16 also with fp32 factors, which are faster where oneDNN emulates bf16; memory
+ * bandwidth; a step. One line a round, the limits once more at the end, then
+ * medians: tokens/s, model FLOP/s (support/model_step.h says how they are counted) and their ratio to oneDNN's rate.
+ * With --table each round has a second step, watched between instructions, and a table of operators follows, with the
+ * limit of each (by the faster of oneDNN's rates). With --no-limits only steps are measured. With --lora or --freeze
+ * the same step with everything trained takes turns with it, and the ratio of times is set beside the ratio of the
+ * programs' FLOPs. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/median.h"
+#include "support/memory_rate.h"
+#include "support/product_rate.h"
+#include "support/step_table.h"
+
+enum { STEPS_MOST = 100, RATES = 2 };
+static const char *const rate_names[RATES] = {"oneDNN", "oneDNN in fp32"};
+
+struct options {
+    struct model_step_options step;
+    int steps;
+    bool table, no_limits;
+};
+
+struct measured {
+    double products[RATES][STEPS_MOST + 1], memory[STEPS_MOST + 1]; /* FLOP/s, bytes/s */
+    double step[STEPS_MOST], plain[STEPS_MOST]; /* seconds; plain: of the step with everything trained */
+};
+
+struct bench {
+    const struct options *options;
+    struct model_step step, plain;        /* plain is open with --lora and --freeze only */
+    struct product_rate *products[RATES]; /* in the step's dtype; in fp32 where that is another, else NULL */
+    struct memory_rate memory;
+    struct step_table table;
+    struct measured measured;
+};
+
+static bool compares(const struct bench *bench) {
+    const struct plan_options *plan = &bench->options->step.plan;
+    return plan->lora != NULL || plan->freeze_count > 0;
+}
+
+static enum status open_plain(struct bench *bench) {
+    struct model_step_options plain = bench->options->step;
+    plain.plan.lora = NULL;
+    plain.plan.freeze_count = 0;
+    return compares(bench) ? model_step_open(&plain, &bench->plain) : STATUS_OK;
+}
+
+static enum status open_rates(struct bench *bench) {
+    const struct graph *graph = bench->step.executable->graph;
+    TRY(memory_rate_open(&bench->memory));
+    TRY(product_rate_open(graph, graph->dtype, &bench->products[0]));
+    return graph->dtype == DTYPE_F32 ? STATUS_OK : product_rate_open(graph, DTYPE_F32, &bench->products[1]);
+}
+
+static enum status bench_open(const struct options *options, struct bench *bench) {
+    int64_t ns;
+    bench->options = options;
+    TRY(model_step_open(&options->step, &bench->step));
+    TRY(open_plain(bench));
+    TRY(step_table_open(&bench->step, &bench->table));
+    if (!options->no_limits) TRY(open_rates(bench));
+    if (bench->plain.runner) TRY(model_step_run(&bench->plain, &ns));
+    return model_step_run(&bench->step, &ns);
+}
+
+static void bench_close(struct bench *bench) {
+    for (int i = 0; i < RATES; i++)
+        product_rate_close(bench->products[i]);
+    memory_rate_close(&bench->memory);
+    step_table_close(&bench->table);
+    model_step_close(&bench->plain);
+    model_step_close(&bench->step);
+}
+
+static enum status time_step(struct model_step *step, double *seconds) {
+    int64_t ns;
+    TRY(model_step_run(step, &ns));
+    *seconds = (double)ns * 1e-9;
+    return STATUS_OK;
+}
+
+static enum status measure_limits(struct bench *bench, int round) {
+    if (bench->options->no_limits) return STATUS_OK;
+    for (int i = 0; i < RATES && bench->products[i]; i++) {
+        double *rate = &bench->measured.products[i][round];
+        TRY(product_rate_measure(bench->products[i], rate));
+        printf("%s %.1f GFLOP/s, ", rate_names[i], *rate * 1e-9);
+    }
+    bench->measured.memory[round] = memory_rate_measure(&bench->memory);
+    printf("memory %.1f GB/s", bench->measured.memory[round] * 1e-9);
+    return STATUS_OK;
+}
+
+static enum status run_round(struct bench *bench, int round) {
+    struct measured *measured = &bench->measured;
+    printf("round %d: ", round + 1);
+    TRY(measure_limits(bench, round));
+    TRY(time_step(&bench->step, &measured->step[round]));
+    printf(", step %.3f s, loss %.4f", measured->step[round], bench->step.loss);
+    if (bench->plain.runner) {
+        TRY(time_step(&bench->plain, &measured->plain[round]));
+        printf(", all trained %.3f s", measured->plain[round]);
+    }
+    printf("\n");
+    fflush(stdout);
+    return bench->options->table ? step_table_run(&bench->table, &bench->step) : STATUS_OK;
+}
+
+static enum status run_rounds(struct bench *bench) {
+    int rounds = bench->options->steps;
+    for (int i = 0; i < rounds; i++)
+        TRY(run_round(bench, i));
+    printf("after:   ");
+    TRY(measure_limits(bench, rounds));
+    printf("\n");
+    return STATUS_OK;
+}
+
+static const char *wait_policy(void) {
+    const char *policy = getenv("OMP_WAIT_POLICY");
+    return policy ? policy : "spins, then sleeps, as in ballast";
+}
+
+static void print_setting(const struct bench *bench) {
+    const struct recipe *recipe = &bench->step.plan.recipe;
+    const struct graph *graph = bench->step.executable->graph;
+    const struct model_config *config = &bench->step.model->config;
+    const dnnl_version_t *onednn = dnnl_version();
+    printf("isa %s, oneDNN %d.%d.%d, %d threads (waiting: %s)\n", recipe->isa, onednn->major, onednn->minor,
+           onednn->patch, recipe->threads, wait_policy());
+    printf("%s in %s: %" PRId64 " layers of %" PRId64 ", %" PRId64 " heads, ffn %" PRId64 ", vocabulary %" PRId64
+           "; %.1f M parameters, %.1f M in products, %.1f M trained\n",
+           bench->options->step.family, dtype_name(recipe->dtype), config->layers, config->hidden, config->heads,
+           config->ffn, config->vocab_size, (double)model_parameter_count(graph) * 1e-6,
+           (double)model_matrix_parameter_count(graph) * 1e-6, (double)model_trained_count(graph) * 1e-6);
+    printf("%" PRId64 " x %" PRId64 " tokens in grains of %" PRId64 " sequences; arena %.2f GiB\n", recipe->batch,
+           recipe->sequence_length, recipe->grain_sequences, (double)bench->step.arena.bytes / (double)(1 << 30));
+    fflush(stdout);
+}
+
+static void print_ratios(const struct bench *bench, int rate, double products, double seconds) {
+    double model = model_step_model_flops(&bench->step) / seconds;
+    double program = model_step_program_flops(&bench->step) / seconds;
+    printf("%s: %.1f GFLOP/s; the model's FLOP/s are %.3f of it, all operators' %.3f\n", rate_names[rate],
+           products * 1e-9, model / products, program / products);
+    product_rate_print(bench->products[rate], stdout);
+}
+
+static void print_step(struct bench *bench, double seconds) {
+    const struct model_step *step = &bench->step;
+    double program = model_step_program_flops(step);
+    printf("step: %.3f s, %.1f tokens/s, model %.1f GFLOP/s; by its operators %.1f GFLOP, %.1f GFLOP/s\n", seconds,
+           (double)model_step_tokens(step) / seconds, model_step_model_flops(step) / seconds * 1e-9, program * 1e-9,
+           program / seconds * 1e-9);
+    if (!bench->plain.runner) return;
+    double plain = median(bench->measured.plain, bench->options->steps);
+    double predicted = model_step_program_flops(&bench->plain) / program;
+    printf("everything trained: %.3f s; %.3f times as fast, by FLOPs %.3f: %.3f of it\n", plain, plain / seconds,
+           predicted, plain / seconds / predicted);
+}
+
+static enum status report(struct bench *bench) {
+    struct measured *measured = &bench->measured;
+    int rounds = bench->options->steps;
+    double memory = median(measured->memory, rounds + 1), seconds = median(measured->step, rounds), fastest = 0;
+    print_step(bench, seconds);
+    for (int i = 0; i < RATES && bench->products[i]; i++) {
+        double products = median(measured->products[i], rounds + 1);
+        print_ratios(bench, i, products, seconds);
+        if (products > fastest) fastest = products;
+    }
+    if (!bench->options->table) return STATUS_OK;
+    double watched = step_table_seconds(&bench->table, &bench->step);
+    printf("watched: %.3f s by the sum of operators, %.3f of the steps between; limits at %.1f GFLOP/s and %.1f GB/s\n",
+           watched, watched / seconds, fastest * 1e-9, memory * 1e-9);
+    return step_table_print(&bench->table, &bench->step, fastest, memory, stdout);
+}
+
+static enum status parse_number(const char *name, const char *text, int64_t most, int64_t *out) {
+    char *end;
+    long long value = strtoll(text, &end, 10);
+    if (*end || end == text || value < 1 || value > most)
+        return status_set(STATUS_BAD_INPUT, "--%s: '%s' is no number from 1 to %" PRId64, name, text, most);
+    *out = value;
+    return STATUS_OK;
+}
+
+static enum status parse_option(const char *name, const char *text, struct options *options) {
+    struct plan_options *plan = &options->step.plan;
+    int64_t number = 0;
+    if (strcmp(name, "table") == 0) return options->table = true, STATUS_OK;
+    if (strcmp(name, "no-limits") == 0) return options->no_limits = true, STATUS_OK;
+    if (strcmp(name, "model") == 0) return options->step.family = text, STATUS_OK;
+    if (strcmp(name, "lora") == 0) return plan->lora = text, STATUS_OK;
+    if (strcmp(name, "freeze") == 0) {
+        static const char *pattern;
+        pattern = text;
+        plan->freeze = &pattern;
+        plan->freeze_count = 1;
+        return STATUS_OK;
+    }
+    if (strcmp(name, "dtype") == 0) {
+        plan->dtype = dtype_find(text);
+        bool known = plan->dtype == DTYPE_F32 || plan->dtype == DTYPE_BF16;
+        return known ? STATUS_OK : status_set(STATUS_BAD_INPUT, "--dtype: '%s' is neither fp32 nor bf16", text);
+    }
+    TRY(parse_number(name, text, strcmp(name, "steps") == 0 ? STEPS_MOST : 1 << 20, &number));
+    if (strcmp(name, "batch") == 0) plan->batch = number;
+    if (strcmp(name, "seq") == 0) plan->sequence_length = number;
+    if (strcmp(name, "layers") == 0) options->step.layers = number;
+    if (strcmp(name, "threads") == 0) plan->threads = (int)number;
+    if (strcmp(name, "steps") == 0) options->steps = (int)number;
+    return STATUS_OK;
+}
+
+static enum status parse(int count, char **words, struct options *options) {
+    static const struct option known[] = {
+        {"model", required_argument, NULL, 0},  {"dtype", required_argument, NULL, 0},
+        {"batch", required_argument, NULL, 0},  {"seq", required_argument, NULL, 0},
+        {"layers", required_argument, NULL, 0}, {"threads", required_argument, NULL, 0},
+        {"steps", required_argument, NULL, 0},  {"table", no_argument, NULL, 0},
+        {"no-limits", no_argument, NULL, 0},    {"lora", required_argument, NULL, 0},
+        {"freeze", required_argument, NULL, 0}, {0}};
+    int index, found;
+    while ((found = getopt_long(count, words, "", known, &index)) == 0)
+        TRY(parse_option(known[index].name, optarg, options));
+    if (found != -1 || optind < count)
+        return status_set(STATUS_BAD_INPUT, "unknown option; bench/step.c begins with those that there are");
+    if (options->table && options->no_limits)
+        return status_set(STATUS_BAD_INPUT, "--table: sets operators beside limits, which --no-limits leaves out");
+    return STATUS_OK;
+}
+
+/* As ballast itself does: OpenMP reads the setting when it is loaded. */
+static void limit_spinning(char **words) {
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) execv("/proc/self/exe", words);
+}
+
+int main(int count, char **words) {
+    limit_spinning(words);
+    struct options options = {.step = {.family = "gpt2", .layers = 12}, .steps = 3};
+    static struct bench bench;
+    plan_options_init(&options.step.plan);
+    options.step.plan.batch = 4;
+    enum status status = parse(count, words, &options);
+    if (status == STATUS_OK) status = bench_open(&options, &bench);
+    if (status == STATUS_OK) {
+        print_setting(&bench);
+        status = run_rounds(&bench);
+    }
+    if (status == STATUS_OK) status = report(&bench);
+    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());
+    bench_close(&bench);
+    return (int)status;
+}

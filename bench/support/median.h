@@ -1,0 +1,8 @@
+/* The middle of some measurements. */
+#ifndef BALLAST_BENCH_MEDIAN_H
+#define BALLAST_BENCH_MEDIAN_H
+
+/* Of `count` values, at least one, which it puts into order; between the two in the middle when there are two. */
+double median(double *values, int count);
+
+#endif

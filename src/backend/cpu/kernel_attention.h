@@ -1,0 +1,39 @@
+/* What attention and its gradient share. */
+#ifndef BALLAST_BACKEND_CPU_KERNEL_ATTENTION_H
+#define BALLAST_BACKEND_CPU_KERNEL_ATTENTION_H
+
+#include "backend/cpu/cpu_kernel.h"
+
+struct attention_kernel {
+    struct kernel kernel;
+    int threads;
+};
+
+/* Where a head's features lie: of a sequence, from its first position on. */
+struct head_place {
+    int64_t sequence, head;
+};
+
+/* A kernel with `shared` floats of workspace for all threads, and `own` for each. */
+enum status attention_kernel_create(const struct node *node,
+                                    void (*run)(const struct kernel *, const struct kernel_call *), int64_t shared,
+                                    int64_t own, struct kernel **out);
+
+/* The head with what attention and its gradient read: q, k and v are inputs from index `q` on, then, at index
+ * `segments`, perhaps segments. */
+struct attention_head attention_head_of(const struct node *node, const struct kernel_call *call, int q, int segments,
+                                        struct head_place place);
+/* First element of a head's features in the first position of the place's sequence. */
+void *attention_head_data(const struct tensor *tensor, void *data, struct head_place place, int64_t head_dim);
+/* The place's part of values of every query: [sequences][heads][length]. */
+float *attention_row_values(const struct node *node, void *values, int64_t length, struct head_place place);
+
+static inline const struct attention_attributes *attention_of(const struct node *node) {
+    return NODE_ATTRIBUTES(node, attention_attributes);
+}
+static inline int attention_threads(const struct kernel *kernel) {
+    return ((const struct attention_kernel *)kernel)->threads;
+}
+static inline int64_t aligned_floats(int64_t floats) { return workspace_align(floats * 4) / 4; }
+
+#endif
