@@ -6,7 +6,7 @@
 enum { ARRAYS = 2, ELEMENTS = 64 << 20, RUNS = 5 };
 
 enum status memory_rate_open(struct memory_rate *out) {
-    return arena_open(TIER_DEVICE, (int64_t)ARRAYS * ELEMENTS * (int64_t)sizeof(float), &out->arena);
+    return arena_open(TIER_DEVICE, (int64_t)ARRAYS * ELEMENTS * (int64_t)sizeof(float), NULL, &out->arena);
 }
 
 void memory_rate_close(struct memory_rate *rate) { arena_close(&rate->arena); }

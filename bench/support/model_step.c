@@ -93,8 +93,9 @@ enum status model_step_open(const struct model_step_options *options, struct mod
     struct graph *graph;
     TRY(build_graph(out, &graph));
     TRY(executable_create(&backend_cpu, graph, &out->plan, &out->executable));
-    TRY(arena_open(TIER_DEVICE, out->executable->program->tier_bytes[TIER_DEVICE], &out->arena));
-    TRY(runner_create(out->executable, &out->arena, &out->runner));
+    TRY(arena_open(TIER_DEVICE, out->executable->program->tier_bytes[TIER_DEVICE], NULL,
+                   &out->arenas[TIER_DEVICE]));
+    TRY(runner_create(out->executable, out->arenas, &out->runner));
     TRY(initialise_weights(out));
     fill_inputs(out);
     return STATUS_OK;
@@ -102,7 +103,7 @@ enum status model_step_open(const struct model_step_options *options, struct mod
 
 void model_step_close(struct model_step *step) {
     runner_free(step->runner);
-    arena_close(&step->arena);
+    arena_close(&step->arenas[TIER_DEVICE]);
     executable_free(step->executable);
     model_free(step->model);
     *step = (struct model_step){0};

@@ -17,7 +17,7 @@ struct model_step {
     struct model *model;
     struct plan plan;
     struct executable *executable;
-    struct arena arena;
+    struct arena arenas[TIER_COUNT]; /* only the device's is used */
     struct runner *runner;
     int64_t steps; /* that have been run */
     double loss;   /* of the last one, mean over its tokens */

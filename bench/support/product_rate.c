@@ -261,7 +261,7 @@ static enum status open_arena(struct product_rate *rate) {
         if (c_bytes > rate->factors_at) rate->factors_at = c_bytes;
         if (bytes > factors) factors = bytes;
     }
-    TRY(arena_open(TIER_DEVICE, rate->factors_at + factors, &rate->arena));
+    TRY(arena_open(TIER_DEVICE, rate->factors_at + factors, NULL, &rate->arena));
     for (int64_t i = 0; i < rate->arena.bytes / element; i++) {
         float value = (float)((uint64_t)i * 2654435761u % FILL_VALUES) / (float)FILL_VALUES - 0.5f;
         if (rate->dtype == DTYPE_BF16)

@@ -66,15 +66,15 @@ static const struct tensor *find_matrix(const struct node *node) {
 /* The update goes over all weights alike, so there its operators are not told apart by shape. */
 static void describe(const struct instruction *instruction, struct line *line) {
     static const char *const phases[] = {
-        [PHASE_FORWARD] = "forward", [PHASE_BACKWARD] = "backward", [PHASE_UPDATE] = "update"};
+        [PHASE_FORWARD] = "forward", [PHASE_BACKWARD] = "backward", [PHASE_FINISH] = "finish", [PHASE_UPDATE] = "update"};
     if (instruction->opcode == OPCODE_ZERO) {
         line->phase = "backward";
         line->op = "(zero)";
-        line->bytes = (double)instruction->operands[0].bytes;
+        line->bytes = (double)instruction->operands[OP_INPUTS_MAX].bytes;
         return;
     }
     const struct node *node = instruction->node;
-    const struct tensor *matrix = node->phase == PHASE_UPDATE ? NULL : find_matrix(node);
+    const struct tensor *matrix = node->phase >= PHASE_FINISH ? NULL : find_matrix(node);
     struct op_cost cost;
     op_cost(node, &cost);
     line->phase = phases[node->phase];
