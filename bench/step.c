@@ -151,7 +151,8 @@ static void print_setting(const struct bench *bench) {
            config->ffn, config->vocab_size, (double)model_parameter_count(graph) * 1e-6,
            (double)model_matrix_parameter_count(graph) * 1e-6, (double)model_trained_count(graph) * 1e-6);
     printf("%" PRId64 " x %" PRId64 " tokens in grains of %" PRId64 " sequences; arena %.2f GiB\n", recipe->batch,
-           recipe->sequence_length, recipe->grain_sequences, (double)bench->step.arenas[TIER_DEVICE].bytes / (double)(1 << 30));
+           recipe->sequence_length, recipe->grain_sequences,
+           (double)bench->step.arenas[TIER_DEVICE].bytes / (double)(1 << 30));
     fflush(stdout);
 }
 

@@ -93,8 +93,7 @@ enum status model_step_open(const struct model_step_options *options, struct mod
     struct graph *graph;
     TRY(build_graph(out, &graph));
     TRY(executable_create(&backend_cpu, graph, &out->plan, &out->executable));
-    TRY(arena_open(TIER_DEVICE, out->executable->program->tier_bytes[TIER_DEVICE], NULL,
-                   &out->arenas[TIER_DEVICE]));
+    TRY(arena_open(TIER_DEVICE, out->executable->program->tier_bytes[TIER_DEVICE], NULL, &out->arenas[TIER_DEVICE]));
     TRY(runner_create(out->executable, out->arenas, &out->runner));
     TRY(initialise_weights(out));
     fill_inputs(out);

@@ -65,8 +65,10 @@ static const struct tensor *find_matrix(const struct node *node) {
 
 /* The update goes over all weights alike, so there its operators are not told apart by shape. */
 static void describe(const struct instruction *instruction, struct line *line) {
-    static const char *const phases[] = {
-        [PHASE_FORWARD] = "forward", [PHASE_BACKWARD] = "backward", [PHASE_FINISH] = "finish", [PHASE_UPDATE] = "update"};
+    static const char *const phases[] = {[PHASE_FORWARD] = "forward",
+                                         [PHASE_BACKWARD] = "backward",
+                                         [PHASE_FINISH] = "finish",
+                                         [PHASE_UPDATE] = "update"};
     if (instruction->opcode == OPCODE_ZERO) {
         line->phase = "backward";
         line->op = "(zero)";

@@ -1,7 +1,7 @@
 /* Models against what PyTorch computes: logits, gradients, and twenty steps of training
  * (tests/reference/make_fixtures.py). Bounds: logits 1e-4; each gradient g of n tensors: |d| <= 1e-4 (|g| + 1e-3 |all|
- * / sqrt(n)), against fp64; losses 1e-5 relative in fp32, 1e-2 in bf16; final weights 1e-4 relative where the fp64
- * gradient is not zero. */
+ * / sqrt(n)), against fp64; losses 1e-5 relative in fp32, 1e-2 in bf16; final weights 1e-4 relative where the
+ * gradient is certain in fp32. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <math.h>
@@ -275,6 +275,16 @@ static void test_gradients(void **state) {
     }
 }
 
+/* Rounding in fp32 moves each element of a gradient by some 1e-6 of the whole tensor's norm, and AdamW makes steps of
+ * one size from gradients of any: where a gradient is below 1e-4 of the norm, its direction is uncertain. The key bias
+ * of GPT-2 is such a place, which shifts all scores of a query alike. */
+static double least_certain_gradient(const double *gradient, int64_t elements) {
+    double squares = 0;
+    for (int64_t k = 0; k < elements; k++)
+        squares += gradient[k] * gradient[k];
+    return 1e-4 * sqrt(squares);
+}
+
 static void check_final_weights(const char *name, const struct reference *reference, const struct harness *harness) {
     const struct graph *graph = harness_graph(harness);
     for (size_t i = 0; i < graph->tensors.count; i++) {
@@ -283,12 +293,9 @@ static void check_final_weights(const char *name, const struct reference *refere
         const float *found = harness_weights(harness, parameter);
         double *expected = doubles(reference, tensor_of(reference, "final.%s", parameter->name)), error = 0, norm = 0;
         double *gradient = doubles(reference, tensor_of(reference, "grad64.%s", parameter->name));
-        int64_t columns = shape_columns(&parameter->shape);
+        double least = least_certain_gradient(gradient, shape_elements(&parameter->shape));
         for (int64_t k = 0; k < shape_elements(&parameter->shape); k++) {
-            /* The key bias of GPT-2 shifts all scores of a query alike: its gradient is zero, and AdamW turns the
-             * rounding errors that stand there into full steps. It is the middle third of c_attn.bias. */
-            bool key_bias = strstr(parameter->name, "c_attn.bias") && k >= columns / 3 && k < 2 * columns / 3;
-            if (key_bias && fabs(gradient[k]) < 1e-12) continue;
+            if (fabs(gradient[k]) > 0 && fabs(gradient[k]) < least) continue;
             error += pow((double)found[k] - expected[k], 2);
             norm += expected[k] * expected[k];
         }
