@@ -35,8 +35,8 @@ struct backend {
     enum status (*check)(void);
     /* Instruction set in use ("avx512", "avx2", "generic"): part of the recipe, since results depend on it. */
     const char *(*isa)(void);
-    /* Sets the number of compute threads of the calling thread's kernels; kernels are created and run with one number.
-     */
+    /* Sets the number of compute threads of the calling thread's kernels and starts them; kernels are created and run
+     * with one number. */
     void (*set_threads)(int threads);
     bool (*supports)(const struct op *op, enum dtype dtype);
     /* The kernel of one node; the caller calls kernel->release. Kernels of equal nodes may share their compiled part.

@@ -132,10 +132,18 @@ static void run_stream_step(struct runner *runner, int stream, int64_t step) {
     }
 }
 
+static bool has_kernels(const struct program *program, int stream) {
+    for (size_t i = 0; i < program->instructions.count; i++)
+        if (program->instructions.items[i].stream == stream && program->instructions.items[i].opcode != OPCODE_COPY)
+            return true;
+    return false;
+}
+
 static void *work(void *argument) {
     struct worker *worker = argument;
     struct runner *runner = worker->runner;
-    runner->executable->backend->set_threads(runner->executable->threads);
+    if (has_kernels(runner->executable->program, worker->stream))
+        runner->executable->backend->set_threads(runner->executable->threads);
     for (int64_t step = 0;; step++) {
         pthread_mutex_lock(&runner->lock);
         while (runner->steps_begun == step && !runner->stopping)

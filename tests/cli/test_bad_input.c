@@ -203,6 +203,36 @@ static void test_settings(void **state) {
     }
 }
 
+/* A policy that is not legal is refused before anything is made, by field and with what would be legal. */
+static void test_policies(void **state) {
+    (void)state;
+    static const char *const bad[][4] = {
+        {"grains_per_pass", "99", "policy.grains_per_pass: 99", "hint: the nearest legal value is"},
+        {"chunk_bytes", "-1", "policy.chunk_bytes: -1", "hint: the nearest legal value is 0"},
+        {"lookahead", "65", "policy.lookahead: 65", "hint: the nearest legal value is 64"},
+        {"parameters", "\"host\"", "policy.buffers: 0", "hint: the nearest legal value is 1"},
+        {"parameters", "\"cloud\"", "policy.parameters: 'cloud'", "device, host and disk"},
+        {"update", "\"disk\"", "policy.update", "hint: the nearest legal value is host"},
+        {"update", "\"host\"", "policy.update", "hint: the nearest legal value is device"},
+        {"colour", "1", "colour", "policy"},
+    };
+    char plan[600];
+    snprintf(plan, sizeof plan, "%s", temp_path(place.folder, "bad-plan.json"));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        program_expect(place.folder, 0, NULL, (const char *const[]){"plan", place.model, "-o", plan, NULL});
+        json_t *document = json_load_file(plan, 0, NULL), *policy = json_object_get(document, "policy");
+        assert_true(json_is_object(policy));
+        json_object_set_new(policy, bad[i][0], json_loads(bad[i][1], JSON_DECODE_ANY, NULL));
+        assert_int_equal(json_dump_file(document, plan, 0), 0);
+        json_decref(document);
+        const char *const texts[] = {"bad-plan.json", bad[i][2], bad[i][3], NULL};
+        const char *const words[] = {"train", place.model, place.text, "-o", place.run, "--plan", plan, NULL};
+        program_expect(place.folder, 2, texts, words);
+        assert_false(file_exists(place.run));
+        assert_int_equal(unlink(plan), 0);
+    }
+}
+
 static void test_output_that_holds_something_else(void **state) {
     (void)state;
     char note[700], *after;
@@ -250,6 +280,7 @@ int main(void) {
         cmocka_unit_test(test_json_that_is_none),
         cmocka_unit_test(test_data),
         cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_policies),
         cmocka_unit_test(test_output_that_holds_something_else),
         cmocka_unit_test(test_output_over_another_file),
     };

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/parallel.h"
 
 static const struct {
     const struct op *op;
@@ -13,7 +14,13 @@ static const struct {
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
-static void set_threads(int threads) { omp_set_num_threads(threads); }
+static void touch(const void *context, int64_t task, int thread) { (void)context, (void)task, (void)thread; }
+
+/* OpenMP makes a thread's team in its first loop, and allocates for it. */
+static void set_threads(int threads) {
+    omp_set_num_threads(threads);
+    parallel_tasks(threads, threads, touch, NULL);
+}
 
 static bool supports(const struct op *op, enum dtype dtype) {
     if (dtype != DTYPE_F32 && dtype != DTYPE_BF16) return false;
