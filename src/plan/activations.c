@@ -85,6 +85,8 @@ static enum status read_token(struct reader *reader, const char **at) {
     if (!good || (**at && **at != ' '))
         return status_hint(REFUSE("'%.12s' is no stage", begin), "stages are f3, b3, h3, d3, or runs of them as f0-11");
     int32_t step = last < first ? -1 : 1;
+    if (reader->stages->list.count >= STAGES_MOST)
+        return status_hint(REFUSE("has more than %d stages", STAGES_MOST), "recompute less often");
     for (int32_t block = first;; block += step) {
         TRY(add_stage(reader, letter, block));
         if (block == last) return STATUS_OK;
@@ -164,23 +166,6 @@ enum status activations_from_recompute(const struct recompute_schedule *schedule
         const struct recompute_step *step = &schedule->items[i];
         enum stage_action action = step->operation == BACKWARD ? STAGE_BACKWARD : STAGE_FORWARD;
         TRY(vec_push(&out->list, (struct stage){.action = action, .block = step->stage}));
-    }
-    return STATUS_OK;
-}
-
-enum status activations_by_block(const enum block_choice *choices, int32_t blocks, struct stage_list *out) {
-    *out = (struct stage_list){0};
-    for (int32_t i = 0; i < blocks; i++)
-        TRY(vec_push(&out->list, (struct stage){.action = STAGE_FORWARD, .block = i}));
-    for (int32_t i = 0; i < blocks; i++) {
-        bool moved = choices[i] == BLOCK_HOST || choices[i] == BLOCK_DISK;
-        struct stage stage = {STAGE_MOVE, i, choices[i] == BLOCK_HOST ? TIER_HOST : TIER_DISK};
-        if (moved) TRY(vec_push(&out->list, stage));
-    }
-    for (int32_t i = blocks; i-- > 0;) {
-        if (choices[i] == BLOCK_RECOMPUTE)
-            TRY(vec_push(&out->list, (struct stage){.action = STAGE_FORWARD, .block = i}));
-        TRY(vec_push(&out->list, (struct stage){.action = STAGE_BACKWARD, .block = i}));
     }
     return STATUS_OK;
 }

@@ -16,6 +16,9 @@
 #include "cluster/tier.h"
 #include "plan/recompute.h"
 
+/* Each stage runs a whole block, so that this is far beyond what can be of use. */
+enum { STAGES_MOST = 1 << 14 };
+
 enum stage_action { STAGE_FORWARD, STAGE_BACKWARD, STAGE_MOVE };
 
 struct stage {
@@ -29,9 +32,9 @@ struct stage_list {
 };
 
 /* The stages of a text for a model of `blocks` blocks (embedding and head among them). BAD_INPUT naming the rule and
- * the place: all forwards come first, ascending; each backward comes once, descending; a forward that is repeated is
- * that of a block whose backward is still to come; a block's results are moved at most once, after its forward and
- * before the first backward. The caller frees with stage_list_free, also after a failure. */
+ * the place: the first forwards come ascending, before all backwards; each backward comes once, descending; a forward
+ * that is repeated is that of a block whose backward is still to come; a block's results are moved at most once, after
+ * its forward and before the first backward. The caller frees with stage_list_free, also after a failure. */
 enum status activations_parse(const char *text, int32_t blocks, struct stage_list *out);
 void stage_list_free(struct stage_list *stages);
 
@@ -41,10 +44,5 @@ enum status activations_print(const struct stage_list *stages, char *text, size_
 /* The stages of a recomputation schedule in which each block is one stage of the chain. What its forwards keep is not
  * said: a block whose forward comes again keeps nothing from before. The caller frees, also after a failure. */
 enum status activations_from_recompute(const struct recompute_schedule *schedule, struct stage_list *out);
-
-/* What becomes of a block's results, for schedules without nesting. */
-enum block_choice { BLOCK_KEEP, BLOCK_RECOMPUTE, BLOCK_HOST, BLOCK_DISK };
-/* The schedule that does `choices[i]` with block i. */
-enum status activations_by_block(const enum block_choice *choices, int32_t blocks, struct stage_list *out);
 
 #endif

@@ -135,6 +135,13 @@ static int64_t largest_layer(const struct graph *graph) {
     return largest > 0 ? largest : 1;
 }
 
+static int64_t total_bytes(const struct graph *graph) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (graph->tensors.items[i]->kind == TENSOR_PARAMETER) bytes += shape_bytes(&graph->tensors.items[i]->shape);
+    return bytes;
+}
+
 static int64_t waste(const struct chunk_list *list, int64_t chunk_bytes) {
     int64_t sum = 0;
     for (size_t c = 0; c < list->chunks.count; c++)
@@ -148,15 +155,38 @@ enum { LEAST_BUFFERS = 2 };
 enum status chunks_choose_bytes(const struct graph *graph, int64_t *out) {
     static const int64_t largest_bytes = (int64_t)256 << 20;
     int64_t layer = largest_layer(graph), least = INT64_MAX;
-    for (int64_t bytes = layer; bytes == layer || bytes <= largest_bytes; bytes += layer) {
+    /* With all in one chunk nothing changes any more. */
+    int64_t most = total_bytes(graph) < largest_bytes ? total_bytes(graph) : largest_bytes;
+    for (int64_t bytes = layer; bytes == layer || bytes <= most; bytes += layer) {
         struct chunk_list list;
         enum status status = chunks_pack(graph, bytes, &list);
         int64_t cost = waste(&list, bytes) + LEAST_BUFFERS * bytes;
-        bool whole = list.chunks.count <= 1;
         chunks_free(&list);
         TRY(status);
         if (cost < least) least = cost, *out = bytes;
-        if (whole) break; /* nothing changes from here on */
     }
+    return STATUS_OK;
+}
+
+enum status chunks_most_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,
+                                   int64_t *out) {
+    size_t blocks = graph->blocks.count + 1, columns = chunks->chunks.count;
+    bool *used = mem_array(blocks * columns, sizeof *used);
+    if (!used) return STATUS_FAILED;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        for (int i = 0; i < node->op->inputs; i++) {
+            int32_t chunk = node->in[i] ? chunks->chunk_of[node->in[i]->id] : -1;
+            if (chunk >= 0 && chunk >= first) used[(size_t)node->block * columns + (size_t)chunk] = true;
+        }
+    }
+    *out = 0;
+    for (size_t block = 0; block < blocks; block++) {
+        int64_t count = 0;
+        for (size_t chunk = 0; chunk < columns; chunk++)
+            count += used[block * columns + chunk];
+        if (count > *out) *out = count;
+    }
+    mem_free(used);
     return STATUS_OK;
 }

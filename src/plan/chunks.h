@@ -26,6 +26,10 @@ struct chunk_list {
 enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct chunk_list *out);
 void chunks_free(struct chunk_list *chunks);
 
+/* The most chunks, of those from `first` on, that the nodes of one block read. */
+enum status chunks_most_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,
+                                   int64_t *out);
+
 /* The size that costs least memory: packing is tried with every size that holds a whole number of the largest layer, up
  * to 256 MiB; the cost is what the chunks leave free below the size, and two chunks that are on the device at once. */
 enum status chunks_choose_bytes(const struct graph *graph, int64_t *out);

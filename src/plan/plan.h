@@ -66,8 +66,6 @@ static inline bool policy_defers_update(const struct policy *policy, int64_t chu
 static inline enum tier policy_home(const struct policy *policy, int64_t chunk, enum tier of_kind) {
     return chunk < policy->persistent_chunks ? TIER_DEVICE : of_kind;
 }
-/* Whether a tier is named by the policy; the device always is. The schedule is asked for its letter. */
-bool policy_uses_tier(const struct policy *policy, enum tier tier);
 
 struct plan {
     struct recipe recipe;

@@ -17,15 +17,6 @@ enum status plan_check_range(const char *field, int64_t value, int64_t least, in
 
 enum { BUFFERS_MAX = 1 << 20, LOOKAHEAD_MAX = 64 };
 
-bool policy_uses_tier(const struct policy *policy, enum tier tier) {
-    bool used = tier == TIER_DEVICE;
-#define COMPARE_TIER(field) used |= policy->field == tier;
-    POLICY_TIERS(COMPARE_TIER)
-    if (tier == TIER_HOST) used |= strchr(policy->schedule, 'h') != NULL;
-    if (tier == TIER_DISK) used |= strchr(policy->schedule, 'd') != NULL;
-    return used;
-}
-
 enum status policy_check(const struct policy *policy, int64_t grains) {
     TRY(plan_check_range("policy.grains_per_pass", policy->grains_per_pass, 1, grains,
                          "a pass holds at least one grain and at most those of the step"));

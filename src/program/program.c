@@ -13,15 +13,6 @@ const char *buffer_kind_name(enum buffer_kind kind) {
     return names[kind];
 }
 
-const char *stream_role_name(enum stream_role role) {
-    static const char *const names[] = {
-#define STREAM_ROW(name, text) [STREAM_##name] = text,
-        STREAM_LIST(STREAM_ROW)
-#undef STREAM_ROW
-    };
-    return names[role];
-}
-
 static void reserve_persistent(struct program *program, const struct program *resident) {
     memcpy(program->reserved_bytes, resident->reserved_bytes, sizeof program->reserved_bytes);
     for (size_t i = 0; i < resident->buffers.count; i++) {

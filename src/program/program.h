@@ -92,19 +92,15 @@ enum opcode {
 enum { OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX + 1 };
 
 /* What streams are for. A program has those that it uses, numbered from 0 in this order. */
-#define STREAM_LIST(X)                                                                                                 \
-    X(COMPUTE, "compute")                                                                                              \
-    X(UPDATE, "update")   /* deferred updates */                                                                       \
-    X(COPY_IN, "copy in") /* host to device */                                                                         \
-    X(COPY_OUT, "copy out")                                                                                            \
-    X(DISK_IN, "disk in")                                                                                              \
-    X(DISK_OUT, "disk out")
 enum stream_role {
-#define STREAM_ENUM(name, text) STREAM_##name,
-    STREAM_LIST(STREAM_ENUM) STREAM_ROLE_COUNT
-#undef STREAM_ENUM
+    STREAM_COMPUTE,
+    STREAM_UPDATE,   /* deferred updates */
+    STREAM_COPY_IN,  /* host to device */
+    STREAM_COPY_OUT, /* device to host */
+    STREAM_DISK_IN,
+    STREAM_DISK_OUT,
+    STREAM_ROLE_COUNT
 };
-const char *stream_role_name(enum stream_role role);
 
 struct instruction {
     enum opcode opcode;

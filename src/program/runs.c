@@ -88,8 +88,10 @@ static enum status add_run(struct run_source *source, const struct node *node, i
 static enum status add_nodes(struct run_source *source, enum phase phase, int32_t block, int64_t slot,
                              struct run_list *out) {
     int32_t index = (int32_t)phase * source->blocks + block;
-    for (int32_t n = source->first[index]; n < source->first[index + 1]; n++)
+    for (int32_t n = source->first[index]; n < source->first[index + 1]; n++) {
         TRY(add_run(source, source->nodes[n], slot, out));
+        out->list.items[out->list.count - 1].repeated = block < source->forwards;
+    }
     return STATUS_OK;
 }
 
@@ -214,6 +216,7 @@ static bool is_pair(const struct stage_list *stages, size_t s) {
 enum status runs_of_pass(struct run_source *source, int64_t slots, bool first, bool last, struct run_list *out) {
     size_t begin = out->list.count;
     int32_t updated = 0;
+    source->forwards = 0;
     /* One lookahead for the update's results to leave, one for the parameters to be fetched. */
     int64_t ahead = 2 * source->policy->lookahead;
     for (size_t s = 0; s < source->stages.list.count; s++) {
@@ -224,6 +227,7 @@ enum status runs_of_pass(struct run_source *source, int64_t slots, bool first, b
         if (first && forward) TRY(add_deferred(source, stage->block + ahead, &updated, out));
         TRY(add_block(source, stage->block, forward, backward, slots, out));
         if (last && backward) TRY(add_finish(source, stage->block, out));
+        if (forward && stage->block == source->forwards) source->forwards++;
         source->group++;
         s += pair;
     }

@@ -16,6 +16,7 @@ struct run {
     int64_t slot;    /* grain of the pass */
     int32_t group;   /* counted through the program */
     bool takes_over; /* output 0 lies where the in-place input did: nobody reads that any more */
+    bool repeated;   /* the block's forward ran before in this pass: what it makes is read soon */
     bool deferred;   /* updates a chunk with the gradients of the step before */
 };
 
@@ -34,6 +35,7 @@ struct run_source {
     int32_t *first;            /* by phase * blocks + block: where its nodes begin; one more at the end */
     int32_t *finish_block;     /* by node id, of PHASE_FINISH: the last block whose backward adds to its gradient */
     int32_t *update_chunk;     /* by node id, of PHASE_UPDATE: the chunk whose parameter it updates; -1 */
+    int32_t forwards;          /* blocks whose forward has run in the present pass */
     int32_t group;             /* next one to be counted */
 };
 

@@ -1,3 +1,4 @@
+#include <stdlib.h>
 #include <string.h>
 
 #include "program/passes.h"
@@ -15,7 +16,7 @@ struct scheduler {
     int32_t *step_buffers; /* by tensor id: the buffer of parameters, state, inputs, gradients, results; -1 */
     int64_t *step_offsets; /* by tensor id: where in it */
     int32_t *pass_buffers; /* by slot and tensor id: the activation's buffer in the present section; -1 */
-    enum tier *tiers;      /* by tensor id: where an activation waits for its backward */
+    enum tier *tiers;      /* by block: where what its first forward makes waits for its backward */
     bool *zeroed;          /* by buffer id of step buffers: this step has zeroed it */
 };
 
@@ -62,15 +63,6 @@ static enum status add_single_buffers(struct scheduler *scheduler, enum tensor_k
 
 static int64_t aligned(int64_t bytes) { return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT; }
 
-/* Whether a chunk's pack has this tensor. Gradients make a pack for each block that adds to them, so that they can
- * leave when that block's backward has run. */
-static bool in_pack(const struct scheduler *scheduler, const struct tensor *tensor, enum tensor_kind kind,
-                    int32_t chunk, int block) {
-    if (tensor->kind != kind || tensor->base) return false;
-    const struct tensor *parameter = kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
-    return scheduler->chunks.chunk_of[parameter->id] == chunk && (kind != TENSOR_GRADIENT || tensor->block == block);
-}
-
 static const char *pack_name(struct scheduler *scheduler, enum tensor_kind kind, int32_t chunk, int block) {
     struct scratch *memory = &scheduler->program->memory;
     const char *name = buffer_kind_name(kind_of(kind));
@@ -84,47 +76,83 @@ static enum tier home_of(const struct scheduler *scheduler, enum tensor_kind kin
     return policy_home(policy, chunk, kind == TENSOR_GRADIENT ? policy->gradients : policy->optimizer);
 }
 
-static enum status add_pack(struct scheduler *scheduler, enum tensor_kind kind, int32_t chunk, int block) {
-    const struct graph *graph = scheduler->graph;
+/* Tensors of a kind by the pack that has them, and by id. */
+struct packed {
+    int32_t chunk;
+    int block, id;
+};
+
+static struct pack *make_pack(struct scheduler *scheduler, const struct packed *list, size_t count, int64_t *bytes) {
     struct scratch *memory = &scheduler->program->memory;
-    int32_t count = 0, buffer;
-    for (size_t i = 0; i < graph->tensors.count; i++)
-        count += in_pack(scheduler, graph->tensors.items[i], kind, chunk, block);
-    if (count == 0) return STATUS_OK;
     struct pack *pack = scratch_alloc(memory, 1, sizeof *pack);
-    struct pack_member *members = scratch_alloc(memory, (size_t)count, sizeof *members);
-    const char *name = pack_name(scheduler, kind, chunk, block);
-    if (!pack || !members || !name) return STATUS_FAILED;
-    *pack = (struct pack){members, 0};
-    int64_t bytes = 0;
-    for (size_t i = 0; i < graph->tensors.count; i++) {
-        const struct tensor *tensor = graph->tensors.items[i];
-        if (!in_pack(scheduler, tensor, kind, chunk, block)) continue;
-        members[pack->count++] = (struct pack_member){tensor, bytes};
-        scheduler->step_offsets[i] = bytes;
-        bytes += aligned(shape_bytes(&tensor->shape));
+    if (pack) pack->members = scratch_alloc(memory, count, sizeof *pack->members);
+    if (!pack || !pack->members) return NULL;
+    *bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct tensor *tensor = scheduler->graph->tensors.items[list[i].id];
+        pack->members[pack->count++] = (struct pack_member){tensor, *bytes};
+        scheduler->step_offsets[tensor->id] = *bytes;
+        *bytes += aligned(shape_bytes(&tensor->shape));
     }
+    return pack;
+}
+
+static enum status add_pack(struct scheduler *scheduler, enum tensor_kind kind, const struct packed *list,
+                            size_t count) {
+    int32_t chunk = list->chunk, buffer;
+    int64_t bytes;
+    const struct pack *pack = make_pack(scheduler, list, count, &bytes);
+    const char *name = pack_name(scheduler, kind, chunk, list->block);
+    if (!pack || !name) return STATUS_FAILED;
     /* Gradients of a deferred update outlast the step that made them. */
     bool persistent = kind != TENSOR_GRADIENT || policy_defers_update(&scheduler->plan->policy, chunk);
-    TRY(add_buffer(scheduler,
-                   (struct buffer){.pack = pack,
-                                   .name = name,
-                                   .kind = kind_of(kind),
-                                   .tier = home_of(scheduler, kind, chunk),
-                                   .bytes = bytes,
-                                   .persistent = persistent},
-                   &buffer));
-    for (int32_t i = 0; i < pack->count; i++)
-        scheduler->step_buffers[members[i].tensor->id] = buffer;
+    struct buffer packed = {.pack = pack,
+                            .name = name,
+                            .kind = kind_of(kind),
+                            .tier = home_of(scheduler, kind, chunk),
+                            .bytes = bytes,
+                            .persistent = persistent};
+    TRY(add_buffer(scheduler, packed, &buffer));
+    for (size_t i = 0; i < count; i++)
+        scheduler->step_buffers[list[i].id] = buffer;
     return STATUS_OK;
 }
 
+static int compare_packed(const void *a, const void *b) {
+    const struct packed *x = a, *y = b;
+    if (x->chunk != y->chunk) return x->chunk < y->chunk ? -1 : 1;
+    if (x->block != y->block) return x->block < y->block ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* A chunk's tensors of a kind make one pack; gradients one for each block that adds to them, so that they can leave
+ * when that block's backward has run. */
+static void list_packed(const struct scheduler *scheduler, enum tensor_kind kind, struct packed *list, size_t *count) {
+    const struct graph *graph = scheduler->graph;
+    *count = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != kind || tensor->base) continue;
+        const struct tensor *parameter = kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
+        int block = kind == TENSOR_GRADIENT ? tensor->block : 0;
+        list[(*count)++] = (struct packed){scheduler->chunks.chunk_of[parameter->id], block, tensor->id};
+    }
+    if (*count > 0) qsort(list, *count, sizeof *list, compare_packed);
+}
+
 static enum status add_packs(struct scheduler *scheduler, enum tensor_kind kind) {
-    int blocks = kind == TENSOR_GRADIENT ? (int)scheduler->graph->blocks.count : 1;
-    for (int32_t chunk = 0; chunk < (int32_t)scheduler->chunks.chunks.count; chunk++)
-        for (int block = 0; block < blocks; block++)
-            TRY(add_pack(scheduler, kind, chunk, block));
-    return STATUS_OK;
+    struct packed *list = mem_array(scheduler->graph->tensors.count, sizeof *list);
+    if (!list) return STATUS_FAILED;
+    size_t count;
+    list_packed(scheduler, kind, list, &count);
+    enum status status = STATUS_OK;
+    for (size_t i = 0, end; i < count && status == STATUS_OK; i = end) {
+        for (end = i; end < count && list[end].chunk == list[i].chunk && list[end].block == list[i].block;)
+            end++;
+        status = add_pack(scheduler, kind, &list[i], end - i);
+    }
+    mem_free(list);
+    return status;
 }
 
 /* Persistent buffers come first, parameters and caches before all, so that every program of a model has them in the
@@ -211,6 +239,11 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct r
     return STATUS_OK;
 }
 
+static enum tier tier_of_output(const struct scheduler *scheduler, const struct run *run, const struct tensor *tensor) {
+    bool waits = run->node->phase == PHASE_FORWARD && !run->repeated && !tensor->kept;
+    return waits ? scheduler->tiers[run->node->block] : TIER_DEVICE;
+}
+
 static enum status make_outputs(struct scheduler *scheduler, const struct run *run) {
     const struct node *node = run->node;
     for (int i = 0; i < node->op->outputs; i++) {
@@ -220,7 +253,7 @@ static enum status make_outputs(struct scheduler *scheduler, const struct run *r
         if (i == 0 && run->takes_over)
             *buffer = current_buffer(scheduler, run->slot, node->in[node->op->in_place_input - 1]);
         else if (*buffer < 0)
-            TRY(add_tensor_buffer(scheduler, tensor, 1, scheduler->tiers[tensor->id], buffer));
+            TRY(add_tensor_buffer(scheduler, tensor, 1, tier_of_output(scheduler, run, tensor), buffer));
     }
     return STATUS_OK;
 }
@@ -260,18 +293,11 @@ static void forget_outputs(struct scheduler *scheduler, const struct run_list *r
         }
 }
 
-/* What a block's first forward makes waits where the schedule says; what is made again is read soon. */
-static void choose_tiers(struct scheduler *scheduler, const struct run *run) {
+static void choose_tiers(struct scheduler *scheduler) {
     const struct stage_list *stages = &scheduler->source.stages;
-    for (int k = 0; k < run->node->op->outputs; k++) {
-        const struct tensor *tensor = run->node->out[k] ? tensor_storage(run->node->out[k]) : NULL;
-        if (!tensor || tensor->kind != TENSOR_ACTIVATION || tensor->kept) continue;
-        for (size_t s = 0; s < stages->list.count; s++) {
-            const struct stage *stage = &stages->list.items[s];
-            bool mine = stage->action == STAGE_MOVE && run->node->phase == PHASE_FORWARD;
-            if (mine && stage->block == run->node->block) scheduler->tiers[tensor->id] = stage->tier;
-        }
-    }
+    for (size_t s = 0; s < stages->list.count; s++)
+        if (stages->list.items[s].action == STAGE_MOVE)
+            scheduler->tiers[stages->list.items[s].block] = stages->list.items[s].tier;
 }
 
 static enum status schedule_runs(struct scheduler *scheduler, const struct section *section,
@@ -305,8 +331,6 @@ static enum status schedule_pass(struct scheduler *scheduler, struct section sec
                                  struct run_list *runs) {
     if (section.repeat == 0) return STATUS_OK;
     TRY(runs_of_pass(&scheduler->source, section.grains, first, last, runs));
-    for (size_t i = 0; i < runs->list.count && first; i++)
-        choose_tiers(scheduler, &runs->list.items[i]);
     return schedule_section(scheduler, section, runs);
 }
 
@@ -353,12 +377,13 @@ static enum status start_scheduler(struct scheduler *scheduler) {
     scheduler->step_buffers = mem_array(tensors, sizeof *scheduler->step_buffers);
     scheduler->step_offsets = mem_array(tensors, sizeof *scheduler->step_offsets);
     scheduler->pass_buffers = mem_array(tensors * slots, sizeof *scheduler->pass_buffers);
-    scheduler->tiers = mem_array(tensors, sizeof *scheduler->tiers);
+    scheduler->tiers = mem_array(graph->blocks.count + 1, sizeof *scheduler->tiers);
     scheduler->zeroed = mem_array(tensors, sizeof *scheduler->zeroed);
     if (!scheduler->step_buffers || !scheduler->step_offsets || !scheduler->pass_buffers || !scheduler->tiers ||
         !scheduler->zeroed)
         return STATUS_FAILED;
     memset(scheduler->step_buffers, -1, tensors * sizeof *scheduler->step_buffers);
+    choose_tiers(scheduler);
     return STATUS_OK;
 }
 

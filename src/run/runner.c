@@ -192,9 +192,9 @@ static enum status run_parts(struct runner *runner, int parts, const double *sca
 
 enum status runner_step(struct runner *runner, const double *scalars) { return run_parts(runner, PART_STEP, scalars); }
 
-enum status runner_finish(struct runner *runner) { return runner->pending ? run_parts(runner, 0, NULL) : STATUS_OK; }
-
-void runner_forget(struct runner *runner) { runner->pending = false; }
+enum status runner_finish(struct runner *runner) {
+    return runner->pending ? run_parts(runner, 0, NULL) : runner_status(runner);
+}
 
 static enum status start_workers(struct runner *runner) {
     int streams = runner->executable->program->streams;

@@ -22,14 +22,13 @@ enum status runner_step(struct runner *runner, const double *scalars);
 /* Makes the updates that the last step left, if it left any: before parameters and state are read from outside, or by
  * another program. */
 enum status runner_finish(struct runner *runner);
-/* Forgets them: parameters and state were set from outside. */
-void runner_forget(struct runner *runner);
 
 /* The bytes of an input (all grains), result or kept activation (of the last pass's first grain), or of a parameter or
  * state whose home is in memory. NULL when the program has none, or its home is the disk. */
 void *runner_data(const struct runner *runner, const struct tensor *tensor);
-/* Copies [offset, offset + bytes) of a parameter or state between its home, on whatever tier, and memory. Not while a
- * step runs. FAILED when the store does. */
+/* Copies [offset, offset + bytes) of a parameter or state between its home, on whatever tier, and memory: by one thread
+ * at a time, which has the disk's channel 0, and never while a step may change what is read (runner_set_gate). FAILED
+ * when the store does. */
 enum status runner_read(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes, void *to);
 enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
                          const void *from);

@@ -25,7 +25,7 @@ static enum status open_memory(struct arena *arena, const struct arena_settings 
         char text[SIZE_TEXT];
         enum status status = status_set(STATUS_FAILED, "the system gives no %s for the %s arena",
                                         size_print(arena->bytes, text), tier_name(arena->tier));
-        return status_hint(status, "lower --batch or --seq, or close other programs");
+        return status_hint(status, "lower --device-memory and --host-memory, or close other programs");
     }
     /* Huge pages: an arena is used from end to end each step, and 4 KiB pages cost address translation. */
     (void)madvise(base, bytes, MADV_HUGEPAGE);

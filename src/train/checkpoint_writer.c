@@ -1,6 +1,9 @@
 #include "train/checkpoint_writer.h"
 
+#include <errno.h>
 #include <string.h>
+
+#include "base/fault.h"
 
 static void set_flag(struct checkpoint_writer *writer, bool *flag, bool value) {
     pthread_mutex_lock(&writer->lock);
@@ -60,7 +63,7 @@ enum status checkpoint_writer_begin(struct checkpoint_writer *writer, const stru
     BUG_IF(writer->running, "two checkpoints at once");
     writer->state = *state;
     writer->reading = writer->writing = true;
-    int error = pthread_create(&writer->thread, NULL, write_one, writer);
+    int error = fault_point(FAULT_SUBMIT) ? EAGAIN : pthread_create(&writer->thread, NULL, write_one, writer);
     writer->running = error == 0;
     if (writer->running) return STATUS_OK;
     writer->reading = writer->writing = false;

@@ -67,7 +67,9 @@ static char *find_in_homes(struct engine *engine, void *room, bool *weight) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER && tensor->kind != TENSOR_STATE) continue;
         bool finite;
-        if (examine_home(engine, tensor, room, &finite) != STATUS_OK || finite) continue;
+        if (examine_home(engine, tensor, room, &finite) != STATUS_OK)
+            return mem_format("not known, since %s", status_message());
+        if (finite) continue;
         *weight = tensor->kind == TENSOR_PARAMETER;
         return mem_format("%s (%s)", tensor->name, *weight ? "a weight" : "optimizer state");
     }

@@ -84,5 +84,7 @@ enum status train_setup_check_memory(const struct train_setup *setup) {
     return status_hint(STATUS_NO_FIT,
                        "%s%s takes %s: give a --device-memory of at least that, %sor take a smaller model", but,
                        change[0] ? change : "the least plan", least,
-                       lower || setup->policy_fixed ? "" : "a --disk DIR for what does not fit, ");
+                       setup->policy_fixed ? ""
+                       : lower             ? "more --host-memory or --disk, "
+                                           : "a --disk DIR for what does not fit, ");
 }

@@ -1,5 +1,6 @@
 /* A policy for a step that does not fit as it is: the first that fits of a list, from the one that costs least time. */
 #include "plan/activations.h"
+#include "plan/chunks.h"
 #include "train/setup_compile.h"
 
 /* Each rung moves more out of the device tier than the one before. */
@@ -10,6 +11,7 @@ struct rung {
     int64_t lookahead;
 };
 static const struct rung rungs[] = {
+    {.lookahead = 0}, /* everything on the device: for a policy that was made for another machine */
     {.recompute = true},
     {.optimizer = true, .lookahead = 1},
     {.recompute = true, .optimizer = true, .lookahead = 1},
@@ -47,59 +49,81 @@ static enum status apply_rung(const struct rung *rung, enum tier away, int32_t b
     policy->gradients = rung->gradients ? away : TIER_DEVICE;
     policy->parameters = rung->parameters ? away : TIER_DEVICE;
     policy->update = rung->optimizer && away == TIER_HOST ? TIER_HOST : TIER_DEVICE;
-    policy->buffers = rung->parameters ? 2 + rung->lookahead : 0;
     return choose_schedule(rung, away, blocks, policy);
 }
 
-static bool fits(const struct train_setup *setup, const struct train_setup *programs) {
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+/* Whether the tiers below the device hold the programs. */
+static bool fits_below(const struct train_setup *setup, const struct train_setup *programs) {
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         if (setup_program_bytes(programs, tier) > setup->capacity_bytes[tier]) return false;
     return true;
+}
+
+/* Parameters that are elsewhere need a place for each chunk of a block, and `lookahead` more to be on their way. */
+static enum status choose_buffers(const struct graph *graph, struct policy *policy) {
+    struct chunk_list chunks;
+    int64_t bytes, least = 0;
+    if (policy->parameters == TIER_DEVICE) return STATUS_OK;
+    TRY(chunks_choose_bytes(graph, &bytes));
+    enum status status = chunks_pack(graph, bytes, &chunks);
+    if (status == STATUS_OK) status = chunks_most_in_a_block(graph, &chunks, 0, &least);
+    chunks_free(&chunks);
+    policy->buffers = least + 1 + policy->lookahead;
+    return status;
 }
 
 /* Compiles under the plan; the programs stay if they fit. */
 static enum status try_plan(struct train_setup *setup, const struct plan *plan, bool *fitted) {
     struct train_setup made = {0};
     enum status status = setup_compile(setup, plan, &made);
-    /* A block may need more buffers than usual. */
-    *fitted = status == STATUS_OK && fits(setup, &made);
+    bool below = status == STATUS_OK && fits_below(setup, &made);
     int64_t bytes = status == STATUS_OK ? setup_program_bytes(&made, TIER_DEVICE) : INT64_MAX;
-    if (bytes < setup->least_bytes) setup->least_bytes = bytes;
+    *fitted = below && bytes <= setup->capacity_bytes[TIER_DEVICE];
+    if (below && bytes < setup->least_bytes) setup->least_bytes = bytes;
     if (*fitted) {
         setup_free_programs(setup);
         setup_take_programs(setup, &made);
         setup->plan = *plan;
     } else
         setup_free_programs(&made);
-    return status == STATUS_BAD_INPUT ? STATUS_OK : status;
+    return status;
 }
 
-/* The more grains a pass has, the more seldom what is elsewhere comes and goes: as many as fit. */
-static enum status try_rung(struct train_setup *setup, const struct rung *rung, enum tier away, int32_t blocks,
-                            bool *fitted) {
+/* The more grains a pass has, the more seldom what is elsewhere comes and goes: as many as fit, within reason, since
+ * the program itself grows with them. */
+enum { GRAINS_MOST = 32 };
+
+static enum status try_rung(struct train_setup *setup, const struct rung *rung, enum tier away, bool *fitted) {
     struct plan plan = setup->plan;
+    int32_t blocks = graph_count_blocks(setup->main->graph);
     bool streams = rung->gradients || rung->parameters;
-    int64_t most = setup->plan.policy.grains_per_pass;
-    if (streams && !setup->grains_fixed && setup->purpose == SETUP_TRAIN) most = recipe_grains(&plan.recipe);
+    int64_t most = recipe_grains(&plan.recipe);
+    if (!streams || setup->grains_fixed || setup->purpose != SETUP_TRAIN) most = plan.policy.grains_per_pass;
+    if (most > GRAINS_MOST && !setup->grains_fixed) most = GRAINS_MOST;
+    if (!setup->grains_fixed) plan.policy.grains_per_pass = 1;
     *fitted = false;
-    for (int64_t grains = most; grains >= 1 && !*fitted; grains /= 2) {
-        plan.policy.grains_per_pass = grains;
+    for (bool more = true; more;) {
+        bool fits_too;
         TRY(apply_rung(rung, away, blocks, &plan.policy));
-        TRY(try_plan(setup, &plan, fitted));
+        TRY(choose_buffers(setup->main->graph, &plan.policy));
+        TRY(try_plan(setup, &plan, &fits_too));
+        *fitted |= fits_too;
+        int64_t next = 2 * plan.policy.grains_per_pass < most ? 2 * plan.policy.grains_per_pass : most;
+        more = fits_too && next > plan.policy.grains_per_pass;
+        plan.policy.grains_per_pass = next;
     }
     return STATUS_OK;
 }
 
 enum status setup_choose_policy(struct train_setup *setup) {
-    bool fitted = fits(setup, setup);
     setup->least_bytes = setup_program_bytes(setup, TIER_DEVICE);
-    int32_t blocks = graph_count_blocks(setup->main->graph);
+    bool fitted = fits_below(setup, setup) && setup->least_bytes <= setup->capacity_bytes[TIER_DEVICE];
     for (enum tier away = TIER_HOST; away < TIER_COUNT && !fitted; away++)
         for (size_t i = 0; i < RUNGS && !fitted; i++) {
             bool moves = rungs[i].optimizer || rungs[i].gradients || rungs[i].parameters;
             if (!moves && away != TIER_HOST) continue; /* it was tried */
             if (moves && setup->capacity_bytes[away] == 0) continue;
-            TRY(try_rung(setup, &rungs[i], away, blocks, &fitted));
+            TRY(try_rung(setup, &rungs[i], away, &fitted));
         }
     return STATUS_OK;
 }

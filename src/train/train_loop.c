@@ -6,8 +6,20 @@
 #include "base/clock.h"
 #include "train/stop_signal.h"
 
+/* Waits for the checkpoint that is being written, if any. */
+static enum status finish_save(struct train_run *run) {
+    char *folder;
+    TRY(checkpoint_writer_finish(&run->writer, &folder));
+    if (!folder) return STATUS_OK;
+    mem_free(run->newest);
+    run->newest = folder;
+    if (run->events->saved) run->events->saved(run->events->payload, run->writer.state.step, folder);
+    return STATUS_OK;
+}
+
 static enum status refuse_nonfinite(struct train_run *run, int64_t step, const struct step_numbers *numbers) {
     bool weight;
+    TRY(finish_save(run)); /* the checkpoint's thread reads weights, and so will this one */
     char *place = engine_find_nonfinite(&run->engine, &weight);
     enum status status =
         status_set(STATUS_FAILED, "step %" PRId64 ": the %s is not finite; the first value that is not: %s", step,
@@ -109,17 +121,6 @@ static enum status sample(struct train_run *run) {
     if (run->events->sampled)
         run->events->sampled(run->events->payload, run->state.step, run->options->sample_prompt, text);
     mem_free(text);
-    return STATUS_OK;
-}
-
-/* Waits for the checkpoint that is being written, if any. */
-static enum status finish_save(struct train_run *run) {
-    char *folder;
-    TRY(checkpoint_writer_finish(&run->writer, &folder));
-    if (!folder) return STATUS_OK;
-    mem_free(run->newest);
-    run->newest = folder;
-    if (run->events->saved) run->events->saved(run->events->payload, run->writer.state.step, folder);
     return STATUS_OK;
 }
 

@@ -1,10 +1,12 @@
 #include "train/train_setup.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
 #include "base/file.h"
+#include "base/size.h"
 #include "cluster/cluster.h"
 #include "graph/differentiate.h"
 #include "ops/ops.h"
@@ -118,9 +120,16 @@ static enum status find_capacity(struct train_setup *setup) {
     setup->capacity_bytes[TIER_DEVICE] = machine.capacity_bytes;
     /* Both tiers are this machine's memory: without a size of its own the device leaves room for the host. */
     if (memory->device_bytes == 0) setup->capacity_bytes[TIER_DEVICE] -= memory->host_bytes;
+    if (setup->capacity_bytes[TIER_DEVICE] <= 0) {
+        char there[SIZE_TEXT];
+        return status_set(STATUS_BAD_INPUT, "host-memory: leaves nothing for the device tier of the %s that there are",
+                          size_print(machine.capacity_bytes, there));
+    }
     setup->capacity_bytes[TIER_HOST] = memory->host_bytes;
     setup->capacity_bytes[TIER_DISK] = memory->disk_bytes;
     int64_t free_bytes = 0;
+    if (memory->disk_bytes > 0 && !memory->disk_folder[0])
+        return status_set(STATUS_BAD_INPUT, "disk: names no folder before its size");
     if (memory->disk_folder[0]) TRY(measure_disk(memory->disk_folder, &free_bytes));
     if (memory->disk_folder[0] && memory->disk_bytes == 0) setup->capacity_bytes[TIER_DISK] = free_bytes;
     return STATUS_OK;
@@ -152,12 +161,22 @@ static void count_flops(struct train_setup *setup) {
     setup->flops_per_token = setup->purpose == SETUP_TRAIN ? forward + backward : forward;
 }
 
+/* A policy can be wrong for this model alone: the file that holds it is named. */
+static enum status compile_given(struct train_setup *setup, const char *plan_path) {
+    enum status status = setup_compile(setup, &setup->plan, setup);
+    if (status != STATUS_BAD_INPUT || !plan_path) return status;
+    char hint[256];
+    snprintf(hint, sizeof hint, "%s", status_hint_text());
+    status = status_prefix(status, "%s", plan_path);
+    return hint[0] ? status_hint(status, "%s", hint) : status;
+}
+
 static enum status finish(struct train_setup *setup, const struct plan_options *options) {
     setup->limits = options->memory;
     setup->grains_fixed = options->grains_per_pass > 0;
     TRY(find_capacity(setup));
     TRY(set_trained(setup));
-    TRY(setup_compile(setup, &setup->plan, setup));
+    TRY(compile_given(setup, options->plan_path));
     if (!setup->policy_fixed) TRY(setup_choose_policy(setup));
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         setup->program_bytes[tier] = setup_program_bytes(setup, tier);

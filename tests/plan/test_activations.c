@@ -191,17 +191,6 @@ static void test_random_texts(void **state) {
     assert_true(taken > 100 && refused > 100);
 }
 
-static void test_by_block(void **state) {
-    (void)state;
-    static const enum block_choice choices[] = {BLOCK_KEEP, BLOCK_HOST, BLOCK_RECOMPUTE, BLOCK_DISK, BLOCK_RECOMPUTE};
-    struct stage_list stages;
-    char text[64];
-    assert_int_equal(activations_by_block(choices, 5, &stages), STATUS_OK);
-    assert_int_equal(activations_print(&stages, text, sizeof text), STATUS_OK);
-    assert_string_equal(text, "f0-4 h1 d3 f4 b4-3 f2 b2-0");
-    expect_round_trip(&stages, 5);
-}
-
 /* ---- Rotor ---- */
 
 static struct chain random_chain(uint64_t seed) {
@@ -270,8 +259,8 @@ static void test_faults(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_texts),        cmocka_unit_test(test_text_too_long),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_random_texts), cmocka_unit_test(test_by_block),
-        cmocka_unit_test(test_rotor),      cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_random_texts), cmocka_unit_test(test_rotor),
+        cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

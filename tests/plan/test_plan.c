@@ -141,18 +141,6 @@ static void test_bad_policies(void **state) {
     free(long_text);
 }
 
-static void test_tiers_of_a_policy(void **state) {
-    (void)state;
-    struct policy policy = {.grains_per_pass = 1};
-    assert_true(policy_uses_tier(&policy, TIER_DEVICE));
-    assert_false(policy_uses_tier(&policy, TIER_HOST) || policy_uses_tier(&policy, TIER_DISK));
-    strcpy(policy.schedule, "f0-1 d0 b1-0");
-    assert_true(policy_uses_tier(&policy, TIER_DISK) && !policy_uses_tier(&policy, TIER_HOST));
-    strcpy(policy.schedule, "f0-1 h0 b1-0");
-    assert_true(policy_uses_tier(&policy, TIER_HOST) && !policy_uses_tier(&policy, TIER_DISK));
-    assert_true(policy_uses_tier(&tiered, TIER_HOST) && policy_uses_tier(&tiered, TIER_DISK));
-}
-
 static void test_grains(void **state) {
     (void)state;
     assert_int_equal(recipe_default_grain(8, 1024, 1024), 1);
@@ -171,7 +159,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_bad_plans, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(test_policy_round_trip),
         cmocka_unit_test_setup_teardown(test_bad_policies, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test(test_tiers_of_a_policy),
         cmocka_unit_test(test_grains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,28 +41,6 @@ static void draw_schedule(struct dice *dice, int32_t blocks, struct policy *poli
     stage_list_free(&stages);
 }
 
-/* Chunks that are not persistent and that nodes of one block read. */
-static int64_t most_chunks_of_a_block(const struct graph *graph, const struct policy *policy) {
-    struct chunk_list chunks;
-    assert_int_equal(chunks_pack(graph, policy->chunk_bytes, &chunks), STATUS_OK);
-    int64_t most = 1;
-    for (int block = 0; block < (int)graph->blocks.count; block++) {
-        int64_t count = 0;
-        for (int32_t c = (int32_t)policy->persistent_chunks; c < (int32_t)chunks.chunks.count; c++) {
-            bool used = false;
-            for (size_t n = 0; n < graph->nodes.count; n++)
-                for (int i = 0; i < OP_INPUTS_MAX && graph->nodes.items[n]->block == block; i++) {
-                    const struct tensor *in = graph->nodes.items[n]->in[i];
-                    used |= in && chunks.chunk_of[in->id] == c;
-                }
-            count += used;
-        }
-        if (count > most) most = count;
-    }
-    chunks_free(&chunks);
-    return most;
-}
-
 static int64_t total_bytes(const struct graph *graph) {
     int64_t bytes = 0;
     for (size_t i = 0; i < graph->tensors.count; i++)
@@ -77,13 +55,15 @@ struct policy random_policy(const struct graph *graph, int64_t grains, uint64_t 
     struct chunk_list chunks;
     assert_int_equal(chunks_pack(graph, policy.chunk_bytes, &chunks), STATUS_OK);
     policy.persistent_chunks = roll(&dice, 3) == 0 ? roll(&dice, (int64_t)chunks.chunks.count + 1) : 0;
+    int64_t least;
+    assert_int_equal(chunks_most_in_a_block(graph, &chunks, policy.persistent_chunks, &least), STATUS_OK);
     chunks_free(&chunks);
     policy.lookahead = roll(&dice, 4);
     policy.parameters = (enum tier)roll(&dice, TIER_COUNT);
     policy.gradients = (enum tier)roll(&dice, TIER_COUNT);
     policy.optimizer = (enum tier)roll(&dice, TIER_COUNT);
     if (policy.optimizer != TIER_DEVICE) policy.update = (enum tier)roll(&dice, 2);
-    policy.buffers = most_chunks_of_a_block(graph, &policy) + roll(&dice, 3);
+    policy.buffers = (least > 0 ? least : 1) + roll(&dice, 3);
     draw_schedule(&dice, graph_count_blocks(graph), &policy);
     return policy;
 }
