@@ -57,6 +57,7 @@ struct bench {
     struct checkpoint_writer writer;
     struct checkpoint_state state;
     struct train_options options;
+    const char *folder;
     char *plain;
     int64_t bytes; /* of a checkpoint's weights and state */
 };
@@ -83,12 +84,14 @@ static enum status round_run(struct bench *bench, struct times *times, int round
     TRY(checkpoint_writer_finish(&bench->writer, &folder));
     int64_t both = clock_now_ns() - start;
     mem_free(folder);
-    bench->state.step++; /* by itself, for its rate, under a name of its own */
+    TRY(checkpoint_remove_old(bench->folder, 1)); /* by itself: the rate is that of writing */
+    bench->state.step++;                          /* by itself, for its rate, under a name of its own */
     start = clock_now_ns();
     TRY(checkpoint_writer_begin(&bench->writer, &bench->state));
     TRY(checkpoint_writer_finish(&bench->writer, &folder));
     times->checkpoint[round] = clock_now_ns() - start;
     mem_free(folder);
+    TRY(checkpoint_remove_old(bench->folder, 1));
     TRY(plain_write(bench->plain, bench->bytes, &times->plain[round]));
     printf("  round %d: step %.3f s, beside a checkpoint %.3f s (both ended after %.3f s); checkpoint %.3f s, plain "
            "%.3f s\n",
@@ -135,7 +138,7 @@ static int64_t state_bytes(const struct engine *engine) {
 
 static enum status bench_run(const char *model, const char *folder, int rounds, int64_t batch,
                              int64_t sequence_length) {
-    struct bench bench = {0};
+    struct bench bench = {.folder = folder};
     struct plan_options plan;
     bool validated;
     char *data = path_join(folder, "tokens.bin"), *metrics = path_join(folder, "metrics.jsonl");
@@ -147,6 +150,7 @@ static enum status bench_run(const char *model, const char *folder, int rounds, 
     train_options_init(&bench.options);
     bench.options.data_paths = paths;
     bench.options.data_path_count = 1;
+    bench.options.keep = 0;
     TRY(folder_create(folder));
     TRY(tokens_write(data));
     TRY(metrics_open(metrics, &(struct metrics_cut){0}, &bench.metrics, &validated));

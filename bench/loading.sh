@@ -29,6 +29,12 @@ rm -rf checkpoints
 "$build/bench/checkpoint_speed" middle checkpoints 5
 rm -rf checkpoints
 
+echo "== start, by phase: the text is tokenized, then its tokens are from the cache"
+rm -rf cache
+for round in 1 2 3; do
+    "$build/bench/start_speed" tiny text.txt
+done
+
 echo "== start"
 rm -rf cache
 for round in 1 2 3; do

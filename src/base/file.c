@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/file_behind.h"
 
-enum { WRITER_BYTES = 1 << 20, DIRECT_ALIGNMENT = 4096 /* of memory and offsets, past the page cache */ };
+enum { WRITER_BYTES = FILE_PIECE_BYTES };
 
 static int open_checked(const char *path, int flags, mode_t mode) {
     return fault_point(FAULT_OPEN) ? -1 : open(path, flags | O_CLOEXEC, mode);
@@ -124,8 +125,7 @@ enum status file_read(const char *path, size_t limit_bytes, char **text, size_t 
 }
 
 static enum status open_writer(const char *path, int flags, struct file_writer *out) {
-    struct file_writer writer = {
-        .path = mem_string(path), .memory = mem_array(WRITER_BYTES + DIRECT_ALIGNMENT, 1), .descriptor = -1};
+    struct file_writer writer = {.path = mem_string(path), .memory = mem_array(WRITER_BYTES, 1), .descriptor = -1};
     if (writer.path && writer.memory) {
         writer.descriptor = open_checked(path, O_WRONLY | O_CREAT | flags, 0666);
         if (writer.descriptor < 0) (void)output_failed(path, "create");
@@ -137,44 +137,60 @@ static enum status open_writer(const char *path, int flags, struct file_writer *
     }
     struct stat info;
     writer.regular = fstat(writer.descriptor, &info) == 0 && S_ISREG(info.st_mode);
-    writer.buffer = writer.memory + (DIRECT_ALIGNMENT - (uintptr_t)writer.memory % DIRECT_ALIGNMENT);
+    writer.buffer = writer.memory;
     *out = writer;
     return STATUS_OK;
 }
 
 enum status file_writer_open(const char *path, struct file_writer *out) { return open_writer(path, O_TRUNC, out); }
 
-static bool set_direct(struct file_writer *writer, bool direct) {
-    int flags = fcntl(writer->descriptor, F_GETFL);
-    if (flags < 0 || fcntl(writer->descriptor, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) != 0)
-        return false;
-    writer->direct = direct;
-    return true;
+static bool set_direct(int descriptor, bool direct) {
+    int flags = fcntl(descriptor, F_GETFL);
+    return flags >= 0 && fcntl(descriptor, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
-void file_writer_pass_cache(struct file_writer *writer) { (void)(writer->regular && set_direct(writer, true)); }
+void file_writer_pass_cache(struct file_writer *writer) {
+    BUG_IF(writer->written > 0, "%s: written to before", writer->path);
+    if (!writer->regular) return;
+    writer->status = file_behind_begin(writer->descriptor, &writer->behind);
+    if (writer->status != STATUS_OK) return;
+    (void)set_direct(writer->descriptor, true);
+    writer->buffer = file_behind_take(writer->behind);
+}
+
+static void note_error(struct file_writer *writer, int error) {
+    if (error == 0 || writer->status != STATUS_OK) return;
+    errno = error;
+    writer->status = output_failed(writer->path, "write");
+}
 
 static void write_fully(struct file_writer *writer, const unsigned char *data, size_t bytes) {
-    for (size_t done = 0; done < bytes && writer->status == STATUS_OK;) {
-        ssize_t put = fault_point(FAULT_WRITE) ? -1 : write(writer->descriptor, data + done, bytes - done);
-        if (put < 0 && errno == EINTR) continue;
-        /* A file system that asks for another alignment, or what is left after a disk wrote part of a block. */
-        if (put < 0 && errno == EINVAL && writer->direct && set_direct(writer, false)) continue;
-        if (put < 0)
-            writer->status = output_failed(writer->path, "write");
-        else
-            done += (size_t)put;
-    }
+    if (writer->status == STATUS_OK) note_error(writer, file_write_fully(writer->descriptor, data, bytes));
 }
 
 static void flush_writer(struct file_writer *writer) {
-    write_fully(writer, writer->buffer, writer->used);
+    if (writer->behind) {
+        note_error(writer, file_behind_put(writer->behind, writer->used));
+        writer->buffer = file_behind_take(writer->behind);
+    } else {
+        write_fully(writer, writer->buffer, writer->used);
+    }
     writer->used = 0;
+}
+
+/* The last piece is not whole blocks: it goes through the page cache. */
+static void end_behind(struct file_writer *writer) {
+    if (!writer->behind) return;
+    memcpy(writer->memory, writer->buffer, writer->used);
+    writer->buffer = writer->memory;
+    note_error(writer, file_behind_end(writer->behind));
+    (void)set_direct(writer->descriptor, false);
+    writer->behind = NULL;
 }
 
 void file_writer_write(struct file_writer *writer, const void *data, size_t bytes) {
     writer->written += bytes;
-    if (bytes >= WRITER_BYTES && !writer->direct) {
+    if (bytes >= WRITER_BYTES && !writer->behind) {
         flush_writer(writer);
         write_fully(writer, data, bytes);
         return;
@@ -211,6 +227,7 @@ void file_writer_print(struct file_writer *writer, const char *format, ...) {
 }
 
 static void release_writer(struct file_writer *writer) {
+    end_behind(writer);
     if (writer->descriptor >= 0) close(writer->descriptor);
     mem_free(writer->path);
     mem_free(writer->memory);
@@ -218,7 +235,7 @@ static void release_writer(struct file_writer *writer) {
 }
 
 enum status file_writer_close(struct file_writer *writer) {
-    if (writer->direct) (void)set_direct(writer, false); /* the last block is not whole */
+    end_behind(writer);
     flush_writer(writer);
     if (writer->status == STATUS_OK && writer->regular && (fault_point(FAULT_SYNC) || fsync(writer->descriptor) != 0))
         writer->status = output_failed(writer->path, "sync");

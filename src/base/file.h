@@ -35,16 +35,17 @@ struct file_writer {
     char *path;
     int descriptor;
     bool regular; /* a file proper, no device or pipe */
-    bool direct;  /* past the page cache */
     enum status status;
     size_t used;
     uint64_t written;               /* bytes, buffered ones included */
-    unsigned char *memory, *buffer; /* the buffer lies aligned in the memory */
+    unsigned char *memory, *buffer; /* the buffer is the memory, or lies in what `behind` has */
+    struct file_behind *behind;     /* NULL: what is full is written at once */
 };
 enum status file_writer_open(const char *path, struct file_writer *out);
-/* Has a new file written past the page cache (O_DIRECT), where its file system can: for gigabytes that are not read
- * again soon. It takes a quarter of the processor's time (0.16 s, not 0.68 s a GB on the machine of bench/results) and
- * neither fills the cache nor leaves a long sync for the end. Call it before the first write. */
+/* Has a new file written past the page cache (O_DIRECT), where its file system can, by a thread beside the caller: for
+ * gigabytes that are not read again soon. It takes a quarter of the processor's time (0.16 s, not 0.68 s a GB on the
+ * machine of bench/results) and neither fills the cache nor leaves a long sync for the end. Call it before the first
+ * write; without memory or a thread it fails as a write does. */
 void file_writer_pass_cache(struct file_writer *writer);
 void file_writer_write(struct file_writer *writer, const void *data, size_t bytes);
 void file_writer_print(struct file_writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -25,14 +25,13 @@ static inline uint16_t bf16_from_float(float value) {
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+/* By masks, not branches, so that loops over it are vectorised. */
 static inline float f16_to_float(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = (half >> 10) & 31u, mantissa = half & 0x3ffu;
-    if (exponent == 31) return float_from_bits(sign | 0x7f800000u | mantissa << 13);
-    if (exponent == 0) {
-        float value = (float)mantissa * 0x1p-24f;
-        return sign ? -value : value;
-    }
-    return float_from_bits(sign | (exponent + 112u) << 23 | mantissa << 13);
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+    uint32_t subnormal = float_bits((float)(int32_t)magnitude * 0x1p-24f), normal = (magnitude << 13) + (112u << 23);
+    uint32_t is_subnormal = 0u - (magnitude < 0x400u), is_special = 0u - (magnitude >= 0x7c00u);
+    uint32_t bits = (subnormal & is_subnormal) | (normal & ~is_subnormal) | (0x7f800000u & is_special);
+    return float_from_bits(sign | bits);
 }
 
 #endif

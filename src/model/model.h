@@ -146,6 +146,7 @@ struct weight_target {
     enum dtype dtype; /* F32 or BF16 */
     const struct byte_store *store;
     const struct tensor *home;
+    uint64_t *hash; /* model_write: becomes the XXH3 of the bytes that are written; NULL: not wanted */
 };
 /* Fills every target from the model's files, converting; any of the model's parameters, each by its name. With OpenMP's
  * threads, straight from the mapped files, whose pages are let go again. */

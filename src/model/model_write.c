@@ -63,7 +63,7 @@ static enum status write_weights(const char *path, const struct weight_target *s
     if (!items) return STATUS_FAILED;
     for (int i = 0; i < count; i++) {
         items[i] = (struct safetensors_item){sources[i].tensor->name, sources[i].tensor->shape, sources[i].data,
-                                             sources[i].store, sources[i].home};
+                                             sources[i].store,        sources[i].home,          sources[i].hash};
         items[i].shape.dtype = sources[i].dtype;
     }
     enum status status = safetensors_write(path, items, (size_t)count);

@@ -120,6 +120,7 @@ struct safetensors_item {
     const void *data;   /* shape_bytes(&shape) bytes, contiguous; NULL: in `store`, under `key` */
     const struct byte_store *store;
     const void *key;
+    uint64_t *hash; /* becomes the XXH3 of the bytes that are written; NULL: not wanted */
 };
 /* Writes a new file, streaming from the items' data: wider dtypes first, then by name, so that all data is aligned to
  * its own size. The file is synced; on failure none is left. */

@@ -1,10 +1,11 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "model/safetensors.h"
 
-enum { HEADER_ALIGNMENT = 8 };
+enum { HEADER_ALIGNMENT = 8, BLOCK_BYTES = 1 << 17 };
 
 static const char *file_dtype(enum dtype dtype) {
     switch (dtype) {
@@ -62,26 +63,48 @@ static void write_header(struct file_writer *writer, const char *text) {
     file_writer_write(writer, spaces, padding);
 }
 
-static void write_item(struct file_writer *writer, const struct safetensors_item *item, void *room) {
-    int64_t bytes = shape_bytes(&item->shape);
-    if (item->data) {
-        file_writer_write(writer, item->data, (size_t)bytes);
-        return;
-    }
-    for (int64_t at = 0; at < bytes && writer->status == STATUS_OK; at += BYTE_STORE_PIECE) {
-        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
-        writer->status = item->store->read(item->store->payload, item->key, at, count, room);
-        if (writer->status == STATUS_OK) file_writer_write(writer, room, (size_t)count);
+/* A file with what its items pass through. */
+struct stream {
+    struct file_writer file;
+    XXH3_state_t *hash;
+    void *room; /* BYTE_STORE_PIECE bytes, of an item without an address */
+};
+
+/* In blocks that are still in the second-level cache when the writer copies what was hashed. */
+static void write_block(struct stream *stream, const struct safetensors_item *item, const char *data, int64_t bytes) {
+    for (int64_t at = 0; at < bytes && stream->file.status == STATUS_OK; at += BLOCK_BYTES) {
+        size_t count = (size_t)(bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES);
+        if (item->hash) XXH3_64bits_update(stream->hash, data + at, count);
+        file_writer_write(&stream->file, data + at, count);
     }
 }
 
-static enum status write_items(struct file_writer *writer, const struct safetensors_item *const *sorted, size_t count) {
-    void *room = mem_array(BYTE_STORE_PIECE, 1);
-    if (!room) return STATUS_FAILED;
-    for (size_t i = 0; i < count && writer->status == STATUS_OK; i++)
-        write_item(writer, sorted[i], room);
-    mem_free(room);
-    return STATUS_OK;
+static void write_stored(struct stream *stream, const struct safetensors_item *item, int64_t bytes) {
+    for (int64_t at = 0; at < bytes && stream->file.status == STATUS_OK; at += BYTE_STORE_PIECE) {
+        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
+        stream->file.status = item->store->read(item->store->payload, item->key, at, count, stream->room);
+        write_block(stream, item, stream->room, count);
+    }
+}
+
+static void write_item(struct stream *stream, const struct safetensors_item *item) {
+    int64_t bytes = shape_bytes(&item->shape);
+    XXH3_64bits_reset(stream->hash);
+    if (item->data)
+        write_block(stream, item, item->data, bytes);
+    else
+        write_stored(stream, item, bytes);
+    if (item->hash) *item->hash = XXH3_64bits_digest(stream->hash);
+}
+
+static enum status write_file(const char *path, const char *header, const struct safetensors_item *const *sorted,
+                              size_t count, struct stream *stream) {
+    TRY(file_writer_open(path, &stream->file));
+    file_writer_pass_cache(&stream->file);
+    write_header(&stream->file, header);
+    for (size_t i = 0; i < count && stream->file.status == STATUS_OK; i++)
+        write_item(stream, sorted[i]);
+    return file_writer_close(&stream->file);
 }
 
 static enum status write_sorted(const char *path, const struct safetensors_item *const *sorted, size_t count) {
@@ -89,15 +112,11 @@ static enum status write_sorted(const char *path, const struct safetensors_item 
     char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
     json_decref(header);
     if (!text) return status_no_memory(0, "the header of a safetensors file");
-    struct file_writer writer;
-    enum status status = file_writer_open(path, &writer);
-    if (status == STATUS_OK) {
-        file_writer_pass_cache(&writer);
-        write_header(&writer, text);
-        if (write_items(&writer, sorted, count) != STATUS_OK && writer.status == STATUS_OK)
-            writer.status = STATUS_FAILED;
-        status = file_writer_close(&writer);
-    }
+    struct stream stream = {.hash = XXH3_createState(), .room = mem_array(BYTE_STORE_PIECE, 1)};
+    enum status status = stream.hash && stream.room ? write_file(path, text, sorted, count, &stream)
+                                                    : status_no_memory(BYTE_STORE_PIECE, "writing a safetensors file");
+    XXH3_freeState(stream.hash);
+    mem_free(stream.room);
     free(text);
     return status;
 }

@@ -40,24 +40,24 @@ static enum status list_checkpoints(const char *folder, struct names *out) {
     return STATUS_OK;
 }
 
-static enum status write_optimizer(const struct engine *engine, const char *path) {
+static enum status write_optimizer(const struct engine *engine, const char *path, uint64_t *hashes) {
     struct weight_target *targets;
     int count;
-    TRY(engine_list_tensors(engine, TENSOR_STATE, &targets, &count));
+    TRY(engine_list_tensors(engine, TENSOR_STATE, hashes, &targets, &count));
     struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
     for (int i = 0; items && i < count; i++)
         items[i] = (struct safetensors_item){targets[i].tensor->name, targets[i].tensor->shape, targets[i].data,
-                                             targets[i].store, targets[i].home};
+                                             targets[i].store,        targets[i].home,          targets[i].hash};
     enum status status = items ? safetensors_write(path, items, (size_t)count) : STATUS_FAILED;
     mem_free(items);
     mem_free(targets);
     return status;
 }
 
-static enum status write_weights(const struct engine *engine, const char *folder) {
+static enum status write_weights(const struct engine *engine, const char *folder, uint64_t *hashes) {
     struct weight_target *targets;
     int count;
-    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, &targets, &count));
+    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, hashes, &targets, &count));
     enum status status = model_write(engine->setup->model, folder, targets, count);
     mem_free(targets);
     return status;
@@ -84,12 +84,15 @@ static enum status write_state(const char *path, const struct checkpoint_state *
     return status;
 }
 
-/* All that reads the arena comes first. */
+/* All that reads the arena comes first, once: what is written is hashed on its way. */
 static enum status write_arena(const struct checkpoint_source *source, const char *folder, uint64_t *bits) {
+    const struct engine *engine = source->engine;
     char *optimizer = path_join(folder, "optimizer.safetensors");
-    enum status status = optimizer ? engine_hash(source->engine, bits) : STATUS_FAILED;
-    if (status == STATUS_OK) status = write_weights(source->engine, folder);
-    if (status == STATUS_OK) status = write_optimizer(source->engine, optimizer);
+    uint64_t *hashes = mem_array(engine->setup->main->graph->tensors.count, sizeof *hashes);
+    enum status status = optimizer && hashes ? write_weights(engine, folder, hashes) : STATUS_FAILED;
+    if (status == STATUS_OK) status = write_optimizer(engine, optimizer, hashes);
+    if (status == STATUS_OK) status = engine_hash(engine, hashes, bits);
+    mem_free(hashes);
     mem_free(optimizer);
     if (source->released) source->released(source->payload);
     return status;
@@ -230,7 +233,7 @@ enum status checkpoint_read_state(const char *folder, struct checkpoint_state *o
 enum status checkpoint_write_model(const char *run_folder, const struct engine *engine) {
     char *temporary;
     TRY(run_folder_begin(run_folder, "model", &temporary));
-    enum status status = write_weights(engine, temporary);
+    enum status status = write_weights(engine, temporary, NULL);
     if (status == STATUS_OK) return run_folder_publish(run_folder, "model", temporary);
     run_folder_abandon(temporary);
     return STATUS_FAILED;

@@ -27,14 +27,16 @@ enum status engine_load_weights(struct engine *engine);
  * another shape. */
 enum status engine_load_state(struct engine *engine, const char *path);
 /* A hash of all parameters and optimizer state in the arena, on the calling thread's OpenMP threads: the same for the
- * same bits. FAILED without memory. */
-enum status engine_hash(const struct engine *engine, uint64_t *hash);
+ * same bits, wherever they live. It is the XXH3 of each tensor's own, by the tensor's id. `known` (by id too) has those
+ * that engine_list_tensors' targets were written with; 0: not known. NULL: none is. FAILED without memory. */
+enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash);
 /* Makes the updates that the last step left (runner_finish): before weights or state are read, or a step of another
  * program runs. */
 enum status engine_settle(struct engine *engine);
-/* Parameters, or state tensors (`kind`), with their places in the arena: for writing. The caller frees the array. */
-enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, struct weight_target **out,
-                                int *count);
+/* Parameters, or state tensors (`kind`), with their places in the arena. `hashes`, by tensor id, takes what is written
+ * of them; it may be NULL. The caller frees the array. */
+enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
+                                struct weight_target **out, int *count);
 
 struct step_numbers {
     double loss;      /* mean over unmasked tokens */

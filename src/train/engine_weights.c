@@ -8,11 +8,12 @@
 /* `parameter` as it is kept in `home`: itself or its master. */
 static struct weight_target target_of(const struct engine *engine, const struct tensor *parameter,
                                       const struct tensor *home) {
-    return (struct weight_target){parameter, runner_data(engine->main, home), home->shape.dtype, &engine->homes, home};
+    return (struct weight_target){parameter, runner_data(engine->main, home), home->shape.dtype, &engine->homes, home,
+                                  NULL};
 }
 
-enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, struct weight_target **out,
-                                int *count) {
+enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
+                                struct weight_target **out, int *count) {
     const struct graph *graph = engine->setup->main->graph;
     struct weight_target *targets = mem_array(graph->tensors.count, sizeof *targets);
     if (!targets) return STATUS_FAILED;
@@ -20,7 +21,8 @@ enum status engine_list_tensors(const struct engine *engine, enum tensor_kind ki
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != kind) continue;
-        targets[found++] = target_of(engine, tensor, tensor);
+        targets[found] = target_of(engine, tensor, tensor);
+        targets[found++].hash = hashes ? &hashes[tensor->id] : NULL;
     }
     *out = targets;
     *count = found;
@@ -54,22 +56,23 @@ static enum status hash_homes(const struct engine *engine, uint64_t *hashes) {
     enum status status = room ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        if (outlasts_steps(tensor) && !runner_data(engine->main, tensor))
+        if (hashes[i] == 0 && outlasts_steps(tensor) && !runner_data(engine->main, tensor))
             status = hash_home(engine, tensor, room, &hashes[i]);
     }
     mem_free(room);
     return status;
 }
 
-enum status engine_hash(const struct engine *engine, uint64_t *hash) {
+enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash) {
     const struct graph *graph = engine->setup->main->graph;
     int64_t count = (int64_t)graph->tensors.count;
     uint64_t *hashes = mem_array(graph->tensors.count, sizeof *hashes);
     if (!hashes) return STATUS_FAILED;
+    if (known) memcpy(hashes, known, graph->tensors.count * sizeof *hashes);
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t i = 0; i < count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        const void *data = outlasts_steps(tensor) ? runner_data(engine->main, tensor) : NULL;
+        const void *data = hashes[i] == 0 && outlasts_steps(tensor) ? runner_data(engine->main, tensor) : NULL;
         if (data) hashes[i] = XXH3_64bits(data, (size_t)shape_bytes(&tensor->shape));
     }
     enum status status = hash_homes(engine, hashes);
@@ -124,7 +127,7 @@ enum status engine_load_weights(struct engine *engine) {
     const struct graph *graph = engine->setup->main->graph;
     struct weight_target *targets;
     int count;
-    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, &targets, &count));
+    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, &targets, &count));
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *master = graph->tensors.items[i];
         if (!is_master(master)) continue;
@@ -168,7 +171,7 @@ enum status engine_load_state(struct engine *engine, const char *path) {
     struct weight_target *targets = NULL;
     int count = 0;
     TRY(safetensors_open(path, &set));
-    enum status status = engine_list_tensors(engine, TENSOR_STATE, &targets, &count);
+    enum status status = engine_list_tensors(engine, TENSOR_STATE, NULL, &targets, &count);
     if (status == STATUS_OK) status = load_state(set, path, targets, (size_t)count);
     mem_free(targets);
     safetensors_close(set);

@@ -169,7 +169,7 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
 /* What lies in the arena now must be what lay there when the checkpoint was written. */
 static enum status check_bits(const struct train_run *run, const char *checkpoint) {
     uint64_t bits;
-    TRY(engine_hash(&run->engine, &bits));
+    TRY(engine_hash(&run->engine, NULL, &bits));
     if (bits == run->state.bits) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: damaged: its weights or optimizer state are not those that were saved",
                       checkpoint);

@@ -133,6 +133,12 @@ static void abandoned_files_are_gone(void **state) {
     file_writer_write(&writer, "half", 4);
     file_writer_abandon(&writer);
     assert_false(file_exists(path));
+    static const unsigned char data[3 << 20];
+    assert_int_equal(file_writer_open(path, &writer), STATUS_OK);
+    file_writer_pass_cache(&writer);
+    file_writer_write(&writer, data, sizeof data);
+    file_writer_abandon(&writer);
+    assert_false(file_exists(path));
 }
 
 static void copies_are_equal_and_never_of_itself(void **state) {
@@ -198,6 +204,16 @@ static enum status write_much(void *folder) {
     return file_writer_close(&writer);
 }
 
+static enum status write_much_behind(void *folder) {
+    static const unsigned char data[3 << 19];
+    struct file_writer writer;
+    TRY(file_writer_open(temp_path(folder, "much"), &writer));
+    file_writer_pass_cache(&writer);
+    for (int i = 0; i < 3; i++)
+        file_writer_write(&writer, data, sizeof data);
+    return file_writer_close(&writer);
+}
+
 static enum status read_it(void *folder) {
     char *text;
     size_t bytes;
@@ -214,6 +230,15 @@ static void each_operation_may_fail(void **state) {
     for (size_t i = 0; i < sizeof writing / sizeof *writing; i++)
         for (int sticky = 0; sticky < 2; sticky++)
             assert_true(fault_sweep(writing[i], sticky, write_much, *state) > 0);
+    static const enum fault_kind behind[] = {FAULT_ALLOCATE, FAULT_SUBMIT, FAULT_WRITE, FAULT_SYNC};
+    for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+        for (int sticky = 0; sticky < 2; sticky++)
+            assert_true(fault_sweep(behind[i], sticky, write_much_behind, *state) > 0);
+    fault_arm(FAULT_WRITE, 2, false);
+    assert_int_equal(write_much_behind(*state), STATUS_FAILED);
+    fault_arm(FAULT_WRITE, 0, false);
+    assert_non_null(strstr(status_message(), "No space"));
+    assert_false(file_exists(temp_path(*state, "much")));
     fault_arm(FAULT_WRITE, 2, false);
     assert_int_equal(write_much(*state), STATUS_FAILED);
     fault_arm(FAULT_WRITE, 0, false);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/half.h"
 #include "base/random.h"
@@ -266,6 +267,31 @@ static void what_is_written_is_read(void **state) {
     safetensors_close(set);
 }
 
+/* Both ways: from an address, and out of a store, which has more than a piece. */
+static enum status read_bytes(void *payload, const void *key, int64_t offset, int64_t bytes, void *to) {
+    (void)key;
+    memcpy(to, (const char *)payload + offset, (size_t)bytes);
+    return STATUS_OK;
+}
+
+static void what_is_written_is_hashed(void **state) {
+    enum { COUNT = (BYTE_STORE_PIECE + 1000) / 4 };
+    static float data[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        data[i] = (float)i;
+    struct byte_store store = {.read = read_bytes, .payload = data};
+    uint64_t hashes[3] = {0};
+    struct shape shape = shape_make(DTYPE_F32, 1, COUNT, 1, 1);
+    struct safetensors_item items[] = {
+        {.name = "memory", .shape = shape, .data = data, .hash = &hashes[0]},
+        {.name = "store", .shape = shape, .store = &store, .hash = &hashes[1]},
+        {.name = "none", .shape = shape_make(DTYPE_F32, 1, 0, 1, 1), .data = data, .hash = &hashes[2]},
+    };
+    assert_int_equal(safetensors_write(temp_path(*state, "hashed.safetensors"), items, 3), STATUS_OK);
+    assert_true(hashes[0] == XXH3_64bits(data, sizeof data) && hashes[1] == hashes[0]);
+    assert_true(hashes[2] == XXH3_64bits(data, 0));
+}
+
 static enum status write_and_read(void *folder) {
     const char *path = temp_path(folder, "faults.safetensors");
     struct safetensors *set;
@@ -289,6 +315,7 @@ static void every_fault_is_reported(void **state) {
     assert_true(fault_sweep(FAULT_OPEN, false, write_and_read, *state) == 2);
     assert_true(fault_sweep(FAULT_WRITE, true, write_and_read, *state) >= 1);
     assert_true(fault_sweep(FAULT_SYNC, false, write_and_read, *state) == 1);
+    assert_true(fault_sweep(FAULT_SUBMIT, false, write_and_read, *state) == 1);
     assert_true(fault_sweep(FAULT_READ, false, write_and_read, *state) == 1);
 }
 
@@ -297,7 +324,8 @@ int main(void) {
         cmocka_unit_test(a_file_is_read),          cmocka_unit_test(bad_headers_are_refused),
         cmocka_unit_test(bad_lengths_are_refused), cmocka_unit_test(damaged_files_do_no_harm),
         cmocka_unit_test(deep_nesting_is_refused), cmocka_unit_test(conversions_are_exact),
-        cmocka_unit_test(what_is_written_is_read), cmocka_unit_test(every_fault_is_reported),
+        cmocka_unit_test(what_is_written_is_read), cmocka_unit_test(what_is_written_is_hashed),
+        cmocka_unit_test(every_fault_is_reported),
     };
     return cmocka_run_group_tests_name("safetensors", tests, temp_folder_make, temp_folder_drop);
 }

@@ -1,0 +1,122 @@
+/* What a training run does before its first step, by phase, and what a step takes for its batch.
+ *
+ *     build/bench/start_speed MODEL DATA [STEPS]
+ *
+ * The phases are those of `ballast train`, in its order; the first run with a text makes its tokens, later ones map
+ * them ($XDG_CACHE_HOME). bench/loading.sh calls this. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "profile/profile.h"
+#include "train/engine.h"
+#include "train/train_data.h"
+
+enum { STEPS_MOST = 99 };
+
+struct bench {
+    const char *model;
+    struct train_options options;
+    struct train_setup setup;
+    struct dataset *dataset;
+    struct engine engine;
+    double matrix_flops_per_s;
+};
+
+static enum status setup_make(struct bench *bench) {
+    struct plan_options plan;
+    plan_options_init(&plan);
+    return train_setup_create(bench->model, SETUP_TRAIN, &plan, &bench->options, &bench->setup);
+}
+
+static enum status data_open(struct bench *bench) {
+    return train_data_open(bench->setup.model, &bench->setup.plan.recipe, &bench->options, true, &bench->dataset);
+}
+
+static enum status rate_measure(struct bench *bench) {
+    return profile_matrix_rate(bench->setup.backend, bench->setup.plan.recipe.dtype, &bench->matrix_flops_per_s);
+}
+
+static enum status arena_open_all(struct bench *bench) { return engine_open(&bench->setup, &bench->engine); }
+
+static enum status weights_load(struct bench *bench) { return engine_load_weights(&bench->engine); }
+
+static enum status step_first(struct bench *bench) {
+    struct step_numbers numbers;
+    return engine_step(&bench->engine, bench->dataset, 0, 1e-5, &numbers);
+}
+
+static const struct start_phase {
+    const char *name;
+    enum status (*run)(struct bench *bench);
+} phases[] = {
+    {"model and programs", setup_make}, {"data", data_open},       {"matrix rate", rate_measure},
+    {"arena", arena_open_all},          {"weights", weights_load}, {"first step", step_first},
+};
+
+static enum status phases_run(struct bench *bench) {
+    int64_t begin = clock_now_ns(), before = begin;
+    for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+        TRY(phases[i].run(bench));
+        int64_t now = clock_now_ns();
+        printf("  %-20s %7.3f s\n", phases[i].name, (double)(now - before) * 1e-9);
+        before = now;
+    }
+    printf("  %-20s %7.3f s; matrix rate %.1f GFLOP/s\n", "all", (double)(before - begin) * 1e-9,
+           bench->matrix_flops_per_s * 1e-9);
+    return STATUS_OK;
+}
+
+static int compare_ns(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_s(int64_t *taken, int count) {
+    qsort(taken, (size_t)count, sizeof *taken, compare_ns);
+    return (double)taken[count / 2] * 1e-9;
+}
+
+static enum status steps_run(struct bench *bench, int steps) {
+    const struct recipe *recipe = &bench->setup.plan.recipe;
+    int64_t step_ns[STEPS_MOST], fill_ns[STEPS_MOST], tokens = recipe->batch * recipe->sequence_length;
+    int32_t *room = mem_array((size_t)tokens, 2 * sizeof *room);
+    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    struct dataset_batch batch = {.tokens = room, .targets = room + tokens};
+    for (int i = 0; i < steps && status == STATUS_OK; i++) {
+        struct step_numbers numbers;
+        int64_t start = clock_now_ns();
+        status = engine_step(&bench->engine, bench->dataset, i + 1, 1e-5, &numbers);
+        int64_t middle = clock_now_ns();
+        dataset_fill(bench->dataset, DATASET_TRAIN, steps + i + 1, recipe->batch, &batch);
+        step_ns[i] = middle - start;
+        fill_ns[i] = clock_now_ns() - middle;
+    }
+    mem_free(room);
+    TRY(status);
+    double step_s = median_s(step_ns, steps), fill_s = median_s(fill_ns, steps);
+    printf("step of %lld tokens %.4f s (%.0f tokens/s); filling its batch %.6f s, %.3f %% of it\n", (long long)tokens,
+           step_s, (double)tokens / step_s, fill_s, 100 * fill_s / step_s);
+    return STATUS_OK;
+}
+
+int main(int count, char **arguments) {
+    if (count != 3 && count != 4) {
+        fprintf(stderr, "usage: %s MODEL DATA [STEPS]\n", arguments[0]);
+        return 2;
+    }
+    int steps = count == 4 ? atoi(arguments[3]) : 9;
+    steps = steps < 1 ? 1 : steps > STEPS_MOST ? STEPS_MOST : steps;
+    const char *paths[] = {arguments[2]};
+    struct bench bench = {.model = arguments[1]};
+    train_options_init(&bench.options);
+    bench.options.data_paths = paths;
+    bench.options.data_path_count = 1;
+    enum status status = phases_run(&bench);
+    if (status == STATUS_OK) status = steps_run(&bench, steps);
+    if (status != STATUS_OK) fprintf(stderr, "%s\n", status_message());
+    engine_close(&bench.engine);
+    dataset_close(bench.dataset);
+    train_setup_free(&bench.setup);
+    return (int)status;
+}
