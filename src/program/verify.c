@@ -17,10 +17,11 @@ struct tenancy {
 };
 
 /* Columns of a buffer's rows that are written, when it is filled piece by piece. */
-enum { PIECES_MAX = 16 };
+struct piece {
+    int64_t begin, end;
+};
 struct pieces {
-    int64_t begin[PIECES_MAX], end[PIECES_MAX];
-    int count;
+    VEC(struct piece) list; /* none meets another or touches it */
 };
 
 /* What a buffer holds: a tensor of one grain of a pass. */
@@ -242,12 +243,9 @@ static enum status check_instruction(const struct program *program, int32_t inde
 }
 
 static bool covers(const struct pieces *pieces, int64_t begin, int64_t end) {
-    for (bool moved = true; moved && begin < end;) {
-        moved = false;
-        for (int i = 0; i < pieces->count; i++)
-            if (pieces->begin[i] <= begin && pieces->end[i] > begin) begin = pieces->end[i], moved = true;
-    }
-    return begin >= end;
+    for (size_t i = 0; i < pieces->list.count; i++)
+        if (pieces->list.items[i].begin <= begin && pieces->list.items[i].end >= end) return true;
+    return false;
 }
 
 /* The last columns of a row end where everything does, so that they complete what a whole write covers at once. */
@@ -257,16 +255,20 @@ static void operand_columns(const struct operand *operand, int64_t *begin, int64
     if (*end == operand->row_stride) *end = INT64_MAX;
 }
 
-static void add_piece(struct pieces *pieces, int64_t begin, int64_t end) {
-    if (covers(pieces, begin, end)) return;
-    for (int i = 0; i < pieces->count; i++)
-        if (pieces->end[i] == begin) {
-            pieces->end[i] = end;
-            return;
+/* What it meets or touches becomes one with it. */
+static enum status add_piece(struct pieces *pieces, struct piece piece) {
+    size_t kept = 0;
+    for (size_t i = 0; i < pieces->list.count; i++) {
+        const struct piece other = pieces->list.items[i];
+        if (other.end < piece.begin || piece.end < other.begin) {
+            pieces->list.items[kept++] = other;
+            continue;
         }
-    BUG_IF(pieces->count == PIECES_MAX, "a buffer in more than %d pieces", PIECES_MAX);
-    pieces->begin[pieces->count] = begin;
-    pieces->end[pieces->count++] = end;
+        if (other.begin < piece.begin) piece.begin = other.begin;
+        if (other.end > piece.end) piece.end = other.end;
+    }
+    pieces->list.count = kept;
+    return vec_push(&pieces->list, piece);
 }
 
 static enum status verify_contents(struct verifier *verifier, const struct walk *walk, const struct operand *operand,
@@ -306,8 +308,8 @@ static enum status verify_order(struct verifier *verifier, const struct walk *wa
     return STATUS_OK;
 }
 
-static void take_over(struct verifier *verifier, const struct walk *walk, int stream, const struct operand *operand,
-                      int32_t first, int32_t end) {
+static enum status take_over(struct verifier *verifier, const struct walk *walk, int stream,
+                             const struct operand *operand, int32_t first, int32_t end) {
     struct pieces *pieces = &verifier->pieces[operand->buffer];
     bool fresh = operand->row_bytes == 0;
     for (int32_t i = first; i < end; i++) {
@@ -320,11 +322,11 @@ static void take_over(struct verifier *verifier, const struct walk *walk, int st
                                     .write = walk->number};
     }
     /* An update keeps what was there; any other write of a new tenant starts with nothing. */
-    if (operand->access == ACCESS_UPDATE) return;
-    if (fresh) pieces->count = 0;
-    int64_t begin, stop;
-    operand_columns(operand, &begin, &stop);
-    add_piece(pieces, begin, stop);
+    if (operand->access == ACCESS_UPDATE) return STATUS_OK;
+    if (fresh) pieces->list.count = 0;
+    struct piece piece;
+    operand_columns(operand, &piece.begin, &piece.end);
+    return add_piece(pieces, piece);
 }
 
 /* The tensor of an operand, as the buffer's owner would have it; NULL for workspace and for fills with zeros. */
@@ -394,19 +396,19 @@ static enum status verify_issue(void *payload, struct walk *walk) {
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const struct operand *operand = &instruction->operands[k];
         if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
-        take_over(verifier, walk, instruction->stream, operand, first[k], end[k]);
+        TRY(take_over(verifier, walk, instruction->stream, operand, first[k], end[k]));
         record_write(verifier, instruction, k);
     }
     return STATUS_OK;
 }
 
 /* Persistent buffers hold their data when the first step begins. */
-static void settle_persistent(struct verifier *verifier) {
+static enum status settle_persistent(struct verifier *verifier) {
     const struct program *program = verifier->program;
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
         if (!buffer->persistent) continue;
-        verifier->pieces[i] = (struct pieces){.begin = {0}, .end = {INT64_MAX}, .count = 1};
+        TRY(add_piece(&verifier->pieces[i], (struct piece){0, INT64_MAX}));
     }
     for (size_t n = 0; n < program->instructions.count; n++)
         for (int k = 0; k < OPERANDS_MAX; k++) {
@@ -417,6 +419,7 @@ static void settle_persistent(struct verifier *verifier) {
             for (int32_t i = first; i < end; i++)
                 verifier->tenancies[i].buffer = operand->buffer;
         }
+    return STATUS_OK;
 }
 
 /* A kernel holds state of its own (library handles), so one stream runs it. */
@@ -447,7 +450,7 @@ static enum status verify_walk(struct verifier *verifier) {
         return STATUS_FAILED;
     for (int32_t i = 0; i < verifier->segments.count; i++)
         verifier->tenancies[i].buffer = -1;
-    settle_persistent(verifier);
+    TRY(settle_persistent(verifier));
     return walk_program(program, verify_issue, verifier);
 }
 
@@ -463,6 +466,8 @@ enum status program_verify(const struct program *program) {
     TRY(segments_create(program, &verifier.segments));
     enum status status = verify_walk(&verifier);
     mem_free(verifier.tenancies);
+    for (size_t i = 0; verifier.pieces && i < program->buffers.count; i++)
+        vec_free(&verifier.pieces[i].list);
     mem_free(verifier.pieces);
     mem_free(verifier.holdings);
     mem_free(verifier.versions);
