@@ -15,8 +15,17 @@ static void print_recipe(FILE *out, const struct plan *plan) {
             dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, recipe_grains(recipe),
             plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), recipe->threads,
             plural(recipe->threads), recipe->isa, recipe->seed);
-    fprintf(out, "policy    %" PRId64 " grain%s a pass, all on the device tier\n", plan->policy.grains_per_pass,
-            plural(plan->policy.grains_per_pass));
+}
+
+static void print_policy(FILE *out, const struct policy *policy) {
+    fprintf(out, "policy    %" PRId64 " grain%s a pass, ", policy->grains_per_pass, plural(policy->grains_per_pass));
+    if (policy->parameters == TIER_DEVICE && policy->gradients == TIER_DEVICE && policy->optimizer == TIER_DEVICE)
+        fprintf(out, "all on the device tier\n");
+    else
+        fprintf(out, "parameters on the %s tier, gradients on %s, optimizer on %s, lookahead %" PRId64 "\n",
+                tier_name(policy->parameters), tier_name(policy->gradients), tier_name(policy->optimizer),
+                policy->lookahead);
+    if (policy->schedule[0]) fprintf(out, "          activations %s\n", policy->schedule);
 }
 
 static void print_model(FILE *out, const struct train_setup *setup) {
@@ -54,6 +63,7 @@ static void print_tier(FILE *out, const struct train_setup *setup, enum tier tie
 void plan_table_print(FILE *out, const struct train_setup *setup) {
     print_model(out, setup);
     print_recipe(out, &setup->plan);
+    print_policy(out, &setup->plan.policy);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (setup->program_bytes[tier] > 0 || setup->capacity_bytes[tier] > 0) print_tier(out, setup, tier);
 }

@@ -11,8 +11,9 @@ static enum status measure_plan(const struct train_setup *setup, const struct pl
     measured.main = measured.validation = measured.prefill = measured.decode = NULL;
     measured.plan = *plan;
     enum status status = setup_compile(setup, plan, &measured);
+    measured.least_bytes = status == STATUS_OK ? setup_program_bytes(&measured, TIER_DEVICE) : 0;
     if (status == STATUS_OK && !setup->policy_fixed) status = setup_choose_policy(&measured);
-    if (status == STATUS_OK) *bytes = setup_program_bytes(&measured, TIER_DEVICE);
+    if (status == STATUS_OK) *bytes = measured.least_bytes;
     setup_free_programs(&measured);
     return status;
 }
@@ -66,8 +67,8 @@ static enum status check_lower_tier(const struct train_setup *setup, enum tier t
 enum status train_setup_check_memory(const struct train_setup *setup) {
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         TRY(check_lower_tier(setup, tier));
-    int64_t bytes = setup->program_bytes[TIER_DEVICE], capacity = setup->capacity_bytes[TIER_DEVICE], needed = bytes;
-    if (bytes <= capacity) return STATUS_OK;
+    if (setup->program_bytes[TIER_DEVICE] <= setup->capacity_bytes[TIER_DEVICE]) return STATUS_OK;
+    int64_t bytes = setup->least_bytes, capacity = setup->capacity_bytes[TIER_DEVICE], needed = bytes;
     struct plan plan;
     TRY(find_fit(setup, capacity, &plan, &needed));
     setup->backend->set_threads(setup->plan.recipe.threads);

@@ -2,7 +2,11 @@
 #include "plan/activations.h"
 #include "train/setup_compile.h"
 
-/* Each rung moves more out of the device tier than the one before. */
+/* What streams beside the computing costs no time as long as the lower tier keeps up, and it does: an optimizer's state
+ * is read and written once a step; what a layer keeps of a token comes to 64 x hidden bytes there and back, in bf16,
+ * beside 72 x hidden^2 FLOPs, so that 1 GB/s is enough for 1.1 TFLOP/s at hidden 1024. Computing layers again takes a
+ * third more time whatever the machine. So recomputing comes after moving, and waiting for what moves (no lookahead)
+ * last. */
 struct rung {
     bool recompute; /* layers, whose inputs alone are kept */
     bool optimizer, gradients, parameters;
@@ -10,13 +14,14 @@ struct rung {
     int64_t lookahead;
 };
 static const struct rung rungs[] = {
-    {.recompute = true},
     {.optimizer = true, .lookahead = 1},
+    {.optimizer = true, .activations = true, .lookahead = 1},
+    {.optimizer = true, .gradients = true, .activations = true, .lookahead = 1},
+    {.optimizer = true, .gradients = true, .parameters = true, .activations = true, .lookahead = 1},
+    {.recompute = true},
     {.recompute = true, .optimizer = true, .lookahead = 1},
     {.recompute = true, .optimizer = true, .gradients = true, .lookahead = 1},
-    {.recompute = true, .optimizer = true, .gradients = true, .parameters = true, .lookahead = 1},
     {.recompute = true, .optimizer = true, .gradients = true, .parameters = true, .activations = true, .lookahead = 1},
-    {.recompute = true, .optimizer = true, .gradients = true, .parameters = true},
     {.recompute = true, .optimizer = true, .gradients = true, .parameters = true, .activations = true},
 };
 enum { RUNGS = sizeof rungs / sizeof *rungs };
@@ -24,7 +29,7 @@ enum { RUNGS = sizeof rungs / sizeof *rungs };
 static enum status choose_schedule(const struct rung *rung, enum tier away, int32_t blocks, struct policy *policy) {
     struct stage_list stages = {0};
     policy->schedule[0] = '\0';
-    if (!rung->recompute) return STATUS_OK;
+    if (!rung->recompute && !rung->activations) return STATUS_OK;
     enum status status = STATUS_OK;
     for (int32_t i = 0; i < blocks && status == STATUS_OK; i++)
         status = vec_push(&stages.list, (struct stage){.action = STAGE_FORWARD, .block = i});
@@ -32,7 +37,7 @@ static enum status choose_schedule(const struct rung *rung, enum tier away, int3
         status = vec_push(&stages.list, (struct stage){STAGE_MOVE, i, away});
     for (int32_t i = blocks; i-- > 0 && status == STATUS_OK;) {
         /* The embedding is no work; the head's backward comes at once. */
-        if (i > 0 && i < blocks - 1)
+        if (rung->recompute && i > 0 && i < blocks - 1)
             status = vec_push(&stages.list, (struct stage){.action = STAGE_FORWARD, .block = i});
         if (status == STATUS_OK) status = vec_push(&stages.list, (struct stage){.action = STAGE_BACKWARD, .block = i});
     }
@@ -51,10 +56,15 @@ static enum status apply_rung(const struct rung *rung, enum tier away, int32_t b
     return choose_schedule(rung, away, blocks, policy);
 }
 
-static bool fits(const struct train_setup *setup, const struct train_setup *programs) {
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+static bool fits_below(const struct train_setup *setup, const struct train_setup *programs) {
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         if (setup_program_bytes(programs, tier) > setup->capacity_bytes[tier]) return false;
     return true;
+}
+
+static bool fits(const struct train_setup *setup, const struct train_setup *programs) {
+    return setup_program_bytes(programs, TIER_DEVICE) <= setup->capacity_bytes[TIER_DEVICE] &&
+           fits_below(setup, programs);
 }
 
 /* Compiles under the plan; the programs stay if they fit. */
@@ -63,6 +73,8 @@ static enum status try_plan(struct train_setup *setup, const struct plan *plan, 
     enum status status = setup_compile(setup, plan, &made);
     /* A block may need more buffers than usual. */
     *fitted = status == STATUS_OK && fits(setup, &made);
+    int64_t bytes = setup_program_bytes(&made, TIER_DEVICE);
+    if (status == STATUS_OK && bytes < setup->least_bytes && fits_below(setup, &made)) setup->least_bytes = bytes;
     if (*fitted) {
         setup_free_programs(setup);
         setup_take_programs(setup, &made);
@@ -88,15 +100,18 @@ static enum status try_rung(struct train_setup *setup, const struct rung *rung, 
     return STATUS_OK;
 }
 
+static bool moves(const struct rung *rung) {
+    return rung->optimizer || rung->gradients || rung->parameters || rung->activations;
+}
+
 enum status setup_choose_policy(struct train_setup *setup) {
     bool fitted = fits(setup, setup);
     int32_t blocks = graph_count_blocks(setup->main->graph);
-    for (enum tier away = TIER_HOST; away < TIER_COUNT && !fitted; away++)
-        for (size_t i = 0; i < RUNGS && !fitted; i++) {
-            bool moves = rungs[i].optimizer || rungs[i].gradients || rungs[i].parameters;
-            if (!moves && away != TIER_HOST) continue; /* it was tried */
-            if (moves && setup->capacity_bytes[away] == 0) continue;
+    for (size_t i = 0; i < RUNGS && !fitted; i++)
+        for (enum tier away = TIER_HOST; away < TIER_COUNT && !fitted; away++) {
+            if (moves(&rungs[i]) && setup->capacity_bytes[away] == 0) continue;
             TRY(try_rung(setup, &rungs[i], away, blocks, &fitted));
+            if (!moves(&rungs[i])) break; /* the same with every tier */
         }
     return STATUS_OK;
 }

@@ -155,6 +155,7 @@ static enum status finish(struct train_setup *setup, const struct plan_options *
     TRY(find_capacity(setup));
     TRY(set_trained(setup));
     TRY(setup_compile(setup, &setup->plan, setup));
+    setup->least_bytes = setup_program_bytes(setup, TIER_DEVICE);
     if (!setup->policy_fixed) TRY(setup_choose_policy(setup));
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         setup->program_bytes[tier] = setup_program_bytes(setup, tier);

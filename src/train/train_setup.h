@@ -32,6 +32,7 @@ struct train_setup {
     struct memory_options limits;
     bool policy_fixed;                       /* by a plan file: no other is chosen */
     bool grains_fixed;                       /* by an option */
+    int64_t least_bytes;                     /* of the device that a policy needs: the least of those looked at */
     int64_t program_bytes[TIER_COUNT];       /* arena sizes: the larger of the programs' */
     int64_t capacity_bytes[TIER_COUNT];      /* what there is: the option, or the machine's; 0: no such tier */
     struct memory_report memory[TIER_COUNT]; /* of the main program */
