@@ -2,16 +2,17 @@
 # Trains models in much less memory than a step of theirs needs, in a memory cgroup without swap, with the disk for the
 # rest; where this machine can hold the step, beside the same recipe without such a limit, the two in turns.
 #   usage: bench/cap.sh [--case large|1.5b|3b|gpt2|tiny] [--cap SIZE] [--batch N] [--seq N] [--steps N] [--rounds N]
-#                       [--grain N] [--plan FILE] [--open-memory SIZE|none] [--build DIR] [--folder DIR] [-o FILE]
+#                       [--plan FILE] [--open-memory SIZE|none] [--build DIR] [--folder DIR] [-o FILE]
 # The model is made by `ballast init`, in the same cgroup, where FOLDER (BUILD/bench-cap) does not have it yet. A step's
 # time is the median from the second step on: the first makes no update of a step before it. Needs root (cgroup_run.sh).
 #
-#   case   parameters                                      cap   bytes of init's model, and of the disk tier
-#   tiny   3.9M: to try this script                        128M
-#   gpt2   124M: 12 x 768                                  1G    0.5 GB, 2.5 GB
-#   large  774M: GPT-2 of 36 x 1280                        3G    3.1 GB, 15 GB
-#   1.5b   1558M: GPT-2 of 48 x 1600                       4G    6.2 GB, 30 GB
-#   3b     2.7 milliards: Llama of 32 x 2560, ffn 6912     8G    11 GB, 50 GB
+#   case   parameters                                cap   init's model, disk tier with 8 x 1024 tokens
+#   tiny   3.7M: to try this script                  128M  15 MB, 0.1 GB
+#   gpt2   124M: 12 x 768                            1G    0.5 GB, 5 GB
+#   large  774M: GPT-2 of 36 x 1280                  3G    3.1 GB, 26 GB
+#   1.5b   1558M: GPT-2 of 48 x 1600                 4G    6.2 GB, 48 GB
+#   3b     2702M: Llama of 32 x 2560, ffn 6912       8G    11 GB, 59 GB
+# Runs write the model at their end (2 bytes a parameter), while the disk tier is still there.
 set -eu
 export LC_ALL=C
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,30 +25,31 @@ fail() {
     exit 2
 }
 
-case=large cap='' batch=8 seq=1024 steps=5 rounds=1 grain='' plan='' open=20G build=$source/build folder='' output=''
+name=large cap='' batch=8 seq=1024 steps=5 rounds=1 plan='' open='' build=$source/build folder='' output=''
 while [ $# -gt 0 ]; do
     [ $# -ge 2 ] || usage
     case $1 in
-    --case) case=$2 ;; --cap) cap=$2 ;; --batch) batch=$2 ;; --seq) seq=$2 ;; --steps) steps=$2 ;;
-    --rounds) rounds=$2 ;; --grain) grain=$2 ;; --plan) plan=$(realpath "$2") ;; --open-memory) open=$2 ;;
+    --case) name=$2 ;; --cap) cap=$2 ;; --batch) batch=$2 ;; --seq) seq=$2 ;; --steps) steps=$2 ;;
+    --rounds) rounds=$2 ;; --plan) plan=$(realpath "$2") ;; --open-memory) open=$2 ;;
     --build) build=$2 ;; --folder) folder=$2 ;; -o) output=$(realpath "$2") ;;
     *) usage ;;
     esac
     shift 2
 done
 gpt2() { model=(--arch gpt2 --layers "$1" --hidden "$2" --heads "$3" --vocab "$4" --context 1024); }
-case $case in
+usual_open=20G
+case $name in
 tiny) gpt2 4 256 4 2048 && usual=128M ;;
 gpt2) gpt2 12 768 12 50257 && usual=1G ;;
 large) gpt2 36 1280 20 50257 && usual=3G ;;
-1.5b) gpt2 48 1600 25 50257 && usual=4G && open=none ;;
+1.5b) gpt2 48 1600 25 50257 && usual=4G && usual_open=none ;;
 3b)
     model=(--arch llama --layers 32 --hidden 2560 --heads 32 --ffn 6912 --vocab 32000 --context 1024)
-    usual=8G open=none
+    usual=8G usual_open=none
     ;;
 *) usage ;;
 esac
-cap=${cap:-$usual}
+cap=${cap:-$usual} open=${open:-$usual_open}
 [ "$steps" -ge 2 ] || fail "--steps: at least 2, since the first is left out"
 build=$(cd "$build" && pwd)
 folder=${folder:-$build/bench-cap}
@@ -72,24 +74,29 @@ vocabulary=$(printf '%s\n' "${model[@]}" | sed -n '/^--vocab$/{n;p;}')
 tokens=tokens-$vocabulary-$((batch * seq + 1)).bin
 [ -e "$tokens" ] || make_tokens $((batch * seq + 1)) "$vocabulary" >"$tokens"
 
-recipe=(--dtype bf16 --batch "$batch" --seq "$seq" ${grain:+--grain "$grain"})
+recipe=(--dtype bf16 --batch "$batch" --seq "$seq")
 # What remains of a run is its metrics and run.json.
 train() {
     local run=$1
     shift
     rm -rf "$run"
-    "$@" "$build/ballast" train "$case" "$tokens" -o "$run" --steps "$steps" --save-every 0 --schedule constant --warmup-steps 0 \
-        "${recipe[@]}" "${placement[@]}" --quiet 2>"$run.log" || { cat "$run.log" >&2 && fail "$run: see above"; }
+    "$@" "$build/ballast" train "$name" "$tokens" -o "$run" --steps "$steps" --save-every 0 --schedule constant \
+        --warmup-steps 0 "${recipe[@]}" "${placement[@]}" --quiet 2>"$run.log" ||
+        { cat "$run.log" >&2 && fail "$run: see above"; }
     rm -rf "$run/model"
 }
-median_step() { sed -n '2,$s/.*"step_s": \([0-9.e+-]*\).*/\1/p' "$@" | sort -g | awk '{ s[NR] = $1 } END { print (s[int((NR + 1) / 2)] + s[int(NR / 2) + 1]) / 2 }'; }
+# Of several runs: of all their steps.
+median_step() {
+    sed -s -n '2,$s/.*"step_s": \([0-9.e+-]*\).*/\1/p' "$@" | sort -g |
+        awk '{ s[NR] = $1 } END { print (s[int((NR + 1) / 2)] + s[int(NR / 2) + 1]) / 2 }'
+}
 losses() { sed -n 's/.*"loss": \([0-9.e+-]*\).*/\1/p' "$1" | paste -sd ' '; }
 rate() { awk -v tokens=$((batch * seq)) -v step="$1" 'BEGIN { printf "%.1f", tokens / step }'; }
 said() { grep '^cgroup_run:' "$1" | tail -1; }
 
 measure() {
-    if [ ! -e "$case/config.json" ]; then
-        "$source/bench/cgroup_run.sh" "$cap" "$build/ballast" init "$case" "${model[@]}" --quiet 2>init.log ||
+    if [ ! -e "$name/config.json" ]; then
+        "$source/bench/cgroup_run.sh" "$cap" "$build/ballast" init "$name" "${model[@]}" --quiet 2>init.log ||
             { cat init.log >&2 && fail "init: see above"; }
         echo "init:   $(said init.log)"
     fi
@@ -105,15 +112,13 @@ measure() {
             fail "the losses differ: $folder/{capped,open}-$round/metrics.jsonl"
     done
     echo
-    echo "policy: $(sed -n '/"policy": {/,/}/p' capped-1/run.json | tr -d '{}"\n' | tr -s ' ' | sed 's/^ *policy: *//')"
+    echo "policy: $(sed -n '/"policy": {/,/}/p' capped-1/run.json | sed '1d;$d' | tr -d '"\n' | tr -s ' ')"
     echo "losses: $(losses capped-1/metrics.jsonl)"
     capped=$(median_step capped-*/metrics.jsonl)
     if [ "$open" = none ]; then return; fi
     free=$(median_step open-*/metrics.jsonl)
-    echo "capped $(rate "$capped") tokens/s, open $(rate "$free") tokens/s: ratio $(awk -v a="$free" -v b="$capped" 'BEGIN { printf "%.3f", a / b }')"
-}
-describe() {
-    sed 's/^/    /'
+    ratio=$(awk -v a="$free" -v b="$capped" 'BEGIN { printf "%.3f", a / b }')
+    echo "capped $(rate "$capped") tokens/s, open $(rate "$free") tokens/s: ratio $ratio"
 }
 result=$(mktemp)
 trap 'rm -f "$result"' EXIT
@@ -121,11 +126,13 @@ rm -rf capped-* open-*
 measure | tee "$result"
 [ "$(said capped-1.log | sed 's/.*oom_kills=\([0-9]*\).*/\1/')" = 0 ] || fail "killed for want of memory"
 [ -n "$output" ] || exit 0
+processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+memory=$(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)
 {
     echo "# ${model[*]} within $cap"
     echo
-    echo "Command: \`bench/cap.sh --case $case --cap $cap --batch $batch --seq $seq --steps $steps --rounds $rounds${grain:+ --grain $grain}\`."
-    echo "Machine: $(nproc) cores of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo) GiB. Date: $(date +%Y-%m-%d)."
+    echo "Command: \`bench/cap.sh --case $name --cap $cap --batch $batch --seq $seq --steps $steps --rounds $rounds\`."
+    echo "Machine: $(nproc) cores of $processor, $memory GiB. Date: $(date +%Y-%m-%d)."
     echo
     sed 's/^/    /; s/ *$//' "$result"
 } >"$output"
