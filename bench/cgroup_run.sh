@@ -2,9 +2,10 @@
 # Runs a command under a memory limit, without swap.
 #   usage: bench/cgroup_run.sh LIMIT COMMAND [ARGUMENT...]        LIMIT: 512M, 1.5G (powers of 1024) or bytes
 # Needs root and the memory controller of cgroup v1 or v2. Afterwards says, as the last line on stderr,
-#     cgroup_run: limit=BYTES peak=BYTES oom_kills=N status=N
+#     cgroup_run: limit=BYTES peak=BYTES oom_kills=N status=N read=BYTES written=BYTES
 # and exits with the command's status (137 where it was killed). The peak is all that was charged to the group, files
 # in the page cache included: the kernel takes those back before it kills, so a peak at the limit alone says nothing.
+# Read and written is what went from and to disks.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '3s/^# *//p' "$0" >&2
@@ -51,5 +52,7 @@ status=0
 wait "$child" || status=$?
 child=
 kills=$(sed -n 's/^oom_kill //p' "$group/$kills_file")
-echo "cgroup_run: limit=$limit peak=$(cat "$group/$peak_file") oom_kills=$kills status=$status" >&2
+# What a child did counts as this process's own once it was waited for.
+disk=$(sed -n 's/^read_bytes: /read=/p; s/^write_bytes: /written=/p' /proc/$$/io | paste -sd ' ')
+echo "cgroup_run: limit=$limit peak=$(cat "$group/$peak_file") oom_kills=$kills status=$status $disk" >&2
 exit "$status"

@@ -7,28 +7,17 @@
 
 static const char end_of_text[] = "<|endoftext|>";
 
-struct parameters {
-    struct weight_target *targets;
-    int count;
-    int64_t elements;
-};
-
-static void parameters_free(struct parameters *parameters) {
-    for (int i = 0; parameters->targets && i < parameters->count; i++)
-        mem_free(parameters->targets[i].data);
-    mem_free(parameters->targets);
-}
-
-static enum status parameters_make(const struct graph *graph, struct parameters *out) {
-    out->targets = mem_array(graph->tensors.count, sizeof *out->targets);
-    if (!out->targets) return STATUS_FAILED;
+/* The parameters' values are drawn while they are written. */
+static enum status list_parameters(const struct graph *graph, const struct byte_store *values,
+                                   struct weight_target **out, int *count, int64_t *elements) {
+    *out = mem_array(graph->tensors.count, sizeof **out);
+    if (!*out) return STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER) continue;
-        void *data = mem_array((size_t)shape_elements(&tensor->shape), sizeof(float));
-        if (!data) return STATUS_FAILED;
-        out->targets[out->count++] = (struct weight_target){.tensor = tensor, .data = data, .dtype = DTYPE_F32};
-        out->elements += shape_elements(&tensor->shape);
+        (*out)[(*count)++] =
+            (struct weight_target){.tensor = tensor, .dtype = DTYPE_F32, .store = values, .home = tensor};
+        *elements += shape_elements(&tensor->shape);
     }
     return STATUS_OK;
 }
@@ -36,15 +25,15 @@ static enum status parameters_make(const struct graph *graph, struct parameters 
 static enum status write_weights(const struct model *model, uint64_t seed, const char *folder, int64_t *elements) {
     struct graph *graph;
     struct tensor *logits;
-    struct parameters parameters = {0};
+    struct initial_weights weights = {model, seed};
+    const struct byte_store values = model_initial_store(&weights);
+    struct weight_target *targets = NULL;
+    int count = 0;
+    *elements = 0;
     TRY(model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits));
-    enum status status = parameters_make(graph, &parameters);
-    if (status == STATUS_OK) {
-        model_initialise_weights(model, seed, parameters.targets, parameters.count);
-        status = model_write(model, folder, parameters.targets, parameters.count);
-        *elements = parameters.elements;
-    }
-    parameters_free(&parameters);
+    enum status status = list_parameters(graph, &values, &targets, &count, elements);
+    if (status == STATUS_OK) status = model_write(model, folder, targets, count);
+    mem_free(targets);
     graph_free(graph);
     return status;
 }

@@ -106,8 +106,11 @@
       .computed = "none, or what the plan file or the model's own adapter says",                                       \
       .help = "train adapters beside linear layers (8,16,q_proj,v_proj or 8,16,all-linear) and freeze all else; the "  \
               "run then writes adapters as peft has them")                                                             \
-    X(SAVE_EVERY, .name = "save-every", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),           \
-      .fallback = "100", .help = "steps between checkpoints; one is also written at the end and on a signal")          \
+    X(SAVE_EVERY, .name = "save-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),           \
+      .fallback = "100",                                                                                               \
+      .help =                                                                                                          \
+          "steps between checkpoints; one is also written at the end and on a signal; 0: none at all, so that the "    \
+          "run leaves its model alone and cannot be resumed")                                                          \
     X(KEEP, .name = "keep", OPTION_WHOLE_RANGE(0, 1000000), OPTION_FOR(COMMAND_TRAIN), .fallback = "2",                \
       .help = "newest checkpoints that are kept; 0: all")                                                              \
     X(LOSS_ON, .name = "loss-on", .type = OPTION_CHOICE, .argument = "completions|all", .choices = "completions|all",  \

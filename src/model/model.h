@@ -154,6 +154,13 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
 /* Fills every target, all of them in memory, with the family's initial values for this seed; independent of the order
  * of the targets. */
 void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets, int count);
+/* The same values as fp32, to be read from a store in whole elements under a parameter's tensor as key: they are drawn
+ * as they are read, so that a model can be written that memory does not hold. `weights` outlives the store. */
+struct initial_weights {
+    const struct model *model;
+    uint64_t seed;
+};
+struct byte_store model_initial_store(struct initial_weights *weights);
 /* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a folder, copies its
  * tokenizer files, into an existing empty folder. Of a model with adapters, these alone, as peft stores them. On
  * failure the folder is empty again. */

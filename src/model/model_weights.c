@@ -118,20 +118,6 @@ enum status weights_check_one(const struct model *model, const struct tensor *pa
                       set->tensors.count ? set->tensors.items[0].file : "adapter_model.safetensors", parameter->name);
 }
 
-/* Work is handed to threads in pieces of this many elements; pieces change nothing in the values. */
-enum { PIECE_ELEMENTS = 1 << 18 };
-
-static int64_t piece_count(int64_t elements) { return (elements + PIECE_ELEMENTS - 1) / PIECE_ELEMENTS; }
-
-static int64_t piece_elements(int64_t elements, int64_t piece) {
-    int64_t left = elements - piece * PIECE_ELEMENTS;
-    return left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
-}
-
-static void *piece_data(const struct weight_target *target, int64_t piece) {
-    return (char *)target->data + piece * PIECE_ELEMENTS * dtype_bytes(target->dtype);
-}
-
 /* FNV-1a, 64 bits: which random numbers a parameter gets depends on its name alone. */
 static uint64_t hash_name(const char *name) {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -147,57 +133,66 @@ static void store(void *data, enum dtype dtype, int64_t index, float value) {
         ((float *)data)[index] = value;
 }
 
-/* A random number of a parameter: (seed, key, first + index). */
-struct draw {
+/* How the initial values of a parameter are drawn: element i from the random number (seed, key, first + i). */
+struct initial {
+    enum { INITIAL_CONSTANT, INITIAL_NORMAL, INITIAL_UNIFORM } kind;
+    double scale; /* the constant, the deviation, or the bound on both sides of 0 */
+    uint64_t seed, first;
     uint32_t key;
-    uint64_t first;
 };
 
-static struct draw draw_for(const struct tensor *parameter) {
+/* Adapters' A: uniform within 1 / sqrt(in), which is what He's initialisation with a = sqrt(5) comes to, as in peft; B:
+ * zero, so that training starts at the base model. */
+static struct initial initial_of(const struct model *model, uint64_t seed, const struct tensor *parameter) {
     enum { INDEX_BITS = 40 }; /* of the counter; the hash's other bits stand above them */
     uint64_t hash = hash_name(parameter->name);
-    return (struct draw){(uint32_t)hash, (hash >> 32) << INDEX_BITS};
+    struct initial initial = {.seed = seed, .first = (hash >> 32) << INDEX_BITS, .key = (uint32_t)hash};
+    if (adapter_owns(parameter->name)) {
+        if (name_ends(parameter->name, adapter_suffix_b)) return initial;
+        initial.kind = INITIAL_UNIFORM;
+        initial.scale = 1 / sqrt((double)shape_columns(&parameter->shape));
+        return initial;
+    }
+    double deviation = model->config.family->initial_deviation(&model->config, parameter);
+    if (deviation > 0) initial.kind = INITIAL_NORMAL;
+    initial.scale = deviation < 0 ? 1 : deviation;
+    return initial;
 }
 
-static void initialise_one(const struct weight_target *target, uint64_t seed, double deviation) {
-    struct draw draw = draw_for(target->tensor);
-    int64_t elements = shape_elements(&target->tensor->shape), pieces = piece_count(elements);
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t piece = 0; piece < pieces; piece++) {
-        int64_t count = piece_elements(elements, piece);
-        for (int64_t i = 0; i < count; i++) {
-            uint64_t counter = draw.first + (uint64_t)(piece * PIECE_ELEMENTS + i);
-            double value = deviation < 0 ? 1 : 0;
-            if (deviation > 0) value = deviation * random_normal(seed, RANDOM_INIT, draw.key, counter);
-            store(piece_data(target, piece), target->dtype, i, (float)value);
-        }
+static double initial_value(const struct initial *initial, uint64_t index) {
+    uint64_t counter = initial->first + index;
+    switch (initial->kind) {
+    case INITIAL_CONSTANT: return initial->scale;
+    case INITIAL_NORMAL: return initial->scale * random_normal(initial->seed, RANDOM_INIT, initial->key, counter);
+    case INITIAL_UNIFORM:
+        return (2 * random_uniform(initial->seed, RANDOM_INIT, initial->key, counter) - 1) * initial->scale;
     }
+    BUG("initial values of kind %d", initial->kind);
 }
 
-/* A: uniform within 1 / sqrt(in), which is what He's initialisation with a = sqrt(5) comes to, as in peft; B: zero, so
- * that training starts at the base model. */
-static void initialise_adapter(const struct weight_target *target, uint64_t seed) {
-    struct draw draw = draw_for(target->tensor);
-    int64_t elements = shape_elements(&target->tensor->shape);
-    double bound = 1 / sqrt((double)shape_columns(&target->tensor->shape));
-    bool zero = name_ends(target->tensor->name, adapter_suffix_b);
-    for (int64_t i = 0; i < elements; i++) {
-        double uniform = random_uniform(seed, RANDOM_INIT, draw.key, draw.first + (uint64_t)i);
-        store(target->data, target->dtype, i, zero ? 0 : (float)((2 * uniform - 1) * bound));
-    }
+/* Elements [first, first + count). */
+static void draw_values(const struct initial *initial, enum dtype dtype, int64_t first, int64_t count, void *out) {
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < count; i++)
+        store(out, dtype, i, (float)initial_value(initial, (uint64_t)(first + i)));
+}
+
+static void initialise(const struct model *model, const struct weight_target *target, uint64_t seed) {
+    struct initial initial = initial_of(model, seed, target->tensor);
+    draw_values(&initial, target->dtype, 0, shape_elements(&target->tensor->shape), target->data);
 }
 
 /* Adapters are small: one that goes to a store is made in memory as a whole. */
-static enum status make_adapter(const struct weight_target *target, uint64_t seed) {
+static enum status make_adapter(const struct model *model, const struct weight_target *target) {
     if (target->data) {
-        initialise_adapter(target, seed);
+        initialise(model, target, model->adapter_seed);
         return STATUS_OK;
     }
     int64_t bytes = shape_elements(&target->tensor->shape) * dtype_bytes(target->dtype);
     struct weight_target made = *target;
     made.data = mem_array((size_t)bytes, 1);
     if (!made.data) return STATUS_FAILED;
-    initialise_adapter(&made, seed);
+    initialise(model, &made, model->adapter_seed);
     enum status status = target->store->write(target->store->payload, target->home, 0, bytes, made.data);
     mem_free(made.data);
     return status;
@@ -206,7 +201,7 @@ static enum status make_adapter(const struct weight_target *target, uint64_t see
 static enum status add_load(const struct model *model, const struct weight_target *target,
                             struct safetensors_load *loads, size_t *count) {
     const struct safetensors *set = source_of(model, target->tensor);
-    if (!set) return make_adapter(target, model->adapter_seed);
+    if (!set) return make_adapter(model, target);
     const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
     if (!source) return missing(model, target->tensor->name);
     TRY(check_parameter(source, &target->tensor->shape));
@@ -232,13 +227,21 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
 
 void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
                               int count) {
-    const struct model_config *config = &model->config;
     for (int i = 0; i < count; i++) {
         BUG_IF(targets[i].dtype != DTYPE_F32 && targets[i].dtype != DTYPE_BF16, "%s: weights as %s",
                targets[i].tensor->name, dtype_name(targets[i].dtype));
-        if (adapter_owns(targets[i].tensor->name))
-            initialise_adapter(&targets[i], seed);
-        else
-            initialise_one(&targets[i], seed, config->family->initial_deviation(config, targets[i].tensor));
+        initialise(model, &targets[i], seed);
     }
+}
+
+static enum status read_initial(void *payload, const void *key, int64_t offset, int64_t bytes, void *to) {
+    enum { ELEMENT = sizeof(float) };
+    const struct initial_weights *weights = payload;
+    struct initial initial = initial_of(weights->model, weights->seed, key);
+    draw_values(&initial, DTYPE_F32, offset / ELEMENT, bytes / ELEMENT, to);
+    return STATUS_OK;
+}
+
+struct byte_store model_initial_store(struct initial_weights *weights) {
+    return (struct byte_store){.read = read_initial, .payload = weights};
 }

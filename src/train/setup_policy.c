@@ -3,7 +3,10 @@
 #include "plan/chunks.h"
 #include "train/setup_compile.h"
 
-/* Each rung moves more out of the device tier than the one before. */
+/* What streams beside the computing costs no time as long as the lower tier keeps up: an optimizer's state is read and
+ * written once a step; what a layer keeps of a token comes to 64 x hidden bytes there and back, in bf16, beside
+ * 72 x hidden^2 FLOPs, so that 1 GB/s is enough for 1.1 TFLOP/s at hidden 1024. Computing layers again takes a third
+ * more time whatever the machine. So recomputing comes after moving, and waiting for what moves (no lookahead) last. */
 struct rung {
     bool recompute; /* layers, whose inputs alone are kept */
     bool optimizer, gradients, parameters;
@@ -12,13 +15,14 @@ struct rung {
 };
 static const struct rung rungs[] = {
     {.lookahead = 0}, /* everything on the device: for a policy that was made for another machine */
-    {.recompute = true},
     {.optimizer = true, .lookahead = 1},
+    {.optimizer = true, .activations = true, .lookahead = 1},
+    {.optimizer = true, .gradients = true, .activations = true, .lookahead = 1},
+    {.optimizer = true, .gradients = true, .parameters = true, .activations = true, .lookahead = 1},
+    {.recompute = true},
     {.recompute = true, .optimizer = true, .lookahead = 1},
     {.recompute = true, .optimizer = true, .gradients = true, .lookahead = 1},
-    {.recompute = true, .optimizer = true, .gradients = true, .parameters = true, .lookahead = 1},
     {.recompute = true, .optimizer = true, .gradients = true, .parameters = true, .activations = true, .lookahead = 1},
-    {.recompute = true, .optimizer = true, .gradients = true, .parameters = true},
     {.recompute = true, .optimizer = true, .gradients = true, .parameters = true, .activations = true},
 };
 enum { RUNGS = sizeof rungs / sizeof *rungs };
@@ -26,7 +30,7 @@ enum { RUNGS = sizeof rungs / sizeof *rungs };
 static enum status choose_schedule(const struct rung *rung, enum tier away, int32_t blocks, struct policy *policy) {
     struct stage_list stages = {0};
     policy->schedule[0] = '\0';
-    if (!rung->recompute) return STATUS_OK;
+    if (!rung->recompute && !rung->activations) return STATUS_OK;
     enum status status = STATUS_OK;
     for (int32_t i = 0; i < blocks && status == STATUS_OK; i++)
         status = vec_push(&stages.list, (struct stage){.action = STAGE_FORWARD, .block = i});
@@ -34,7 +38,7 @@ static enum status choose_schedule(const struct rung *rung, enum tier away, int3
         status = vec_push(&stages.list, (struct stage){STAGE_MOVE, i, away});
     for (int32_t i = blocks; i-- > 0 && status == STATUS_OK;) {
         /* The embedding is no work; the head's backward comes at once. */
-        if (i > 0 && i < blocks - 1)
+        if (rung->recompute && i > 0 && i < blocks - 1)
             status = vec_push(&stages.list, (struct stage){.action = STAGE_FORWARD, .block = i});
         if (status == STATUS_OK) status = vec_push(&stages.list, (struct stage){.action = STAGE_BACKWARD, .block = i});
     }
@@ -115,15 +119,18 @@ static enum status try_rung(struct train_setup *setup, const struct rung *rung, 
     return STATUS_OK;
 }
 
+static bool moves(const struct rung *rung) {
+    return rung->optimizer || rung->gradients || rung->parameters || rung->activations;
+}
+
 enum status setup_choose_policy(struct train_setup *setup) {
     setup->least_bytes = setup_program_bytes(setup, TIER_DEVICE);
     bool fitted = fits_below(setup, setup) && setup->least_bytes <= setup->capacity_bytes[TIER_DEVICE];
-    for (enum tier away = TIER_HOST; away < TIER_COUNT && !fitted; away++)
-        for (size_t i = 0; i < RUNGS && !fitted; i++) {
-            bool moves = rungs[i].optimizer || rungs[i].gradients || rungs[i].parameters;
-            if (!moves && away != TIER_HOST) continue; /* it was tried */
-            if (moves && setup->capacity_bytes[away] == 0) continue;
+    for (size_t i = 0; i < RUNGS && !fitted; i++)
+        for (enum tier away = TIER_HOST; away < TIER_COUNT && !fitted; away++) {
+            if (moves(&rungs[i]) && setup->capacity_bytes[away] == 0) continue;
             TRY(try_rung(setup, &rungs[i], away, &fitted));
+            if (!moves(&rungs[i])) break; /* the same with every tier */
         }
     return STATUS_OK;
 }

@@ -93,6 +93,7 @@ static enum status run_to_end(struct train_run *run) {
         events->begin(events->payload, &run->setup, run->folder, run->state.step, run->options->steps,
                       dataset_tokens(run->dataset));
     enum status status = train_loop(run);
+    if (status == STATUS_OK) status = engine_settle(&run->engine);
     if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
     if (status == STATUS_FAILED) status = hint_checkpoint(run);
     if (events->end) events->end(events->payload, status);
@@ -241,6 +242,15 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     return run_to_end(run);
 }
 
+static enum status require_checkpoints(const char *run_folder, const struct train_options *options) {
+    if (options->save_every > 0) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT,
+                                    "%s: cannot be resumed: its --save-every is 0, so it has no "
+                                    "checkpoints",
+                                    run_folder);
+    return status_hint(status, "train anew from %s/model, or from the start", run_folder);
+}
+
 static enum status clear_leftovers(const char *run_folder) {
     char *checkpoints = path_join(run_folder, "checkpoints");
     if (!checkpoints) return STATUS_FAILED;
@@ -258,6 +268,7 @@ static enum status resume_locked(const char *run_folder, const struct plan_optio
     start_run(run_folder, events, &run);
     run.options = &settings.options;
     enum status status = run_folder_read(run_folder, &settings);
+    if (status == STATUS_OK) status = require_checkpoints(run_folder, &settings.options);
     if (status == STATUS_OK) status = clear_leftovers(run_folder);
     if (status == STATUS_OK) status = checkpoint_remove_old(run_folder, settings.options.keep);
     if (status == STATUS_OK) status = find_origin(run_folder, &settings, &origin);

@@ -132,6 +132,11 @@ static enum status begin_save(struct train_run *run) {
     return checkpoint_writer_begin(&run->writer, &run->state);
 }
 
+static bool save_due(const struct train_run *run, bool ends) {
+    int64_t every = run->options->save_every, step = run->state.step;
+    return every > 0 && step > 0 && (ends || step % every == 0);
+}
+
 /* From step to step; OK after the last. */
 static enum status run_steps(struct train_run *run) {
     for (;;) {
@@ -140,15 +145,15 @@ static enum status run_steps(struct train_run *run) {
         if (sample_due(run) && !stop_signal_received()) TRY(sample(run));
         bool last = run->state.step >= run->options->steps;
         int signal = stop_signal_received();
-        bool due = run->state.step > 0 && run->state.step % run->options->save_every == 0;
-        if (due || last || (signal && run->state.step > 0)) TRY(begin_save(run));
+        if (save_due(run, last || signal)) TRY(begin_save(run));
         if (last) return finish_save(run);
         if (signal) {
             TRY(finish_save(run));
             status_set(STATUS_INTERRUPTED, "stopped by a signal after step %" PRId64 " of %" PRId64, run->state.step,
                        run->options->steps);
-            return status_hint(signal == SIGTERM ? STATUS_TERMINATED : STATUS_INTERRUPTED,
-                               "go on with: ballast resume %s", run->folder);
+            enum status status = signal == SIGTERM ? STATUS_TERMINATED : STATUS_INTERRUPTED;
+            if (run->options->save_every == 0) return status_hint(status, "nothing was saved: --save-every is 0");
+            return status_hint(status, "go on with: ballast resume %s", run->folder);
         }
         TRY(one_step(run));
     }

@@ -48,7 +48,7 @@ void train_options_init(struct train_options *out) {
     X(steps, "steps", 1)                                                                                               \
     X(schedule_steps, "schedule-steps", 0)                                                                             \
     X(warmup_steps, "warmup-steps", -1)                                                                                \
-    X(save_every, "save-every", 1)                                                                                     \
+    X(save_every, "save-every", 0)                                                                                     \
     X(keep, "keep", 0)                                                                                                 \
     X(valid_every, "valid-every", 0)                                                                                   \
     X(valid_batches, "valid-batches", 0)                                                                               \

@@ -73,7 +73,8 @@ struct train_options {
     double weight_decay; /* 0.1 */
     double clip_norm;    /* 1.0: limit of the global gradient norm; 0: none */
 
-    int64_t save_every;  /* 100: steps between checkpoints; one is also written at the end and on a signal */
+    int64_t save_every;  /* 100: steps between checkpoints; one is also written at the end and on a signal. 0: none at
+                            all,  so the run ends with its model alone and cannot be resumed */
     int64_t keep;        /* 2: newest checkpoints that are kept; 0: all */
     int64_t valid_every; /* 100: steps between validations, if there is validation data; one is also made at the end; 0:
                             never */

@@ -184,7 +184,7 @@ static void test_settings(void **state) {
         {"--lr", "0", "--lr: 0"},
         {"--steps", "-5", "--steps: -5"},
         {"--threads", "0", "--threads"},
-        {"--save-every", "0", "--save-every"},
+        {"--save-every", "-1", "--save-every"},
         {"--clip-norm", "-1", "--clip-norm"},
         {"--valid", "gone.txt", "gone.txt"},
         {"--plan", "gone.json", "gone.json"},

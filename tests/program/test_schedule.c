@@ -39,6 +39,20 @@ static void test_random_programs_verify(void **state) {
     }
 }
 
+static void test_a_deep_model(void **state) {
+    (void)state;
+    struct graph *graph = small_graph_build(&(struct small_graph_options){.layers = 48,
+                                                                          .tied = true,
+                                                                          .packed_qkv = true,
+                                                                          .dtype = DTYPE_BF16,
+                                                                          .grain_sequences = 1,
+                                                                          .sequence_length = 4});
+    struct program *program = small_program(graph, 2, 1, 1, 1);
+    if (program_verify(program) != STATUS_OK) fail_msg("%s", status_message());
+    program_free(program);
+    graph_free(graph);
+}
+
 static void test_grains_in_passes(void **state) {
     (void)state;
     struct graph *graph = random_graph(3);
@@ -120,9 +134,9 @@ static void test_allocations_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_programs_verify), cmocka_unit_test(test_grains_in_passes),
-        cmocka_unit_test(test_parameters_lie_alike),   cmocka_unit_test(test_memory_report_adds_up),
-        cmocka_unit_test(test_allocations_may_fail),
+        cmocka_unit_test(test_random_programs_verify), cmocka_unit_test(test_a_deep_model),
+        cmocka_unit_test(test_grains_in_passes),       cmocka_unit_test(test_parameters_lie_alike),
+        cmocka_unit_test(test_memory_report_adds_up),  cmocka_unit_test(test_allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

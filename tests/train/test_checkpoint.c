@@ -34,6 +34,24 @@ static void test_keeps_the_newest(void **state) {
     }
 }
 
+static void test_a_run_without(void **state) {
+    struct tiny_run run;
+    char whole[512], without[512];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(whole, sizeof whole, "%s/whole-beside", (const char *)*state);
+    snprintf(without, sizeof without, "%s/without", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    /* Some of it moves, so that the last update is one that was put off. */
+    run.options.save_every = 0;
+    run.plan.memory.device_bytes = 880 << 10;
+    run.plan.memory.host_bytes = 64 << 20;
+    expect_status(tiny_run_begin(&run, without, NULL), STATUS_OK, NULL);
+    assert_false(file_exists(temp_path(without, "checkpoints")));
+    assert_true(
+        files_equal(temp_path(whole, "model/model.safetensors"), temp_path(without, "model/model.safetensors")));
+    expect_status(tiny_run_resume(without, 9, NULL), STATUS_BAD_INPUT, "--save-every is 0");
+}
+
 struct arming {
     enum fault_kind kind;
     int nth;
@@ -215,6 +233,7 @@ static void test_allocations_fail_in_turn(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keeps_the_newest),
+        cmocka_unit_test(test_a_run_without),
         cmocka_unit_test(test_every_file_operation_fails_in_turn),
         cmocka_unit_test(test_leftovers_of_a_killed_process),
         cmocka_unit_test(test_damaged_checkpoints_are_refused),
