@@ -34,7 +34,12 @@ finish() {
     if [ -n "$child" ]; then kill "$child" 2>/dev/null || :; fi
     # What the command left running holds the group.
     for left in $(cat "$group/cgroup.procs"); do kill -9 "$left" 2>/dev/null || :; done
-    rmdir "$group" 2>/dev/null || { sleep 1 && rmdir "$group"; } || :
+    # Gigabytes take seconds to be given back.
+    for second in 1 2 3 4 5 6 7 8 9 10; do
+        rmdir "$group" 2>/dev/null && return
+        sleep 1
+    done
+    echo "cgroup_run: $group is left after $second seconds" >&2
 }
 trap finish EXIT
 trap 'exit 143' TERM

@@ -138,9 +138,11 @@ def main():
     ran = [result["losses"] for result in results.values() if "error" not in result]
     rows = [row(name, result, work, ran[0] if ran else None) for name, result in results.items()]
     head = ["contender", "trains", "tokens/s", "cgroup's peak GiB", "resident GiB", "loss differs by"]
+    optional = ("accelerate", "deepspeed", "torchao")
+    used = [package for package in optional if any(name.startswith(package) for name in results)]
     configuration = (
         f"{work.model}, fp32, batch {work.batch} x {work.seq}, {work.steps} steps, {options.threads} threads; cgroup of "
-        f"{options.limit} without swap; {peers.versions(options.python, ['torch', 'transformers', 'accelerate'])}."
+        f"{options.limit} without swap; {peers.versions(options.python, ['torch', 'transformers', *used])}."
     )
     peers.report(options, "Training in less memory than it needs", configuration, peers.table(head, rows))
 
