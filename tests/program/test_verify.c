@@ -218,7 +218,7 @@ static const struct planted_fault faults[] = {
     {"never written", never_written, 1, "read before it is written"},
     {"sharing bytes while live", shared_while_live, 1, "the bytes"},
     {"freed too early", freed_too_early, 1, "took its bytes"},
-    {"accumulator not zeroed", no_zeroing, 1, "read before"},
+    {"accumulator not zeroed", no_zeroing, 1, "loss: read "},
     {"columns written over", missing_columns, 1, "is not where"},
     {"columns wider than rows", wide_columns, 1, "wider"},
     {"another parameter", other_parameter, 1, "is not where"},
