@@ -1,0 +1,41 @@
+/* Finds the policy: proposes, prunes by closed forms, compiles and simulates the best. */
+#ifndef BALLAST_SEARCH_SEARCH_H
+#define BALLAST_SEARCH_SEARCH_H
+
+#include "plan/plan.h"
+#include "program/program.h"
+#include "sim/simulate.h"
+
+struct search_input {
+    const struct graph *graph;
+    const struct workspace_table *workspace;
+    const struct costs *costs;
+    const struct recipe *recipe;
+    int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
+    int64_t grains_per_pass;            /* 0: free; else no other */
+    int most_compiled; /* 0: as many as it takes to prove that none is faster; else that many of the best by bounds */
+};
+
+struct candidate {
+    struct policy policy;
+    double bound_s;                 /* no program of this policy takes less */
+    double step_s;                  /* simulated; 0: it was not */
+    int64_t tier_bytes[TIER_COUNT]; /* compiled; else a lower bound */
+    bool compiled;
+};
+
+struct search_result {
+    VEC(struct candidate)
+    front; /* compiled ones that fit; each needs less of the device than any faster one; fastest
+              first: the first is the winner */
+    VEC(struct candidate) runners_up; /* other ways (not the same choice with another number) that were simulated */
+    int64_t enumerated, compiled;
+    bool proved;         /* nothing that was enumerated and not compiled can be faster than the winner */
+    int64_t least_bytes; /* of the device, of all that were compiled: what would be needed when nothing fits */
+};
+
+/* OK with an empty front when nothing fits. Deterministic. The caller frees. */
+enum status search_policies(const struct search_input *input, struct search_result *out);
+void search_result_free(struct search_result *result);
+
+#endif

@@ -1,0 +1,29 @@
+/* Costs: how long what a program is made of takes. With them a program can be simulated (sim/simulate.h).
+ *
+ * An instruction alone takes its own seconds. Beside others, those active at once share the machine as measured: it
+ * then advances at the rate
+ *     1 / (1 + sum over the others of (slowdown[mine][theirs] - 1)),
+ * which is exact for n equal users of one resource (slowdown 2, rate 1 / n) and for users of different ones (1). */
+#ifndef BALLAST_SIM_COSTS_H
+#define BALLAST_SIM_COSTS_H
+
+#include "cluster/rates.h"
+#include "program/program.h"
+
+struct kernel_cost {
+    double seconds; /* one call with nothing beside it, operands as cold as they are in a step */
+    enum activity activity;
+};
+
+struct costs {
+    struct kernel_cost *kernels; /* by node id of one graph */
+    int32_t count;
+    struct cluster_rates rates;
+};
+
+/* Seconds and activity of an instruction that runs alone. A copy's are by the tiers of its operands. */
+struct kernel_cost costs_of(const struct costs *costs, const struct program *program,
+                            const struct instruction *instruction);
+void costs_free(struct costs *costs);
+
+#endif
