@@ -1,4 +1,9 @@
-/* A backend: kernels for the operators, and the moves that programs make, behind one table of functions. */
+/* A backend: kernels for the operators, and the moves that programs make, behind one table of functions.
+ *
+ * Two kinds. On a processor a call returns when its work is done, in memory of the process: `streams` and `memory` are
+ * NULL. On a GPU a call only asks for its work: that is done later, in the order of the stream that it was given, in
+ * memory that the CPU has no address for. What differs between the two stands in these two tables and nowhere else;
+ * whoever runs a program asks for them (run/runner.h) and never for the backend's name. */
 #ifndef BALLAST_BACKEND_BACKEND_H
 #define BALLAST_BACKEND_BACKEND_H
 
@@ -7,6 +12,8 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "cluster/cluster.h"
+#include "cluster/tier.h"
 #include "graph/graph.h"
 
 /* What a kernel is called with. Pointers are to first elements; shapes and row strides are the node's
@@ -17,7 +24,9 @@ struct kernel_call {
     void *in[OP_INPUTS_MAX];
     void *out[OP_OUTPUTS_MAX];
     void *workspace;       /* workspace_bytes, 64-byte aligned, contents undefined */
-    const double *scalars; /* SCALAR_COUNT values, by enum scalar of ops.h */
+    /* SCALAR_COUNT values, by enum scalar of ops.h. Read before the call returns, also where the work comes later. */
+    const double *scalars;
+    void *stream; /* of the backend's streams; NULL where it has none */
 };
 
 /* A kernel made ready for one node: everything that needs memory or compilation was done when it was created. It may
@@ -29,23 +38,89 @@ struct kernel {
     int64_t workspace_bytes;
 };
 
+/* Streams and events of a backend whose calls return before their work is done. Work on one stream is done in the order
+ * in which it was asked for; events order streams among each other and hold back threads. All functions may be called by
+ * any number of threads at once, by each after it called `enter`; create and create_event alone allocate.
+ *
+ * A failure is FAILED with the system's words and stays: whatever is asked for later fails alike. Work fails after the
+ * call that asked for it, so a call may report the failure of an earlier one. */
+struct backend_streams {
+    /* Makes the device that of the calling thread. */
+    enum status (*enter)(void);
+    enum status (*create)(void **stream);
+    void (*free)(void *stream); /* with nothing under way */
+    enum status (*create_event)(void **event);
+    void (*free_event)(void *event);
+    /* The event now stands for all that the stream was asked for so far, and no longer for what it stood for before. */
+    enum status (*record)(void *event, void *stream);
+    /* What the stream is asked for from now on begins when what the event stands for at this moment is done: at once,
+     * when it was never recorded. Does not hold back the caller. */
+    enum status (*wait)(void *stream, void *event);
+    /* Returns when what the event stands for is done. */
+    enum status (*await)(void *event);
+    /* Returns when all is done that the stream was asked for. */
+    enum status (*finish)(void *stream);
+    /* Whether what was asked for so far went well, as far as is known: waits for nothing. */
+    enum status (*check)(void);
+};
+
+/* Memory of a backend whose device tier is no memory of the process. */
+struct backend_memory {
+    /* One block of `bytes` > 0 that reads as zeros, aligned to 256 bytes at least: of the device's own memory, whose
+     * addresses only kernels and copies may use, or (host tier) of memory that the CPU uses like any other and the
+     * device copies from and to without help. FAILED with how much there is. */
+    enum status (*take)(enum tier tier, int64_t bytes, void **out);
+    void (*give_back)(enum tier tier, void *base);
+    /* Copies between the device's memory and any of the CPU's, done when they return. On no stream: what is under way
+     * on streams neither waits for them nor is waited for. By any thread. */
+    enum status (*read)(void *to, const void *from_device, int64_t bytes);
+    enum status (*write)(void *to_device, const void *from, int64_t bytes);
+};
+
 struct backend {
     const char *name;
-    /* Whether it can be used at all: BAD_INPUT for a wrong setting, FAILED for a machine that it does not know. */
+    /* Whether it can be used at all: BAD_INPUT for a wrong setting and where there is no such device, FAILED for a
+     * machine that it does not know. */
     enum status (*check)(void);
-    /* Instruction set in use ("avx512", "avx2", "generic"): part of the recipe, since results depend on it. */
+    /* Instruction set in use ("avx512", "avx2", "generic"; "sm_90"): part of the recipe, since results depend on it. */
     const char *(*isa)(void);
+    /* The dtype that it is made for: bf16 where products of bf16 are done in hardware. */
+    enum dtype (*fastest_dtype)(void);
+    /* What arenas may take of the device and, where that is other memory, of the host; 0: no such tier. The disk's is
+     * not looked at. FAILED where the system does not tell. */
+    enum status (*capacity)(int64_t bytes[TIER_COUNT]);
+    /* The machine as this backend uses it: all but the rates (src/profile). */
+    enum status (*measure)(struct cluster *out);
+    /* Tokens of a grain, where nothing else is asked for: fewer keep the device from its rate. */
+    int64_t grain_tokens;
     /* Sets the number of compute threads of the calling thread's kernels and starts them; kernels are created and run
      * with one number. */
     void (*set_threads)(int threads);
     bool (*supports)(const struct op *op, enum dtype dtype);
-    /* The kernel of one node; the caller calls kernel->release. Kernels of equal nodes may share their compiled part.
-     */
+    /* The kernel of one node, whose operands are in the device tier; the caller calls kernel->release. Kernels of equal
+     * nodes may share their compiled part. */
     enum status (*kernel_create)(const struct node *node, struct kernel **out);
-    /* bytes of zeros; used for accumulators */
-    void (*zero)(void *to, int64_t bytes);
+    /* bytes of zeros, in the device tier; used for accumulators */
+    void (*zero)(void *to, int64_t bytes, void *stream);
+    /* Copies between the device and the host tier. */
+    void (*copy)(void *to, const void *from, int64_t bytes, void *stream);
+    const struct backend_streams *streams; /* NULL: every call returns when its work is done */
+    const struct backend_memory *memory;   /* NULL: device and host tier are memory of the process */
+    /* Runs what works on operands in the host tier: kernels of which each element is rounded by itself give the same
+     * bits there. NULL: the backend itself. It has no streams. */
+    const struct backend *host;
 };
 
-extern const struct backend backend_cpu;
+extern const struct backend backend_cpu, backend_cuda;
+
+/* The backend that `device` names: "cpu", "cuda" or "cuda:N", the N-th GPU from 0; NULL: the first GPU if there is one
+ * that can be used, else the CPU. BAD_INPUT when there is none of that name or it cannot be used. A process uses one
+ * GPU: the choice is made once, before any other use, and by one thread. */
+enum status backend_find(const char *device, const struct backend **out);
+/* The kind of backend that made results with this instruction set. */
+const struct backend *backend_of_isa(const char *isa);
+
+/* For backend_find: which GPU backend_cuda uses from now on. BAD_INPUT when there is none of that number. */
+enum status backend_cuda_select(int device);
 
 #endif

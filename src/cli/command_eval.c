@@ -50,7 +50,7 @@ static void show_progress(void *payload, const char *path, int64_t done, int64_t
 
 static enum status run(const struct options *options) {
     struct plan_options plan;
-    step_options_read(options, false, &plan);
+    TRY(step_options_read(options, false, &plan));
     struct eval_options eval = {.data_paths = options->arguments.items + 1,
                                 .data_path_count = options->arguments.count - 1,
                                 .most_batches = options_whole(options, OPT_BATCHES),

@@ -36,7 +36,7 @@ static enum status run(const struct options *options) {
     struct plan_options plan;
     struct generate_options generate;
     struct generate_result result;
-    step_options_read(options, false, &plan);
+    TRY(step_options_read(options, false, &plan));
     generate_options_init(&generate);
     generate.prompt = options_text(options, OPT_PROMPT);
     generate.tokens = options_whole(options, OPT_TOKENS);

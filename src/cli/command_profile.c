@@ -10,11 +10,10 @@
 #include "profile/profile.h"
 
 static enum status measure(const struct options *options, struct cluster *cluster) {
-    const struct backend *backend = &backend_cpu;
-    TRY(backend->check());
-    TRY(cluster_measure(cluster));
+    const struct backend *backend;
+    TRY(backend_find(options_text(options, OPT_DEVICE), &backend));
+    TRY(backend->measure(cluster));
     struct cluster_device *device = &cluster->device;
-    snprintf(device->isa, sizeof device->isa, "%s", backend->isa());
     backend->set_threads(options_given(options, OPT_THREADS) ? (int)options_whole(options, OPT_THREADS)
                                                              : device->cores);
     TRY(profile_matrix_rate(backend, DTYPE_F32, &device->fp32_flops_per_s));

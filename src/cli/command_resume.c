@@ -5,7 +5,7 @@
 
 static enum status run(const struct options *options) {
     struct plan_options plan;
-    step_options_read(options, true, &plan);
+    TRY(step_options_read(options, true, &plan));
     struct resume_options resume = {.steps = options_whole(options, OPT_STEPS)};
     struct console *console = console_create(stderr, options_flag(options, OPT_QUIET));
     if (!console) return STATUS_FAILED;

@@ -35,7 +35,7 @@ static enum status run(const struct options *options) {
     struct train_options training;
     const char *folder = options_text(options, OPT_OUTPUT);
     if (!folder) return status_set(STATUS_BAD_INPUT, "ballast train: --output (-o) RUN_DIR is missing");
-    step_options_read(options, false, &plan);
+    TRY(step_options_read(options, false, &plan));
     read_training(options, &training);
     TRY(step_options_read_chat_date(options, &training.chat_time_s));
     struct console *console = console_create(stderr, options_flag(options, OPT_QUIET));

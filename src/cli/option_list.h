@@ -32,7 +32,7 @@
       .help = "tokens per sequence")                                                                                   \
     X(DTYPE, .name = "dtype", .type = OPTION_CHOICE, .argument = "bf16|fp32", .choices = "bf16|fp32",                  \
       OPTION_FOR(COMMANDS_STEP),                                                                                       \
-      .computed = "bf16 where it is in hardware (AVX512-BF16 or AMX, see `ballast profile`) and thus several "         \
+      .computed = "bf16 where it is in hardware (AVX512-BF16, AMX or a GPU, see `ballast profile`) and thus several "  \
                   "times as fast, else fp32; or what the plan file or the run says",                                   \
       .help = "numbers of parameters and activations; sums and the optimizer are fp32 in both")                        \
     X(DOCUMENT_ATTENTION, .name = "document-attention", .type = OPTION_CHOICE, .argument = "across|within",            \
@@ -41,7 +41,7 @@
       .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
               "eos_token_id); within: each document by itself, its positions from 0")                                  \
     X(GRAIN, .name = "grain", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
-      .computed = "the fewest that hold 1024 tokens, at most the batch",                                               \
+      .computed = "the fewest that hold 1024 tokens, 4096 on a GPU, at most the batch",                                \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \
     X(GRAINS_PER_PASS, .name = "grains-per-pass", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),  \
       .computed = "1, or what the plan file says",                                                                     \
@@ -51,11 +51,19 @@
     X(SEED, .name = "seed", OPTION_WHOLE_RANGE(0, INT64_MAX), OPTION_FOR(COMMANDS_STEP | COMMAND_INIT),                \
       .computed = "1, or what the plan file or the run says",                                                          \
       .help = "of all that is random: initial weights (init), order of the data, sampling")                            \
+    X(DEVICE, .name = "device", .type = OPTION_TEXT, .argument = "cpu|cuda[:N]",                                       \
+      OPTION_FOR(COMMANDS_STEP | COMMAND_PROFILE),                                                                     \
+      .computed = "cuda where there is a GPU that this build can use, else cpu; or what the plan file or the run "     \
+                  "was made on",                                                                                       \
+      .help = "what computes: the processor, or the N-th GPU from 0; results depend on it, so a run goes on where it " \
+              "began")                                                                                                 \
     X(DEVICE_MEMORY, .name = "device-memory", .type = OPTION_SIZE, .argument = "SIZE", OPTION_FOR(COMMANDS_STEP),      \
-      .computed = "memory available to the process (within its cgroup), less 64 MiB for the process and 5% left free", \
+      .computed = "memory available to the process (within its cgroup), less 64 MiB for the process and 5% left "      \
+                  "free; what is free on the GPU, less 512 MiB",                                                       \
       .help = "the most that a step's arena may take")                                                                 \
     X(HOST_MEMORY, .name = "host-memory", .type = OPTION_SIZE, .argument = "SIZE", OPTION_FOR(COMMANDS_STEP),          \
-      .computed = "none: a processor's memory is its device tier",                                                     \
+      .computed = "none on a processor, whose memory is its device tier; with a GPU the memory available to the "      \
+                  "process, less 64 MiB and 5%",                                                                       \
       .help = "a host tier of this size beside the device tier")                                                       \
     X(DISK, .name = "disk", .type = OPTION_TEXT, .argument = "DIR[:SIZE]", OPTION_FOR(COMMANDS_STEP),                  \
       .computed = "none; SIZE: what is free there, less 5%",                                                           \

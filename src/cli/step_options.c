@@ -7,13 +7,6 @@
 #include "backend/backend.h"
 #include "base/size.h"
 
-/* Where bf16 products are done in hardware and not in steps: what the backend uses says it, not what the processor has.
- */
-static enum dtype fastest_dtype(void) {
-    const char *isa = backend_cpu.isa();
-    return strstr(isa, "+amx") || strstr(isa, "+bf16") ? DTYPE_BF16 : DTYPE_F32;
-}
-
 /* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the folder's name. */
 static void read_disk(const char *text, struct memory_options *out) {
     const char *colon = strrchr(text, ':');
@@ -28,15 +21,19 @@ static void read_memory(const struct options *options, struct memory_options *ou
     if (options_given(options, OPT_DISK)) read_disk(options_text(options, OPT_DISK), out);
 }
 
-void step_options_read(const struct options *options, bool decided, struct plan_options *out) {
+enum status step_options_read(const struct options *options, bool decided, struct plan_options *out) {
     plan_options_init(out);
+    out->plan_path = options_text(options, OPT_PLAN);
+    /* What is decided is made on the kind of device that it was decided for, unless another is asked for. */
+    decided |= out->plan_path != NULL;
+    if (!decided || options_given(options, OPT_DEVICE))
+        TRY(backend_find(options_text(options, OPT_DEVICE), &out->backend));
     out->batch = options_whole(options, OPT_BATCH);
     out->sequence_length = options_whole(options, OPT_SEQ);
     out->grain_sequences = options_whole(options, OPT_GRAIN);
     out->grains_per_pass = options_whole(options, OPT_GRAINS_PER_PASS);
     out->threads = (int)options_whole(options, OPT_THREADS);
     read_memory(options, &out->memory);
-    out->plan_path = options_text(options, OPT_PLAN);
     if (options_given(options, OPT_DOCUMENT_ATTENTION))
         out->document_attention = document_attention_find(options_text(options, OPT_DOCUMENT_ATTENTION));
     out->lora = options_text(options, OPT_LORA);
@@ -45,8 +42,9 @@ void step_options_read(const struct options *options, bool decided, struct plan_
     if (options_given(options, OPT_SEED)) out->seed = options_whole(options, OPT_SEED);
     if (options_given(options, OPT_DTYPE))
         out->dtype = dtype_find(options_text(options, OPT_DTYPE));
-    else if (!decided && !out->plan_path)
-        out->dtype = fastest_dtype();
+    else if (!decided)
+        out->dtype = out->backend->fastest_dtype();
+    return STATUS_OK;
 }
 
 void step_options_read_optimizer(const struct options *options, struct train_options *out) {

@@ -1,10 +1,15 @@
 #include "run/executable.h"
 
+static void free_kernels(struct kernel **kernels, size_t count) {
+    for (size_t i = 0; kernels && i < count; i++)
+        if (kernels[i]) kernels[i]->release(kernels[i]);
+    mem_free(kernels);
+}
+
 void executable_free(struct executable *executable) {
     if (!executable) return;
-    for (size_t i = 0; executable->kernels && i < executable->graph->nodes.count; i++)
-        if (executable->kernels[i]) executable->kernels[i]->release(executable->kernels[i]);
-    mem_free(executable->kernels);
+    free_kernels(executable->kernels, executable->graph->nodes.count);
+    free_kernels(executable->host_kernels, executable->graph->nodes.count);
     program_free(executable->program);
     graph_free(executable->graph);
     mem_free(executable);
@@ -17,6 +22,22 @@ static enum status create_kernels(struct executable *executable, int64_t *worksp
         enum status status = executable->backend->kernel_create(node, &executable->kernels[i]);
         if (status != STATUS_OK) return status_prefix(status, "%s", node->name);
         workspace_bytes[i] = executable->kernels[i]->workspace_bytes;
+    }
+    return STATUS_OK;
+}
+
+static enum status create_host_kernels(struct executable *executable) {
+    const struct program *program = executable->program;
+    const struct backend *host = executable->backend->host;
+    if (!host) return STATUS_OK;
+    executable->host_kernels = mem_array(executable->graph->nodes.count, sizeof(struct kernel *));
+    if (!executable->host_kernels) return STATUS_FAILED;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->opcode != OPCODE_KERNEL || instruction->tier != TIER_HOST) continue;
+        struct kernel **kernel = &executable->host_kernels[instruction->node->id];
+        if (!*kernel) TRY(host->kernel_create(instruction->node, kernel));
+        BUG_IF((*kernel)->workspace_bytes > 0, "%s needs room in the host tier", instruction->node->name);
     }
     return STATUS_OK;
 }
@@ -38,6 +59,7 @@ enum status executable_create_beside(const struct backend *backend, struct graph
     const struct program *beside = resident ? resident->program : NULL;
     if (status == STATUS_OK) status = program_compile_beside(graph, plan, &table, beside, &executable->program);
     mem_free(workspace_bytes);
+    if (status == STATUS_OK) status = create_host_kernels(executable);
     if (status != STATUS_OK) {
         executable_free(executable);
         return status;

@@ -10,6 +10,9 @@ struct executable {
     const struct backend *backend;
     struct graph *graph;
     struct kernel **kernels; /* by node id */
+    /* By node id: the kernels of those that the program runs in the host tier, where the backend leaves these to
+     * another; else NULL. Without workspace. */
+    struct kernel **host_kernels;
     struct program *program;
     int threads; /* the recipe's: every thread that runs kernels sets them first */
 };

@@ -63,7 +63,8 @@ static void piece_range(const struct buffer *buffer, int32_t piece, int64_t *beg
 static void count_use(struct mixer *mixer, const struct operand *operand, int64_t change) {
     const struct buffer *buffer = &mixer->program->buffers.items[operand->buffer];
     bool kept = buffer->persistent || buffer->kind == BUFFER_RESULTS || (buffer->tensor && buffer->tensor->kept);
-    char *base = mixer->runner->arenas[buffer->tier].base;
+    const struct arena *arena = &mixer->runner->arenas[buffer->tier];
+    char *base = arena->mapped ? arena->base : NULL;
     for (int32_t i = 0; i < piece_count(buffer); i++) {
         int64_t begin, end;
         piece_range(buffer, i, &begin, &end);
@@ -110,7 +111,7 @@ static enum status mix(struct mixer *mixer) {
         uint64_t draw = random_u64(mixer->seed, RANDOM_TEST, 0, mixer->draws++);
         struct cursor *cursor = &mixer->cursors[candidates[draw % (uint64_t)count]];
         const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
-        runner_run_instruction(mixer->runner, instruction, cursor->run);
+        runner_run_instruction(mixer->runner, instruction, cursor->run, mixer->runner->streams[0]);
         mixer->ended[cursor->instruction]++;
         end_uses(mixer, instruction);
         cursor->instruction++;
@@ -122,11 +123,14 @@ enum status runner_step_interleaved(struct runner *runner, const double *scalars
     struct mixer mixer = {.runner = runner, .program = program, .seed = seed};
     mixer.ended = mem_array(program->instructions.count, sizeof *mixer.ended);
     enum status status = mixer.ended ? count_uses(&mixer) : STATUS_FAILED;
+    if (status == STATUS_OK) status = runner_mirrors_send(runner);
     runner_begin(runner, PART_STEP, scalars);
     if (status == STATUS_OK) status = mix(&mixer);
+    runner_finish_stream(runner, runner->streams[0]);
     runner_end(runner);
     mem_free(mixer.ended);
     mem_free(mixer.pieces);
     mem_free(mixer.uses_left);
-    return status == STATUS_OK ? runner_status(runner) : status;
+    if (status == STATUS_OK) status = runner_status(runner);
+    return status == STATUS_OK ? runner_mirrors_fetch(runner) : status;
 }

@@ -6,7 +6,7 @@
 
 #include "base/fault.h"
 
-void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run) {
+void *runner_address(const struct runner *runner, const struct operand *operand, int64_t run) {
     if (operand->buffer < 0) return NULL;
     const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
     char *base = runner->arenas[buffer->tier].base;
@@ -25,35 +25,27 @@ static bool changes_state(const struct program *program, const struct instructio
     return false;
 }
 
-static void run_kernel(struct runner *runner, const struct instruction *instruction, int64_t run) {
-    struct kernel_call call = {.scalars = instruction->deferred ? runner->left : runner->scalars};
+static void run_kernel(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+    struct kernel_call call = {.scalars = instruction->deferred ? runner->left : runner->scalars, .stream = stream};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
-        call.in[i] = runner_operand(runner, &instruction->operands[i], run);
+        call.in[i] = runner_address(runner, &instruction->operands[i], run);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
-        call.out[i] = runner_operand(runner, &instruction->operands[OP_INPUTS_MAX + i], run);
-    call.workspace = runner_operand(runner, &instruction->operands[OPERAND_WORKSPACE], run);
-    const struct kernel *kernel = runner->executable->kernels[instruction->node->id];
+        call.out[i] = runner_address(runner, &instruction->operands[OP_INPUTS_MAX + i], run);
+    call.workspace = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], run);
+    const struct executable *executable = runner->executable;
+    bool apart = executable->host_kernels && instruction->tier == TIER_HOST;
+    const struct kernel *kernel = (apart ? executable->host_kernels : executable->kernels)[instruction->node->id];
     kernel->run(kernel, &call);
 }
 
-/* The disk moves whole blocks: buffers have room to the next one. */
-static int64_t moved_bytes(const struct program *program, int64_t bytes) {
-    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
+static void run_zero(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+    const struct backend *backend = runner->executable->backend;
+    const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
+    if (instruction->tier == TIER_HOST && backend->host) backend = backend->host;
+    backend->zero(runner_address(runner, target, run), target->bytes, stream);
 }
 
-static enum status run_copy(struct runner *runner, const struct instruction *instruction) {
-    const struct program *program = runner->executable->program;
-    const struct buffer *from = &program->buffers.items[instruction->operands[0].buffer];
-    const struct buffer *to = &program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer];
-    const struct arena *source = &runner->arenas[from->tier], *target = &runner->arenas[to->tier];
-    if (target->base)
-        return arena_read(source, from->offset, (char *)target->base + to->offset, moved_bytes(program, from->bytes),
-                          instruction->stream);
-    return arena_write(target, to->offset, (const char *)source->base + from->offset, moved_bytes(program, from->bytes),
-                       instruction->stream);
-}
-
-static void keep_failure(struct runner *runner) {
+void runner_keep_failure(struct runner *runner) {
     pthread_mutex_lock(&runner->lock);
     if (!runner->failed) {
         snprintf(runner->message, sizeof runner->message, "%s", status_message());
@@ -69,17 +61,25 @@ enum status runner_status(struct runner *runner) {
     return runner->hint[0] ? status_hint(status, "%s", runner->hint) : status;
 }
 
-void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run) {
+/* Where one fails, it is named; so is one that only finds that an earlier one did. */
+static enum status name_failure(const struct instruction *instruction, enum status status) {
+    if (status == STATUS_OK || !instruction->node) return status;
+    return status_prefix(status, "%s (%s)", instruction->node->name, instruction->node->op->name);
+}
+
+void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
     if (!(runner->parts & (instruction->deferred ? PART_DEFERRED : PART_STEP)) || runner->failed) return;
     if (runner->gate && changes_state(runner->executable->program, instruction)) runner->gate(runner->gate_payload);
-    const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
-    switch (instruction->opcode) {
-    case OPCODE_KERNEL: run_kernel(runner, instruction, run); return;
-    case OPCODE_ZERO: runner->executable->backend->zero(runner_operand(runner, target, run), target->bytes); return;
-    case OPCODE_COPY:
-        if (run_copy(runner, instruction) != STATUS_OK) keep_failure(runner);
-        return;
-    }
+    const struct backend_streams *streams = runner->executable->backend->streams;
+    enum status status = STATUS_OK;
+    if (streams && runner_on_host(runner->executable->program, instruction)) status = streams->finish(stream);
+    if (status == STATUS_OK) switch (instruction->opcode) {
+        case OPCODE_KERNEL: run_kernel(runner, instruction, run, stream); break;
+        case OPCODE_ZERO: run_zero(runner, instruction, run, stream); break;
+        case OPCODE_COPY: status = runner_copy(runner, instruction, stream); break;
+        }
+    if (streams && status == STATUS_OK) status = streams->check();
+    if (name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
 int64_t runner_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step, int64_t run) {
@@ -91,16 +91,21 @@ int64_t runner_required(const struct program *program, int32_t waited, int32_t i
     return step * theirs->repeat + this_step;
 }
 
+/* All on one stream, whatever streams the program has. */
 static void run_in_order(struct runner *runner) {
     const struct program *program = runner->executable->program;
+    void *stream = runner->streams[0];
     for (size_t s = 0; s < program->sections.count; s++) {
         const struct section *section = &program->sections.items[s];
         for (int64_t run = 0; run < section->repeat; run++)
             for (int32_t i = section->first; i < section->first + section->count; i++) {
-                runner_run_instruction(runner, &program->instructions.items[i], run);
-                if (runner->observer) runner->observer(runner->observer_payload, runner, i, run);
+                runner_run_instruction(runner, &program->instructions.items[i], run, stream);
+                if (!runner->observer) continue;
+                runner_finish_stream(runner, stream);
+                runner->observer(runner->observer_payload, runner, i, run);
             }
     }
+    runner_finish_stream(runner, stream);
 }
 
 static void await(struct runner *runner, int32_t instruction, int64_t step, int64_t run) {
@@ -123,26 +128,34 @@ static void run_stream_step(struct runner *runner, int stream, int64_t step) {
                 pthread_mutex_lock(&runner->lock);
                 await(runner, i, step, run);
                 pthread_mutex_unlock(&runner->lock);
-                runner_run_instruction(runner, &program->instructions.items[i], run);
+                runner_order(runner, i);
+                runner_run_instruction(runner, &program->instructions.items[i], run, runner->streams[stream]);
+                runner_record(runner, i);
                 pthread_mutex_lock(&runner->lock);
                 runner->ended[i]++;
                 pthread_cond_broadcast(&runner->changed);
                 pthread_mutex_unlock(&runner->lock);
             }
     }
+    runner_finish_stream(runner, runner->streams[stream]);
 }
 
-static bool has_kernels(const struct program *program, int stream) {
-    for (size_t i = 0; i < program->instructions.count; i++)
-        if (program->instructions.items[i].stream == stream && program->instructions.items[i].opcode != OPCODE_COPY)
-            return true;
+/* Whether the stream's worker computes itself. */
+static bool has_kernels(const struct executable *executable, int stream) {
+    const struct program *program = executable->program;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->stream != stream || instruction->opcode == OPCODE_COPY) continue;
+        if (!executable->backend->streams || runner_on_host(program, instruction)) return true;
+    }
     return false;
 }
 
 static void *work(void *argument) {
     struct worker *worker = argument;
     struct runner *runner = worker->runner;
-    if (has_kernels(runner->executable->program, worker->stream))
+    runner_enter(runner);
+    if (has_kernels(runner->executable, worker->stream))
         runner->executable->backend->set_threads(runner->executable->threads);
     for (int64_t step = 0;; step++) {
         pthread_mutex_lock(&runner->lock);
@@ -181,13 +194,16 @@ void runner_end(struct runner *runner) {
 }
 
 static enum status run_parts(struct runner *runner, int parts, const double *scalars) {
+    runner_enter(runner);
+    if (parts & PART_STEP) TRY(runner_mirrors_send(runner));
     runner_begin(runner, parts, scalars);
     if (runner->executable->program->streams == 1 || runner->observer)
         run_in_order(runner);
     else
         run_on_workers(runner);
     runner_end(runner);
-    return runner_status(runner);
+    TRY(runner_status(runner));
+    return parts & PART_STEP ? runner_mirrors_fetch(runner) : STATUS_OK;
 }
 
 enum status runner_step(struct runner *runner, const double *scalars) { return run_parts(runner, PART_STEP, scalars); }
@@ -227,6 +243,8 @@ enum status runner_create(const struct executable *executable, const struct aren
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->changed, NULL);
     enum status status = make_room(runner);
+    if (status == STATUS_OK) status = runner_streams_open(runner);
+    if (status == STATUS_OK) status = runner_mirrors_open(runner);
     if (status == STATUS_OK) status = start_workers(runner);
     if (status != STATUS_OK) {
         runner_free(runner);
@@ -246,6 +264,8 @@ void runner_free(struct runner *runner) {
         if (runner->workers[s].started) pthread_join(runner->workers[s].thread, NULL);
     pthread_mutex_destroy(&runner->lock);
     pthread_cond_destroy(&runner->changed);
+    runner_mirrors_close(runner);
+    runner_streams_close(runner);
     mem_free(runner->ended);
     mem_free(runner->window);
     mem_free(runner);

@@ -1,5 +1,16 @@
 /* Runs an executable's program in given arenas: one worker for each stream, waits between them, nothing allocated in a
- * step. */
+ * step.
+ *
+ * On a backend with streams (backend.h) the workers only ask for work, and may be far ahead of it: the counts that they
+ * wait for are then of issues asked for, and the order in which these are done is left to the backend's events. Work of
+ * the workers' own (the disk's, kernels in the host tier) waits for the events themselves. A step ends when all is done.
+ *
+ * Addresses. What runner_data returns is always for the CPU. Where a tier's memory has no addresses for it
+ * (arena.mapped), inputs, results and kept activations have mirrors in memory that has, which are sent to the device
+ * before each step and fetched after it; weights and state have none and are reached by runner_read and runner_write
+ * alone, as on the disk. So: inputs and results through runner_data; weights and state through runner_data where that
+ * is not NULL, else (or always) through runner_read and runner_write; what an instruction has made, within a step, by
+ * runner_read_operand. */
 #ifndef BALLAST_RUN_RUNNER_H
 #define BALLAST_RUN_RUNNER_H
 
@@ -24,7 +35,7 @@ enum status runner_step(struct runner *runner, const double *scalars);
 enum status runner_finish(struct runner *runner);
 
 /* The bytes of an input (all grains), result or kept activation (of the last pass's first grain), or of a parameter or
- * state whose home is in memory. NULL when the program has none, or its home is the disk. */
+ * state whose home is in memory that the CPU has addresses for. NULL when the program has none, and for other homes. */
 void *runner_data(const struct runner *runner, const struct tensor *tensor);
 /* Copies [offset, offset + bytes) of a parameter or state between its home, on whatever tier, and memory: by one thread
  * at a time, which has the disk's channel 0, and never while a step may change what is read (runner_set_gate). FAILED
@@ -42,8 +53,10 @@ void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);
  * streams' instructions run one after the other in the caller's thread. NULL: none. */
 typedef void runner_observer(void *payload, const struct runner *runner, int32_t instruction, int64_t run);
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload);
-/* The address of an instruction's operand in the given run of its section; NULL on the disk. */
+/* For the CPU, the address of an instruction's operand in the given run of its section; NULL where it has none. */
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run);
+/* Copies operand->bytes from there, from any tier but the disk, in an observer. FAILED when the device does. */
+enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t run, void *to);
 
 /* Runs one step's issues one at a time in a random order that streams and waits allow, and fills every buffer in memory
  * with 0xFF bytes once its last use in the step is over. Bit for bit the same result is expected. For tests. */

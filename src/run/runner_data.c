@@ -6,8 +6,23 @@
 void *runner_data(const struct runner *runner, const struct tensor *tensor) {
     int64_t offset;
     const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &offset);
-    char *base = buffer ? runner->arenas[buffer->tier].base : NULL;
-    return base ? base + buffer->offset + offset : NULL;
+    if (!buffer) return NULL;
+    const struct arena *arena = &runner->arenas[buffer->tier];
+    if (arena->mapped) return (char *)arena->base + buffer->offset + offset;
+    char *mirror = runner->mirrors ? runner->mirrors[buffer->id] : NULL;
+    return mirror ? mirror + offset : NULL;
+}
+
+void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run) {
+    bool mapped = operand->buffer >= 0 &&
+                  runner->arenas[runner->executable->program->buffers.items[operand->buffer].tier].mapped;
+    return mapped ? runner_address(runner, operand, run) : NULL;
+}
+
+enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t run, void *to) {
+    const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
+    return arena_read(&runner->arenas[buffer->tier], buffer->offset + operand->offset + run * operand->stride, to,
+                      operand->bytes, 0);
 }
 
 /* A stretch of the disk tier, and the whole blocks around it that fit into the window. */
@@ -72,15 +87,13 @@ static struct stretch find_stretch(const struct runner *runner, const struct ten
 
 enum status runner_read(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes, void *to) {
     struct stretch stretch = find_stretch(runner, tensor, offset, bytes);
-    if (!stretch.arena->base) return read_disk(runner, stretch, to);
-    memcpy(to, (const char *)stretch.arena->base + stretch.begin, (size_t)bytes);
-    return STATUS_OK;
+    if (stretch.arena->tier == TIER_DISK) return read_disk(runner, stretch, to);
+    return arena_read(stretch.arena, stretch.begin, to, bytes, 0);
 }
 
 enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
                          const void *from) {
     struct stretch stretch = find_stretch(runner, tensor, offset, bytes);
-    if (!stretch.arena->base) return write_disk(runner, stretch, from);
-    memcpy((char *)stretch.arena->base + stretch.begin, from, (size_t)bytes);
-    return STATUS_OK;
+    if (stretch.arena->tier == TIER_DISK) return write_disk(runner, stretch, from);
+    return arena_write(stretch.arena, stretch.begin, from, bytes, 0);
 }

@@ -18,6 +18,15 @@ struct worker {
 
 enum { RUNNER_MESSAGE_BYTES = 1024, RUNNER_WINDOW_BYTES = 1 << 20 };
 
+/* Where the disk's bytes pass between the disk and memory that the CPU has no address for: two places that take turns,
+ * so that the disk goes on while the device copies. */
+enum { STAGE_BYTES = 8 << 20, STAGE_PLACES = 2 };
+struct stage {
+    char *place[STAGE_PLACES];
+    void *event[STAGE_PLACES]; /* stands for the copies out of or into the place */
+    int next;                  /* place */
+};
+
 /* Which instructions a step runs. */
 enum { PART_STEP = 1, PART_DEFERRED = 2 };
 
@@ -34,6 +43,11 @@ struct runner {
     bool pending;              /* a step has left updates */
     double left[SCALAR_COUNT]; /* that step's values */
     void *window;              /* RUNNER_WINDOW_BYTES, aligned for the disk: NULL in programs that do not use it */
+    /* Backends with streams and memory of their own: */
+    void *streams[STREAMS_MAX];       /* the backend's, by the program's; all NULL where it has none */
+    void **events;                    /* by instruction; NULL for one that no other waits for */
+    struct stage stages[STREAMS_MAX]; /* by stream; for those that need one */
+    void **mirrors;                   /* by buffer; NULL for those that the CPU has addresses for */
     /* Several streams: */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -46,8 +60,36 @@ struct runner {
     struct worker workers[STREAMS_MAX];
 };
 
-/* Runs one issue of an instruction, if the step has it. A failure is kept for runner_status. */
-void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run);
+/* Runs one issue of an instruction, if the step has it, or asks the backend's stream for it. A failure is kept for
+ * runner_status. */
+void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream);
+/* Keeps the calling thread's message, if it is the first. */
+void runner_keep_failure(struct runner *runner);
+/* Where the operand's bytes are for kernels and copies; NULL on the disk. */
+void *runner_address(const struct runner *runner, const struct operand *operand, int64_t run);
+/* All of a copy, in whole blocks where the disk takes part. */
+enum status runner_copy(struct runner *runner, const struct instruction *instruction, void *stream);
+
+/* Streams of the backend (runner_streams.c). All do nothing where it has none. */
+enum status runner_streams_open(struct runner *runner);
+void runner_streams_close(struct runner *runner);
+/* Whether the thread itself does the work, and has done it when it goes on. */
+bool runner_on_host(const struct program *program, const struct instruction *instruction);
+/* Puts what is asked for next behind the issues that the instruction waits for; these have been asked for. */
+void runner_order(struct runner *runner, int32_t instruction);
+/* Has the instruction's event stand for its issue, which has been asked for. */
+void runner_record(struct runner *runner, int32_t instruction);
+/* Waits for all that the stream was asked for. */
+void runner_finish_stream(struct runner *runner, void *stream);
+/* Makes the device that of the calling thread. */
+void runner_enter(struct runner *runner);
+
+/* Mirrors: what is between steps in memory without addresses for the CPU, and is written or read by it before and after
+ * each (runner_mirror.c). */
+enum status runner_mirrors_open(struct runner *runner);
+void runner_mirrors_close(struct runner *runner);
+enum status runner_mirrors_send(struct runner *runner);
+enum status runner_mirrors_fetch(struct runner *runner);
 /* The first failure, OK when there was none. */
 enum status runner_status(struct runner *runner);
 /* Chooses the parts of the step to come and, after it, remembers what it left. */

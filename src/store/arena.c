@@ -2,15 +2,14 @@
 
 #include "store/store.h"
 
-static const struct store *const stores[TIER_COUNT] = {
-    [TIER_DEVICE] = &memory_store,
-    [TIER_HOST] = &memory_store,
-    [TIER_DISK] = &disk_store,
-};
+static const struct store *store_of(enum tier tier, const struct arena_settings *settings) {
+    if (tier == TIER_DISK) return &disk_store;
+    return settings && settings->memory ? &device_store : &memory_store;
+}
 
 enum status arena_open(enum tier tier, int64_t bytes, const struct arena_settings *settings, struct arena *out) {
     BUG_IF(bytes < 0, "an arena of %lld bytes", (long long)bytes);
-    struct arena arena = {.tier = tier, .bytes = bytes, .store = bytes > 0 ? stores[tier] : NULL};
+    struct arena arena = {.tier = tier, .bytes = bytes, .store = bytes > 0 ? store_of(tier, settings) : NULL};
     if (arena.store) TRY(arena.store->open(&arena, settings));
     *out = arena;
     return STATUS_OK;

@@ -2,9 +2,10 @@
  * step.
  *
  * The device tier is what kernels work on. On a CPU the host tier is a second block of the same memory, so that
- * programs that move data between the two run where there is no accelerator. The disk tier is a file without a name in
- * a folder of the user's. Device and host have addresses; to and from the disk data moves by arena_read and
- * arena_write, which work on every tier alike.
+ * programs that move data between the two run where there is no accelerator; on a GPU the device tier is the GPU's
+ * memory and the host tier is memory that it copies from and to by itself. The disk tier is a file without a name in
+ * a folder of the user's. Device and host have addresses, those of a GPU's memory being of use to kernels alone
+ * (`mapped`); to and from all else data moves by arena_read and arena_write, which work on every tier alike.
  *
  * Whatever a tier takes is taken by arena_open: arena_read and arena_write allocate nothing. Besides its bytes an arena
  * of the disk tier takes, for each channel, DISK_REQUESTS request records (about 1 KiB) and either one io_uring (about
@@ -15,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "program/program.h"
 
@@ -25,8 +27,9 @@ enum disk_engine_choice {
     DISK_ENGINE_THREADS /* pread and pwrite on threads of the arena's own */
 };
 
-/* The memory tiers need none of this. */
+/* The memory tiers need none of this but `memory`. */
 struct arena_settings {
+    const struct backend_memory *memory; /* of device and host tier; NULL: memory of the process */
     const char *folder; /* where the disk tier's file lies; only arena_open looks at it by name */
     int channels;       /* how many threads may read and write the disk tier at once, at least 1 */
     enum disk_engine_choice engine;
@@ -35,7 +38,8 @@ struct arena_settings {
 
 struct arena {
     enum tier tier;
-    void *base; /* page-aligned; NULL on the disk tier and when bytes is 0 */
+    void *base;  /* page-aligned, or as backend_memory says; NULL on the disk tier and when bytes is 0 */
+    bool mapped; /* the CPU may use `base` */
     int64_t bytes;
     const struct store *store; /* NULL when bytes is 0 */
     void *state;               /* the store's own */
@@ -43,7 +47,7 @@ struct arena {
 
 /* Takes `bytes`, which read as zeros until written; an arena of none needs nothing. `settings` may be NULL for device
  * and host.
- * Memory: mapped and touched; FAILED with a hint when the system refuses.
+ * Memory: there in full, and touched; FAILED with a hint when the system refuses.
  * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the folder, in a file that no name leads to: nothing of
  * it is left when the process ends, however that comes about, and two runs can share a folder. The folder may vanish
  * afterwards. BAD_INPUT when the folder does not exist, is none or cannot be written in; FAILED when it has not the

@@ -31,6 +31,7 @@ static enum status open_memory(struct arena *arena, const struct arena_settings 
     (void)madvise(base, bytes, MADV_HUGEPAGE);
     touch(base, bytes);
     arena->base = base;
+    arena->mapped = true;
     return STATUS_OK;
 }
 

@@ -7,7 +7,8 @@
 
 static enum status open_arenas(struct engine *engine) {
     const struct train_setup *setup = engine->setup;
-    struct arena_settings settings = {.folder = setup->limits.disk_folder, .channels = RUNNER_CHANNELS};
+    struct arena_settings settings = {
+        .memory = setup->backend->memory, .folder = setup->limits.disk_folder, .channels = RUNNER_CHANNELS};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         TRY(arena_open(tier, setup->program_bytes[tier], &settings, &engine->arenas[tier]));
     return STATUS_OK;
@@ -129,6 +130,8 @@ int64_t engine_resident_bytes(const struct engine *engine) {
     enum { PAGES = 4096 };
     unsigned char present[PAGES];
     int64_t page = sysconf(_SC_PAGESIZE), resident = 0;
+    /* A device's memory is there in full for as long as the arena is. */
+    if (!engine->arenas[TIER_DEVICE].mapped) return engine->arenas[TIER_DEVICE].bytes;
     for (int64_t at = 0; at < engine->arenas[TIER_DEVICE].bytes; at += PAGES * page) {
         int64_t bytes = engine->arenas[TIER_DEVICE].bytes - at < PAGES * page ? engine->arenas[TIER_DEVICE].bytes - at
                                                                               : PAGES * page;

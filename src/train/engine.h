@@ -57,7 +57,7 @@ void *engine_data(const struct runner *runner, const struct executable *executab
 /* An int32 input that not every program has; NULL without. */
 int32_t *engine_optional_input(const struct runner *runner, const struct executable *executable, const char *name);
 
-/* Bytes of the arena that are in memory now, as the system counts them. */
+/* Bytes of the device tier's arena that are in memory now, as the system counts them. */
 int64_t engine_resident_bytes(const struct engine *engine);
 
 /* Runs the last step again and returns "TENSOR (grain G)": the first place, in the order of execution, where a value is

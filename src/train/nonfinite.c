@@ -43,6 +43,18 @@ static bool tensor_is_finite(const struct tensor *tensor, const void *data) {
     return true;
 }
 
+/* What the instruction made, read into memory of its own where the CPU has no address for it. */
+static bool output_is_finite(const struct runner *runner, const struct tensor *tensor, const struct operand *operand,
+                             int64_t run) {
+    const void *there = runner_operand(runner, operand, run);
+    if (there) return tensor_is_finite(tensor, there);
+    void *copy = mem_array((size_t)operand->bytes, 1);
+    bool known = copy && runner_read_operand(runner, operand, run, copy) == STATUS_OK;
+    bool finite = !known || tensor_is_finite(tensor, copy);
+    mem_free(copy);
+    return finite;
+}
+
 static void examine_outputs(void *payload, const struct runner *runner, int32_t index, int64_t run) {
     struct search *search = payload;
     const struct instruction *instruction = &search->program->instructions.items[index];
@@ -51,7 +63,7 @@ static void examine_outputs(void *payload, const struct runner *runner, int32_t 
     for (int i = 0; i < instruction->node->op->outputs; i++) {
         const struct tensor *tensor = instruction->node->out[i];
         const struct operand *operand = &instruction->operands[OP_INPUTS_MAX + i];
-        if (!tensor || operand->buffer < 0 || tensor_is_finite(tensor, runner_operand(runner, operand, run))) continue;
+        if (!tensor || operand->buffer < 0 || output_is_finite(runner, tensor, operand, run)) continue;
         int64_t grain = section->first_grain + run * section->grains + instruction->grain;
         search->found = section->first_grain < 0
                             ? mem_format("%s (in the update)", tensor->name)

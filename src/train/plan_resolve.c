@@ -7,6 +7,11 @@
 
 void plan_options_init(struct plan_options *out) { *out = (struct plan_options){.seed = -1}; }
 
+const struct backend *plan_options_backend(const struct plan_options *options, const struct recipe *base) {
+    if (options->backend) return options->backend;
+    return base ? backend_of_isa(base->isa) : &backend_cpu;
+}
+
 /* What stands for an option that is not given: the base's value, else the default. */
 struct resolver {
     const char *base_name; /* NULL: there is no base */
@@ -73,12 +78,12 @@ static enum status choose_trained(struct resolver *resolver, const struct plan_o
     return STATUS_OK;
 }
 
-static void choose_shape(struct resolver *resolver, const struct plan_options *options, int64_t default_sequence,
-                         const struct recipe *base, struct recipe *recipe) {
+static void choose_shape(struct resolver *resolver, const struct plan_options *options, const struct backend *backend,
+                         int64_t default_sequence, const struct recipe *base, struct recipe *recipe) {
     recipe->batch = choose_integer(resolver, "batch", options->batch, 0, base->batch, PLAN_DEFAULT_BATCH);
     recipe->sequence_length =
         choose_integer(resolver, "seq", options->sequence_length, 0, base->sequence_length, default_sequence);
-    int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, PLAN_GRAIN_TOKENS);
+    int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, backend->grain_tokens);
     recipe->grain_sequences =
         choose_integer(resolver, "grain", options->grain_sequences, 0, base->grain_sequences, grain);
     int threads = options->threads || resolver->base_name ? 0 : cluster_count_cores(&(int){0});
@@ -136,7 +141,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     choose_document_attention(&resolver, options->document_attention, from->recipe.document_attention,
                               &plan.recipe.document_attention);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
-    choose_shape(&resolver, options, default_sequence, &from->recipe, &plan.recipe);
+    choose_shape(&resolver, options, backend, default_sequence, &from->recipe, &plan.recipe);
     choose_optimizer(&resolver, training ? training : &defaults, &from->recipe, &plan.recipe);
     if (resolver.status != STATUS_OK)
         return status_hint(resolver.status, "the recipe fixes the bits of the result: leave the option out");

@@ -26,9 +26,10 @@ struct memory_options {
  * resume and with a plan file, what is written there. A value that is given there and differs is refused by name.
  * Whoever fills this refuses zero and negative settings first. */
 struct plan_options {
+    const struct backend *backend; /* NULL: that of the plan file's or the run's instruction set, else the CPU */
     int64_t batch;           /* sequences a step; default PLAN_DEFAULT_BATCH */
     int64_t sequence_length; /* default: the model's context, at most PLAN_DEFAULT_SEQUENCE */
-    int64_t grain_sequences; /* default: the fewest that hold 1024 tokens, at most the batch */
+    int64_t grain_sequences; /* default: the fewest that hold the backend's grain_tokens, at most the batch */
     int64_t grains_per_pass; /* default 1, or what the plan file says; never changes a result */
     enum dtype dtype;        /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int threads;             /* default: the cores of the machine */
@@ -41,7 +42,9 @@ struct plan_options {
     struct memory_options memory;
     const char *plan_path; /* a plan file (train, eval, generate); NULL: none */
 };
-enum { PLAN_DEFAULT_BATCH = 8, PLAN_DEFAULT_SEQUENCE = 1024, PLAN_DEFAULT_SEED = 1, PLAN_GRAIN_TOKENS = 1024 };
+enum { PLAN_DEFAULT_BATCH = 8, PLAN_DEFAULT_SEQUENCE = 1024, PLAN_DEFAULT_SEED = 1 };
+/* The backend of options over a base (a plan file's or a checkpoint's recipe; may be NULL). */
+const struct backend *plan_options_backend(const struct plan_options *options, const struct recipe *base);
 /* Everything "not given". */
 void plan_options_init(struct plan_options *out);
 

@@ -115,17 +115,18 @@ static enum status measure_disk(const char *folder, int64_t *bytes) {
 
 static enum status find_capacity(struct train_setup *setup) {
     const struct memory_options *memory = &setup->limits;
-    struct cluster_memory machine = {.capacity_bytes = memory->device_bytes};
-    if (memory->device_bytes == 0) TRY(cluster_measure_memory(&machine));
-    setup->capacity_bytes[TIER_DEVICE] = machine.capacity_bytes;
-    /* Both tiers are this machine's memory: without a size of its own the device leaves room for the host. */
-    if (memory->device_bytes == 0) setup->capacity_bytes[TIER_DEVICE] -= memory->host_bytes;
+    const bool one = !setup->backend->memory; /* both tiers are memory of the process */
+    int64_t machine[TIER_COUNT] = {[TIER_DEVICE] = memory->device_bytes, [TIER_HOST] = memory->host_bytes};
+    if (memory->device_bytes == 0 || (!one && memory->host_bytes == 0)) TRY(setup->backend->capacity(machine));
+    setup->capacity_bytes[TIER_DEVICE] = memory->device_bytes > 0 ? memory->device_bytes : machine[TIER_DEVICE];
+    setup->capacity_bytes[TIER_HOST] = one || memory->host_bytes > 0 ? memory->host_bytes : machine[TIER_HOST];
+    /* Without a size of its own the device leaves room for the host in the same memory. */
+    if (one && memory->device_bytes == 0) setup->capacity_bytes[TIER_DEVICE] -= memory->host_bytes;
     if (setup->capacity_bytes[TIER_DEVICE] <= 0) {
         char there[SIZE_TEXT];
         return status_set(STATUS_BAD_INPUT, "host-memory: leaves nothing for the device tier of the %s that there are",
-                          size_print(machine.capacity_bytes, there));
+                          size_print(machine[TIER_DEVICE], there));
     }
-    setup->capacity_bytes[TIER_HOST] = memory->host_bytes;
     setup->capacity_bytes[TIER_DISK] = memory->disk_bytes;
     int64_t free_bytes = 0;
     if (memory->disk_bytes > 0 && !memory->disk_folder[0])
@@ -193,6 +194,7 @@ static enum status resolve(struct train_setup *setup, const struct plan_options 
     struct plan base;
     setup->recipe_fixed = setup->policy_fixed = options->plan_path != NULL;
     if (options->plan_path) TRY(plan_read(options->plan_path, &base));
+    setup->backend = plan_options_backend(options, options->plan_path ? &base.recipe : NULL);
     TRY(plan_options_resolve(options, training, setup->backend, context < most ? context : most,
                              options->plan_path ? &base : NULL, options->plan_path, &setup->plan));
     if (setup->purpose == SETUP_GENERATE) {
@@ -206,7 +208,7 @@ static enum status resolve(struct train_setup *setup, const struct plan_options 
 
 enum status train_setup_create(const char *model_folder, enum setup_purpose purpose, const struct plan_options *options,
                                const struct train_options *training, struct train_setup *out) {
-    struct train_setup setup = {.purpose = purpose, .backend = &backend_cpu};
+    struct train_setup setup = {.purpose = purpose};
     setup.samples = purpose == SETUP_TRAIN && training && training->sample_every > 0;
     enum status status = model_open(model_folder, &setup.model);
     if (status == STATUS_OK) status = resolve(&setup, options, training);
@@ -222,7 +224,7 @@ enum status train_setup_create_planned(const char *model_folder, const struct pl
                                        const struct plan_options *options, const struct train_options *training,
                                        struct train_setup *out) {
     struct train_setup setup = {.purpose = SETUP_TRAIN,
-                                .backend = &backend_cpu,
+                                .backend = plan_options_backend(options, &plan->recipe),
                                 .plan = *plan,
                                 .samples = training->sample_every > 0,
                                 .recipe_fixed = true};

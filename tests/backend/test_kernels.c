@@ -178,7 +178,7 @@ static void test_zero(void **state) {
     unsigned char *bytes = mem_array(BYTES + 1, 1);
     assert_non_null(bytes);
     memset(bytes, 7, BYTES + 1);
-    backend_cpu.zero(bytes, BYTES);
+    backend_cpu.zero(bytes, BYTES, NULL);
     for (int i = 0; i < BYTES; i++)
         assert_int_equal(bytes[i], 0);
     assert_int_equal(bytes[BYTES], 7);

@@ -1,104 +1,26 @@
 /* A policy never changes the bits: random ones of all kinds, for every family, against the plain run. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
-#include <stdio.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "plan/activations.h"
 #include "plan/rotor.h"
-#include "support/harness.h"
-#include "support/random_policy.h"
+#include "support/policy_subject.h"
 #include "support/unit.h"
 
-enum { STEPS = 3, BATCH = 7, TOKENS = 13, VOCAB = 211, BLOCKS = 8 };
-
-struct outcome {
-    double losses[STEPS], norms[STEPS];
-    uint64_t weights;
-};
-
-/* A model of the fixtures; NULL: one of six layers. */
-static const struct subject {
-    const char *model, *lora, *freeze;
-    enum dtype dtype;
-} subjects[] = {
-    {"gpt2", NULL, NULL, DTYPE_F32},          {"llama", NULL, NULL, DTYPE_BF16},
-    {"mistral", NULL, NULL, DTYPE_F32},       {"opt", NULL, NULL, DTYPE_BF16},
-    {"phi3", NULL, NULL, DTYPE_BF16},         {"qwen2_tied", NULL, NULL, DTYPE_BF16},
-    {"qwen3_bias", NULL, NULL, DTYPE_F32},    {"gpt2", "2,4,c_attn,c_fc", NULL, DTYPE_BF16},
-    {"llama_tied", NULL, "*.0.*", DTYPE_F32}, {"opt_post_norm", NULL, NULL, DTYPE_F32},
-};
-enum { SUBJECTS = sizeof subjects / sizeof *subjects };
-
-static struct model_config deep_config(void) {
-    struct model_config config;
-    assert_int_equal(model_config_init("llama", &config), STATUS_OK);
-    config.hidden = 24;
-    config.layers = BLOCKS - 2;
-    config.heads = 3;
-    config.kv_heads = config.head_dim = config.ffn = 0;
-    config.vocab_size = VOCAB;
-    config.context = 32;
-    return config;
-}
-
-/* A seed of 0: `policy`, NULL: the plain one. */
-static struct outcome train(const struct subject *subject, const struct policy *policy, uint64_t policy_seed,
-                            bool interleaved) {
-    char folder[512];
-    snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, subject->model ? subject->model : "");
-    struct model_config config = deep_config();
-    struct harness_options options = {.folder = subject->model ? folder : NULL,
-                                      .config = &config,
-                                      .lora = subject->lora,
-                                      .freeze = subject->freeze,
-                                      .purpose = MODEL_LOSS,
-                                      .dtype = subject->dtype,
-                                      .batch = BATCH,
-                                      .sequence_length = TOKENS,
-                                      .grain_sequences = 2,
-                                      .grains_per_pass = policy ? policy->grains_per_pass : 1,
-                                      .policy = policy ? *policy : (struct policy){0},
-                                      .policy_seed = policy_seed,
-                                      .clip_norm = 0.5,
-                                      .weight_decay = 0.1,
-                                      .seed = 3};
-    struct harness harness;
-    harness_open(&options, &harness);
-    struct outcome outcome;
-    for (int step = 0; step < STEPS; step++) {
-        int32_t tokens[BATCH * TOKENS], targets[BATCH * TOKENS];
-        for (uint64_t i = 0; i < BATCH * TOKENS; i++) {
-            tokens[i] = (int32_t)(random_u64(5, RANDOM_TEST, (uint32_t)step, i) % VOCAB);
-            targets[i] = i % 11 == 0 ? -100 : (tokens[i] * 7 + 3) % VOCAB;
-        }
-        harness_set_inputs(&harness, tokens, targets);
-        outcome.losses[step] = harness_step(&harness, 1e-3, interleaved);
-        outcome.norms[step] = ((const double *)harness_data(&harness, "clip"))[0];
-    }
-    outcome.weights = harness_fingerprint(&harness);
-    harness_close(&harness);
-    return outcome;
-}
-
-static bool equal(const struct outcome *a, const struct outcome *b) {
-    return memcmp(a->losses, b->losses, sizeof a->losses) == 0 && memcmp(a->norms, b->norms, sizeof a->norms) == 0 &&
-           a->weights == b->weights;
-}
+enum { BLOCKS = POLICY_SUBJECT_BLOCKS };
 
 /* The seed of a failing policy is printed, with the policy. */
 static void test_random_policies(void **state) {
     (void)state;
     uint64_t each = unit_sweep(6, 200);
-    for (size_t s = 0; s < SUBJECTS; s++) {
-        struct outcome plain = train(&subjects[s], NULL, 0, false);
+    for (size_t s = 0; s < POLICY_SUBJECTS; s++) {
+        const struct policy_subject *subject = &policy_subjects[s];
+        struct policy_outcome plain = policy_train(subject, &(struct policy_way){0});
         for (uint64_t i = 1; i <= each; i++) {
-            uint64_t seed = 1000 * (s + 1) + i;
-            struct outcome other = train(&subjects[s], NULL, seed, i % 2 == 0);
-            if (!equal(&plain, &other))
-                fail_msg("%s: the policy of seed %llu changes the bits: loss %.17g, plain %.17g", subjects[s].model,
-                         (unsigned long long)seed, other.losses[STEPS - 1], plain.losses[STEPS - 1]);
+            struct policy_way way = {.policy_seed = 1000 * (s + 1) + i, .interleaved = i % 2 == 0};
+            struct policy_outcome other = policy_train(subject, &way);
+            policy_require_equal(subject, &way, &plain, &other);
         }
     }
 }
@@ -129,8 +51,8 @@ static bool nests(const struct stage_list *stages) {
 /* Schedules of Rotor for every budget, each by itself and with what is kept on other tiers. */
 static void test_rotor_schedules(void **state) {
     (void)state;
-    const struct subject deep = {NULL, NULL, NULL, DTYPE_BF16};
-    struct outcome plain = train(&deep, NULL, 0, false);
+    const struct policy_subject deep = {.dtype = DTYPE_BF16};
+    struct policy_outcome plain = policy_train(&deep, &(struct policy_way){0});
     struct chain chain = chain_of(BLOCKS);
     int nesting = 0, solved = 0;
     char last[POLICY_SCHEDULE_BYTES] = "";
@@ -148,8 +70,9 @@ static void test_rotor_schedules(void **state) {
         if (strcmp(last, policy.schedule) == 0) continue;
         strcpy(last, policy.schedule);
         print_message("%lld slots: %s\n", (long long)slots, policy.schedule);
-        struct outcome other = train(&deep, &policy, 0, solved++ % 2);
-        if (!equal(&plain, &other)) fail_msg("'%s' changes the bits", policy.schedule);
+        struct policy_way way = {.policy = &policy, .interleaved = solved++ % 2};
+        struct policy_outcome other = policy_train(&deep, &way);
+        policy_require_equal(&deep, &way, &plain, &other);
     }
     chain_free(&chain);
     assert_true(solved >= 3 && nesting > 0);

@@ -75,7 +75,10 @@ static void load_weights(struct harness *harness) {
 
 static void open_arenas(struct harness *harness) {
     const char *folder = harness->options.disk ? harness->options.disk : "/tmp";
-    struct arena_settings settings = {.folder = folder, .channels = RUNNER_CHANNELS, .engine = harness->options.engine};
+    struct arena_settings settings = {.memory = harness->options.backend->memory,
+                                      .folder = folder,
+                                      .channels = RUNNER_CHANNELS,
+                                      .engine = harness->options.engine};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         int64_t bytes = harness->executable->program->tier_bytes[tier];
         int64_t other = harness->evaluation ? harness->evaluation->program->tier_bytes[tier] : 0;
@@ -91,7 +94,7 @@ static void compile_evaluation(struct harness *harness, const struct plan *plan)
     require(model_build_graph(harness->model, MODEL_LOSS, options->dtype, options->grain_sequences,
                               options->sequence_length, &graph, &loss),
             "the graph of the evaluation");
-    require(executable_create_beside(&backend_cpu, graph, plan, harness->executable, &harness->evaluation),
+    require(executable_create_beside(options->backend, graph, plan, harness->executable, &harness->evaluation),
             "compile the evaluation");
 }
 
@@ -100,7 +103,8 @@ void harness_open(const struct harness_options *options, struct harness *out) {
     struct harness_options *own = &harness.options;
     if (own->threads == 0) own->threads = 2;
     if (own->beta1 <= 0) own->beta1 = 0.9, own->beta2 = 0.95, own->epsilon = 1e-6;
-    backend_cpu.set_threads(own->threads);
+    if (!own->backend) own->backend = &backend_cpu;
+    own->backend->set_threads(own->threads);
     if (own->adapter)
         require(model_open_adapter(own->adapter, own->folder, &harness.model), own->adapter);
     else if (own->folder)
@@ -127,7 +131,7 @@ void harness_open(const struct harness_options *options, struct harness *out) {
         plan.policy = random_policy(graph, recipe_grains(&plan.recipe), own->policy_seed);
         own->policy = plan.policy;
     }
-    enum status compiled = executable_create(&backend_cpu, graph, &plan, &harness.executable);
+    enum status compiled = executable_create(own->backend, graph, &plan, &harness.executable);
     if (compiled != STATUS_OK) print_policy(&plan.policy, own->policy_seed);
     require(compiled, "compile");
     if (own->streams > 1) use_streams(harness.executable, &plan, own->streams, own->seed);

@@ -8,6 +8,7 @@
 #include "run/runner.h"
 
 struct harness_options {
+    const struct backend *backend; /* NULL: the CPU's */
     const char *folder; /* a Hugging Face directory; NULL: `config`, with initial weights */
     const struct model_config *config;
     const char *adapter;                 /* the folder of an adapter on that model, NULL: none */

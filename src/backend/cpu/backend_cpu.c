@@ -1,4 +1,5 @@
 #include <omp.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
@@ -45,14 +46,48 @@ static void zero_bytes(const void *context, int64_t begin, int64_t end) {
     memset((char *)*(void *const *)context + begin, 0, (size_t)(end - begin));
 }
 
-static void zero(void *to, int64_t bytes) { parallel_for(bytes, ZERO_BLOCK_BYTES, zero_bytes, &to); }
+static void zero(void *to, int64_t bytes, void *stream) {
+    (void)stream;
+    parallel_for(bytes, ZERO_BLOCK_BYTES, zero_bytes, &to);
+}
+
+static void copy(void *to, const void *from, int64_t bytes, void *stream) {
+    (void)stream;
+    memcpy(to, from, (size_t)bytes);
+}
+
+/* Where bf16 products are done in hardware and not in steps: what is used says it, not what the processor has. */
+static enum dtype fastest_dtype(void) {
+    const char *isa = cpu_isa_name();
+    return strstr(isa, "+amx") || strstr(isa, "+bf16") ? DTYPE_BF16 : DTYPE_F32;
+}
+
+/* All memory is the device tier's: a host tier is a part of it that is asked for. */
+static enum status capacity(int64_t bytes[TIER_COUNT]) {
+    struct cluster_memory memory;
+    TRY(cluster_measure_memory(&memory));
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        bytes[tier] = tier == TIER_DEVICE ? memory.capacity_bytes : 0;
+    return STATUS_OK;
+}
+
+static enum status measure(struct cluster *out) {
+    TRY(cluster_measure(out));
+    snprintf(out->device.isa, sizeof out->device.isa, "%s", cpu_isa_name());
+    return STATUS_OK;
+}
 
 const struct backend backend_cpu = {
     .name = "cpu",
     .check = cpu_isa_check,
     .isa = cpu_isa_name,
+    .fastest_dtype = fastest_dtype,
+    .capacity = capacity,
+    .measure = measure,
+    .grain_tokens = 1024,
     .set_threads = set_threads,
     .supports = supports,
     .kernel_create = kernel_create,
     .zero = zero,
+    .copy = copy,
 };

@@ -1,0 +1,16 @@
+/* In place of src/backend/cuda where the build found no CUDA. */
+#include "backend/backend.h"
+
+static enum status refuse(void) {
+    return status_set(STATUS_BAD_INPUT, "this build has no CUDA, which it takes to use a GPU");
+}
+
+enum status backend_cuda_select(int device) {
+    (void)device;
+    return refuse();
+}
+
+static const char *no_isa(void) { return "none"; }
+
+/* Whoever uses a backend checks it first. */
+const struct backend backend_cuda = {.name = "cuda", .check = refuse, .isa = no_isa, .grain_tokens = 4096};

@@ -1,0 +1,41 @@
+/* The backend of NVIDIA GPUs. */
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/cuda_kernel.h"
+#include "backend/cuda/cuda_memory.h"
+#include "backend/cuda/cuda_streams.h"
+
+static enum dtype fastest_dtype(void) { return DTYPE_BF16; }
+
+/* For what is done in the host tier. */
+static void set_threads(int threads) { backend_cpu.set_threads(threads); }
+
+static enum status kernel_create(const struct node *node, struct kernel **out) {
+    TRY(cuda_device_check());
+    enum status status = cuda_kernel_create(node, out);
+    return status == STATUS_OK ? status : status_prefix(status, "%s (%s)", node->name, node->op->name);
+}
+
+/* Failures of these two are found by the check that follows what is asked for. */
+static void zero(void *to, int64_t bytes, void *stream) { (void)cudaMemsetAsync(to, 0, (size_t)bytes, stream); }
+
+static void copy(void *to, const void *from, int64_t bytes, void *stream) {
+    (void)cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, stream);
+}
+
+const struct backend backend_cuda = {
+    .name = "cuda",
+    .check = cuda_device_check,
+    .isa = cuda_device_isa,
+    .fastest_dtype = fastest_dtype,
+    .capacity = cuda_device_capacity,
+    .measure = cuda_device_measure,
+    .grain_tokens = 4096,
+    .set_threads = set_threads,
+    .supports = cuda_supports,
+    .kernel_create = kernel_create,
+    .zero = zero,
+    .copy = copy,
+    .streams = &cuda_streams,
+    .memory = &cuda_memory,
+    .host = &backend_cpu,
+};

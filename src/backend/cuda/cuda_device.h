@@ -1,0 +1,23 @@
+/* The GPU that the process uses, and how CUDA's failures are told. */
+#ifndef BALLAST_BACKEND_CUDA_CUDA_DEVICE_H
+#define BALLAST_BACKEND_CUDA_CUDA_DEVICE_H
+
+#include <cuda_runtime_api.h>
+
+#include "base/status.h"
+#include "cluster/cluster.h"
+#include "cluster/tier.h"
+
+/* OK, or FAILED "CUDA: WHAT: the runtime's words", with how to find the place when the GPU itself found the fault. */
+enum status cuda_status(cudaError_t error, const char *what);
+
+/* backend.h says what these do. */
+enum status cuda_device_check(void);
+const char *cuda_device_isa(void);
+enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]);
+enum status cuda_device_measure(struct cluster *out);
+
+/* Makes the device that of the calling thread. */
+enum status cuda_device_enter(void);
+
+#endif

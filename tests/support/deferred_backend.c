@@ -1,0 +1,411 @@
+#include "support/deferred_backend.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/mem.h"
+#include "base/random.h"
+#include "ops/ops.h"
+
+enum { STREAMS_MOST = 64, BLOCKS_MOST = 64, PAGE_BYTES = 4096 };
+
+struct event {
+    int64_t recorded, done; /* number of the last record that was asked for, that was done */
+};
+
+enum item_kind { ITEM_KERNEL, ITEM_ZERO, ITEM_COPY, ITEM_RECORD, ITEM_WAIT };
+
+struct item {
+    enum item_kind kind;
+    const struct kernel *kernel;
+    struct kernel_call call;
+    double scalars[SCALAR_COUNT];
+    void *to;
+    const void *from;
+    int64_t bytes;
+    struct event *event;
+    int64_t number; /* of the event's record */
+    struct item *next;
+};
+
+struct stream {
+    bool used;
+    struct item *first, **last_next;
+    int64_t asked, done;
+};
+
+/* Memory that was taken. The device's: the addresses that others have, and as many bytes behind them. */
+struct block {
+    enum tier tier;
+    char *base;
+    int64_t bytes;
+};
+
+static struct device {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct stream streams[STREAMS_MOST];
+    struct block blocks[BLOCKS_MOST];
+    uint64_t seed, draws;
+    int waiting; /* threads */
+    int threads; /* of kernels */
+    int64_t items, fail_at;
+    bool failed, stopping;
+} device = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static _Thread_local bool entered;
+
+/* The backend's own way to what an address stands for; what is not the device's is left as it is. */
+static void *behind(const void *address, bool *of_device) {
+    const char *at = address;
+    const char *there = at;
+    pthread_mutex_lock(&device.lock);
+    for (int b = 0; b < BLOCKS_MOST; b++) {
+        const struct block *block = &device.blocks[b];
+        bool within = block->base && at >= block->base && at < block->base + block->bytes;
+        if (within && block->tier == TIER_DEVICE) there = at + block->bytes;
+    }
+    pthread_mutex_unlock(&device.lock);
+    *of_device = there != at;
+    return (void *)(uintptr_t)there;
+}
+
+static void *behind_kernel(void *address) {
+    bool of_device;
+    void *there = behind(address, &of_device);
+    BUG_IF(address && !of_device, "a kernel's operand is not in the device's memory");
+    return there;
+}
+
+static void run_kernel(struct item *item) {
+    struct kernel_call call = item->call;
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        call.in[i] = behind_kernel(call.in[i]);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        call.out[i] = behind_kernel(call.out[i]);
+    call.workspace = behind_kernel(call.workspace);
+    call.scalars = item->scalars;
+    call.stream = NULL;
+    item->kernel->run(item->kernel, &call);
+}
+
+static void run_item(struct item *item) {
+    bool unused;
+    switch (item->kind) {
+    case ITEM_KERNEL: run_kernel(item); break;
+    case ITEM_ZERO: memset(behind_kernel(item->to), 0, (size_t)item->bytes); break;
+    case ITEM_COPY: memcpy(behind(item->to, &unused), behind(item->from, &unused), (size_t)item->bytes); break;
+    case ITEM_RECORD:
+    case ITEM_WAIT: break;
+    }
+}
+
+static bool may_run(const struct stream *stream) {
+    const struct item *item = stream->first;
+    return item && (item->kind != ITEM_WAIT || item->event->done >= item->number);
+}
+
+/* A stream whose head may run; NULL: none. */
+static struct stream *draw_stream(void) {
+    struct stream *candidates[STREAMS_MOST];
+    uint64_t count = 0;
+    for (int s = 0; s < STREAMS_MOST; s++)
+        if (may_run(&device.streams[s])) candidates[count++] = &device.streams[s];
+    return count > 0 ? candidates[random_u64(device.seed, RANDOM_TEST, 11, device.draws++) % count] : NULL;
+}
+
+static void finish_item(struct stream *stream, struct item *item) {
+    stream->first = item->next;
+    if (!stream->first) stream->last_next = &stream->first;
+    stream->done++;
+    device.items++;
+    if (item->kind == ITEM_RECORD && item->number > item->event->done) item->event->done = item->number;
+    if (device.fail_at >= 0 && device.items >= device.fail_at) device.failed = true;
+    free(item);
+    pthread_cond_broadcast(&device.changed);
+}
+
+static void *work(void *argument) {
+    (void)argument;
+    int threads = 0;
+    pthread_mutex_lock(&device.lock);
+    while (!device.stopping) {
+        bool lazy = device.seed % 2 == 1;
+        struct stream *stream = lazy && device.waiting == 0 ? NULL : draw_stream();
+        if (!stream) {
+            pthread_cond_wait(&device.changed, &device.lock);
+            continue;
+        }
+        struct item *item = stream->first;
+        bool failed = device.failed, sets = threads != device.threads;
+        threads = device.threads;
+        pthread_mutex_unlock(&device.lock);
+        if (sets) backend_cpu.set_threads(threads);
+        if (!failed) run_item(item);
+        pthread_mutex_lock(&device.lock);
+        finish_item(stream, item);
+    }
+    pthread_mutex_unlock(&device.lock);
+    return NULL;
+}
+
+static enum status outcome(void) {
+    return device.failed ? status_set(STATUS_FAILED, "the device failed as planted") : STATUS_OK;
+}
+
+/* Under the lock: until the number is reached. */
+static enum status wait_for(const int64_t *done, int64_t number) {
+    device.waiting++;
+    pthread_cond_broadcast(&device.changed);
+    while (*done < number)
+        pthread_cond_wait(&device.changed, &device.lock);
+    device.waiting--;
+    enum status status = outcome();
+    pthread_mutex_unlock(&device.lock);
+    return status;
+}
+
+static void lock_entered(void) {
+    BUG_IF(!entered, "a thread that did not enter");
+    pthread_mutex_lock(&device.lock);
+}
+
+/* Takes over a copy of the item; record and wait look at their event at this moment. */
+static void ask(void *to, const struct item *item) {
+    struct stream *stream = to;
+    struct item *own = malloc(sizeof *own);
+    BUG_IF(!own, "out of memory");
+    *own = *item;
+    lock_entered();
+    if (own->kind == ITEM_RECORD) own->number = ++own->event->recorded;
+    if (own->kind == ITEM_WAIT) own->number = own->event->recorded;
+    *stream->last_next = own;
+    stream->last_next = &own->next;
+    stream->asked++;
+    pthread_cond_broadcast(&device.changed);
+    pthread_mutex_unlock(&device.lock);
+}
+
+static enum status enter(void) {
+    entered = true;
+    return STATUS_OK;
+}
+
+static enum status create(void **out) {
+    lock_entered();
+    struct stream *stream = device.streams;
+    while (stream->used)
+        BUG_IF(++stream == device.streams + STREAMS_MOST, "too many streams");
+    *stream = (struct stream){.used = true, .last_next = &stream->first};
+    pthread_mutex_unlock(&device.lock);
+    *out = stream;
+    return STATUS_OK;
+}
+
+static void free_stream(void *stream) {
+    lock_entered();
+    BUG_IF(((struct stream *)stream)->first, "a stream with work is freed");
+    *(struct stream *)stream = (struct stream){0};
+    pthread_mutex_unlock(&device.lock);
+}
+
+static enum status create_event(void **event) {
+    *event = mem_array(1, sizeof(struct event));
+    return *event ? STATUS_OK : STATUS_FAILED;
+}
+
+static void free_event(void *event) { mem_free(event); }
+
+static enum status record(void *event, void *stream) {
+    ask(stream, &(struct item){.kind = ITEM_RECORD, .event = event});
+    return STATUS_OK;
+}
+
+static enum status wait(void *stream, void *event) {
+    ask(stream, &(struct item){.kind = ITEM_WAIT, .event = event});
+    return STATUS_OK;
+}
+
+static enum status await(void *to) {
+    struct event *event = to;
+    lock_entered();
+    return wait_for(&event->done, event->recorded);
+}
+
+static enum status finish(void *to) {
+    struct stream *stream = to;
+    lock_entered();
+    return wait_for(&stream->done, stream->asked);
+}
+
+static enum status check(void) {
+    lock_entered();
+    enum status status = outcome();
+    pthread_mutex_unlock(&device.lock);
+    return status;
+}
+
+static const struct backend_streams streams = {.enter = enter,
+                                               .create = create,
+                                               .free = free_stream,
+                                               .create_event = create_event,
+                                               .free_event = free_event,
+                                               .record = record,
+                                               .wait = wait,
+                                               .await = await,
+                                               .finish = finish,
+                                               .check = check};
+
+static enum status take(enum tier tier, int64_t bytes, void **out) {
+    int64_t whole = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    int64_t copies = tier == TIER_DEVICE ? 2 : 1;
+    char *base = mmap(NULL, (size_t)(copies * whole), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) return status_set(STATUS_FAILED, "there is not so much");
+    if (tier == TIER_DEVICE) BUG_IF(mprotect(base, (size_t)whole, PROT_NONE) != 0, "mprotect");
+    pthread_mutex_lock(&device.lock);
+    struct block *block = device.blocks;
+    while (block->base)
+        BUG_IF(++block == device.blocks + BLOCKS_MOST, "too many blocks");
+    *block = (struct block){tier, base, whole};
+    pthread_mutex_unlock(&device.lock);
+    *out = base;
+    return STATUS_OK;
+}
+
+static void give_back(enum tier tier, void *base) {
+    pthread_mutex_lock(&device.lock);
+    struct block *block = device.blocks;
+    while (block->base != base || block->tier != tier)
+        BUG_IF(++block == device.blocks + BLOCKS_MOST, "what was never taken is given back");
+    munmap(base, (size_t)((tier == TIER_DEVICE ? 2 : 1) * block->bytes));
+    *block = (struct block){0};
+    pthread_mutex_unlock(&device.lock);
+}
+
+static enum status read_device(void *to, const void *from_device, int64_t bytes) {
+    memcpy(to, behind_kernel((void *)(uintptr_t)from_device), (size_t)bytes);
+    return STATUS_OK;
+}
+
+static enum status write_device(void *to_device, const void *from, int64_t bytes) {
+    memcpy(behind_kernel(to_device), from, (size_t)bytes);
+    return STATUS_OK;
+}
+
+static const struct backend_memory memory = {
+    .take = take, .give_back = give_back, .read = read_device, .write = write_device};
+
+/* The CPU's kernel behind one that only asks for it. */
+struct deferred_kernel {
+    struct kernel kernel;
+    struct kernel *own;
+};
+
+static void ask_kernel(const struct kernel *kernel, const struct kernel_call *call) {
+    struct item item = {.kind = ITEM_KERNEL, .kernel = ((const struct deferred_kernel *)kernel)->own, .call = *call};
+    memcpy(item.scalars, call->scalars, sizeof item.scalars);
+    ask(call->stream, &item);
+}
+
+static void release(struct kernel *kernel) {
+    struct kernel *own = ((struct deferred_kernel *)kernel)->own;
+    own->release(own);
+    mem_free(kernel);
+}
+
+static enum status kernel_create(const struct node *node, struct kernel **out) {
+    struct deferred_kernel *kernel = mem_array(1, sizeof *kernel);
+    if (!kernel) return STATUS_FAILED;
+    enum status status = backend_cpu.kernel_create(node, &kernel->own);
+    if (status != STATUS_OK) {
+        mem_free(kernel);
+        return status;
+    }
+    kernel->kernel = (struct kernel){
+        .run = ask_kernel, .release = release, .node = node, .workspace_bytes = kernel->own->workspace_bytes};
+    *out = &kernel->kernel;
+    return STATUS_OK;
+}
+
+static void zero(void *to, int64_t bytes, void *stream) {
+    ask(stream, &(struct item){.kind = ITEM_ZERO, .to = to, .bytes = bytes});
+}
+
+static void copy(void *to, const void *from, int64_t bytes, void *stream) {
+    ask(stream, &(struct item){.kind = ITEM_COPY, .to = to, .from = from, .bytes = bytes});
+}
+
+/* Threads of the host compute as well: what the host tier is worked on with. */
+static void set_threads(int threads) {
+    pthread_mutex_lock(&device.lock);
+    if (device.threads == 0) device.threads = threads;
+    pthread_mutex_unlock(&device.lock);
+    backend_cpu.set_threads(threads);
+}
+
+static enum status check_backend(void) { return backend_cpu.check(); }
+static const char *isa(void) { return backend_cpu.isa(); }
+static enum dtype fastest_dtype(void) { return backend_cpu.fastest_dtype(); }
+static enum status measure(struct cluster *out) { return backend_cpu.measure(out); }
+static bool supports(const struct op *op, enum dtype dtype) { return backend_cpu.supports(op, dtype); }
+
+static enum status capacity(int64_t bytes[TIER_COUNT]) {
+    TRY(backend_cpu.capacity(bytes));
+    bytes[TIER_HOST] = bytes[TIER_DEVICE] /= 2;
+    return STATUS_OK;
+}
+
+static const struct backend backend = {.name = "deferred",
+                                       .check = check_backend,
+                                       .isa = isa,
+                                       .fastest_dtype = fastest_dtype,
+                                       .capacity = capacity,
+                                       .measure = measure,
+                                       .grain_tokens = 1024,
+                                       .set_threads = set_threads,
+                                       .supports = supports,
+                                       .kernel_create = kernel_create,
+                                       .zero = zero,
+                                       .copy = copy,
+                                       .streams = &streams,
+                                       .memory = &memory,
+                                       .host = &backend_cpu};
+
+const struct backend *deferred_begin(uint64_t seed) {
+    device.seed = seed;
+    device.draws = 0;
+    device.threads = device.waiting = 0;
+    device.items = 0;
+    device.fail_at = -1;
+    device.failed = device.stopping = false;
+    BUG_IF(pthread_create(&device.thread, NULL, work, NULL) != 0, "the device's thread");
+    return &backend;
+}
+
+void deferred_end(void) {
+    pthread_mutex_lock(&device.lock);
+    device.stopping = true;
+    pthread_cond_broadcast(&device.changed);
+    pthread_mutex_unlock(&device.lock);
+    pthread_join(device.thread, NULL);
+    for (int s = 0; s < STREAMS_MOST; s++)
+        BUG_IF(device.streams[s].used, "a stream is left");
+    for (int b = 0; b < BLOCKS_MOST; b++)
+        BUG_IF(device.blocks[b].base, "memory is left");
+}
+
+void deferred_fail_after(int64_t items) {
+    pthread_mutex_lock(&device.lock);
+    device.fail_at = device.items + items;
+    pthread_mutex_unlock(&device.lock);
+}
+
+int64_t deferred_items(void) {
+    pthread_mutex_lock(&device.lock);
+    int64_t items = device.items;
+    pthread_mutex_unlock(&device.lock);
+    return items;
+}

@@ -1,0 +1,21 @@
+/* A backend that does nothing when it is asked, as a GPU: the CPU's kernels behind queues. One thread, the device, takes
+ * from the heads of the streams in an order drawn by a seed, as late as it may or as it likes, and knows of no order but
+ * that of each stream and of events. So what a program's runner leaves to luck comes out wrong, on any machine.
+ *
+ * The device tier's addresses can be neither read nor written: behind them the device finds the memory elsewhere. */
+#ifndef BALLAST_TESTS_DEFERRED_BACKEND_H
+#define BALLAST_TESTS_DEFERRED_BACKEND_H
+
+#include "backend/backend.h"
+
+/* Starts the device. Odd seeds: it works only while somebody waits for it; even ones: whenever there is work. */
+const struct backend *deferred_begin(uint64_t seed);
+/* Ends it; everything of the backend's must have been given back. */
+void deferred_end(void);
+
+/* The device's work fails when it has done so many more items, and stays failed until deferred_end. */
+void deferred_fail_after(int64_t items);
+/* Items done since deferred_begin: kernels, zeros, copies, records and waits. */
+int64_t deferred_items(void);
+
+#endif

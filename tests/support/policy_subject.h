@@ -1,0 +1,37 @@
+/* Small training runs under a policy, whose losses, norms and weights are the same bit for bit under any other. */
+#ifndef BALLAST_TESTS_POLICY_SUBJECT_H
+#define BALLAST_TESTS_POLICY_SUBJECT_H
+
+#include "backend/backend.h"
+#include "plan/plan.h"
+
+enum { POLICY_STEPS = 3, POLICY_SUBJECTS = 10, POLICY_SUBJECT_BLOCKS = 8 };
+
+struct policy_subject {
+    const char *model; /* of the fixtures; NULL: a Llama of six layers */
+    const char *lora, *freeze;
+    enum dtype dtype;
+};
+/* All families, both dtypes, adapters and frozen weights. */
+extern const struct policy_subject policy_subjects[POLICY_SUBJECTS];
+
+struct policy_way {
+    const struct backend *backend; /* NULL: the CPU's */
+    const struct policy *policy;   /* NULL: the plain one, or */
+    uint64_t policy_seed;          /* not 0: a random one */
+    bool interleaved;              /* by runner_step_interleaved */
+    int streams;                   /* more than 1: instructions are dealt to so many at random */
+    uint64_t seed;
+};
+
+struct policy_outcome {
+    double losses[POLICY_STEPS], norms[POLICY_STEPS];
+    uint64_t weights;
+};
+
+struct policy_outcome policy_train(const struct policy_subject *subject, const struct policy_way *way);
+/* Fails the test, telling the policy, unless they are the same. */
+void policy_require_equal(const struct policy_subject *subject, const struct policy_way *way,
+                          const struct policy_outcome *plain, const struct policy_outcome *other);
+
+#endif
