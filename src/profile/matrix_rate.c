@@ -14,8 +14,13 @@ struct product {
 static const struct product products[SIZES] = {{1024, 768, 3072}, {1024, 3072, 768}, {1024, 2048, 2048}};
 static const int64_t BUDGET_NS = 100 * 1000 * 1000; /* for each size */
 
+/* A device that is asked takes a while to begin: its products are larger by this in every dimension. */
+enum { DEVICE_FACTOR = 4 };
+
 /* One linear kernel with its operands in one block of memory. */
 struct bench {
+    const struct backend *backend;
+    void *stream;
     struct graph *graph;
     struct kernel *kernel;
     void *memory;
@@ -25,7 +30,7 @@ struct bench {
 
 static int64_t padded(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-static void fill(void *to, const struct shape *shape) {
+static void fill_mapped(void *to, const struct shape *shape) {
     int64_t count = shape_elements(shape);
     for (int64_t i = 0; i < count; i++) {
         /* Zeros and denormals have speeds of their own: values like those of activations. */
@@ -37,26 +42,46 @@ static void fill(void *to, const struct shape *shape) {
     }
 }
 
+static enum status fill(const struct bench *bench, void *to, const struct shape *shape) {
+    if (!bench->backend->memory) {
+        fill_mapped(to, shape);
+        return STATUS_OK;
+    }
+    void *values = mem_array((size_t)shape_bytes(shape), 1);
+    if (!values) return STATUS_FAILED;
+    fill_mapped(values, shape);
+    enum status status = bench->backend->memory->write(to, values, shape_bytes(shape));
+    mem_free(values);
+    return status;
+}
+
 static enum status place_operands(struct bench *bench) {
     const struct node *node = bench->kernel->node;
     const struct shape *x = &node->in[0]->shape, *weight = &node->in[1]->shape, *y = &node->out[0]->shape;
     int64_t bytes[4] = {padded(shape_bytes(x)), padded(shape_bytes(weight)), padded(shape_bytes(y)),
                         padded(bench->kernel->workspace_bytes)};
-    size_t all = (size_t)(bytes[0] + bytes[1] + bytes[2] + bytes[3] + ALIGNMENT);
-    bench->memory = mem_array(all, 1);
+    const struct backend_memory *memory = bench->backend->memory;
+    int64_t all = bytes[0] + bytes[1] + bytes[2] + bytes[3];
+    if (memory)
+        TRY(memory->take(TIER_DEVICE, all, &bench->memory));
+    else
+        bench->memory = mem_aligned(ALIGNMENT, (size_t)all);
     if (!bench->memory) return STATUS_FAILED;
-    char *at = (char *)(uintptr_t)padded((int64_t)(uintptr_t)bench->memory);
+    char *at = bench->memory;
     bench->call.in[0] = at;
     bench->call.in[1] = at + bytes[0];
     bench->call.out[0] = at + bytes[0] + bytes[1];
     bench->call.workspace = at + bytes[0] + bytes[1] + bytes[2];
-    fill(bench->call.in[0], x);
-    fill(bench->call.in[1], weight);
-    return STATUS_OK;
+    bench->call.stream = bench->stream;
+    TRY(fill(bench, bench->call.in[0], x));
+    return fill(bench, bench->call.in[1], weight);
 }
 
 static enum status bench_open(const struct backend *backend, enum dtype dtype, const struct product *product,
                               struct bench *bench) {
+    bench->backend = backend;
+    if (backend->streams) TRY(backend->streams->enter());
+    if (backend->streams) TRY(backend->streams->create(&bench->stream));
     bench->graph = graph_create(dtype, 1, product->rows);
     if (!bench->graph) return STATUS_FAILED;
     graph_begin_block(bench->graph, "rate");
@@ -72,24 +97,35 @@ static enum status bench_open(const struct backend *backend, enum dtype dtype, c
 }
 
 static void bench_close(struct bench *bench) {
-    mem_free(bench->memory);
+    if (bench->memory && bench->backend->memory)
+        bench->backend->memory->give_back(TIER_DEVICE, bench->memory);
+    else
+        mem_free(bench->memory);
+    if (bench->stream) bench->backend->streams->free(bench->stream);
     if (bench->kernel) bench->kernel->release(bench->kernel);
     graph_free(bench->graph);
 }
 
-static double best_rate(const struct bench *bench) {
-    double scalars[SCALAR_COUNT] = {0};
+static enum status run_once(const struct bench *bench) {
+    const double scalars[SCALAR_COUNT] = {0};
+    const struct backend_streams *streams = bench->backend->streams;
     struct kernel_call call = bench->call;
     call.scalars = scalars;
-    bench->kernel->run(bench->kernel, &call); /* warms caches and threads */
+    bench->kernel->run(bench->kernel, &call);
+    return streams ? streams->finish(bench->stream) : STATUS_OK;
+}
+
+static enum status best_rate(const struct bench *bench, double *flops_per_s) {
+    TRY(run_once(bench)); /* warms caches and threads */
     int64_t best = INT64_MAX, begin = clock_now_ns(), now = begin;
     do {
         int64_t before = now;
-        bench->kernel->run(bench->kernel, &call);
+        TRY(run_once(bench));
         now = clock_now_ns();
         if (now - before < best) best = now - before;
     } while (now - begin < BUDGET_NS);
-    return bench->flops / ((double)(best > 0 ? best : 1) * 1e-9);
+    *flops_per_s = bench->flops / ((double)(best > 0 ? best : 1) * 1e-9);
+    return STATUS_OK;
 }
 
 enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype, double *flops_per_s) {
@@ -99,8 +135,12 @@ enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype,
                           dtype_name(dtype));
     for (int i = 0; i < SIZES; i++) {
         struct bench bench = {0};
-        enum status status = bench_open(backend, dtype, &products[i], &bench);
-        double rate = status == STATUS_OK ? best_rate(&bench) : 0;
+        struct product product = products[i];
+        if (backend->streams)
+            product.rows *= DEVICE_FACTOR, product.inputs *= DEVICE_FACTOR, product.outputs *= DEVICE_FACTOR;
+        double rate = 0;
+        enum status status = bench_open(backend, dtype, &product, &bench);
+        if (status == STATUS_OK) status = best_rate(&bench, &rate);
         bench_close(&bench);
         TRY(status);
         if (rate > best) best = rate;

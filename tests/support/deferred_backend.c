@@ -46,7 +46,7 @@ struct block {
 static struct device {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t asked, done; /* for the device; for those who wait for it */
     struct stream streams[STREAMS_MOST];
     struct block blocks[BLOCKS_MOST];
     uint64_t seed, draws;
@@ -54,7 +54,8 @@ static struct device {
     int threads; /* of kernels */
     int64_t items, fail_at;
     bool failed, stopping;
-} device = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} device = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static _Thread_local bool entered;
 
@@ -124,8 +125,9 @@ static void finish_item(struct stream *stream, struct item *item) {
     device.items++;
     if (item->kind == ITEM_RECORD && item->number > item->event->done) item->event->done = item->number;
     if (device.fail_at >= 0 && device.items >= device.fail_at) device.failed = true;
+    /* What others wait for is an event's record or a stream's end. */
+    if (device.waiting > 0 && (item->kind == ITEM_RECORD || !stream->first)) pthread_cond_broadcast(&device.done);
     free(item);
-    pthread_cond_broadcast(&device.changed);
 }
 
 static void *work(void *argument) {
@@ -136,7 +138,7 @@ static void *work(void *argument) {
         bool lazy = device.seed % 2 == 1;
         struct stream *stream = lazy && device.waiting == 0 ? NULL : draw_stream();
         if (!stream) {
-            pthread_cond_wait(&device.changed, &device.lock);
+            pthread_cond_wait(&device.asked, &device.lock);
             continue;
         }
         struct item *item = stream->first;
@@ -158,11 +160,13 @@ static enum status outcome(void) {
 
 /* Under the lock: until the number is reached. */
 static enum status wait_for(const int64_t *done, int64_t number) {
-    device.waiting++;
-    pthread_cond_broadcast(&device.changed);
-    while (*done < number)
-        pthread_cond_wait(&device.changed, &device.lock);
-    device.waiting--;
+    if (*done < number) {
+        device.waiting++;
+        pthread_cond_signal(&device.asked);
+        while (*done < number)
+            pthread_cond_wait(&device.done, &device.lock);
+        device.waiting--;
+    }
     enum status status = outcome();
     pthread_mutex_unlock(&device.lock);
     return status;
@@ -185,7 +189,7 @@ static void ask(void *to, const struct item *item) {
     *stream->last_next = own;
     stream->last_next = &own->next;
     stream->asked++;
-    pthread_cond_broadcast(&device.changed);
+    pthread_cond_signal(&device.asked);
     pthread_mutex_unlock(&device.lock);
 }
 
@@ -388,7 +392,7 @@ const struct backend *deferred_begin(uint64_t seed) {
 void deferred_end(void) {
     pthread_mutex_lock(&device.lock);
     device.stopping = true;
-    pthread_cond_broadcast(&device.changed);
+    pthread_cond_signal(&device.asked);
     pthread_mutex_unlock(&device.lock);
     pthread_join(device.thread, NULL);
     for (int s = 0; s < STREAMS_MOST; s++)

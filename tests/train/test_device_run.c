@@ -1,0 +1,165 @@
+/* Whole runs on a device whose memory the CPU has no address for: metrics, checkpoints, models, samples, evaluations and
+ * texts are byte for byte those of the CPU. */
+/* ctest: PROCESSORS 2 TIMEOUT 600 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "support/deferred_backend.h"
+#include "support/temp_folder.h"
+#include "support/text_model.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+#include "train/generate.h"
+
+static const char text[] = "the river ran by the old mill and the river ran on to the sea, to the sea by the mill";
+
+/* A model with a tokenizer, trained in bf16 with samples and validation. */
+static void make_run(const char *folder, struct tiny_run *run) {
+    static char longer[40 * sizeof text];
+    const char *model = temp_path(folder, "text-model");
+    tiny_run_make(folder, "llama", run);
+    if (!file_exists(model)) {
+        text_model_make(model, text, 270, 300, false);
+        for (size_t i = 0; i < sizeof longer - 1; i++)
+            longer[i] = text[i % (sizeof text - 1)];
+        temp_write_text(temp_path(folder, "text.txt"), longer);
+    }
+    snprintf(run->model, sizeof run->model, "%s", temp_path(folder, "text-model"));
+    snprintf(run->data, sizeof run->data, "%s", temp_path(folder, "text.txt"));
+    snprintf(run->valid, sizeof run->valid, "%s", run->data);
+    run->plan.dtype = DTYPE_BF16;
+    run->options.sample_every = 2;
+    run->options.sample_tokens = 9;
+    run->options.sample_prompt = "the river";
+}
+
+static void require_same(const char *a, const char *b, const char *file) {
+    char first[1024], second[1024];
+    snprintf(first, sizeof first, "%s/%s", a, file);
+    snprintf(second, sizeof second, "%s/%s", b, file);
+    if (!files_equal(first, second)) fail_msg("%s and %s differ", first, second);
+}
+
+static void require_same_runs(const char *a, const char *b) {
+    char *x = tiny_run_metrics(a), *y = tiny_run_metrics(b);
+    assert_string_equal(x, y);
+    mem_free(x);
+    mem_free(y);
+    require_same(a, b, "samples.jsonl");
+    require_same(a, b, "model/model.safetensors");
+    require_same(a, b, "checkpoints/step-6/model.safetensors");
+    require_same(a, b, "checkpoints/step-6/optimizer.safetensors");
+}
+
+static void train(const char *parent, const char *name, const struct backend *backend, int64_t device_bytes,
+                  char folder[512]) {
+    struct tiny_run run;
+    make_run(parent, &run);
+    snprintf(folder, 512, "%s/%s", parent, name);
+    run.plan.backend = backend;
+    if (device_bytes > 0) {
+        run.plan.memory.device_bytes = device_bytes;
+        run.plan.memory.host_bytes = 64 << 20;
+        snprintf(run.plan.memory.disk_folder, sizeof run.plan.memory.disk_folder, "%s", parent);
+    }
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+}
+
+/* All on the device, and with what has to go elsewhere. */
+static void test_training(void **state) {
+    char plain[512], other[512];
+    train(*state, "plain", NULL, 0, plain);
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        char name[32];
+        snprintf(name, sizeof name, "device-%d", (int)seed);
+        train(*state, name, deferred_begin(seed), seed > 2 ? 640 << 10 : 0, other);
+        deferred_end();
+        require_same_runs(plain, other);
+    }
+}
+
+/* Stopped on the device and gone on with there: check_bits compares what was read with what is written. */
+static void test_resuming(void **state) {
+    char plain[512], other[512];
+    struct tiny_run run;
+    make_run(*state, &run);
+    snprintf(plain, sizeof plain, "%s/plain", (const char *)*state);
+    snprintf(other, sizeof other, "%s/resumed", (const char *)*state);
+    run.options.steps = 4;
+    run.options.schedule_steps = 6;
+    run.plan.backend = deferred_begin(3);
+    expect_status(tiny_run_begin(&run, other, NULL), STATUS_OK, NULL);
+    struct plan_options plan;
+    plan_options_init(&plan);
+    plan.backend = run.plan.backend;
+    plan.memory.device_bytes = 256 << 20;
+    expect_status(train_resume(other, &plan, &(struct resume_options){.steps = 6}, NULL), STATUS_OK, NULL);
+    deferred_end();
+    require_same(plain, other, "model/model.safetensors");
+    require_same(plain, other, "checkpoints/step-6/optimizer.safetensors");
+}
+
+struct collected {
+    char text[4096];
+    size_t bytes;
+};
+
+static bool collect(void *payload, const char *piece, size_t bytes) {
+    struct collected *collected = payload;
+    assert_true(collected->bytes + bytes < sizeof collected->text);
+    memcpy(collected->text + collected->bytes, piece, bytes);
+    collected->bytes += bytes;
+    return true;
+}
+
+static void generate(const struct tiny_run *run, const struct backend *backend, struct collected *out) {
+    struct plan_options plan;
+    struct generate_options options;
+    struct generate_result result;
+    plan_options_init(&plan);
+    plan.backend = backend;
+    plan.threads = 2;
+    plan.sequence_length = 32;
+    generate_options_init(&options);
+    options.prompt = "the river ran by the old mill and the";
+    options.tokens = 40;
+    expect_status(generate_text(run->model, &plan, &options, NULL, collect, out, &result), STATUS_OK, NULL);
+}
+
+static void test_generating(void **state) {
+    struct tiny_run run;
+    struct collected plain = {0}, other = {0};
+    make_run(*state, &run);
+    generate(&run, NULL, &plain);
+    generate(&run, deferred_begin(1), &other);
+    deferred_end();
+    assert_true(plain.bytes > 0);
+    assert_string_equal(plain.text, other.text);
+}
+
+static double evaluate(const struct tiny_run *run, const struct backend *backend) {
+    const char *paths[] = {run->valid};
+    struct eval_options options = {.data_paths = paths, .data_path_count = 1};
+    struct plan_options plan = run->plan;
+    struct eval_result result;
+    plan.backend = backend;
+    expect_status(evaluate_files(run->model, &plan, &options, NULL, NULL, &result), STATUS_OK, NULL);
+    double loss = result.total.loss;
+    eval_result_free(&result);
+    return loss;
+}
+
+static void test_evaluating(void **state) {
+    struct tiny_run run;
+    make_run(*state, &run);
+    double plain = evaluate(&run, NULL), other = evaluate(&run, deferred_begin(1));
+    deferred_end();
+    assert_memory_equal(&plain, &other, sizeof plain);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_training), cmocka_unit_test(test_resuming),
+                                       cmocka_unit_test(test_generating), cmocka_unit_test(test_evaluating)};
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}
