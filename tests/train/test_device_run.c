@@ -48,8 +48,8 @@ static void require_same_runs(const char *a, const char *b) {
     mem_free(y);
     require_same(a, b, "samples.jsonl");
     require_same(a, b, "model/model.safetensors");
-    require_same(a, b, "checkpoints/step-6/model.safetensors");
-    require_same(a, b, "checkpoints/step-6/optimizer.safetensors");
+    require_same(a, b, "checkpoints/step-000006/model.safetensors");
+    require_same(a, b, "checkpoints/step-000006/optimizer.safetensors");
 }
 
 static void train(const char *parent, const char *name, const struct backend *backend, int64_t device_bytes,
@@ -97,7 +97,7 @@ static void test_resuming(void **state) {
     expect_status(train_resume(other, &plan, &(struct resume_options){.steps = 6}, NULL), STATUS_OK, NULL);
     deferred_end();
     require_same(plain, other, "model/model.safetensors");
-    require_same(plain, other, "checkpoints/step-6/optimizer.safetensors");
+    require_same(plain, other, "checkpoints/step-000006/optimizer.safetensors");
 }
 
 struct collected {
