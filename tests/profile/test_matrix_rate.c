@@ -46,7 +46,10 @@ static enum status counting_create(const struct node *node, struct kernel **out)
     *out = kernel;
     return STATUS_OK;
 }
-static void counting_zero(void *to, int64_t bytes) { memset(to, 0, (size_t)bytes); }
+static void counting_zero(void *to, int64_t bytes, void *stream) {
+    (void)stream;
+    memset(to, 0, (size_t)bytes);
+}
 
 static enum status counting_check(void) { return STATUS_OK; }
 

@@ -48,8 +48,14 @@ static void require_same_runs(const char *a, const char *b) {
     mem_free(y);
     require_same(a, b, "samples.jsonl");
     require_same(a, b, "model/model.safetensors");
-    require_same(a, b, "checkpoints/step-000006/model.safetensors");
-    require_same(a, b, "checkpoints/step-000006/optimizer.safetensors");
+    require_same(a, b, "checkpoints/step-00000006/model.safetensors");
+    require_same(a, b, "checkpoints/step-00000006/optimizer.safetensors");
+}
+
+static void note_elsewhere(void *payload, const struct train_setup *setup, const char *folder, int64_t first,
+                           int64_t steps, int64_t tokens) {
+    (void)folder, (void)first, (void)steps, (void)tokens;
+    *(int64_t *)payload = setup->program_bytes[TIER_HOST] + setup->program_bytes[TIER_DISK];
 }
 
 static void train(const char *parent, const char *name, const struct backend *backend, int64_t device_bytes,
@@ -63,7 +69,10 @@ static void train(const char *parent, const char *name, const struct backend *ba
         run.plan.memory.host_bytes = 64 << 20;
         snprintf(run.plan.memory.disk_folder, sizeof run.plan.memory.disk_folder, "%s", parent);
     }
-    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+    int64_t elsewhere = 0;
+    struct train_events events = {.begin = note_elsewhere, .payload = &elsewhere};
+    expect_status(tiny_run_begin(&run, folder, &events), STATUS_OK, NULL);
+    assert_true((elsewhere > 0) == (device_bytes > 0));
 }
 
 /* All on the device, and with what has to go elsewhere. */
@@ -97,7 +106,7 @@ static void test_resuming(void **state) {
     expect_status(train_resume(other, &plan, &(struct resume_options){.steps = 6}, NULL), STATUS_OK, NULL);
     deferred_end();
     require_same(plain, other, "model/model.safetensors");
-    require_same(plain, other, "checkpoints/step-000006/optimizer.safetensors");
+    require_same(plain, other, "checkpoints/step-00000006/optimizer.safetensors");
 }
 
 struct collected {
