@@ -18,6 +18,7 @@ struct kernel_call {
     void *out[OP_OUTPUTS_MAX];
     void *workspace;       /* workspace_bytes, 64-byte aligned, contents undefined */
     const double *scalars; /* SCALAR_COUNT values, by enum scalar of ops.h */
+    void *stream;          /* CUDA: the cudaStream_t that takes the work; elsewhere NULL */
 };
 
 /* A kernel made ready for one node: everything that needs memory or compilation was done when it was created. It may
