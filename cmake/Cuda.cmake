@@ -1,0 +1,36 @@
+# The CUDA backend, where the toolkit is found: src/backend/cuda as a library of its own. Machine code for compute
+# capability 8.0 and 9.0, and PTX, which drivers compile for what comes after.
+
+option(BALLAST_CUDA "Build the CUDA backend, if the toolkit is found" ON)
+if(BALLAST_CUDA AND NOT BALLAST_FUZZ)
+    include(CheckLanguage)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "What CUDA code is compiled for")
+    check_language(CUDA)
+endif()
+if(NOT CMAKE_CUDA_COMPILER)
+    target_sources(ballast PRIVATE src/backend/backend_cuda_absent.c)
+    summary_add(CUDA "no" "no GPUs (CUDA toolkit 12.0 or later)")
+    return()
+endif()
+
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+find_package(CUDAToolkit 12.0 REQUIRED)
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS src/backend/cuda/*.c src/backend/cuda/*.cu)
+add_library(ballast_cuda STATIC ${cuda_sources})
+# Division, roots and numbers below the smallest normal one as IEEE 754 says: these are defaults, and results rest on
+# them.
+target_compile_options(ballast_cuda PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:--ftz=false --prec-div=true --prec-sqrt=true -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${BALLAST_WERROR}>>:-Werror=all-warnings>
+    $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wconversion>
+    $<$<AND:$<COMPILE_LANGUAGE:C>,$<BOOL:${BALLAST_WERROR}>>:-Werror>)
+target_include_directories(ballast_cuda PUBLIC src include)
+target_include_directories(ballast_cuda SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
+# Each uses the other: the library finds the backend in its table, the backend is written with the library's means.
+target_link_libraries(ballast_cuda PUBLIC ballast CUDA::cudart_static CUDA::cublasLt)
+target_link_libraries(ballast PUBLIC ballast_cuda)
+summary_add(CUDA "${CUDAToolkit_VERSION}")

@@ -1,0 +1,166 @@
+/* Attention in tiles with a running softmax (Dao et al., FlashAttention, arXiv 2205.14135). */
+#include "backend/cuda/attention.cuh"
+
+#include <float.h>
+
+struct heads heads_of(const struct tensor *tensor, void *data, int64_t head_dim) {
+    if (!tensor || !data) return {};
+    bool vectors = rows_are_vectors(tensor, data) && head_dim * dtype_bytes(tensor->shape.dtype) % 16 == 0;
+    return {data, tensor_row_stride(tensor), vectors};
+}
+
+struct attention attention_of(const struct node *node, const struct kernel_call *call, int q, int segments) {
+    const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
+    const struct shape *shape = &node->in[q]->shape;
+    int64_t length = shape->dims[1], dim = attributes->head_dim, window = attributes->window;
+    struct attention at = {
+        .q = heads_of(node->in[q], call->in[q], dim),
+        .k = heads_of(node->in[q + 1], call->in[q + 1], dim),
+        .v = heads_of(node->in[q + 2], call->in[q + 2], dim),
+        .segments = (const int32_t *)call->in[segments],
+        .sequences = (int)shape->dims[0],
+        .length = (int)length,
+        .heads = (int)attributes->heads,
+        .kv_heads = (int)attributes->kv_heads,
+        .head_dim = (int)dim,
+        .window = (int)(window > 0 && window < length ? window : length),
+        .scale = (float)attributes->scale,
+    };
+    return at;
+}
+
+enum status attention_check(const struct attention_attributes *attributes) {
+    if (attributes->head_dim <= HEAD_DIM_MOST) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "heads of %lld features: CUDA takes at most %d",
+                      (long long)attributes->head_dim, HEAD_DIM_MOST);
+}
+
+enum status attention_pass_prepare(const struct attention_pass *pass) {
+    cudaError_t error = cudaFuncSetAttribute((const void *)pass->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             (int)pass->shared_bytes);
+    return error == cudaSuccess ? STATUS_OK : cuda_failed(error, "shared memory");
+}
+
+void attention_pass_run(const struct attention_pass *pass, const struct attention &at, int heads, cudaStream_t stream) {
+    int64_t tiles = divide_up(at.length, pass->rows);
+    launch(pass->kernel, grid_size(tiles * at.sequences * heads), ATTENTION_THREADS, pass->shared_bytes, stream, at);
+}
+
+/* Scores of one tile of keys become powers of 2, and sums and outputs so far shrink to the rows' new maxima. */
+template <class TILES>
+__device__ void running_softmax(float scores[2][TILES::SCORES], float largest[2], float sum[2],
+                                float outputs[2][TILES::OUTPUTS]) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float now = largest[r];
+#pragma unroll
+        for (int n = 0; n < TILES::SCORES; n++)
+            now = fmaxf(now, scores[r][n]);
+        now = row_largest<TILES>(now);
+        float shrink = exp2f(largest[r] - now);
+        sum[r] *= shrink;
+#pragma unroll
+        for (int n = 0; n < TILES::SCORES; n++) {
+            scores[r][n] = exp2f(scores[r][n] - now);
+            sum[r] += scores[r][n];
+        }
+#pragma unroll
+        for (int m = 0; m < TILES::OUTPUTS; m++)
+            outputs[r][m] *= shrink;
+        largest[r] = now;
+    }
+}
+
+template <class TILES> constexpr size_t attention_shared_bytes(void) {
+    return sizeof(typename TILES::element) * (size_t)(TILES::STRIDE * (TILES::ROWS + 2 * TILES::COLUMNS)) +
+           sizeof(float) * (size_t)TILES::SCRATCH_FLOATS;
+}
+
+template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) attention_kernel(struct attention at) {
+    extern __shared__ uint4 shared[];
+    typedef typename TILES::element T;
+    T *queries = (T *)shared, *keys = queries + TILES::ROWS * TILES::STRIDE;
+    T *values = keys + TILES::COLUMNS * TILES::STRIDE;
+    float *scratch = (float *)(values + TILES::COLUMNS * TILES::STRIDE);
+    struct attention_place place = place_of(at, TILES::ROWS, at.heads);
+    int kv_head = place.head * at.kv_heads / at.heads, q0 = place.tile * TILES::ROWS;
+    int end = min(q0 + TILES::ROWS, at.length), first = max(q0 - at.window + 1, 0);
+    /* The largest so far is finite from the start on: a query may see none of its first keys. */
+    float outputs[2][TILES::OUTPUTS] = {}, largest[2] = {-FLT_MAX, -FLT_MAX}, sum[2] = {}, factor = at.scale * LOG2_E;
+    int segments[2];
+    for (int r = 0; r < 2; r++)
+        segments[r] = segment_at(at, place.sequence, q0 + TILES::row(r));
+    tile_load<TILES, TILES::ROWS>(at, at.q, place.sequence, place.head, q0, queries);
+    for (int k0 = first / TILES::COLUMNS * TILES::COLUMNS; k0 < end; k0 += TILES::COLUMNS) {
+        __syncthreads(); /* the tiles before have been read */
+        tile_load<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, k0, keys);
+        tile_load<TILES, TILES::COLUMNS>(at, at.v, place.sequence, kv_head, k0, values);
+        __syncthreads();
+        float scores[2][TILES::SCORES] = {};
+        TILES::product(queries, keys, scores);
+#pragma unroll
+        for (int n = 0; n < TILES::SCORES; n++) {
+            int key = k0 + TILES::column(n), key_segment = segment_at(at, place.sequence, key);
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                bool sees = is_visible(at, q0 + TILES::row(r), key, segments[r], key_segment);
+                scores[r][n] = sees ? scores[r][n] * factor : -INFINITY;
+            }
+        }
+        running_softmax<TILES>(scores, largest, sum, outputs);
+        TILES::accumulate(scores, values, scratch, outputs);
+    }
+    float factors[2];
+    for (int r = 0; r < 2; r++) {
+        int query = q0 + TILES::row(r);
+        float total = row_sum<TILES>(sum[r]);
+        factors[r] = query < at.length ? 1.0f / total : 0.0f;
+        if (query < at.length && threadIdx.x % TILES::ROW_LANES == 0)
+            at.lse[((int64_t)place.sequence * at.heads + place.head) * at.length + query] =
+                largest[r] * LN_2 + logf(total);
+    }
+    __syncthreads(); /* the queries have been read: outputs take their place */
+    tile_write<TILES>(outputs, factors, queries);
+    __syncthreads();
+    tile_store<TILES>(at, at.y, place.sequence, place.head, q0, queries);
+}
+
+struct attention_kernel {
+    struct kernel kernel;
+    struct attention_pass pass;
+};
+
+template <class TILES> static struct attention_pass forward_pass(void) {
+    return {attention_kernel<TILES>, attention_shared_bytes<TILES>(), TILES::ROWS};
+}
+
+static struct attention_pass forward_pass_of(enum dtype dtype, int64_t head_dim) {
+    if (dtype == DTYPE_BF16)
+        return head_dim <= 64    ? forward_pass<bf16_tiles<64, 64>>()
+               : head_dim <= 128 ? forward_pass<bf16_tiles<128, 64>>()
+                                 : forward_pass<bf16_tiles<256, 64>>();
+    return head_dim <= 64    ? forward_pass<f32_tiles<64>>()
+           : head_dim <= 128 ? forward_pass<f32_tiles<128>>()
+                             : forward_pass<f32_tiles<256>>();
+}
+
+static void attention_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct node *node = kernel->node;
+    struct attention at = attention_of(node, call, 0, 3);
+    at.y = heads_of(node->out[0], call->out[0], at.head_dim);
+    at.lse = (float *)call->out[1];
+    attention_pass_run(&((const struct attention_kernel *)kernel)->pass, at, at.heads, stream_of(call));
+}
+
+enum status cuda_attention_create(const struct node *node, struct kernel **out) {
+    const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
+    TRY(attention_check(attributes));
+    struct attention_pass pass = forward_pass_of(node->in[0]->shape.dtype, attributes->head_dim);
+    TRY(attention_pass_prepare(&pass));
+    struct attention_kernel *kernel =
+        (struct attention_kernel *)cuda_kernel_new(node, sizeof *kernel, attention_run);
+    if (!kernel) return STATUS_FAILED;
+    kernel->pass = pass;
+    *out = &kernel->kernel;
+    return STATUS_OK;
+}

@@ -1,0 +1,81 @@
+/* What the kernels of the CUDA backend share on the host's side. Each family of operators is one file: its device code
+ * and the functions that make its kernels.
+ *
+ * Operands are in device memory; run() puts work on the call's stream and returns. Results are the same bits whenever
+ * the same kernel runs on the same card: no sum is left to the order in which threads happen to come. */
+#ifndef BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
+#define BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+#define _Noreturn [[noreturn]]
+extern "C" {
+#endif
+
+#include "backend/backend.h"
+#include "base/mem.h"
+#include "ops/ops.h"
+
+/* Each operator has a function that makes its kernel; cuda_operators holds them all, in the order of OP_LIST. */
+#define CUDA_DECLARE(name) enum status cuda_##name##_create(const struct node *node, struct kernel **out);
+OP_LIST(CUDA_DECLARE)
+#undef CUDA_DECLARE
+
+struct cuda_operator {
+    const struct op *op;
+    enum status (*create)(const struct node *node, struct kernel **out);
+};
+extern const struct cuda_operator cuda_operators[];
+extern const int cuda_operator_count;
+
+/* Needs no device. */
+bool cuda_supports(const struct op *op, enum dtype dtype);
+/* For the current device. FAILED, with a message that names the node, where the device or a library refuses. */
+enum status cuda_kernel_create(const struct node *node, struct kernel **out);
+
+/* A zeroed kernel of `bytes` (it begins with a struct kernel), released by freeing it; NULL when out of memory. */
+void *cuda_kernel_new(const struct node *node, size_t bytes,
+                      void (*run)(const struct kernel *kernel, const struct kernel_call *call));
+/* The same for kernels that are a struct kernel and no more. */
+enum status cuda_kernel_plain(const struct node *node,
+                              void (*run)(const struct kernel *kernel, const struct kernel_call *call),
+                              int64_t workspace_bytes, struct kernel **out);
+
+/* STATUS_FAILED with the library's text. */
+enum status cuda_failed(cudaError_t error, const char *what);
+/* For run(), which has no way to fail: a launch that is refused, or a fault of earlier work on the device, ends the
+ * process. */
+void cuda_require(cudaError_t error, const char *what);
+
+static inline cudaStream_t stream_of(const struct kernel_call *call) { return (cudaStream_t)call->stream; }
+
+/* Row `row` of an operand, whose tensor says how rows are apart; NULL for an operand that is left out. */
+void *cuda_row(const struct tensor *tensor, void *data, int64_t row);
+/* The power of two, at most 64, that divides the address of the operand's first element. */
+int64_t cuda_alignment(const struct tensor *tensor);
+
+/* Parts of a workspace begin at multiples of this. */
+enum { CUDA_ALIGN = 64 };
+static inline int64_t cuda_align(int64_t bytes) { return (bytes + CUDA_ALIGN - 1) / CUDA_ALIGN * CUDA_ALIGN; }
+static inline void *cuda_workspace(const struct kernel_call *call, int64_t offset) {
+    return (char *)call->workspace + offset;
+}
+
+/* Sums over rows (sums.cu): blocks of rows have partial sums [blocks][columns] in fp32, which are then added up in
+ * order. How many rows a block has depends on their number alone. */
+int64_t cuda_sum_block_rows(int64_t rows);
+int64_t cuda_sum_blocks(int64_t rows);
+/* Bytes of the partial sums. */
+int64_t cuda_sum_workspace(int64_t rows, int64_t columns);
+/* out (fp32) += the partial sums. */
+void cuda_sum_combine(cudaStream_t stream, int64_t blocks, int64_t columns, const float *partials, float *out);
+/* out (fp32) += the sum of all rows; row_stride in elements. */
+void cuda_sum_columns(cudaStream_t stream, enum dtype dtype, int64_t rows, int64_t columns, const void *data,
+                      int64_t row_stride, void *workspace, float *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

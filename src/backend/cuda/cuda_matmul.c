@@ -1,0 +1,212 @@
+#include "backend/cuda/cuda_matmul.h"
+
+#include <cublasLt.h>
+#include <pthread.h>
+
+/* The algorithm for a spec; products of equal specs share it. */
+struct choice {
+    struct cuda_matmul_spec spec;
+    struct choice *next;
+    int users;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace_bytes; /* what it needs, from a multiple of WORKSPACE_ALIGN on */
+};
+
+/* cuBLASLt's matrices are stored by columns, so c turned is what it is asked for: c^t = b^t a^t. Its first matrix is our
+ * b, its second our a. */
+struct cuda_matmul {
+    struct choice *choice;
+    cublasLtMatmulDescOpaque_t operation;
+    cublasLtMatrixLayoutOpaque_t b, a, addend, c;
+};
+
+/* The most that an algorithm may ask for (NVIDIA's advice for compute capability 9.0), and how it wants it. */
+enum { WORKSPACE_MOST = 32 << 20, WORKSPACE_ALIGN = 256 };
+
+/* All choices in use, and the library, which goes with the last of them. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct choice *choices;
+static cublasLtHandle_t library;
+
+static enum status check(cublasStatus_t status, const char *what) {
+    if (status == CUBLAS_STATUS_SUCCESS) return STATUS_OK;
+    return status_set(STATUS_FAILED, "cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
+}
+
+static cudaDataType_t type_of(enum dtype dtype) { return dtype == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+static bool spec_equal(const struct cuda_matmul_spec *a, const struct cuda_matmul_spec *b) {
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->a_row == b->a_row && a->a_k == b->a_k &&
+           a->b_k == b->b_k && a->b_column == b->b_column && a->c_row == b->c_row && a->addend_row == b->addend_row &&
+           a->a_alignment == b->a_alignment && a->b_alignment == b->b_alignment && a->c_alignment == b->c_alignment &&
+           a->addend_alignment == b->addend_alignment && a->dtype == b->dtype && a->out_dtype == b->out_dtype &&
+           a->bias == b->bias;
+}
+
+/* A matrix [rows][columns] by columns, whose element (i, j) is i * row + j * column elements from the first: as it is
+ * when row is 1, else turned. The stride across a single column says nothing. */
+static enum status layout_init(enum dtype dtype, int64_t rows, int64_t columns, int64_t row, int64_t column,
+                               cublasOperation_t *turn, cublasLtMatrixLayoutOpaque_t *out) {
+    bool as_is = row == 1 && (column >= rows || columns == 1);
+    int64_t down = as_is ? rows : columns, across = as_is ? columns : rows, stride = as_is ? column : row;
+    BUG_IF(!as_is && column != 1, "no stride of a matrix is 1");
+    *turn = as_is ? CUBLAS_OP_N : CUBLAS_OP_T;
+    return check(cublasLtMatrixLayoutInit(out, type_of(dtype), (uint64_t)down, (uint64_t)across,
+                                          stride > down ? stride : down),
+                 "a layout");
+}
+
+static enum status set_operation(struct cuda_matmul *matmul, cublasLtMatmulDescAttributes_t attribute,
+                                 const void *value, size_t bytes) {
+    return check(cublasLtMatmulDescSetAttribute(&matmul->operation, attribute, value, bytes), "an operation");
+}
+
+/* Rules for a bias may look at its address: until there is one, it is some that all buffers' alignment allows. */
+static enum status operation_init(struct cuda_matmul *matmul, bool bias, cublasOperation_t b_turn,
+                                  cublasOperation_t a_turn) {
+    cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    uintptr_t anywhere = CUDA_ALIGN;
+    TRY(check(cublasLtMatmulDescInit(&matmul->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "an operation"));
+    TRY(set_operation(matmul, CUBLASLT_MATMUL_DESC_TRANSA, &b_turn, sizeof b_turn));
+    TRY(set_operation(matmul, CUBLASLT_MATMUL_DESC_TRANSB, &a_turn, sizeof a_turn));
+    if (bias) TRY(set_operation(matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &anywhere, sizeof anywhere));
+    return set_operation(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+}
+
+static enum status describe(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul) {
+    cublasOperation_t b_turn, a_turn, as_is;
+    int64_t addend_row = spec->addend_row ? spec->addend_row : spec->c_row;
+    TRY(layout_init(spec->dtype, spec->n, spec->k, spec->b_column, spec->b_k, &b_turn, &matmul->b));
+    TRY(layout_init(spec->dtype, spec->k, spec->m, spec->a_k, spec->a_row, &a_turn, &matmul->a));
+    TRY(layout_init(spec->out_dtype, spec->n, spec->m, 1, addend_row, &as_is, &matmul->addend));
+    TRY(layout_init(spec->out_dtype, spec->n, spec->m, 1, spec->c_row, &as_is, &matmul->c));
+    return operation_init(matmul, spec->bias, b_turn, a_turn);
+}
+
+static enum status prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                          const void *value, size_t bytes) {
+    return check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, value, bytes), "a preference");
+}
+
+/* Parts of a sum may be added up in a pass of their own, in their order, but not as they happen to be ready. */
+static enum status preference_init(const struct cuda_matmul_spec *spec, cublasLtMatmulPreference_t preference) {
+    uint64_t workspace = WORKSPACE_MOST;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    uint32_t first = (uint32_t)spec->b_alignment, second = (uint32_t)spec->a_alignment;
+    uint32_t result = (uint32_t)spec->c_alignment;
+    uint32_t addend = spec->addend_row ? (uint32_t)spec->addend_alignment : result;
+    TRY(check(cublasLtMatmulPreferenceInit(preference), "a preference"));
+    TRY(prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+    TRY(prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
+    TRY(prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &first, sizeof first));
+    TRY(prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &second, sizeof second));
+    TRY(prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &addend, sizeof addend));
+    return prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &result, sizeof result);
+}
+
+/* The first algorithm that the library's rules put forward: they look at the spec and the card, and measure nothing. */
+static enum status choose(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul, struct choice *choice) {
+    cublasLtMatmulPreferenceOpaque_t preference;
+    cublasLtMatmulHeuristicResult_t best = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    int found = 0;
+    if (!library) TRY(check(cublasLtCreate(&library), "cannot be used"));
+    TRY(preference_init(spec, &preference));
+    TRY(check(cublasLtMatmulAlgoGetHeuristic(library, &matmul->operation, &matmul->b, &matmul->a, &matmul->addend,
+                                             &matmul->c, &preference, 1, &best, &found),
+              "the choice of an algorithm"));
+    if (found < 1) return status_set(STATUS_FAILED, "cuBLASLt has no algorithm for this product");
+    TRY(check(best.state, "the choice of an algorithm"));
+    choice->algorithm = best.algo;
+    choice->workspace_bytes = best.workspaceSize;
+    return STATUS_OK;
+}
+
+static void choice_free(struct choice *choice) {
+    mem_free(choice);
+    if (choices || !library) return;
+    cublasLtDestroy(library);
+    library = NULL;
+}
+
+static enum status find_or_choose(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul) {
+    for (struct choice *choice = choices; choice; choice = choice->next)
+        if (spec_equal(&choice->spec, spec)) {
+            choice->users++;
+            matmul->choice = choice;
+            return STATUS_OK;
+        }
+    struct choice *choice = mem_array(1, sizeof *choice);
+    if (!choice) return STATUS_FAILED;
+    enum status status = choose(spec, matmul, choice);
+    if (status != STATUS_OK) {
+        choice_free(choice);
+        return status;
+    }
+    choice->spec = *spec;
+    choice->users = 1;
+    choice->next = choices;
+    matmul->choice = choices = choice;
+    return STATUS_OK;
+}
+
+enum status cuda_matmul_create(const struct cuda_matmul_spec *spec, struct cuda_matmul **out) {
+    BUG_IF(spec->bias && spec->dtype != spec->out_dtype, "a bias of another dtype than the result");
+    struct cuda_matmul *matmul = mem_array(1, sizeof *matmul);
+    if (!matmul) return STATUS_FAILED;
+    pthread_mutex_lock(&lock);
+    enum status status = describe(spec, matmul);
+    if (status == STATUS_OK) status = find_or_choose(spec, matmul);
+    pthread_mutex_unlock(&lock);
+    if (status == STATUS_OK)
+        *out = matmul;
+    else
+        mem_free(matmul);
+    return status;
+}
+
+void cuda_matmul_free(struct cuda_matmul *matmul) {
+    if (!matmul) return;
+    pthread_mutex_lock(&lock);
+    if (--matmul->choice->users == 0) {
+        struct choice **at = &choices;
+        while (*at != matmul->choice)
+            at = &(*at)->next;
+        *at = matmul->choice->next;
+        choice_free(matmul->choice);
+    }
+    pthread_mutex_unlock(&lock);
+    mem_free(matmul);
+}
+
+int64_t cuda_matmul_workspace_bytes(const struct cuda_matmul *matmul) {
+    int64_t bytes = (int64_t)matmul->choice->workspace_bytes;
+    return bytes > 0 ? cuda_align(bytes) + WORKSPACE_ALIGN - CUDA_ALIGN : 0;
+}
+
+static bool is_aligned(const void *address, int64_t alignment) { return (uintptr_t)address % (uintptr_t)alignment == 0; }
+
+static void check_operands(const struct cuda_matmul_spec *spec, const struct cuda_matmul_operands *operands) {
+    bool addend = !spec->addend_row || is_aligned(operands->addend, spec->addend_alignment);
+    BUG_IF(!is_aligned(operands->a, spec->a_alignment) || !is_aligned(operands->b, spec->b_alignment) ||
+               !is_aligned(operands->c, spec->c_alignment) || !addend,
+           "an operand of a product is not aligned as was said");
+}
+
+void cuda_matmul_run(struct cuda_matmul *matmul, const struct cuda_matmul_operands *operands, void *workspace,
+                     cudaStream_t stream) {
+    const struct choice *choice = matmul->choice;
+    bool has_addend = choice->spec.addend_row != 0;
+    float one = 1, addend_factor = has_addend ? 1 : 0;
+    uintptr_t aligned = ((uintptr_t)workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    check_operands(&choice->spec, operands);
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (choice->spec.bias)
+        status = cublasLtMatmulDescSetAttribute(&matmul->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                &operands->bias, sizeof operands->bias);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmul(library, &matmul->operation, &one, operands->b, &matmul->b, operands->a, &matmul->a,
+                                &addend_factor, has_addend ? operands->addend : operands->c, &matmul->addend,
+                                operands->c, &matmul->c, &choice->algorithm,
+                                choice->workspace_bytes ? (void *)aligned : NULL, choice->workspace_bytes, stream);
+    BUG_IF(status != CUBLAS_STATUS_SUCCESS, "cuBLASLt: a product: %s", cublasLtGetStatusString(status));
+}

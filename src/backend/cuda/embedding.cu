@@ -1,0 +1,109 @@
+/* Rows picked by their number: embeddings, their gradient, the last token. */
+#include "backend/cuda/device.cuh"
+
+/* Rows are copied in units of UNIT bytes, the widest that all addresses and lengths allow. */
+template <typename UNIT>
+__global__ void __launch_bounds__(THREADS) embedding_kernel(const int32_t *tokens, int64_t vocab, const UNIT *table,
+                                                            int64_t units, UNIT *y, int64_t y_units) {
+    int64_t row = blockIdx.x, token = tokens[row];
+    if (token < 0 || token >= vocab) __trap(); /* as the CPU ends there, too */
+    for (int64_t i = threadIdx.x; i < units; i += THREADS)
+        y[row * y_units + i] = table[token * units + i];
+}
+
+template <typename UNIT>
+static void embedding_launch(const struct node *node, const struct kernel_call *call, const char *table) {
+    int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
+    int64_t element = dtype_bytes(node->out[0]->shape.dtype), unit = (int64_t)sizeof(UNIT);
+    launch(embedding_kernel<UNIT>, grid_size(shape_rows(&node->out[0]->shape)), THREADS, 0, stream_of(call),
+           (const int32_t *)call->in[0], node->in[1]->shape.dims[0] - first_row, (const UNIT *)table,
+           shape_columns(&node->out[0]->shape) * element / unit, (UNIT *)call->out[0],
+           tensor_row_stride(node->out[0]) * element / unit);
+}
+
+static void embedding_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct node *node = kernel->node;
+    int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
+    const char *table = (const char *)cuda_row(node->in[1], call->in[1], first_row);
+    if (rows_are_vectors(node->in[1], table) && rows_are_vectors(node->out[0], call->out[0]))
+        embedding_launch<uint4>(node, call, table);
+    else if (node->out[0]->shape.dtype == DTYPE_BF16)
+        embedding_launch<uint16_t>(node, call, table);
+    else
+        embedding_launch<uint32_t>(node, call, table);
+}
+
+enum status cuda_embedding_create(const struct node *node, struct kernel **out) {
+    return cuda_kernel_plain(node, embedding_run, 0, out);
+}
+
+/* Columns of a block of the gradient, and how many a thread has. */
+constexpr int GRAD_EACH = 4, GRAD_COLUMNS = THREADS * GRAD_EACH;
+
+/* Block (row, c) adds to its token's row of the table, for GRAD_COLUMNS columns, the gradients of all rows that hold
+ * the same token, in their order. Of equal tokens the first row's block does it, the others have nothing to do. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS) embedding_grad_kernel(const int32_t *tokens, int64_t rows, int64_t vocab,
+                                                                 const T *dy, int64_t dy_stride, float *table,
+                                                                 int64_t columns) {
+    __shared__ unsigned equal[THREADS / WARP];
+    int64_t first = blockIdx.x, column = (int64_t)blockIdx.y * GRAD_COLUMNS + threadIdx.x;
+    int32_t token = tokens[first];
+    if (token < 0 || token >= vocab) __trap();
+    bool seen = false;
+    for (int64_t row = threadIdx.x; row < first; row += THREADS)
+        seen = seen || tokens[row] == token;
+    if (__syncthreads_or(seen)) return;
+    float sums[GRAD_EACH];
+    for (int n = 0; n < GRAD_EACH; n++)
+        sums[n] = column + n * THREADS < columns ? table[token * columns + column + n * THREADS] : 0;
+    for (int64_t start = first; start < rows; start += THREADS) {
+        int64_t own = start + threadIdx.x;
+        unsigned mask = __ballot_sync(0xffffffffu, own < rows && tokens[own] == token);
+        __syncthreads(); /* the masks before have been read */
+        if (threadIdx.x % WARP == 0) equal[threadIdx.x / WARP] = mask;
+        __syncthreads();
+        for (int warp = 0; warp < THREADS / WARP; warp++)
+            for (unsigned left = equal[warp]; left; left &= left - 1) {
+                const T *from = dy + (start + warp * WARP + __ffs((int)left) - 1) * dy_stride + column;
+                for (int n = 0; n < GRAD_EACH; n++)
+                    if (column + n * THREADS < columns) sums[n] += widen(from[n * THREADS]);
+            }
+    }
+    for (int n = 0; n < GRAD_EACH; n++)
+        if (column + n * THREADS < columns) table[token * columns + column + n * THREADS] = sums[n];
+}
+
+template <typename T> static void grad_launch(const struct node *node, const struct kernel_call *call) {
+    const struct embedding_grad_attributes *attributes = NODE_ATTRIBUTES(node, embedding_grad_attributes);
+    int64_t rows = shape_rows(&node->in[1]->shape), columns = shape_columns(&node->out[0]->shape);
+    dim3 grid(grid_size(rows), (unsigned)divide_up(columns, GRAD_COLUMNS));
+    launch(embedding_grad_kernel<T>, grid, THREADS, 0, stream_of(call), (const int32_t *)call->in[0], rows,
+           attributes->rows - attributes->first_row, (const T *)call->in[1], tensor_row_stride(node->in[1]),
+           (float *)call->out[0] + attributes->first_row * columns, columns);
+}
+
+static void embedding_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+    FOR_ELEMENT(kernel->node->in[1]->shape.dtype, grad_launch, kernel->node, call);
+}
+
+enum status cuda_embedding_grad_create(const struct node *node, struct kernel **out) {
+    return cuda_kernel_plain(node, embedding_grad_run, 0, out);
+}
+
+/* Rows of the last tokens lie a sequence apart: one copy of a strided rectangle. */
+static void last_token_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct tensor *x = kernel->node->in[0], *y = kernel->node->out[0];
+    int64_t length = x->shape.dims[1], last = (int64_t)call->scalars[SCALAR_NEW_TOKENS] - 1;
+    BUG_IF(last < 0 || last >= length, "%s: no token %lld", kernel->node->name, (long long)last);
+    size_t element = (size_t)dtype_bytes(x->shape.dtype), to_pitch = (size_t)tensor_row_stride(y) * element;
+    size_t from_pitch = (size_t)(tensor_row_stride(x) * length) * element;
+    size_t bytes = (size_t)shape_columns(&x->shape) * element;
+    cuda_require(cudaMemcpy2DAsync(call->out[0], to_pitch, cuda_row(x, call->in[0], last), from_pitch, bytes,
+                                   (size_t)x->shape.dims[0], cudaMemcpyDeviceToDevice, stream_of(call)),
+                 "a copy");
+}
+
+enum status cuda_last_token_create(const struct node *node, struct kernel **out) {
+    return cuda_kernel_plain(node, last_token_run, 0, out);
+}

@@ -1,0 +1,107 @@
+/* Rotary embeddings: the table of angles, and the rotation. */
+#include "backend/cuda/device.cuh"
+
+constexpr int64_t HALF_MOST = 512;
+
+/* Given to the device by value, with each launch. */
+struct frequencies {
+    float at[HALF_MOST];
+};
+
+struct rope_table_kernel {
+    struct kernel kernel;
+    struct frequencies frequencies;
+};
+
+/* Angles are products in fp32, as transformers computes them; their cosines and sines are rounded from double. */
+__global__ void angles_kernel(const __grid_constant__ struct frequencies frequencies, const int32_t *positions,
+                                  int64_t rows, int half, float *table) {
+    int64_t index = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = index / half;
+    int i = (int)(index % half);
+    if (row >= rows) return;
+    double angle = (double)__fmul_rn((float)positions[row], frequencies.at[i]);
+    table[row * 2 * half + i] = (float)cos(angle);
+    table[row * 2 * half + half + i] = (float)sin(angle);
+}
+
+static void rope_table_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct rope_table_kernel *own = (const struct rope_table_kernel *)kernel;
+    const struct shape *table = &kernel->node->out[0]->shape;
+    int64_t rows = shape_rows(table), half = shape_columns(table) / 2;
+    launch(angles_kernel, grid_size(divide_up(rows * half, THREADS)), THREADS, 0, stream_of(call), own->frequencies,
+           (const int32_t *)call->in[0], rows, (int)half, (float *)call->out[0]);
+}
+
+enum status cuda_rope_table_create(const struct node *node, struct kernel **out) {
+    const struct rope_table_attributes *attributes = NODE_ATTRIBUTES(node, rope_table_attributes);
+    if (attributes->head_dim > 2 * HALF_MOST)
+        return status_set(STATUS_BAD_INPUT, "rotary embedding of heads of %lld features: CUDA takes at most %lld",
+                          (long long)attributes->head_dim, (long long)(2 * HALF_MOST));
+    struct rope_table_kernel *kernel =
+        (struct rope_table_kernel *)cuda_kernel_new(node, sizeof *kernel, rope_table_run);
+    if (!kernel) return STATUS_FAILED;
+    rope_inverse_frequencies(attributes, kernel->frequencies.at);
+    *out = &kernel->kernel;
+    return STATUS_OK;
+}
+
+struct rope {
+    const void *x;
+    const float *table; /* [rows][2 * half]: cosines, then sines */
+    void *y;            /* may be x */
+    int64_t x_stride, y_stride, table_stride;
+    int heads, half;
+    float sign;
+};
+
+/* A block takes a row. Each thread reads W features of both halves of a head before it writes them. */
+template <typename T, int W> __global__ void __launch_bounds__(THREADS) rope_kernel(struct rope rope) {
+    int64_t row = blockIdx.x;
+    const float *table = rope.table + row * rope.table_stride;
+    int pieces = rope.half / W;
+    for (int at = (int)threadIdx.x; at < rope.heads * pieces; at += THREADS) {
+        int head = at / pieces, i = at % pieces * W;
+        int64_t low_at = (int64_t)head * 2 * rope.half + i, high_at = low_at + rope.half;
+        vector<T, W> low = load<T, W>(rope.x, row * rope.x_stride + low_at);
+        vector<T, W> high = load<T, W>(rope.x, row * rope.x_stride + high_at), low_y, high_y;
+        for (int w = 0; w < W; w++) {
+            float cosine = table[i + w], sine = table[rope.half + i + w] * rope.sign;
+            float a = widen(low.at[w]), b = widen(high.at[w]);
+            low_y.at[w] = narrow<T>(a * cosine - b * sine);
+            high_y.at[w] = narrow<T>(b * cosine + a * sine);
+        }
+        store<T, W>(rope.y, row * rope.y_stride + low_at, low_y);
+        store<T, W>(rope.y, row * rope.y_stride + high_at, high_y);
+    }
+}
+
+template <typename T>
+static void rope_launch(const struct rope &rope, int64_t rows, bool vectors, cudaStream_t stream) {
+    if (vectors && rope.half % VECTOR<T> == 0)
+        launch(rope_kernel<T, VECTOR<T>>, grid_size(rows), THREADS, 0, stream, rope);
+    else
+        launch(rope_kernel<T, 1>, grid_size(rows), THREADS, 0, stream, rope);
+}
+
+static void rope_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct node *node = kernel->node;
+    const struct rope_attributes *attributes = NODE_ATTRIBUTES(node, rope_attributes);
+    const struct shape *x = &node->in[0]->shape;
+    struct rope rope = {
+        .x = call->in[0],
+        .table = (const float *)call->in[1],
+        .y = call->out[0],
+        .x_stride = tensor_row_stride(node->in[0]),
+        .y_stride = tensor_row_stride(node->out[0]),
+        .table_stride = tensor_row_stride(node->in[1]),
+        .heads = (int)attributes->heads,
+        .half = (int)(attributes->head_dim / 2),
+        .sign = (float)attributes->sign,
+    };
+    bool vectors = rows_are_vectors(node->in[0], rope.x) && rows_are_vectors(node->out[0], rope.y);
+    FOR_ELEMENT(x->dtype, rope_launch, rope, shape_rows(x), vectors, stream_of(call));
+}
+
+enum status cuda_rope_create(const struct node *node, struct kernel **out) {
+    return cuda_kernel_plain(node, rope_run, 0, out);
+}
