@@ -4,6 +4,7 @@
 #     /* ctest: PROCESSORS 2 */          or, in a script,          # ctest: PROCESSORS 2
 # One that shall also run in another environment names the second run and its variables; <room>.<name>.avx2 is then
 #     /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+# A test that needs what the machine has not (a GPU) ends with 77 and counts as skipped.
 # Programs see BALLAST_FIXTURES, BALLAST_SOURCE and BALLAST_PROGRAM as string macros, scripts as environment variables.
 
 enable_testing()
@@ -22,6 +23,11 @@ set(test_environment
 
 function(test_set_properties test source)
     set_property(TEST ${test} PROPERTY ENVIRONMENT "${test_environment}")
+    set_property(TEST ${test} PROPERTY SKIP_RETURN_CODE 77)
+    # What the program chooses by itself is then the same everywhere.
+    if(test MATCHES "^cli\\.")
+        set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
+    endif()
     file(STRINGS "${source}" asked REGEX "^(/\\*|#) ctest: ")
     foreach(line IN LISTS asked)
         string(REGEX REPLACE "^(/\\*|#) ctest: *| *\\*/ *$" "" line "${line}")

@@ -273,6 +273,20 @@ static void test_output_over_another_file(void **state) {
     program_expect(place.folder, 2, texts + 1, (const char *const[]){"profile", "-o", config, NULL});
 }
 
+/* The environment of these tests hides GPUs. */
+static void test_devices(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "cuda1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        program_expect(place.folder, 2, TEXTS("device", wrong[i], "is not cpu, cuda or cuda:N"),
+                       (const char *const[]){"plan", place.model, "--device", wrong[i], NULL});
+    const char *const words[] = {"train", place.model, place.text, "-o", place.run, "--device", "cuda", NULL};
+    program_expect(place.folder, 2, TEXTS("device: cuda: ", "GPU"), words);
+    assert_false(file_exists(place.run));
+    program_expect(place.folder, 0, TEXTS("threads"),
+                   (const char *const[]){"plan", place.model, "--device", "cpu", NULL});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights),
@@ -283,6 +297,7 @@ int main(void) {
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_output_that_holds_something_else),
         cmocka_unit_test(test_output_over_another_file),
+        cmocka_unit_test(test_devices),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,6 +1,7 @@
 /* A policy never changes the bits: random ones of all kinds, for every family, against the plain run. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* ctest-again: cuda BALLAST_TEST_DEVICE=cuda */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,8 +23,7 @@ static void test_random_policies(void **state) {
             struct policy_way way = {.policy_seed = 1000 * (s + 1) + i, .interleaved = i % 2 == 0};
             struct outcome other = policy_train(subject, &way);
             char what[128];
-            snprintf(what, sizeof what, "%s: policy of seed %llu", subject->model,
-                     (unsigned long long)way.policy_seed);
+            snprintf(what, sizeof what, "%s: policy of seed %llu", subject->model, (unsigned long long)way.policy_seed);
             outcome_require_equal(what, &plain, &other);
         }
     }

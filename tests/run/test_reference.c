@@ -4,6 +4,7 @@
  * gradient is certain in fp32. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* ctest-again: cuda BALLAST_TEST_DEVICE=cuda */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -213,7 +214,9 @@ static void observe(void *payload, const struct runner *runner, int32_t index, i
     if (!instruction->node || strcmp(instruction->node->op->name, "squared_norm") != 0) return;
     const struct tensor *gradient = instruction->node->in[0];
     const char *name = gradient->parameter ? gradient->parameter->name : gradient->name + strlen("sum.");
-    const float *found = runner_operand(runner, &instruction->operands[0], run);
+    float *found = mem_array((size_t)instruction->operands[0].bytes, 1);
+    assert_non_null(found);
+    assert_int_equal(runner_read_operand(runner, &instruction->operands[0], run, found), STATUS_OK);
     const struct safetensors_tensor *recorded = tensor_of(observed->check.reference, "grad64.%s", name);
     assert_int_equal(recorded->elements, shape_elements(&gradient->shape));
     double *expected = doubles(observed->check.reference, recorded), error = 0, norm = 0;
@@ -221,6 +224,7 @@ static void observe(void *payload, const struct runner *runner, int32_t index, i
         error += pow((double)found[i] - expected[i], 2);
         norm += expected[i] * expected[i];
     }
+    mem_free(found);
     mem_free(expected);
     double bound = 1e-4 * (sqrt(norm) + 1e-3 * observed->check.all / sqrt((double)observed->check.tensors));
     double ratio = sqrt(error) / bound;
@@ -290,7 +294,7 @@ static void check_final_weights(const char *name, const struct reference *refere
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *parameter = graph->tensors.items[i];
         if (parameter->kind != TENSOR_PARAMETER || !parameter->trainable) continue;
-        const float *found = harness_weights(harness, parameter);
+        float *found = harness_weights(harness, parameter);
         double *expected = doubles(reference, tensor_of(reference, "final.%s", parameter->name)), error = 0, norm = 0;
         double *gradient = doubles(reference, tensor_of(reference, "grad64.%s", parameter->name));
         double least = least_certain_gradient(gradient, shape_elements(&parameter->shape));
@@ -300,6 +304,7 @@ static void check_final_weights(const char *name, const struct reference *refere
             norm += expected[k] * expected[k];
         }
         if (!(sqrt(error / norm) < 1e-4)) fail_msg("%s: final %s off by %g", name, parameter->name, sqrt(error / norm));
+        mem_free(found);
         mem_free(expected);
         mem_free(gradient);
     }

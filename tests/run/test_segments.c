@@ -58,11 +58,12 @@ static void expect_same_weights(const struct harness *a, const struct harness *b
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER) continue;
-        const float *x = harness_weights(a, tensor),
-                    *y = harness_weights(b, graph_find(harness_graph(b), tensor->name));
+        float *x = harness_weights(a, tensor), *y = harness_weights(b, graph_find(harness_graph(b), tensor->name));
         for (int64_t k = 0; k < shape_elements(&tensor->shape); k++)
             if (!(fabsf(x[k] - y[k]) <= 2e-5f * (1 + fabsf(y[k]))))
                 fail_msg("%s[%lld]: %g packed, %g alone", tensor->name, (long long)k, (double)x[k], (double)y[k]);
+        mem_free(x);
+        mem_free(y);
     }
 }
 

@@ -13,6 +13,14 @@ static void require(enum status status, const char *what) {
     if (status != STATUS_OK) fail_msg("%s: status %d: %s", what, status, status_message());
 }
 
+static const struct backend *default_backend(void) {
+    const char *device = getenv("BALLAST_TEST_DEVICE");
+    const struct backend *backend = &backend_cpu;
+    if (!device || backend_find(device, &backend) == STATUS_OK) return backend;
+    print_message("skipped: %s\n", status_message());
+    exit(77);
+}
+
 static struct plan plan_of(const struct harness_options *options) {
     struct plan plan = {
         .recipe = {.dtype = options->dtype,
@@ -103,7 +111,7 @@ void harness_open(const struct harness_options *options, struct harness *out) {
     struct harness_options *own = &harness.options;
     if (own->threads == 0) own->threads = 2;
     if (own->beta1 <= 0) own->beta1 = 0.9, own->beta2 = 0.95, own->epsilon = 1e-6;
-    if (!own->backend) own->backend = &backend_cpu;
+    if (!own->backend) own->backend = default_backend();
     own->backend->set_threads(own->threads);
     if (own->adapter)
         require(model_open_adapter(own->adapter, own->folder, &harness.model), own->adapter);
@@ -222,16 +230,24 @@ double harness_step(struct harness *harness, double learning_rate, bool interlea
     return loss ? *loss * scalars[SCALAR_LOSS_SCALE] : 0;
 }
 
-const float *harness_weights(const struct harness *harness, const struct tensor *parameter) {
-    const struct graph *graph = harness_graph(harness);
+/* Itself or its master. */
+static const struct tensor *find_home(const struct graph *graph, const struct tensor *parameter) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        bool master =
-            tensor->kind == TENSOR_STATE && tensor->parameter == parameter && strcmp(tensor->role, "master") == 0;
-        if (master) return runner_data(harness->runner, tensor);
+        bool of_it = tensor->kind == TENSOR_STATE && tensor->parameter == parameter;
+        if (of_it && strcmp(tensor->role, "master") == 0) return tensor;
     }
-    assert_int_equal(parameter->shape.dtype, DTYPE_F32);
-    return runner_data(harness->runner, parameter);
+    return parameter;
+}
+
+float *harness_weights(const struct harness *harness, const struct tensor *parameter) {
+    const struct tensor *home = find_home(harness_graph(harness), parameter);
+    int64_t bytes = shape_bytes(&home->shape);
+    assert_int_equal(home->shape.dtype, DTYPE_F32);
+    float *weights = mem_array((size_t)bytes, 1);
+    assert_non_null(weights);
+    require(runner_read(harness->runner, home, 0, bytes, weights), "weights");
+    return weights;
 }
 
 void harness_finish(struct harness *harness) { require(runner_finish(harness->runner), "the last update"); }

@@ -8,7 +8,9 @@
 #include "run/runner.h"
 
 struct harness_options {
-    const struct backend *backend; /* NULL: the CPU's */
+    /* NULL: that of the device which the environment's BALLAST_TEST_DEVICE names, else the CPU's. Where there is no
+     * such device the test program ends as one that is skipped. */
+    const struct backend *backend;
     const char *folder; /* a Hugging Face directory; NULL: `config`, with initial weights */
     const struct model_config *config;
     const char *adapter;                 /* the folder of an adapter on that model, NULL: none */
@@ -56,8 +58,8 @@ double harness_step(struct harness *harness, double learning_rate, bool interlea
 double harness_evaluate(struct harness *harness, const int32_t *tokens, const int32_t *targets);
 /* Makes the updates that the last step left, so that weights can be looked at. */
 void harness_finish(struct harness *harness);
-/* Weights of a parameter as fp32 (the master where there is one), of a plain policy. */
-const float *harness_weights(const struct harness *harness, const struct tensor *parameter);
+/* Weights of a parameter as fp32 (the master where there is one), for mem_free. */
+float *harness_weights(const struct harness *harness, const struct tensor *parameter);
 /* Mixes all parameters' and states' bytes into one number: equal for equal bits. */
 uint64_t harness_fingerprint(struct harness *harness);
 

@@ -27,6 +27,9 @@ enum status cuda_status(cudaError_t error, const char *what) {
 enum status backend_cuda_select(int device) {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver)
+        return status_set(STATUS_BAD_INPUT, "no NVIDIA GPU can be used here: there is no driver, or one for a CUDA "
+                                            "older than this build's");
     if (error != cudaSuccess || count == 0)
         return status_set(STATUS_BAD_INPUT, "no NVIDIA GPU can be used here: %s",
                           cudaGetErrorString(error != cudaSuccess ? error : cudaErrorNoDevice));

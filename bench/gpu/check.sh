@@ -1,0 +1,212 @@
+#!/bin/bash
+# All that a GPU is needed for, in one go: builds, tests, and measures, on a machine with one NVIDIA GPU (8.0 or later).
+#   usage: bench/gpu/check.sh [--packages DIR] [--budget SECONDS] [--only NAME,NAME...] [--work DIR] [-o FILE]
+# Parts stand in the order of their worth, each with a limit of its own; one that fails or runs out of time does not stop
+# the next, and none begins when the budget (540 s) is spent. What came out is a table, last on the output and in FILE
+# (bench/results/DATE-gpu.md); what the parts printed is in DIR/NAME.log (/tmp/ballast-gpu).
+# Needs: nvcc, CMake, Ninja, gcc, python3; the libraries of scripts/install-packages.sh, or their packages in DIR
+# (bench/gpu/packages.sh), which are unpacked beside the build and not installed. Takes compute-sanitizer, and torch with
+# transformers, where they are there. No network, no change of the GPU's settings.
+set -u
+export LC_ALL=C OMP_WAIT_POLICY=passive
+source=$(cd "$(dirname "$0")/../.." && pwd)
+packages='' budget=540 only='' work=/tmp/ballast-gpu output=$source/bench/results/$(date +%Y-%m-%d)-gpu.md
+while [ $# -gt 0 ]; do
+    [ $# -ge 2 ] || {
+        sed -n '3s/^# *//p' "$0" >&2
+        exit 2
+    }
+    case $1 in
+    --packages) packages=$(realpath "$2") ;; --budget) budget=$2 ;; --only) only=,$2, ;;
+    --work) work=$2 ;; -o) output=$(realpath "$2") ;;
+    *)
+        sed -n '3s/^# *//p' "$0" >&2
+        exit 2
+        ;;
+    esac
+    shift 2
+done
+mkdir -p "$work"
+cd "$work" || exit 1
+build=$work/build
+ballast=$build/ballast
+export XDG_CACHE_HOME=$work/cache
+rows=$work/rows
+: >"$rows"
+begun=$SECONDS
+
+row() { printf '%-28s %-8s %s\n' "$1" "$2" "$3" | tee -a "$rows"; }
+
+# part NAME SECONDS COMMAND...: what the command prints last beginning with "= " is the row's text.
+part() {
+    local name=$1 limit=$2 left=$((budget - SECONDS + begun)) at=$SECONDS code said
+    shift 2
+    [ -z "$only" ] || [[ $only == *,$name,* ]] || return 0
+    if [ "$left" -lt 5 ]; then
+        row "$name" "left out" "no time"
+        return 0
+    fi
+    [ "$limit" -le "$left" ] || limit=$left
+    # A shell of its own, so that functions can be limited.
+    export limit
+    # shellcheck disable=SC2016 # it is the other shell's
+    timeout -k 5 "$limit" bash -c '. "$0"; "$@"' "$work/parts.sh" "$@" >"$name.log" 2>&1
+    code=$?
+    said=$(sed -n 's/^= //p' "$name.log" | tail -1)
+    case $code in
+    0) row "$name" ok "$said ($((SECONDS - at)) s)" ;;
+    77) row "$name" skipped "${said:-$(tail -1 "$name.log")}" ;;
+    124 | 137) row "$name" "no time" "$said (limit $limit s)" ;;
+    *) row "$name" FAILED "$said $(grep -E 'ERROR|error|FAILED|bug' "$name.log" | head -1 | cut -c 1-160)" ;;
+    esac
+}
+
+cat >"$work/parts.sh" <<'PARTS'
+set -eu -o pipefail
+
+unpack() {
+    for package in "$packages"/*.deb; do dpkg -x "$package" "$work/root"; done
+    # Their .pc files name /usr.
+    find "$work/root" -name '*.pc' -exec sed -i "s,^prefix=.*,prefix=$work/root/usr," {} +
+    echo "= $(ls "$packages" | grep -c deb) packages"
+}
+
+build_all() {
+    local architecture
+    architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
+    cmake -G Ninja -S "$source" -B "$build" -DCMAKE_CUDA_ARCHITECTURES="$architecture-real" \
+        -DCMAKE_PREFIX_PATH="$work/root/usr" -DBALLAST_EVENT_FILES=OFF -DBALLAST_URING=OFF
+    cmake --build "$build" --parallel "$(nproc)" --target ballast test_kernels test_kernel_reference \
+        test_kernel_gradients test_kernel_plain test_reference test_policies test_same_bits
+    "$ballast" --version
+    echo "= for sm_$architecture"
+}
+
+# run_test NAME...: cmocka programs, one after the other.
+run_test() {
+    local name passed=0
+    for name in "$@"; do
+        "$build/tests/test_$name"
+        passed=$((passed + 1))
+    done
+    echo "= $passed of $# programs passed"
+}
+
+# Whole programs on the device against PyTorch's recorded losses, gradients and weights of 20 steps.
+run_on_device() { BALLAST_TEST_DEVICE=cuda run_test "$@"; }
+
+rates() {
+    "$ballast" profile --device cuda
+    echo "= $("$ballast" profile --device cuda | sed -n 's/^bf16 products *//p')"
+}
+
+# A step's seconds and losses from a run's metrics.
+median_step() {
+    sed -n '3,$s/.*"step_s": \([0-9.e+-]*\).*/\1/p' "$1" | sort -g | awk '{ s[NR] = $1 } END { print s[int((NR + 1) / 2)] }'
+}
+losses() { sed -n 's/.*"loss": \([0-9.e+-]*\).*/\1/p' "$1" | head -2 | paste -sd ' '; }
+mfu() { sed -n '$s/.*"mfu": \([0-9.e+-]*\).*/\1/p' "$1"; }
+
+# make_model NAME INIT-OPTIONS...
+make_model() {
+    local name=$1
+    shift
+    [ -e "$work/$name/config.json" ] || "$ballast" init "$work/$name" "$@" --quiet
+}
+
+# steps NAME VOCABULARY BATCH STEPS TRAIN-OPTIONS...: of 1024 tokens. The steps that were made count, also where the
+# time was too short for what follows them (the model is written at the end).
+steps() {
+    local name=$1 vocabulary=$2 batch=$3 count=$4 run=$work/run-$1-$RANDOM tokens=$work/tokens-$2-$3.bin code=0
+    shift 4
+    [ -e "$tokens" ] || python3 "$source/bench/gpu/token_file.py" "$tokens" $((batch * 1024 + 1)) "$vocabulary"
+    timeout -s KILL $((limit - SECONDS - 3)) "$ballast" train "$work/$name" "$tokens" -o "$run" --device cuda \
+        --dtype bf16 --batch "$batch" --seq 1024 --steps "$count" --save-every 0 --schedule constant --warmup-steps 0 \
+        "$@" || code=$?
+    [ "$code" = 0 ] || [ "$code" = 137 ] || return "$code"
+    [ "$(wc -l <"$run/metrics.jsonl")" -ge 3 ] || return 124
+    awk -v step="$(median_step "$run/metrics.jsonl")" -v tokens=$((batch * 1024)) -v mfu="$(mfu "$run/metrics.jsonl")" \
+        -v losses="$(losses "$run/metrics.jsonl")" \
+        'BEGIN { printf "= %.0f tokens/s, MFU %.3f of the measured rate, %.3f s a step; losses %s\n", tokens / step, mfu, step, losses }'
+    du -sh "$run"
+    rm -rf "$run"
+}
+
+gpt2=(--arch gpt2 --layers 12 --hidden 768 --heads 12 --vocab 50257 --context 1024)
+gpt2_xl=(--arch gpt2 --layers 48 --hidden 1600 --heads 25 --vocab 50257 --context 1024)
+llama_1b=(--arch llama --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 1024)
+llama_8b=(--arch llama --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 32000 --context 1024)
+
+gpt2_steps() { make_model gpt2 "${gpt2[@]}" && steps gpt2 50257 "$@"; }
+gpt2_xl_steps() { make_model gpt2-xl "${gpt2_xl[@]}" && steps gpt2-xl 50257 "$@"; }
+llama_1b_steps() { make_model llama-1b "${llama_1b[@]}" && steps llama-1b 32000 "$@"; }
+llama_8b_steps() { make_model llama-8b "${llama_8b[@]}" && steps llama-8b 32000 "$@"; }
+
+# The sanitizer over whole steps of the fixtures' models, in both dtypes.
+sanitize() {
+    command -v compute-sanitizer || exit 77
+    local tokens=$work/tokens-211.bin name
+    python3 "$source/bench/gpu/token_file.py" "$tokens" 600 211
+    for name in llama gpt2; do
+        for dtype in bf16 fp32; do
+            rm -rf "$work/sanitized"
+            compute-sanitizer --tool "$1" --error-exitcode 9 "$ballast" train "$source/tests/fixtures/models/$name" \
+                "$tokens" -o "$work/sanitized" --device cuda --dtype "$dtype" --batch 3 --grain 2 --seq 16 --steps 2 \
+                --save-every 0 --threads 2 --quiet
+            echo "= $name $dtype and those before it without a finding"
+        done
+    done
+}
+
+pytorch() {
+    python3 -c 'import torch, transformers; assert torch.cuda.is_available()' || exit 77
+    make_model gpt2 "${gpt2[@]}"
+    local tokens=$work/tokens-50257-$1.bin
+    [ -e "$tokens" ] || python3 "$source/bench/gpu/token_file.py" "$tokens" $(($1 * 1024 + 1)) 50257
+    python3 "$source/bench/gpu/pytorch_step.py" "$work/gpt2" "$tokens" --batch "$1" --seq 1024 --steps 12 --micro 16 \
+        >pytorch.json
+    python3 -c 'import json, statistics, sys
+peer = json.load(open("pytorch.json"))
+step = statistics.median(peer["step_s"][4:])
+print(f"= {int(sys.argv[1]) * 1024 / step:.0f} tokens/s, {step:.3f} s a step; losses", *peer["losses"][:2])' "$1"
+}
+PARTS
+export source work build ballast packages
+root=$work/root/usr
+export LD_LIBRARY_PATH=$root/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export PKG_CONFIG_PATH=$root/lib/x86_64-linux-gnu/pkgconfig:$root/share/pkgconfig PATH=$PATH:$root/bin
+
+card=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader | head -1) || {
+    echo "check: no NVIDIA GPU here" >&2
+    exit 2
+}
+[ -z "$packages" ] || part packages 60 unpack
+part build 240 build_all
+part operators 60 run_test kernel_reference kernel_plain kernel_gradients kernels
+part reference 60 run_on_device reference
+part rate 20 rates
+part gpt2-124m 60 gpt2_steps 32 12
+part policies 70 run_on_device policies
+part memcheck 60 sanitize memcheck
+part llama-1b 60 llama_1b_steps 16 6
+part gpt2-1.5b 70 gpt2_xl_steps 16 6
+part pytorch-gpt2-124m 90 pytorch 32
+part gpt2-1.5b-in-8g 60 gpt2_xl_steps 32 4 --device-memory 8G
+part racecheck 60 sanitize racecheck
+part llama-8b-in-24g 150 llama_8b_steps 32 3 --device-memory 24G
+part same-bits 60 run_on_device same_bits
+
+{
+    echo "# One GPU"
+    echo
+    echo "Command: \`bench/gpu/check.sh\`, $((SECONDS - begun)) s. GPU: $card. Machine: $(nproc) cores of$(
+        sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -1
+    ). Commit: $(git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown). Date: $(date +%Y-%m-%d)."
+    echo "bf16, 1024 tokens a sequence; a step's time is the median from the third on. MFU: of the rate of matrix products"
+    echo "that the row \`rate\` has."
+    echo
+    sed 's/^/    /; s/ *$//' "$rows"
+} >"$output"
+echo
+cat "$output"
+! grep -q FAILED "$rows"
