@@ -12,22 +12,21 @@ if(NOT CMAKE_CUDA_COMPILER)
     return()
 endif()
 
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 enable_language(CUDA)
 find_package(CUDAToolkit 12.0 REQUIRED)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS src/backend/cuda/*.c src/backend/cuda/*.cu)
 add_library(ballast_cuda STATIC ${cuda_sources})
+set_target_properties(ballast_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static)
 # Division, roots and numbers below the smallest normal one as IEEE 754 says: these are defaults, and results rest on
 # them.
 target_compile_options(ballast_cuda PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:--ftz=false --prec-div=true --prec-sqrt=true -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>
+    $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --ftz=false --prec-div=true --prec-sqrt=true -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${BALLAST_WERROR}>>:-Werror=all-warnings>
     $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wconversion>
     $<$<AND:$<COMPILE_LANGUAGE:C>,$<BOOL:${BALLAST_WERROR}>>:-Werror>)
 target_include_directories(ballast_cuda PUBLIC src include)
 target_include_directories(ballast_cuda SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
+target_compile_definitions(ballast_cuda PUBLIC BALLAST_CUDA)
 target_link_libraries(ballast_cuda PUBLIC ballast CUDA::cudart_static CUDA::cublasLt)
 summary_add(CUDA "${CUDAToolkit_VERSION}")
