@@ -27,8 +27,10 @@ using std::min;
 #define __host__
 #define __launch_bounds__(...)
 #define __grid_constant__
-/* Blocks run one after the other. Of dynamic shared memory there is one array (the build writes plain `extern` there). */
+/* Blocks run one after the other. */
 #define __shared__ static
+#define DYNAMIC_SHARED(name) uint4 *name = emulator_shared
+extern uint4 emulator_shared[];
 
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;

@@ -10,7 +10,7 @@ enum { LANES = 32, THREADS_MOST = 1024, STACK_BYTES = 1 << 17, SHARED_BYTES = 22
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
-alignas(1024) uint4 shared[(SHARED_BYTES + CANARY_BYTES) / sizeof(uint4)];
+alignas(1024) uint4 emulator_shared[(SHARED_BYTES + CANARY_BYTES) / sizeof(uint4)];
 
 /* Goes on where another fiber left off. ucontext asks the kernel at each switch, which costs far more than the switch,
  * so that it serves only where this is not written. */
@@ -119,6 +119,17 @@ static bool release(int begin, int end, bool block) {
     return true;
 }
 
+/* Warps go at paces of their own, each launch others, and so drift apart: one goes on in every round, one in every fourth.
+ * All do in round 0. */
+static bool warps_release(int threads, unsigned round) {
+    bool moved = false;
+    for (int warp = 0; warp < threads; warp += LANES) {
+        unsigned pace = 1 + ((unsigned)warp / LANES * 7 + launches * 5) % 8 / 2;
+        if (round % pace == 0) moved = release(warp, min(warp + (int)LANES, threads), false) || moved;
+    }
+    return moved;
+}
+
 static void block_run(int threads) {
     for (int i = 0; i < threads; i++)
         fiber_start(&fibers[(size_t)i], (unsigned)i);
@@ -128,9 +139,8 @@ static void block_run(int threads) {
             unsigned order = (launches + round) % 3;
             fiber_resume(order == 0 ? i : order == 1 ? threads - 1 - i : (i + threads / 2) % threads);
         }
-        bool moved = release(0, threads, true);
-        for (int warp = 0; warp < threads; warp += LANES)
-            moved = release(warp, min(warp + (int)LANES, threads), false) || moved;
+        bool moved = release(0, threads, true) || warps_release(threads, round);
+        if (!moved) moved = warps_release(threads, 0);
         for (int i = 0; i < threads; i++)
             left += !fibers[(size_t)i].ended;
         if (left == 0) return;
@@ -139,7 +149,7 @@ static void block_run(int threads) {
 }
 
 static void shared_check(size_t bytes) {
-    const unsigned char *at = (const unsigned char *)shared + bytes;
+    const unsigned char *at = (const unsigned char *)emulator_shared + bytes;
     for (size_t i = 0; i < CANARY_BYTES; i++)
         if (at[i] != POISON) emulator_fail("shared memory was overrun");
 }
@@ -157,7 +167,7 @@ void emulator_launch(const cudaLaunchConfig_t *config, const std::function<void(
     for (unsigned i = 0; i < blocks; i++) {
         unsigned number = launches % 2 ? blocks - 1 - i : i;
         blockIdx = {number % gridDim.x, number / gridDim.x, 0};
-        memset(shared, POISON, config->dynamicSmemBytes + CANARY_BYTES);
+        memset(emulator_shared, POISON, config->dynamicSmemBytes + CANARY_BYTES);
         block_run(threads);
         shared_check(config->dynamicSmemBytes);
     }
