@@ -14,6 +14,8 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 
 enable_language(CUDA)
+# /usr/include as a folder of its own would come before the C++ library's, which then misses its <math.h>.
+list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_C_IMPLICIT_INCLUDE_DIRECTORIES})
 find_package(CUDAToolkit 12.0 REQUIRED)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS src/backend/cuda/*.c src/backend/cuda/*.cu)

@@ -3,7 +3,9 @@
  * double. Case by case of the list, so also what the
  * reference tensors do not hold: windows, views, addends, accumulators that are not zero. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -124,6 +126,11 @@ static void test_gradients(void **state) {
 }
 
 int main(void) {
+    const char *why;
+    if (!op_instance_can_run(&why)) {
+        printf("skipped: %s\n", why);
+        return TEST_SKIPPED;
+    }
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 /* Kernels against plain loops in double, where the reference tensors say nothing: windows and segments, the head with a
  * bias, the optimizer. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/half.h"
@@ -377,6 +379,11 @@ static void test_not_finite(void **state) {
 }
 
 int main(void) {
+    const char *why;
+    if (!op_instance_can_run(&why)) {
+        printf("skipped: %s\n", why);
+        return TEST_SKIPPED;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention_cache), cmocka_unit_test(test_last_token),
         cmocka_unit_test(test_attention),       cmocka_unit_test(test_head),

@@ -1,6 +1,7 @@
 /* Kernels against what PyTorch computes in fp64 (tests/reference/op_cases.py): outputs and gradients of each case, in
  * fp32 within 1e-5 and in bf16 within 1e-2, relative to the norm of the tensor. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -354,6 +355,11 @@ static void test_bf16(void **state) {
 }
 
 int main(void) {
+    const char *why;
+    if (!op_instance_can_run(&why)) {
+        printf("skipped: %s\n", why);
+        return TEST_SKIPPED;
+    }
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_bf16)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,9 @@
  * written beside them, the same bits run after run, in place, and on one or two threads. */
 /* ctest: PROCESSORS 2 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +108,7 @@ static void check_threads(const struct op_case *op_case, enum dtype dtype) {
 
 static void test_same_bits_on_any_number_of_threads(void **state) {
     (void)state;
+    if (op_instance_on_cuda()) skip();
     each_case(check_threads);
     backend_cpu.set_threads(2);
 }
@@ -119,12 +122,7 @@ static void check_in_place(const struct op_case *op_case, enum dtype dtype) {
         op_instance_run_all(&apart);
         for (int i = 0; i + 1 < together.nodes; i++)
             op_instance_run(&together, i);
-        struct kernel *kernel = together.kernels[together.nodes - 1];
-        struct kernel_call call = together.calls[together.nodes - 1];
-        call.out[0] = call.in[input];
-        kernel->run(kernel, &call);
-        memcpy(together.data[together.node->out[0]->id], call.out[0],
-               (size_t)shape_bytes(&together.node->out[0]->shape));
+        op_instance_run_in_place(&together, together.nodes - 1, input);
         expect_same(op_case, &apart, &together, "in place");
     }
     op_instance_free(&apart);
@@ -154,7 +152,7 @@ static void check_out_of_memory(const struct op_case *op_case, enum dtype dtype)
     for (int64_t nth = 1; nth < 100; nth++) {
         struct kernel *kernel = NULL;
         fault_arm(FAULT_ALLOCATE, nth, false);
-        enum status status = backend_cpu.kernel_create(instance.node, &kernel);
+        enum status status = op_instance_kernel(instance.node, &kernel);
         fault_arm(FAULT_ALLOCATE, 0, false);
         if (status == STATUS_OK) {
             kernel->release(kernel);
@@ -194,6 +192,11 @@ static void test_isa(void **state) {
 }
 
 int main(void) {
+    const char *why;
+    if (!op_instance_can_run(&why)) {
+        printf("skipped: %s\n", why);
+        return TEST_SKIPPED;
+    }
     backend_cpu.set_threads(2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_operator_has_a_case),

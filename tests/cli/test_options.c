@@ -111,7 +111,7 @@ static void test_bad_values_name_option_and_rule(void **state) {
 static void test_unknown_names_get_a_hint(void **state) {
     (void)state;
     REFUSE(&command_plan, "--bacth: unknown option", "--batch", "m", "--bacth", "3");
-    REFUSE(&command_plan, "--device: unknown option", "--device-memory", "m", "--device", "3");
+    REFUSE(&command_plan, "--device-mem: unknown option", "--device-memory", "m", "--device-mem", "3");
     REFUSE(&command_plan, "--xyzzyxyzzy: unknown option", "ballast plan --help", "m", "--xyzzyxyzzy");
     REFUSE(&command_plan, "-x: unknown option", NULL, "m", "-x");
     REFUSE(&command_eval, "--lr: not an option of `ballast eval`, but of train", NULL, "m", "d", "--lr", "1");

@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "support/op_device.h"
 
 enum { CANARY_BYTES = 128, POISON = 0xff };
 
@@ -34,6 +35,60 @@ static bool buffer_intact(const void *buffer, int64_t bytes) {
            poisoned((const char *)buffer + bytes, CANARY_BYTES);
 }
 
+static bool asks_for_cuda(void) {
+    const char *name = getenv("BALLAST_TEST_BACKEND");
+    return name && strcmp(name, "cuda") == 0;
+}
+
+bool op_instance_can_run(const char **why) {
+    *why = NULL;
+    return !asks_for_cuda() || op_device_find(why);
+}
+
+bool op_instance_on_cuda(void) { return asks_for_cuda(); }
+
+enum status op_instance_kernel(const struct node *node, struct kernel **out) {
+    return asks_for_cuda() ? op_device_kernel(node, out) : backend_cpu.kernel_create(node, out);
+}
+
+static int64_t whole_bytes(int64_t bytes) { return bytes + 2 * CANARY_BYTES; }
+
+/* Where a kernel finds a tensor: its own memory, or that of its twin. */
+static void *place_of(const struct op_instance *instance, const struct tensor *tensor) {
+    if (!tensor) return NULL;
+    return instance->twins ? instance->twins[tensor->id] : instance->data[tensor->id];
+}
+
+static enum status create_twins(struct op_instance *instance) {
+    instance->twins = mem_array(instance->graph->tensors.count, sizeof *instance->twins);
+    if (!instance->twins) return STATUS_FAILED;
+    for (size_t i = 0; i < instance->graph->tensors.count; i++) {
+        struct tensor *tensor = instance->graph->tensors.items[i], *storage = tensor_storage(tensor);
+        char *block = tensor == storage ? op_device_allocate(whole_bytes(shape_bytes(&tensor->shape))) : NULL;
+        if (tensor == storage && !block) return status_set(STATUS_FAILED, "the device has no memory for a test");
+        instance->twins[i] =
+            block ? block + CANARY_BYTES : (char *)instance->twins[storage->id] + tensor_storage_offset(tensor);
+    }
+    return STATUS_OK;
+}
+
+static void free_twins(struct op_instance *instance) {
+    for (size_t i = 0; instance->twins && i < instance->graph->tensors.count; i++)
+        if (!instance->graph->tensors.items[i]->base && instance->twins[i])
+            op_device_free((char *)instance->twins[i] - CANARY_BYTES);
+    mem_free(instance->twins);
+}
+
+/* All buffers, canaries included. */
+static void copy_twins(struct op_instance *instance, bool to_device) {
+    for (size_t i = 0; instance->twins && i < instance->graph->tensors.count; i++) {
+        const struct tensor *tensor = instance->graph->tensors.items[i];
+        if (tensor->base) continue;
+        op_device_copy((char *)instance->twins[i] - CANARY_BYTES, (char *)instance->data[i] - CANARY_BYTES,
+                       whole_bytes(shape_bytes(&tensor->shape)), to_device);
+    }
+}
+
 static enum status create_buffers(struct op_instance *instance) {
     for (size_t i = 0; i < instance->graph->tensors.count; i++) {
         struct tensor *tensor = instance->graph->tensors.items[i], *storage = tensor_storage(tensor);
@@ -49,12 +104,12 @@ static enum status create_buffers(struct op_instance *instance) {
 
 static enum status create_kernel(struct op_instance *instance, int index) {
     struct node *node = instance->graph->nodes.items[index];
-    TRY(backend_cpu.kernel_create(node, &instance->kernels[index]));
+    TRY(op_instance_kernel(node, &instance->kernels[index]));
     struct kernel_call *call = &instance->calls[index];
     for (int i = 0; i < OP_INPUTS_MAX; i++)
-        call->in[i] = node->in[i] ? instance->data[node->in[i]->id] : NULL;
+        call->in[i] = place_of(instance, node->in[i]);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
-        call->out[i] = node->out[i] ? instance->data[node->out[i]->id] : NULL;
+        call->out[i] = place_of(instance, node->out[i]);
     int64_t bytes = instance->kernels[index]->workspace_bytes;
     call->workspace = instance->workspaces[index] = buffer_create(bytes);
     call->scalars = instance->scalars;
@@ -71,6 +126,7 @@ enum status op_instance_create(struct graph *graph, struct op_instance *out) {
     out->workspaces = mem_array((size_t)out->nodes, sizeof *out->workspaces);
     out->scalars = mem_array(SCALAR_COUNT, sizeof *out->scalars);
     enum status status = out->data && out->workspaces && out->scalars ? create_buffers(out) : STATUS_FAILED;
+    if (status == STATUS_OK && asks_for_cuda()) status = create_twins(out);
     for (int i = 0; i < out->nodes && status == STATUS_OK; i++)
         status = create_kernel(out, i);
     if (status != STATUS_OK) op_instance_free(out);
@@ -84,6 +140,7 @@ void op_instance_free(struct op_instance *instance) {
     }
     for (size_t i = 0; instance->data && i < instance->graph->tensors.count; i++)
         if (!instance->graph->tensors.items[i]->base) buffer_free(instance->data[i]);
+    free_twins(instance);
     mem_free(instance->data);
     mem_free(instance->workspaces);
     mem_free(instance->scalars);
@@ -204,13 +261,45 @@ static void poison_tensor(struct op_instance *instance, const struct tensor *ten
         memset(element(instance, tensor, row, 0), POISON, bytes);
 }
 
+/* On a device the workspace is a buffer there for the time of the run. */
+static void run_on_device(struct op_instance *instance, int index, struct kernel_call call) {
+    const struct kernel *kernel = instance->kernels[index];
+    int64_t bytes = whole_bytes(kernel->workspace_bytes);
+    char *own = (char *)instance->workspaces[index] - CANARY_BYTES, *workspace = op_device_allocate(bytes);
+    BUG_IF(!workspace, "the device has no memory for a workspace");
+    copy_twins(instance, true);
+    op_device_copy(workspace, own, bytes, true);
+    call.workspace = workspace + CANARY_BYTES;
+    kernel->run(kernel, &call);
+    op_device_wait();
+    op_device_copy(workspace, own, bytes, false);
+    copy_twins(instance, false);
+    op_device_free(workspace);
+}
+
+static void run(struct op_instance *instance, int index, const struct kernel_call *call) {
+    struct kernel *kernel = instance->kernels[index];
+    memset(instance->workspaces[index], POISON, (size_t)kernel->workspace_bytes);
+    if (instance->twins)
+        run_on_device(instance, index, *call);
+    else
+        kernel->run(kernel, call);
+}
+
 void op_instance_run(struct op_instance *instance, int index) {
     const struct node *node = instance->graph->nodes.items[index];
     for (int i = 0; i < node->op->outputs; i++)
         if (node->out[i] && (node->op->updates >> i & 1u) == 0) poison_tensor(instance, node->out[i]);
-    struct kernel *kernel = instance->kernels[index];
-    memset(instance->workspaces[index], POISON, (size_t)kernel->workspace_bytes);
-    kernel->run(kernel, &instance->calls[index]);
+    run(instance, index, &instance->calls[index]);
+}
+
+void op_instance_run_in_place(struct op_instance *instance, int index, int input) {
+    const struct node *node = instance->graph->nodes.items[index];
+    struct kernel_call call = instance->calls[index];
+    call.out[0] = call.in[input];
+    run(instance, index, &call);
+    memcpy(instance->data[node->out[0]->id], instance->data[node->in[input]->id],
+           (size_t)shape_bytes(&node->out[0]->shape));
 }
 
 void op_instance_run_all(struct op_instance *instance) {

@@ -1,5 +1,9 @@
-/* A graph of a few nodes made ready to run on the CPU backend: buffers between canaries, values, kernels. Free of the
- * test library, for the benchmark's sake. */
+/* A graph of a few nodes made ready to run: buffers between canaries, values, kernels. Free of the test library, for
+ * the benchmark's sake.
+ *
+ * It runs on the CPU, or, where BALLAST_TEST_BACKEND is "cuda", on the first CUDA device: buffers have a twin in the
+ * device's memory, which is set before each node and read back after it, canaries included, so that all else is alike.
+ */
 #ifndef BALLAST_TESTS_OP_INSTANCE_H
 #define BALLAST_TESTS_OP_INSTANCE_H
 
@@ -7,6 +11,8 @@
 #include "support/op_cases.h"
 
 enum { OP_INSTANCE_NODES = 4 };
+/* The exit status by which a program tells ctest that it was skipped. */
+enum { TEST_SKIPPED = 77 };
 
 struct op_instance {
     struct graph *graph;
@@ -15,9 +21,17 @@ struct op_instance {
     struct kernel *kernels[OP_INSTANCE_NODES];
     struct kernel_call calls[OP_INSTANCE_NODES];
     void **data;       /* by tensor id; views point into their base */
+    void **twins;      /* the same on the device; NULL on the CPU */
     void **workspaces; /* by node */
     double *scalars;   /* SCALAR_COUNT */
 };
+
+/* Whether BALLAST_TEST_BACKEND names a backend that can run here; if not, `why` says so, for a test to skip itself. */
+bool op_instance_can_run(const char **why);
+/* Whether it runs on CUDA. */
+bool op_instance_on_cuda(void);
+/* The kernel that the instances' backend makes of a node. */
+enum status op_instance_kernel(const struct node *node, struct kernel **out);
 
 /* Takes the graph over, also on failure. Buffers hold the poison 0xff, which is NaN in each floating-point dtype. */
 enum status op_instance_create(struct graph *graph, struct op_instance *out);
@@ -27,6 +41,8 @@ void op_instance_free(struct op_instance *instance);
 void op_instance_fill(struct op_instance *instance, uint64_t seed);
 /* Poisons the node's workspace and the outputs that it does not update, then runs it. */
 void op_instance_run(struct op_instance *instance, int node);
+/* The same with output 0 in the buffer of that input, both being whole buffers. */
+void op_instance_run_in_place(struct op_instance *instance, int node, int input);
 /* Runs all nodes in order. */
 void op_instance_run_all(struct op_instance *instance);
 /* The name of a buffer around which bytes have changed (beside a view: columns that are not its own), or NULL. */

@@ -77,7 +77,7 @@ template <class TILES> constexpr size_t attention_shared_bytes(void) {
 }
 
 template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) attention_kernel(struct attention at) {
-    extern __shared__ uint4 shared[];
+    DYNAMIC_SHARED(shared);
     typedef typename TILES::element T;
     T *queries = (T *)shared, *keys = queries + TILES::ROWS * TILES::STRIDE;
     T *values = keys + TILES::COLUMNS * TILES::STRIDE;
@@ -92,6 +92,7 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) atte
         segments[r] = segment_at(at, place.sequence, q0 + TILES::row(r));
     tile_load<TILES, TILES::ROWS>(at, at.q, place.sequence, place.head, q0, queries);
     for (int k0 = first / TILES::COLUMNS * TILES::COLUMNS; k0 < end; k0 += TILES::COLUMNS) {
+        if (!segments_meet<TILES>(at, place.sequence, segments, k0)) continue;
         __syncthreads(); /* the tiles before have been read */
         tile_load<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, k0, keys);
         tile_load<TILES, TILES::COLUMNS>(at, at.v, place.sequence, kv_head, k0, values);

@@ -52,6 +52,19 @@ __device__ inline int segment_at(const struct attention &at, int sequence, int p
     return inside ? at.segments[(int64_t)sequence * at.length + position] : 0;
 }
 
+/* Whether any thread of the block has a pair of a row and a column that see each other, by their segments alone: tiles
+ * of other segments need neither be read nor multiplied. All threads must call it. */
+template <class TILES>
+__device__ bool segments_meet(const struct attention &at, int sequence, const int row_segments[2], int column0) {
+    if (!at.segments) return true;
+    bool meet = false;
+    for (int n = 0; n < TILES::SCORES; n++) {
+        int segment = segment_at(at, sequence, column0 + TILES::column(n));
+        meet = meet || segment == row_segments[0] || segment == row_segments[1];
+    }
+    return __syncthreads_or(meet) != 0;
+}
+
 /* bf16, by the tensor cores: each warp has 16 rows. */
 template <int D_, int COLUMNS_> struct bf16_tiles {
     typedef __nv_bfloat16 element;

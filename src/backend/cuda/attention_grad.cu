@@ -55,7 +55,7 @@ __device__ inline void score_gradient(bool sees, float factor, float lse, float 
 
 /* dq of a tile of queries: rows are q and dy, columns k and v. */
 template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) dq_kernel(struct attention at) {
-    extern __shared__ uint4 shared[];
+    DYNAMIC_SHARED(shared);
     grad_memory<TILES> memory(shared);
     struct attention_place place = place_of(at, TILES::ROWS, at.heads);
     int kv_head = place.head * at.kv_heads / at.heads, q0 = place.tile * TILES::ROWS, segments[2];
@@ -68,6 +68,7 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) dq_k
     tile_load<TILES, TILES::ROWS>(at, at.q, place.sequence, place.head, q0, memory.rows1);
     tile_load<TILES, TILES::ROWS>(at, at.dy, place.sequence, place.head, q0, memory.rows2);
     for (int k0 = first / TILES::COLUMNS * TILES::COLUMNS; k0 < end; k0 += TILES::COLUMNS) {
+        if (!segments_meet<TILES>(at, place.sequence, segments, k0)) continue;
         __syncthreads(); /* the tiles before have been read */
         tile_load<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, k0, memory.columns1);
         tile_load<TILES, TILES::COLUMNS>(at, at.v, place.sequence, kv_head, k0, memory.columns2);
@@ -97,7 +98,7 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) dq_k
  * Where registers do not hold both results, a kernel makes one. */
 template <class TILES, bool DK, bool DV>
 __global__ void __launch_bounds__(ATTENTION_THREADS) dkv_kernel(struct attention at) {
-    extern __shared__ uint4 shared[];
+    DYNAMIC_SHARED(shared);
     grad_memory<TILES> memory(shared);
     struct attention_place place = place_of(at, TILES::ROWS, at.kv_heads);
     int group = at.heads / at.kv_heads, k0 = place.tile * TILES::ROWS, segments[2];
@@ -109,6 +110,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) dkv_kernel(struct attention
     tile_load<TILES, TILES::ROWS>(at, at.v, place.sequence, place.head, k0, memory.rows2);
     for (int head = place.head * group; head < (place.head + 1) * group; head++)
         for (int q0 = k0 / TILES::COLUMNS * TILES::COLUMNS; q0 < end; q0 += TILES::COLUMNS) {
+            if (!segments_meet<TILES>(at, place.sequence, segments, q0)) continue;
             __syncthreads(); /* the tiles before have been read */
             tile_load<TILES, TILES::COLUMNS>(at, at.q, place.sequence, head, q0, memory.columns1);
             tile_load<TILES, TILES::COLUMNS>(at, at.dy, place.sequence, head, q0, memory.columns2);

@@ -71,8 +71,7 @@ enum status cuda_linear_create(const struct node *node, struct kernel **out) {
 }
 
 static void linear_dx_run(const struct kernel *kernel, const struct kernel_call *call) {
-    product_run(kernel, call,
-                (struct cuda_matmul_operands){call->in[0], call->in[1], NULL, call->in[2], call->out[0]});
+    product_run(kernel, call, (struct cuda_matmul_operands){call->in[0], call->in[1], NULL, call->in[2], call->out[0]});
 }
 
 enum status cuda_linear_dx_create(const struct node *node, struct kernel **out) {
@@ -111,9 +110,9 @@ static int64_t bias_workspace(const struct tensor *dy) {
 static void linear_dw_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     bool kn = NODE_ATTRIBUTES(node, linear_dw_attributes)->weight_is_kn;
-    product_run(kernel, call,
-                (struct cuda_matmul_operands){call->in[kn ? 0 : 1], call->in[kn ? 1 : 0], NULL, call->out[0],
-                                              call->out[0]});
+    product_run(
+        kernel, call,
+        (struct cuda_matmul_operands){call->in[kn ? 0 : 1], call->in[kn ? 1 : 0], NULL, call->out[0], call->out[0]});
     if (call->out[1])
         sum_bias(node->in[1], call, call->in[1], ((const struct linear_kernel *)kernel)->sums_at, call->out[1]);
 }

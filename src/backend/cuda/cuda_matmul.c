@@ -12,8 +12,8 @@ struct choice {
     size_t workspace_bytes; /* what it needs, from a multiple of WORKSPACE_ALIGN on */
 };
 
-/* cuBLASLt's matrices are stored by columns, so c turned is what it is asked for: c^t = b^t a^t. Its first matrix is our
- * b, its second our a. */
+/* cuBLASLt's matrices are stored by columns, so c turned is what it is asked for: c^t = b^t a^t. Its first matrix is
+ * our b, its second our a. */
 struct cuda_matmul {
     struct choice *choice;
     cublasLtMatmulDescOpaque_t operation;
@@ -51,9 +51,9 @@ static enum status layout_init(enum dtype dtype, int64_t rows, int64_t columns, 
     int64_t down = as_is ? rows : columns, across = as_is ? columns : rows, stride = as_is ? column : row;
     BUG_IF(!as_is && column != 1, "no stride of a matrix is 1");
     *turn = as_is ? CUBLAS_OP_N : CUBLAS_OP_T;
-    return check(cublasLtMatrixLayoutInit(out, type_of(dtype), (uint64_t)down, (uint64_t)across,
-                                          stride > down ? stride : down),
-                 "a layout");
+    return check(
+        cublasLtMatrixLayoutInit(out, type_of(dtype), (uint64_t)down, (uint64_t)across, stride > down ? stride : down),
+        "a layout");
 }
 
 static enum status set_operation(struct cuda_matmul *matmul, cublasLtMatmulDescAttributes_t attribute,
@@ -183,7 +183,9 @@ int64_t cuda_matmul_workspace_bytes(const struct cuda_matmul *matmul) {
     return bytes > 0 ? cuda_align(bytes) + WORKSPACE_ALIGN - CUDA_ALIGN : 0;
 }
 
-static bool is_aligned(const void *address, int64_t alignment) { return (uintptr_t)address % (uintptr_t)alignment == 0; }
+static bool is_aligned(const void *address, int64_t alignment) {
+    return (uintptr_t)address % (uintptr_t)alignment == 0;
+}
 
 static void check_operands(const struct cuda_matmul_spec *spec, const struct cuda_matmul_operands *operands) {
     bool addend = !spec->addend_row || is_aligned(operands->addend, spec->addend_alignment);
@@ -201,8 +203,8 @@ void cuda_matmul_run(struct cuda_matmul *matmul, const struct cuda_matmul_operan
     check_operands(&choice->spec, operands);
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     if (choice->spec.bias)
-        status = cublasLtMatmulDescSetAttribute(&matmul->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                &operands->bias, sizeof operands->bias);
+        status = cublasLtMatmulDescSetAttribute(&matmul->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,
+                                                sizeof operands->bias);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmul(library, &matmul->operation, &one, operands->b, &matmul->b, operands->a, &matmul->a,
                                 &addend_factor, has_addend ? operands->addend : operands->c, &matmul->addend,

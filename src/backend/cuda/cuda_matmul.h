@@ -16,12 +16,12 @@ struct cuda_matmul_spec {
     int64_t a_row, a_k;
     int64_t b_k, b_column;
     int64_t c_row;
-    int64_t addend_row;                                  /* like c; 0: there is no addend */
-    int64_t a_alignment, b_alignment, c_alignment;       /* bytes that divide the addresses, powers of two */
-    int64_t addend_alignment;                            /* where there is one */
-    enum dtype dtype;                                    /* of a, b and the bias */
-    enum dtype out_dtype;                                /* of c and the addend */
-    bool bias; /* [n] is added to each row; only where both dtypes are the same */
+    int64_t addend_row;                            /* like c; 0: there is no addend */
+    int64_t a_alignment, b_alignment, c_alignment; /* bytes that divide the addresses, powers of two */
+    int64_t addend_alignment;                      /* where there is one */
+    enum dtype dtype;                              /* of a, b and the bias */
+    enum dtype out_dtype;                          /* of c and the addend */
+    bool bias;                                     /* [n] is added to each row; only where both dtypes are the same */
 };
 
 /* bias and addend are NULL when the spec has none; the addend may be c, if their strides are the same. */

@@ -11,6 +11,11 @@
 
 enum { WARP = 32, THREADS = 256 };
 
+/* Shared memory of the size that the launch gives, at a multiple of 16. */
+#ifndef DYNAMIC_SHARED
+#define DYNAMIC_SHARED(name) extern __shared__ uint4 name[]
+#endif
+
 /* The kernel's arguments are converted to its parameters' types. */
 template <typename... P>
 static void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,

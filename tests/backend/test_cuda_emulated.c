@@ -1,0 +1,92 @@
+/* CUDA's kernels where there is no device: compiled for the CPU (tests/cuda_emulator), each case of the list gives what
+ * the CPU's kernels give, writes nothing beside it, and gives the same bits in another order of threads and blocks. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "support/op_instance.h"
+#include "support/unit.h"
+
+#ifdef BALLAST_CUDA_EMULATED
+
+enum { SEED = 4711 };
+
+static struct op_instance create(const struct op_case *op_case, enum dtype dtype, const char *backend) {
+    struct op_instance instance;
+    setenv("BALLAST_TEST_BACKEND", backend, 1);
+    if (op_instance_create(op_case_build(op_case, dtype, &op_case->sizes), &instance) != STATUS_OK)
+        fail_msg("%s in %s: %s", op_case->name, dtype_name(dtype), status_message());
+    op_instance_fill(&instance, SEED);
+    op_instance_run_all(&instance);
+    const char *overrun = op_instance_overrun(&instance);
+    if (overrun) fail_msg("%s in %s wrote beside %s", op_case->name, dtype_name(dtype), overrun);
+    return instance;
+}
+
+static double relative_error(const double *found, const double *expected, int64_t count) {
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < count; i++) {
+        difference += (found[i] - expected[i]) * (found[i] - expected[i]);
+        norm += expected[i] * expected[i];
+    }
+    return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+}
+
+static void compare(const struct op_case *op_case, int output, const struct op_instance *cpu,
+                    const struct op_instance *cuda, const struct op_instance *again) {
+    const struct tensor *tensor = cpu->node->out[output];
+    int64_t count = shape_elements(&tensor->shape);
+    double *expected = op_instance_read(cpu, tensor), *found = op_instance_read(cuda, cuda->node->out[output]);
+    double *second = op_instance_read(again, again->node->out[output]);
+    bool bf16 = cpu->graph->dtype == DTYPE_BF16, exact = op_case->op == &op_adamw;
+    double error = relative_error(found, expected, count), most = exact ? 0 : bf16 ? 5e-3 : 1e-6;
+    if (!(error <= most))
+        fail_msg("%s in %s: %s is off by %.2e, more than %.0e", op_case->name, bf16 ? "bf16" : "fp32", tensor->name,
+                 error, most);
+    if (memcmp(found, second, (size_t)count * sizeof *found) != 0)
+        fail_msg("%s in %s: %s depends on the order of threads", op_case->name, bf16 ? "bf16" : "fp32", tensor->name);
+    mem_free(expected);
+    mem_free(found);
+    mem_free(second);
+}
+
+static void check_case(const struct op_case *op_case, enum dtype dtype) {
+    struct op_instance cpu = create(op_case, dtype, "cpu"), cuda = create(op_case, dtype, "cuda");
+    struct op_instance again = create(op_case, dtype, "cuda");
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        if (cpu.node->out[i]) compare(op_case, i, &cpu, &cuda, &again);
+    op_instance_free(&cpu);
+    op_instance_free(&cuda);
+    op_instance_free(&again);
+}
+
+/* Decoding has a block of many threads for each token and head: its longer cases are for the long run. */
+static bool is_long(const struct op_case *op_case) {
+    return op_case->op == &op_attention_cache && op_case->sizes.length > 100;
+}
+
+static void test_cases(void **state) {
+    (void)state;
+    for (int i = 0; i < op_case_count; i++)
+        if (!is_long(&op_cases[i]) || unit_sweep(0, 1)) {
+            check_case(&op_cases[i], DTYPE_F32);
+            check_case(&op_cases[i], DTYPE_BF16);
+        }
+}
+
+int main(void) {
+    backend_cpu.set_threads(1);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+int main(void) {
+    printf("skipped: this build has no CUDA, or no C++\n");
+    return TEST_SKIPPED;
+}
+
+#endif

@@ -1,0 +1,19 @@
+/* The CUDA device that operators are tested on (op_instance.h). Without CUDA in the build there is none. */
+#ifndef BALLAST_TESTS_OP_DEVICE_H
+#define BALLAST_TESTS_OP_DEVICE_H
+
+#include "backend/backend.h"
+
+/* Whether there is a device; if not, `why` says so. */
+bool op_device_find(const char **why);
+/* The rest only where there is one; what the device refuses ends the test. */
+enum status op_device_kernel(const struct node *node, struct kernel **out);
+/* NULL when there is no memory. */
+void *op_device_allocate(int64_t bytes);
+void op_device_free(void *block);
+/* Between the device's and the host's memory. */
+void op_device_copy(void *device, void *host, int64_t bytes, bool to_device);
+/* Until the device has done all that it was given. */
+void op_device_wait(void);
+
+#endif
