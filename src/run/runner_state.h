@@ -29,6 +29,8 @@ struct runner {
     void *gate_payload;
     runner_observer *observer;
     void *observer_payload;
+    struct timeline *recorder; /* NULL: none */
+    int64_t began_ns;          /* the step that is recorded */
     /* Deferred updates: */
     int parts;                 /* of the step that is running */
     bool pending;              /* a step has left updates */
