@@ -36,21 +36,16 @@ static void run_kernel(struct runner *runner, const struct instruction *instruct
     kernel->run(kernel, &call);
 }
 
-/* The disk moves whole blocks: buffers have room to the next one. */
-static int64_t moved_bytes(const struct program *program, int64_t bytes) {
-    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
-}
-
 static enum status run_copy(struct runner *runner, const struct instruction *instruction) {
     const struct program *program = runner->executable->program;
     const struct buffer *from = &program->buffers.items[instruction->operands[0].buffer];
     const struct buffer *to = &program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer];
     const struct arena *source = &runner->arenas[from->tier], *target = &runner->arenas[to->tier];
     if (target->base)
-        return arena_read(source, from->offset, (char *)target->base + to->offset, moved_bytes(program, from->bytes),
-                          instruction->stream);
-    return arena_write(target, to->offset, (const char *)source->base + from->offset, moved_bytes(program, from->bytes),
-                       instruction->stream);
+        return arena_read(source, from->offset, (char *)target->base + to->offset,
+                          program_moved_bytes(program, from->bytes), instruction->stream);
+    return arena_write(target, to->offset, (const char *)source->base + from->offset,
+                       program_moved_bytes(program, from->bytes), instruction->stream);
 }
 
 static void keep_failure(struct runner *runner) {
@@ -82,15 +77,6 @@ void runner_run_instruction(struct runner *runner, const struct instruction *ins
     }
 }
 
-int64_t runner_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step, int64_t run) {
-    const struct section *theirs = &program->sections.items[program->instructions.items[waited].section];
-    int section = program->instructions.items[instruction].section;
-    int their_section = program->instructions.items[waited].section;
-    int64_t this_step = their_section < section ? theirs->repeat : 0;
-    if (their_section == section) this_step = run + (waited < instruction);
-    return step * theirs->repeat + this_step;
-}
-
 static void run_in_order(struct runner *runner) {
     const struct program *program = runner->executable->program;
     for (size_t s = 0; s < program->sections.count; s++) {
@@ -107,7 +93,7 @@ static void await(struct runner *runner, int32_t instruction, int64_t step, int6
     const struct program *program = runner->executable->program;
     const struct instruction *self = &program->instructions.items[instruction];
     for (int32_t w = 0; w < self->wait_count; w++) {
-        int64_t required = runner_required(program, self->waits[w], instruction, step, run);
+        int64_t required = program_issues_required(program, self->waits[w], instruction, step, run);
         while (runner->ended[self->waits[w]] < required)
             pthread_cond_wait(&runner->changed, &runner->lock);
     }
