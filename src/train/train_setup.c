@@ -174,6 +174,7 @@ static enum status compile_given(struct train_setup *setup, const char *plan_pat
 static enum status finish(struct train_setup *setup, const struct plan_options *options) {
     setup->limits = options->memory;
     setup->grains_fixed = options->grains_per_pass > 0;
+    if (options->cluster_path) TRY(cluster_read(options->cluster_path, &setup->cluster));
     TRY(find_capacity(setup));
     TRY(set_trained(setup));
     TRY(compile_given(setup, options->plan_path));
