@@ -12,7 +12,7 @@
     X(CONFIG, .name = "config", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMANDS_ALL),                     \
       .help = "a JSON file with options by their keys; the command line wins over it")                                 \
     X(JSON, .name = "json", .type = OPTION_FLAG,                                                                       \
-      OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_INSPECT),                                     \
+      OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_SIMULATE | COMMAND_INSPECT),                  \
       .help = "print one JSON document on stdout and nothing else there")                                              \
     X(QUIET, .name = "quiet", .type = OPTION_FLAG,                                                                     \
       OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_GENERATE),     \
@@ -23,7 +23,7 @@
               "model; plan: the plan file to write; profile: the "                                                     \
               "cluster file to write")
 
-/* Options that plan, train, resume, eval and generate share. */
+/* Options that plan, train, resume, eval, generate and profile share. */
 #define OPTION_LIST_PLAN(X)                                                                                            \
     X(BATCH, .name = "batch", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
       .computed = "8, or what the plan file or the run says", .help = "sequences per step over all ranks")             \
@@ -46,7 +46,7 @@
     X(GRAINS_PER_PASS, .name = "grains-per-pass", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),  \
       .computed = "1, or what the plan file says",                                                                     \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
-    X(THREADS, .name = "threads", OPTION_WHOLE_RANGE(1, 4096), OPTION_FOR(COMMANDS_STEP | COMMAND_PROFILE),            \
+    X(THREADS, .name = "threads", OPTION_WHOLE_RANGE(1, 4096), OPTION_FOR(COMMANDS_STEP),                              \
       .computed = "the physical cores that the process may use", .help = "compute threads; part of the recipe")        \
     X(SEED, .name = "seed", OPTION_WHOLE_RANGE(0, INT64_MAX), OPTION_FOR(COMMANDS_STEP | COMMAND_INIT),                \
       .computed = "1, or what the plan file or the run says",                                                          \
@@ -65,14 +65,15 @@
       .computed = "none on a processor, whose memory is its device tier; with a GPU the memory available to the "      \
                   "process, less 64 MiB and 5%",                                                                       \
       .help = "a host tier of this size beside the device tier")                                                       \
-    X(DISK, .name = "disk", .type = OPTION_TEXT, .argument = "DIR[:SIZE]", OPTION_FOR(COMMANDS_STEP),                  \
-      .computed = "none; SIZE: what is free there, less 5%",                                                           \
+    X(DISK, .name = "disk", .type = OPTION_TEXT, .argument = "DIR[:SIZE]",                                             \
+      OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE), .computed = "none; SIZE: what is free there, less 5%",             \
       .help = "folder for what does not fit in memory, and the most to take there")                                    \
     X(PARTITION, .name = "partition", .type = OPTION_TEXT, .argument = "P", OPTION_FOR(COMMANDS_STEP),                 \
       .refusal = "this version runs on one rank",                                                                      \
       .help = "how parameters, gradients and states are spread over ranks")                                            \
-    X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE|PRESET", OPTION_FOR(COMMANDS_STEP),           \
-      .refusal = "this version plans for the machine that it runs on", .help = "the machine to plan for")
+    X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE",                                             \
+      OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE), .computed = "measured here",                                       \
+      .help = "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \
     X(PLAN, .name = "plan", .type = OPTION_TEXT, .argument = "FILE",                                                   \
@@ -106,11 +107,11 @@
       .fallback = "0.1", .help = "AdamW: of matrices and embeddings; biases and norm weights do not decay")            \
     X(CLIP_NORM, .name = "clip-norm", OPTION_REAL_RANGE(0, 1e9), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),             \
       .fallback = "1", .help = "limit of the gradients' global norm; 0: none")                                         \
-    X(FREEZE, .name = "freeze", .type = OPTION_TEXTS, .argument = "PATTERN", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN), \
-      .computed = "nothing, or what the plan file says",                                                               \
+    X(FREEZE, .name = "freeze", .type = OPTION_TEXTS, .argument = "PATTERN",                                           \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = "nothing, or what the plan file says",   \
       .help = "weights that are not trained, by name, with *, ? and [...]; may be given several times")                \
     X(LORA, .name = "lora", .type = OPTION_TEXT, .argument = "RANK,ALPHA,TARGETS",                                     \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                                                        \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),                                                      \
       .computed = "none, or what the plan file or the model's own adapter says",                                       \
       .help = "train adapters beside linear layers (8,16,q_proj,v_proj or 8,16,all-linear) and freeze all else; the "  \
               "run then writes adapters as peft has them")                                                             \
@@ -145,6 +146,11 @@
 #define OPTION_LIST_OTHER(X)                                                                                           \
     X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
       .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
+    X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_SIMULATE),              \
+      .computed = "the one that the plan file or the run names", .help = "the model that the plan is for")             \
+    X(TRACE, .name = "trace", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMAND_SIMULATE),                   \
+      .help = "write the step as a Chrome trace, which Perfetto (ui.perfetto.dev) shows: predicted, and beside it "    \
+              "measured where the run has a timeline.json")                                                            \
     X(BATCHES, .name = "batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_EVAL), .fallback = "0", \
       .help = "the most batches of each file; 0: all")                                                                 \
     X(PROMPT, .name = "prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                 \

@@ -27,6 +27,7 @@ enum option_type {
     X(EVAL, eval)                                                                                                      \
     X(GENERATE, generate)                                                                                              \
     X(PROFILE, profile)                                                                                                \
+    X(SIMULATE, simulate)                                                                                              \
     X(INSPECT, inspect)
 enum command_index {
 #define COMMAND_INDEX(id, name) COMMAND_INDEX_##id,
@@ -38,7 +39,7 @@ enum command_bit {
     COMMAND_LIST(COMMAND_BIT)
 #undef COMMAND_BIT
         COMMANDS_ALL = (1 << COMMAND_COUNT) - 1,
-    COMMANDS_STEP = COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE,
+    COMMANDS_STEP = COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE | COMMAND_PROFILE,
 };
 
 struct option {

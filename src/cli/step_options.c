@@ -34,6 +34,7 @@ enum status step_options_read(const struct options *options, bool decided, struc
     out->grains_per_pass = options_whole(options, OPT_GRAINS_PER_PASS);
     out->threads = (int)options_whole(options, OPT_THREADS);
     read_memory(options, &out->memory);
+    out->cluster_path = options_text(options, OPT_CLUSTER);
     if (options_given(options, OPT_DOCUMENT_ATTENTION))
         out->document_attention = document_attention_find(options_text(options, OPT_DOCUMENT_ATTENTION));
     out->lora = options_text(options, OPT_LORA);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 
 void *runner_address(const struct runner *runner, const struct operand *operand, int64_t run) {
@@ -67,8 +68,12 @@ static enum status name_failure(const struct instruction *instruction, enum stat
     return status_prefix(status, "%s (%s)", instruction->node->name, instruction->node->op->name);
 }
 
+static bool leaves_out(const struct runner *runner, const struct instruction *instruction) {
+    return !(runner->parts & (instruction->deferred ? PART_DEFERRED : PART_STEP));
+}
+
 void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
-    if (!(runner->parts & (instruction->deferred ? PART_DEFERRED : PART_STEP)) || runner->failed) return;
+    if (leaves_out(runner, instruction) || runner->failed) return;
     if (runner->gate && changes_state(runner->executable->program, instruction)) runner->gate(runner->gate_payload);
     const struct backend_streams *streams = runner->executable->backend->streams;
     enum status status = STATUS_OK;
@@ -82,13 +87,23 @@ void runner_run_instruction(struct runner *runner, const struct instruction *ins
     if (name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
-int64_t runner_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step, int64_t run) {
-    const struct section *theirs = &program->sections.items[program->instructions.items[waited].section];
-    int section = program->instructions.items[instruction].section;
-    int their_section = program->instructions.items[waited].section;
-    int64_t this_step = their_section < section ? theirs->repeat : 0;
-    if (their_section == section) this_step = run + (waited < instruction);
-    return step * theirs->repeat + this_step;
+/* Each issue has an event of its own, which no other thread touches. */
+static void record(const struct runner *runner, int32_t index, int64_t run, int64_t start_ns) {
+    const struct instruction *instruction = &runner->executable->program->instructions.items[index];
+    int64_t end_ns = leaves_out(runner, instruction) ? start_ns : clock_now_ns();
+    struct timeline_event *event = timeline_find(runner->recorder, index, run);
+    event->start_s = (double)(start_ns - runner->began_ns) * 1e-9;
+    event->end_s = (double)(end_ns - runner->began_ns) * 1e-9;
+}
+
+/* What is recorded begins when its stream has done all before it, and is waited for. */
+static void run_issue(struct runner *runner, int32_t index, int64_t run, void *stream) {
+    bool recorded = runner->recorder && (runner->parts & PART_STEP);
+    if (recorded) runner_finish_stream(runner, stream);
+    int64_t start_ns = recorded ? clock_now_ns() : 0;
+    runner_run_instruction(runner, &runner->executable->program->instructions.items[index], run, stream);
+    if (recorded) runner_finish_stream(runner, stream);
+    if (recorded) record(runner, index, run, start_ns);
 }
 
 /* All on one stream, whatever streams the program has. */
@@ -99,7 +114,7 @@ static void run_in_order(struct runner *runner) {
         const struct section *section = &program->sections.items[s];
         for (int64_t run = 0; run < section->repeat; run++)
             for (int32_t i = section->first; i < section->first + section->count; i++) {
-                runner_run_instruction(runner, &program->instructions.items[i], run, stream);
+                run_issue(runner, i, run, stream);
                 if (!runner->observer) continue;
                 runner_finish_stream(runner, stream);
                 runner->observer(runner->observer_payload, runner, i, run);
@@ -112,7 +127,7 @@ static void await(struct runner *runner, int32_t instruction, int64_t step, int6
     const struct program *program = runner->executable->program;
     const struct instruction *self = &program->instructions.items[instruction];
     for (int32_t w = 0; w < self->wait_count; w++) {
-        int64_t required = runner_required(program, self->waits[w], instruction, step, run);
+        int64_t required = program_issues_required(program, self->waits[w], instruction, step, run);
         while (runner->ended[self->waits[w]] < required)
             pthread_cond_wait(&runner->changed, &runner->lock);
     }
@@ -129,7 +144,7 @@ static void run_stream_step(struct runner *runner, int stream, int64_t step) {
                 await(runner, i, step, run);
                 pthread_mutex_unlock(&runner->lock);
                 runner_order(runner, i);
-                runner_run_instruction(runner, &program->instructions.items[i], run, runner->streams[stream]);
+                run_issue(runner, i, run, runner->streams[stream]);
                 runner_record(runner, i);
                 pthread_mutex_lock(&runner->lock);
                 runner->ended[i]++;
@@ -185,12 +200,14 @@ static void run_on_workers(struct runner *runner) {
 void runner_begin(struct runner *runner, int parts, const double *scalars) {
     runner->scalars = scalars;
     runner->parts = parts | (runner->pending ? PART_DEFERRED : 0);
+    runner->began_ns = clock_now_ns();
 }
 
 void runner_end(struct runner *runner) {
     bool stepped = runner->parts & PART_STEP;
     runner->pending = stepped && runner->executable->program->defers;
     if (stepped) memcpy(runner->left, runner->scalars, sizeof runner->left);
+    if (stepped && runner->recorder) timeline_end(runner->recorder);
 }
 
 static enum status run_parts(struct runner *runner, int parts, const double *scalars) {
@@ -279,4 +296,9 @@ void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload) {
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload) {
     runner->observer = observer;
     runner->observer_payload = payload;
+}
+
+void runner_set_recorder(struct runner *runner, struct timeline *timeline) {
+    runner->recorder = timeline;
+    if (timeline) timeline->measured = true;
 }

@@ -3,7 +3,8 @@
  *
  * On a backend with streams (backend.h) the workers only ask for work, and may be far ahead of it: the counts that they
  * wait for are then of issues asked for, and the order in which these are done is left to the backend's events. Work of
- * the workers' own (the disk's, kernels in the host tier) waits for the events themselves. A step ends when all is done.
+ * the workers' own (the disk's, kernels in the host tier) waits for the events themselves. A step ends when all is
+ * done.
  *
  * Addresses. What runner_data returns is always for the CPU. Where a tier's memory has no addresses for it
  * (arena.mapped), inputs, results and kept activations have mirrors in memory that has, which are sent to the device
@@ -15,6 +16,7 @@
 #define BALLAST_RUN_RUNNER_H
 
 #include "run/executable.h"
+#include "sim/timeline.h"
 #include "store/arena.h"
 
 struct runner;
@@ -53,6 +55,11 @@ void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);
  * streams' instructions run one after the other in the caller's thread. NULL: none. */
 typedef void runner_observer(void *payload, const struct runner *runner, int32_t instruction, int64_t run);
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload);
+/* Notes when each instruction of the steps to come runs, on whatever streams: the timeline, made for this program,
+ * holds the last whole step. Costs two looks at the clock an instruction, no lock and no memory. On a backend with
+ * streams each instruction is waited for, so that its time is known: the others go on meanwhile. NULL: none. Not while
+ * a step runs. */
+void runner_set_recorder(struct runner *runner, struct timeline *timeline);
 /* For the CPU, the address of an instruction's operand in the given run of its section; NULL where it has none. */
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run);
 /* Copies operand->bytes from there, from any tier but the disk, in an observer. FAILED when the device does. */

@@ -1,11 +1,6 @@
 /* Copies between tiers. */
 #include "run/runner_state.h"
 
-/* The disk moves whole blocks: buffers have room to the next one. */
-static int64_t moved_bytes(const struct program *program, int64_t bytes) {
-    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
-}
-
 /* One end of a copy. */
 struct end {
     const struct arena *arena;
@@ -71,7 +66,7 @@ enum status runner_copy(struct runner *runner, const struct instruction *instruc
     const struct backend *backend = runner->executable->backend;
     struct end from = end_of(runner, &instruction->operands[0]);
     struct end to = end_of(runner, &instruction->operands[OP_INPUTS_MAX]);
-    int64_t bytes = moved_bytes(program, program->buffers.items[instruction->operands[0].buffer].bytes);
+    int64_t bytes = program_moved_bytes(program, program->buffers.items[instruction->operands[0].buffer].bytes);
     bool from_disk = from.arena->tier == TIER_DISK, to_disk = to.arena->tier == TIER_DISK;
     struct stage *stage = &runner->stages[instruction->stream];
     if (!from_disk && !to_disk)

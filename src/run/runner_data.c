@@ -14,8 +14,8 @@ void *runner_data(const struct runner *runner, const struct tensor *tensor) {
 }
 
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run) {
-    bool mapped = operand->buffer >= 0 &&
-                  runner->arenas[runner->executable->program->buffers.items[operand->buffer].tier].mapped;
+    bool mapped =
+        operand->buffer >= 0 && runner->arenas[runner->executable->program->buffers.items[operand->buffer].tier].mapped;
     return mapped ? runner_address(runner, operand, run) : NULL;
 }
 

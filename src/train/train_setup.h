@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cluster/cluster.h"
 #include "model/model.h"
 #include "program/program.h"
 #include "run/executable.h"
@@ -30,9 +31,10 @@ struct train_setup {
     struct executable *decode;  /* one token at a time */
     bool samples;
     struct memory_options limits;
-    bool policy_fixed;                       /* by a plan file: no other is chosen */
-    bool grains_fixed;                       /* by an option */
-    int64_t least_bytes;                     /* device bytes of the plan that takes least, of those that were tried */
+    struct cluster cluster; /* of --cluster; all zero without: its rates are then measured where they are needed */
+    bool policy_fixed;      /* by a plan file: no other is chosen */
+    bool grains_fixed;      /* by an option */
+    int64_t least_bytes;    /* device bytes of the plan that takes least, of those that were tried */
     int64_t program_bytes[TIER_COUNT];       /* arena sizes: the larger of the programs' */
     int64_t capacity_bytes[TIER_COUNT];      /* what there is: the option, or the machine's; 0: no such tier */
     struct memory_report memory[TIER_COUNT]; /* of the main program */
@@ -53,6 +55,10 @@ enum status train_setup_create(const char *model_folder, enum setup_purpose purp
 enum status train_setup_create_planned(const char *model_folder, const struct plan *plan,
                                        const struct plan_options *options, const struct train_options *training,
                                        struct train_setup *out);
+/* Only the training step of a plan as it is, whatever memory there is: to be simulated. `plan_name` stands for the plan
+ * in messages. BAD_INPUT where the plan is for other kernels than this machine's, or not for this model. */
+enum status train_setup_create_step(const char *model_folder, const struct plan *plan, const char *plan_name,
+                                    struct train_setup *out);
 void train_setup_free(struct train_setup *setup);
 
 /* STATUS_NO_FIT when a tier's program is larger than its capacity: the message says by how much, the hint which
