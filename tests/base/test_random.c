@@ -67,7 +67,8 @@ static void draws_have_their_moments(void **state) {
     assert_true(fabs(lag / DRAWS) < error);
 }
 
-/* Runs of every length about a block's, anywhere, at several scales: some draws are near a float's rounding border. */
+/* Blocks whole and begun, anywhere, at several scales. Draw 140215 of the first run lies so near a float's rounding
+ * border that the series alone would give the other one. */
 static void runs_of_normals_are_the_same_draws(void **state) {
     (void)state;
     enum { MOST = 1 << 20 };
@@ -76,9 +77,9 @@ static void runs_of_normals_are_the_same_draws(void **state) {
     for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) {
         size_t count = k == 0 ? MOST : 200 + 97 * k;
         uint64_t first = k * 0x123456789abu;
-        random_normals(7 + k, RANDOM_TEST, 5, first, count, scales[k], values);
+        random_normals(11 + k, RANDOM_TEST, 9, first, count, scales[k], values);
         for (size_t i = 0; i < count; i++) {
-            float one = (float)(scales[k] * random_normal(7 + k, RANDOM_TEST, 5, first + i));
+            float one = (float)(scales[k] * random_normal(11 + k, RANDOM_TEST, 9, first + i));
             assert_memory_equal(&values[i], &one, sizeof one);
         }
     }
