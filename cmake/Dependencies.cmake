@@ -33,7 +33,8 @@ endif()
 file(STRINGS "${DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h" dnnl_version REGEX "DNNL_VERSION_(MAJOR|MINOR|PATCH) +[0-9]+")
 list(TRANSFORM dnnl_version REPLACE ".* ([0-9]+).*" "\\1")
 list(JOIN dnnl_version "." dnnl_version)
-target_include_directories(ballast_dependencies SYSTEM INTERFACE "${DNNL_INCLUDE}")
+# Not for nvcc, to whose C++ compiler the system's own folder may not be named: it then finds no C headers.
+target_include_directories(ballast_dependencies SYSTEM INTERFACE "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${DNNL_INCLUDE}>")
 target_link_libraries(ballast_dependencies INTERFACE "${DNNL_LIBRARY}")
 summary_add(oneDNN "${dnnl_version}")
 
