@@ -64,7 +64,7 @@ install: all
 	cmake --install $(BUILD)
 
 format:
-	find src include tests bench -name '*.[ch]' | xargs clang-format -i
+	find src include tests bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | xargs clang-format -i
 
 clean:
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-fuzz

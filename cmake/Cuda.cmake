@@ -7,15 +7,13 @@ if(BALLAST_CUDA AND NOT BALLAST_FUZZ)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "What CUDA code is compiled for")
     check_language(CUDA)
 endif()
-if(NOT CMAKE_CUDA_COMPILER)
+if(NOT BALLAST_CUDA OR BALLAST_FUZZ OR NOT CMAKE_CUDA_COMPILER)
     target_sources(ballast PRIVATE src/backend/backend_cuda_absent.c)
     summary_add(CUDA "no" "no GPUs (CUDA toolkit 12.0 or later)")
     return()
 endif()
 
 enable_language(CUDA)
-# /usr/include as a folder of its own would come before the C++ library's, which then misses its <math.h>.
-list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_C_IMPLICIT_INCLUDE_DIRECTORIES})
 find_package(CUDAToolkit 12.0 REQUIRED)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS src/backend/cuda/*.c src/backend/cuda/*.cu)

@@ -35,8 +35,8 @@ extern uint4 emulator_shared[];
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
-/* All threads of the block, or all lanes of the warp, come here with their arguments; then `combine` is called once with
- * those of all (of a block: NULL for threads that have ended). */
+/* All threads of the block, or all lanes of the warp, come here with their arguments; then `combine` is called once
+ * with those of all (of a block: NULL for threads that have ended). */
 typedef void emulator_combine(void **arguments, int count);
 void emulator_meet(bool block, emulator_combine *combine, void *argument);
 void emulator_launch(const cudaLaunchConfig_t *config, const std::function<void()> &thread);
@@ -56,13 +56,16 @@ inline int __syncthreads_or(int predicate) {
     struct vote {
         int own, result;
     } vote = {predicate, 0};
-    emulator_meet(true, [](void **all, int count) {
-        int result = 0;
-        for (int i = 0; i < count; i++)
-            result |= all[i] ? ((struct vote *)all[i])->own : 0;
-        for (int i = 0; i < count; i++)
-            if (all[i]) ((struct vote *)all[i])->result = result != 0;
-    }, &vote);
+    emulator_meet(
+        true,
+        [](void **all, int count) {
+            int result = 0;
+            for (int i = 0; i < count; i++)
+                result |= all[i] ? ((struct vote *)all[i])->own : 0;
+            for (int i = 0; i < count; i++)
+                if (all[i]) ((struct vote *)all[i])->result = result != 0;
+        },
+        &vote);
     return vote.result;
 }
 
@@ -71,13 +74,16 @@ inline unsigned __ballot_sync(unsigned, int predicate) {
         int own;
         unsigned result;
     } vote = {predicate, 0};
-    emulator_meet(false, [](void **all, int count) {
-        unsigned result = 0;
-        for (int i = 0; i < count; i++)
-            result |= (unsigned)(((struct vote *)all[i])->own != 0) << i;
-        for (int i = 0; i < count; i++)
-            ((struct vote *)all[i])->result = result;
-    }, &vote);
+    emulator_meet(
+        false,
+        [](void **all, int count) {
+            unsigned result = 0;
+            for (int i = 0; i < count; i++)
+                result |= (unsigned)(((struct vote *)all[i])->own != 0) << i;
+            for (int i = 0; i < count; i++)
+                ((struct vote *)all[i])->result = result;
+        },
+        &vote);
     return vote.result;
 }
 
@@ -86,12 +92,15 @@ template <typename T> T __shfl_xor_sync(unsigned, T value, int step) {
         T own, result;
         int step;
     } move = {value, value, step};
-    emulator_meet(false, [](void **all, int count) {
-        for (int i = 0; i < count; i++) {
-            struct move *to = (struct move *)all[i];
-            to->result = ((struct move *)all[i ^ to->step])->own;
-        }
-    }, &move);
+    emulator_meet(
+        false,
+        [](void **all, int count) {
+            for (int i = 0; i < count; i++) {
+                struct move *to = (struct move *)all[i];
+                to->result = ((struct move *)all[i ^ to->step])->own;
+            }
+        },
+        &move);
     return move.result;
 }
 

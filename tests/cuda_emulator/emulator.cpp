@@ -6,7 +6,14 @@
 
 #include <vector>
 
-enum { LANES = 32, THREADS_MOST = 1024, STACK_BYTES = 1 << 17, SHARED_BYTES = 227 << 10, CANARY_BYTES = 4096, POISON = 0xff };
+enum {
+    LANES = 32,
+    THREADS_MOST = 1024,
+    STACK_BYTES = 1 << 17,
+    SHARED_BYTES = 227 << 10,
+    CANARY_BYTES = 4096,
+    POISON = 0xff
+};
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -119,8 +126,8 @@ static bool release(int begin, int end, bool block) {
     return true;
 }
 
-/* Warps go at paces of their own, each launch others, and so drift apart: one goes on in every round, one in every fourth.
- * All do in round 0. */
+/* Warps go at paces of their own, each launch others, and so drift apart: one goes on in every round, one in every
+ * fourth. All do in round 0. */
 static bool warps_release(int threads, unsigned round) {
     bool moved = false;
     for (int warp = 0; warp < threads; warp += LANES) {
@@ -180,6 +187,8 @@ cudaError_t cudaGetDeviceCount(int *count) {
     *count = 1;
     return cudaSuccess;
 }
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+cudaError_t cudaPeekAtLastError(void) { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t) { return "emulated"; }
 cudaError_t cudaFuncSetAttribute(const void *, enum cudaFuncAttribute, int bytes) {
     return bytes <= SHARED_BYTES ? cudaSuccess : cudaErrorInvalidValue;

@@ -4,6 +4,10 @@
 
 #include "backend/cuda/cuda_kernel.h"
 
+static void require(cudaError_t error, const char *what) {
+    BUG_IF(error != cudaSuccess, "%s: %s", what, cudaGetErrorString(error));
+}
+
 bool op_device_find(const char **why) {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -19,15 +23,18 @@ void *op_device_allocate(int64_t bytes) {
     return cudaMalloc(&block, (size_t)bytes) == cudaSuccess ? block : NULL;
 }
 
-void op_device_free(void *block) { cuda_require(cudaFree(block), "freeing"); }
+void op_device_free(void *block) { require(cudaFree(block), "freeing"); }
 
 void op_device_copy(void *device, void *host, int64_t bytes, bool to_device) {
-    cuda_require(to_device ? cudaMemcpy(device, host, (size_t)bytes, cudaMemcpyHostToDevice)
-                           : cudaMemcpy(host, device, (size_t)bytes, cudaMemcpyDeviceToHost),
-                 "a copy");
+    require(to_device ? cudaMemcpy(device, host, (size_t)bytes, cudaMemcpyHostToDevice)
+                      : cudaMemcpy(host, device, (size_t)bytes, cudaMemcpyDeviceToHost),
+            "a copy");
 }
 
-void op_device_wait(void) { cuda_require(cudaDeviceSynchronize(), "a kernel"); }
+void op_device_wait(void) {
+    require(cudaGetLastError(), "a launch");
+    require(cudaDeviceSynchronize(), "a kernel");
+}
 
 #else
 

@@ -82,8 +82,8 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) atte
     T *queries = (T *)shared, *keys = queries + TILES::ROWS * TILES::STRIDE;
     T *values = keys + TILES::COLUMNS * TILES::STRIDE;
     float *scratch = (float *)(values + TILES::COLUMNS * TILES::STRIDE);
-    struct attention_place place = place_of(at, TILES::ROWS, at.heads);
-    int kv_head = place.head * at.kv_heads / at.heads, q0 = place.tile * TILES::ROWS;
+    struct attention_place place = place_of(at, TILES::ROWS, at.heads, true);
+    int kv_head = place.head * at.kv_heads / at.heads, q0 = place.row;
     int end = min(q0 + TILES::ROWS, at.length), first = max(q0 - at.window + 1, 0);
     /* The largest so far is finite from the start on: a query may see none of its first keys. */
     float outputs[2][TILES::OUTPUTS] = {}, largest[2] = {-FLT_MAX, -FLT_MAX}, sum[2] = {}, factor = at.scale * LOG2_E;
@@ -158,8 +158,7 @@ enum status cuda_attention_create(const struct node *node, struct kernel **out) 
     TRY(attention_check(attributes));
     struct attention_pass pass = forward_pass_of(node->in[0]->shape.dtype, attributes->head_dim);
     TRY(attention_pass_prepare(&pass));
-    struct attention_kernel *kernel =
-        (struct attention_kernel *)cuda_kernel_new(node, sizeof *kernel, attention_run);
+    struct attention_kernel *kernel = (struct attention_kernel *)cuda_kernel_new(node, sizeof *kernel, attention_run);
     if (!kernel) return STATUS_FAILED;
     kernel->pass = pass;
     *out = &kernel->kernel;

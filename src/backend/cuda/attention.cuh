@@ -69,7 +69,7 @@ __device__ bool segments_meet(const struct attention &at, int sequence, const in
 template <int D_, int COLUMNS_> struct bf16_tiles {
     typedef __nv_bfloat16 element;
     static constexpr int D = D_, ROWS = 64, COLUMNS = COLUMNS_, ROW_LANES = 4;
-    static constexpr int STRIDE = D + 8; /* eight rows then begin in banks of their own */
+    static constexpr int STRIDE = D + 8;                        /* eight rows then begin in banks of their own */
     static constexpr int SCORES = COLUMNS / 4, OUTPUTS = D / 4; /* a thread's of each of its two rows */
     static constexpr int SCRATCH_FLOATS = 0;
 
@@ -172,7 +172,8 @@ template <int D_> struct f32_tiles {
     }
 };
 
-/* POSITIONS positions of a head from `start` on, into a tile; zeros after the head's features and the sequence's end. */
+/* POSITIONS positions of a head from `start` on, into a tile; zeros after the head's features and the sequence's end.
+ */
 template <class TILES, int POSITIONS>
 __device__ void tile_load(const struct attention &at, const struct heads &heads, int sequence, int head, int start,
                           typename TILES::element *tile) {
@@ -250,14 +251,15 @@ enum status attention_pass_prepare(const struct attention_pass *pass);
 /* One block for each tile of each head. */
 void attention_pass_run(const struct attention_pass *pass, const struct attention &at, int heads, cudaStream_t stream);
 
-/* The block's tile, of `heads` heads: later tiles first, since as queries they see more keys. */
+/* The block's place: its first row, of `heads` heads. Blocks with the most work begin first: later queries see more
+ * keys, earlier keys are seen by more queries. */
 struct attention_place {
-    int tile, sequence, head;
+    int row, sequence, head;
 };
-__device__ inline struct attention_place place_of(const struct attention &at, int rows, int heads) {
+__device__ inline struct attention_place place_of(const struct attention &at, int rows, int heads, bool last_first) {
     unsigned all = (unsigned)(at.sequences * heads), tiles = (unsigned)((at.length + rows - 1) / rows);
-    unsigned pair = blockIdx.x % all;
-    return {(int)(tiles - 1 - blockIdx.x / all), (int)pair / heads, (int)pair % heads};
+    int pair = (int)(blockIdx.x % all), tile = (int)(blockIdx.x / all);
+    return {(last_first ? (int)tiles - 1 - tile : tile) * rows, pair / heads, pair % heads};
 }
 
 #endif

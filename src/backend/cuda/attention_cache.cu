@@ -16,17 +16,19 @@ struct cache_query {
 };
 
 /* What a warp has seen of its keys: the largest score, the sum of exponentials, and the sum of values so weighted. */
-template <int EACH> struct seen {
-    float largest, sum, values[EACH];
-};
+template <int EACH> struct seen { float largest, sum, values[EACH]; };
 
 /* Keys first + warp, first + warp + CACHE_WARPS, … up to `end`. Lane i has features i, i + 32, … */
 template <typename T, int EACH>
 __device__ struct seen<EACH> see_keys(const struct cache_query &query, const T *q, const T *keys, const T *values,
                                       int64_t first, int64_t end) {
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-    struct seen<EACH> seen = {-FLT_MAX, 0, {}};
+    struct seen<EACH> seen;
+    seen.largest = -FLT_MAX;
+    seen.sum = 0;
     float own[EACH];
+    for (int i = 0; i < EACH; i++)
+        seen.values[i] = 0;
     for (int i = 0; i < EACH; i++)
         own[i] = lane + i * WARP < query.head_dim ? widen(q[lane + i * WARP]) * query.scale : 0.0f;
     for (int64_t key = first + warp; key < end; key += CACHE_WARPS) {
@@ -40,14 +42,15 @@ __device__ struct seen<EACH> see_keys(const struct cache_query &query, const T *
         seen.sum = fmaf(seen.sum, shrink, weight);
         for (int i = 0; i < EACH; i++)
             if (lane + i * WARP < query.head_dim)
-                seen.values[i] = fmaf(weight, widen(values[key * query.v_stride + lane + i * WARP]),
-                                      seen.values[i] * shrink);
+                seen.values[i] =
+                    fmaf(weight, widen(values[key * query.v_stride + lane + i * WARP]), seen.values[i] * shrink);
     }
     return seen;
 }
 
 /* Block: heads of a token before the next token, tokens before the next sequence. */
-template <typename T, int EACH> __global__ void __launch_bounds__(CACHE_THREADS) cache_kernel(struct cache_query query) {
+template <typename T, int EACH>
+__global__ void __launch_bounds__(CACHE_THREADS) cache_kernel(struct cache_query query) {
     __shared__ float largest[CACHE_WARPS], sums[CACHE_WARPS], parts[CACHE_WARPS][EACH * WARP];
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     int head = (int)(blockIdx.x % (unsigned)query.heads);

@@ -57,8 +57,8 @@ __device__ inline void score_gradient(bool sees, float factor, float lse, float 
 template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) dq_kernel(struct attention at) {
     DYNAMIC_SHARED(shared);
     grad_memory<TILES> memory(shared);
-    struct attention_place place = place_of(at, TILES::ROWS, at.heads);
-    int kv_head = place.head * at.kv_heads / at.heads, q0 = place.tile * TILES::ROWS, segments[2];
+    struct attention_place place = place_of(at, TILES::ROWS, at.heads, true);
+    int kv_head = place.head * at.kv_heads / at.heads, q0 = place.row, segments[2];
     int end = min(q0 + TILES::ROWS, at.length), first = max(q0 - at.window + 1, 0);
     float dq[2][TILES::OUTPUTS] = {}, lse[2], delta[2], factor = at.scale * LOG2_E;
     for (int r = 0; r < 2; r++) {
@@ -94,14 +94,14 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) dq_k
     tile_store<TILES>(at, at.dq, place.sequence, place.head, q0, memory.rows1);
 }
 
-/* dk and dv of a tile of keys: rows are k and v, columns q and dy of all heads that share the keys, one after the other.
- * Where registers do not hold both results, a kernel makes one. */
+/* dk and dv of a tile of keys: rows are k and v, columns q and dy of all heads that share the keys, one after the
+ * other. Where registers do not hold both results, a kernel makes one. */
 template <class TILES, bool DK, bool DV>
 __global__ void __launch_bounds__(ATTENTION_THREADS) dkv_kernel(struct attention at) {
     DYNAMIC_SHARED(shared);
     grad_memory<TILES> memory(shared);
-    struct attention_place place = place_of(at, TILES::ROWS, at.kv_heads);
-    int group = at.heads / at.kv_heads, k0 = place.tile * TILES::ROWS, segments[2];
+    struct attention_place place = place_of(at, TILES::ROWS, at.kv_heads, false);
+    int group = at.heads / at.kv_heads, k0 = place.row, segments[2];
     int end = min(at.length, k0 + TILES::ROWS - 1 + at.window);
     float dk[2][TILES::OUTPUTS] = {}, dv[2][TILES::OUTPUTS] = {}, factor = at.scale * LOG2_E;
     for (int r = 0; r < 2; r++)

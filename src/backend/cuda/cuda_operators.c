@@ -47,7 +47,8 @@ enum status cuda_failed(cudaError_t error, const char *what) {
 }
 
 void cuda_require(cudaError_t error, const char *what) {
-    BUG_IF(error != cudaSuccess, "CUDA: %s: %s", what, cudaGetErrorString(error));
+    BUG_IF(error != cudaSuccess && cudaPeekAtLastError() == cudaSuccess, "CUDA: %s: %s", what,
+           cudaGetErrorString(error));
 }
 
 void *cuda_row(const struct tensor *tensor, void *data, int64_t row) {

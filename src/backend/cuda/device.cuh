@@ -45,9 +45,7 @@ template <> __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float value) {
 
 /* W neighbours, which one access moves when W elements are 16 bytes; W is that or 1. */
 template <typename T> constexpr int VECTOR = 16 / (int)sizeof(T);
-template <typename T, int W> struct alignas(sizeof(T) * W) vector {
-    T at[W];
-};
+template <typename T, int W> struct alignas(sizeof(T) * W) vector { T at[W]; };
 
 template <typename T, int W> __device__ inline vector<T, W> load(const void *from, int64_t index) {
     return *(const vector<T, W> *)((const T *)from + index);

@@ -98,8 +98,7 @@ template <typename E, typename T, int W> __global__ void __launch_bounds__(THREA
         store<T, W>(rows.out[i], row * rows.out_stride[i] + column, out[i]);
 }
 
-template <typename E, typename T, int W>
-static void rows_launch(struct rows rows, int64_t count, cudaStream_t stream) {
+template <typename E, typename T, int W> static void rows_launch(struct rows rows, int64_t count, cudaStream_t stream) {
     rows.chunks = divide_up(rows.columns, THREADS * W);
     launch(rows_kernel<E, T, W>, grid_size(count * rows.chunks), THREADS, 0, stream, rows);
 }

@@ -3,8 +3,8 @@
 
 /* Rows are copied in units of UNIT bytes, the widest that all addresses and lengths allow. */
 template <typename UNIT>
-__global__ void __launch_bounds__(THREADS) embedding_kernel(const int32_t *tokens, int64_t vocab, const UNIT *table,
-                                                            int64_t units, UNIT *y, int64_t y_units) {
+__global__ void __launch_bounds__(THREADS)
+    embedding_kernel(const int32_t *tokens, int64_t vocab, const UNIT *table, int64_t units, UNIT *y, int64_t y_units) {
     int64_t row = blockIdx.x, token = tokens[row];
     if (token < 0 || token >= vocab) __trap(); /* as the CPU ends there, too */
     for (int64_t i = threadIdx.x; i < units; i += THREADS)
@@ -43,9 +43,9 @@ constexpr int GRAD_EACH = 4, GRAD_COLUMNS = THREADS * GRAD_EACH;
 /* Block (row, c) adds to its token's row of the table, for GRAD_COLUMNS columns, the gradients of all rows that hold
  * the same token, in their order. Of equal tokens the first row's block does it, the others have nothing to do. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS) embedding_grad_kernel(const int32_t *tokens, int64_t rows, int64_t vocab,
-                                                                 const T *dy, int64_t dy_stride, float *table,
-                                                                 int64_t columns) {
+__global__ void __launch_bounds__(THREADS)
+    embedding_grad_kernel(const int32_t *tokens, int64_t rows, int64_t vocab, const T *dy, int64_t dy_stride,
+                          float *table, int64_t columns) {
     __shared__ unsigned equal[THREADS / WARP];
     int64_t first = blockIdx.x, column = (int64_t)blockIdx.y * GRAD_COLUMNS + threadIdx.x;
     int32_t token = tokens[first];

@@ -324,8 +324,8 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
         tile_run(head, call, &tile, scale);
         if (gradient) tile_gradients(head, call, &tile);
     }
-    launch(total_loss_kernel, 1, THREADS, 0, stream_of(call),
-           (const double *)cuda_workspace(call, head->losses_at), head->rows, (double *)call->out[0]);
+    launch(total_loss_kernel, 1, THREADS, 0, stream_of(call), (const double *)cuda_workspace(call, head->losses_at),
+           head->rows, (double *)call->out[0]);
 }
 
 static void head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
@@ -346,8 +346,8 @@ enum status cuda_head_loss_grad_create(const struct node *node, struct kernel **
 
 template <typename T>
 static void bias_launch(float *logits, const void *bias, int64_t vocab, int64_t count, cudaStream_t stream) {
-    launch(add_bias_kernel<T>, grid_size(divide_up(count, THREADS)), THREADS, 0, stream, logits, (const T *)bias,
-           vocab, count);
+    launch(add_bias_kernel<T>, grid_size(divide_up(count, THREADS)), THREADS, 0, stream, logits, (const T *)bias, vocab,
+           count);
 }
 
 static void head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {

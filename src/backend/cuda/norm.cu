@@ -17,8 +17,8 @@ struct norm {
 struct norm_gradient {
     const void *dy, *x, *weight, *addend;
     void *dx;
-    const float *mean, *rstd;    /* mean NULL: rms_norm */
-    float *dweights, *dbiases;   /* partial sums */
+    const float *mean, *rstd;  /* mean NULL: rms_norm */
+    float *dweights, *dbiases; /* partial sums */
     int64_t dy_stride, x_stride, addend_stride, dx_stride;
     int64_t count, groups, group, block_groups;
 };

@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(THREADS) total_kernel(const double *sums, int6
     if (threadIdx.x == 0) *out = total;
 }
 
-__global__ void __launch_bounds__(THREADS) clip_kernel(const double *squares, int64_t count, double limit,
-                                                       double *out) {
+__global__ void __launch_bounds__(THREADS)
+    clip_kernel(const double *squares, int64_t count, double limit, double *out) {
     double norm = sqrt(sum_of(squares, count)), factor = limit > 0 ? limit / (norm + 1e-6) : 1;
     if (factor > 1) factor = 1;
     if (threadIdx.x > 0) return;

@@ -15,7 +15,7 @@ struct rope_table_kernel {
 
 /* Angles are products in fp32, as transformers computes them; their cosines and sines are rounded from double. */
 __global__ void angles_kernel(const __grid_constant__ struct frequencies frequencies, const int32_t *positions,
-                                  int64_t rows, int half, float *table) {
+                              int64_t rows, int half, float *table) {
     int64_t index = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = index / half;
     int i = (int)(index % half);
     if (row >= rows) return;
