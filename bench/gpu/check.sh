@@ -93,7 +93,7 @@ run_test() {
 }
 
 # Whole programs on the device against PyTorch's recorded losses, gradients and weights of 20 steps.
-run_on_device() { BALLAST_TEST_DEVICE=cuda run_test "$@"; }
+run_on_device() { BALLAST_TEST_BACKEND=cuda run_test "$@"; }
 
 rates() {
     "$ballast" profile --device cuda
@@ -102,7 +102,7 @@ rates() {
 
 # A step's seconds and losses from a run's metrics.
 median_step() {
-    sed -n '3,$s/.*"step_s": \([0-9.e+-]*\).*/\1/p' "$1" | sort -g | awk '{ s[NR] = $1 } END { print s[int((NR + 1) / 2)] }'
+    sed -n '4,$s/.*"step_s": \([0-9.e+-]*\).*/\1/p' "$1" | sort -g | awk '{ s[NR] = $1 } END { print s[int((NR + 1) / 2)] }'
 }
 losses() { sed -n 's/.*"loss": \([0-9.e+-]*\).*/\1/p' "$1" | head -2 | paste -sd ' '; }
 mfu() { sed -n '$s/.*"mfu": \([0-9.e+-]*\).*/\1/p' "$1"; }
@@ -124,7 +124,7 @@ steps() {
         --dtype bf16 --batch "$batch" --seq 1024 --steps "$count" --save-every 0 --schedule constant --warmup-steps 0 \
         "$@" || code=$?
     [ "$code" = 0 ] || [ "$code" = 137 ] || return "$code"
-    [ "$(wc -l <"$run/metrics.jsonl")" -ge 3 ] || return 124
+    [ "$(wc -l <"$run/metrics.jsonl")" -ge 4 ] || return 124
     awk -v step="$(median_step "$run/metrics.jsonl")" -v tokens=$((batch * 1024)) -v mfu="$(mfu "$run/metrics.jsonl")" \
         -v losses="$(losses "$run/metrics.jsonl")" \
         'BEGIN { printf "= %.0f tokens/s, MFU %.3f of the measured rate, %.3f s a step; losses %s\n", tokens / step, mfu, step, losses }'
@@ -135,12 +135,12 @@ steps() {
 gpt2=(--arch gpt2 --layers 12 --hidden 768 --heads 12 --vocab 50257 --context 1024)
 gpt2_xl=(--arch gpt2 --layers 48 --hidden 1600 --heads 25 --vocab 50257 --context 1024)
 llama_1b=(--arch llama --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 1024)
-llama_8b=(--arch llama --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 32000 --context 1024)
+llama_3b=(--arch llama --layers 28 --hidden 3072 --heads 24 --kv-heads 8 --ffn 8192 --vocab 32000 --context 1024)
 
 gpt2_steps() { make_model gpt2 "${gpt2[@]}" && steps gpt2 50257 "$@"; }
 gpt2_xl_steps() { make_model gpt2-xl "${gpt2_xl[@]}" && steps gpt2-xl 50257 "$@"; }
 llama_1b_steps() { make_model llama-1b "${llama_1b[@]}" && steps llama-1b 32000 "$@"; }
-llama_8b_steps() { make_model llama-8b "${llama_8b[@]}" && steps llama-8b 32000 "$@"; }
+llama_3b_steps() { make_model llama-3b "${llama_3b[@]}" && steps llama-3b 32000 "$@"; }
 
 # The sanitizer over whole steps of the fixtures' models, in both dtypes.
 sanitize() {
@@ -182,7 +182,7 @@ card=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,nohe
 }
 [ -z "$packages" ] || part packages 60 unpack
 part build 240 build_all
-part operators 60 run_test kernel_reference kernel_plain kernel_gradients kernels
+part operators 60 run_on_device kernel_reference kernel_plain kernel_gradients kernels
 part reference 60 run_on_device reference
 part rate 20 rates
 part gpt2-124m 60 gpt2_steps 32 12
@@ -191,9 +191,10 @@ part memcheck 60 sanitize memcheck
 part llama-1b 60 llama_1b_steps 16 6
 part gpt2-1.5b 70 gpt2_xl_steps 16 6
 part pytorch-gpt2-124m 90 pytorch 32
-part gpt2-1.5b-in-8g 60 gpt2_xl_steps 32 4 --device-memory 8G
+part gpt2-1.5b-in-8g 60 gpt2_xl_steps 32 5 --device-memory 8G --host-memory 60G
 part racecheck 60 sanitize racecheck
-part llama-8b-in-24g 150 llama_8b_steps 32 3 --device-memory 24G
+part llama-3b-in-24g 100 llama_3b_steps 64 5 --device-memory 24G --host-memory 80G
+part llama-3b-in-8g 100 llama_3b_steps 64 5 --device-memory 8G --host-memory 80G
 part same-bits 60 run_on_device same_bits
 
 {
@@ -202,8 +203,8 @@ part same-bits 60 run_on_device same_bits
     echo "Command: \`bench/gpu/check.sh\`, $((SECONDS - begun)) s. GPU: $card. Machine: $(nproc) cores of$(
         sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -1
     ). Commit: $(git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown). Date: $(date +%Y-%m-%d)."
-    echo "bf16, 1024 tokens a sequence; a step's time is the median from the third on. MFU: of the rate of matrix products"
-    echo "that the row \`rate\` has."
+    echo "bf16, 1024 tokens a sequence; a step's time is the median from the fourth on (the third is recorded). MFU: of the"
+    echo "rate of matrix products that the row \`rate\` has."
     echo
     sed 's/^/    /; s/ *$//' "$rows"
 } >"$output"

@@ -4,7 +4,7 @@
  * gradient is certain in fp32. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
-/* ctest-again: cuda BALLAST_TEST_DEVICE=cuda */
+/* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -49,13 +49,13 @@ static struct device {
     pthread_cond_t asked, done; /* for the device; for those who wait for it */
     struct stream streams[STREAMS_MOST];
     struct block blocks[BLOCKS_MOST];
+    enum status (*kernel_create)(const struct node *node, struct kernel **out);
     uint64_t seed, draws;
     int waiting; /* threads */
     int threads; /* of kernels */
     int64_t items, fail_at;
     bool failed, stopping;
-} device = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+} device = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static _Thread_local bool entered;
 
@@ -323,7 +323,7 @@ static void release(struct kernel *kernel) {
 static enum status kernel_create(const struct node *node, struct kernel **out) {
     struct deferred_kernel *kernel = mem_array(1, sizeof *kernel);
     if (!kernel) return STATUS_FAILED;
-    enum status status = backend_cpu.kernel_create(node, &kernel->own);
+    enum status status = device.kernel_create(node, &kernel->own);
     if (status != STATUS_OK) {
         mem_free(kernel);
         return status;
@@ -378,7 +378,11 @@ static const struct backend backend = {.name = "deferred",
                                        .memory = &memory,
                                        .host = &backend_cpu};
 
-const struct backend *deferred_begin(uint64_t seed) {
+const struct backend *deferred_begin(uint64_t seed) { return deferred_begin_with(seed, backend_cpu.kernel_create); }
+
+const struct backend *deferred_begin_with(uint64_t seed,
+                                          enum status (*create_kernel)(const struct node *node, struct kernel **out)) {
+    device.kernel_create = create_kernel;
     device.seed = seed;
     device.draws = 0;
     device.threads = device.waiting = 0;

@@ -1,6 +1,7 @@
-/* A backend that does nothing when it is asked, as a GPU: the CPU's kernels behind queues. One thread, the device, takes
- * from the heads of the streams in an order drawn by a seed, as late as it may or as it likes, and knows of no order but
- * that of each stream and of events. So what a program's runner leaves to luck comes out wrong, on any machine.
+/* A backend that does nothing when it is asked, as a GPU: the CPU's kernels behind queues. One thread, the device,
+ * takes from the heads of the streams in an order drawn by a seed, as late as it may or as it likes, and knows of no
+ * order but that of each stream and of events. So what a program's runner leaves to luck comes out wrong, on any
+ * machine.
  *
  * The device tier's addresses can be neither read nor written: behind them the device finds the memory elsewhere. */
 #ifndef BALLAST_TESTS_DEFERRED_BACKEND_H
@@ -10,6 +11,9 @@
 
 /* Starts the device. Odd seeds: it works only while somebody waits for it; even ones: whenever there is work. */
 const struct backend *deferred_begin(uint64_t seed);
+/* The same with other kernels than the CPU's, which are to work in the memory of the process all the same. */
+const struct backend *deferred_begin_with(uint64_t seed,
+                                          enum status (*kernel_create)(const struct node *node, struct kernel **out));
 /* Ends it; everything of the backend's must have been given back. */
 void deferred_end(void);
 

@@ -14,7 +14,7 @@ static void require(enum status status, const char *what) {
 }
 
 static const struct backend *default_backend(void) {
-    const char *device = getenv("BALLAST_TEST_DEVICE");
+    const char *device = getenv("BALLAST_TEST_BACKEND");
     const struct backend *backend = &backend_cpu;
     if (!device || backend_find(device, &backend) == STATUS_OK) return backend;
     print_message("skipped: %s\n", status_message());

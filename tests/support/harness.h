@@ -8,7 +8,7 @@
 #include "run/runner.h"
 
 struct harness_options {
-    /* NULL: that of the device which the environment's BALLAST_TEST_DEVICE names, else the CPU's. Where there is no
+    /* NULL: that of the device which the environment's BALLAST_TEST_BACKEND names, else the CPU's. Where there is no
      * such device the test program ends as one that is skipped. */
     const struct backend *backend;
     const char *folder; /* a Hugging Face directory; NULL: `config`, with initial weights */

@@ -1,0 +1,57 @@
+/* Whole programs of CUDA's kernels where there is no device: compiled for the CPU (tests/cuda_emulator), behind streams
+ * that do everything later. Losses are the CPU's but for rounding; no policy changes a bit, though some have the CPU
+ * make the updates. */
+/* ctest: PROCESSORS 2 TIMEOUT 900 */
+#include <math.h>
+#include <stdio.h>
+
+#include "support/deferred_backend.h"
+#include "support/policy_subject.h"
+#include "support/unit.h"
+
+#ifdef BALLAST_CUDA_EMULATED
+
+/* Of the CUDA backend (backend/cuda/cuda_kernel.h, which takes CUDA's headers). */
+enum status cuda_kernel_create(const struct node *node, struct kernel **out);
+
+static struct outcome train(const struct policy_subject *subject, uint64_t seed) {
+    struct policy_way way = {.backend = deferred_begin_with(seed, cuda_kernel_create), .policy_seed = seed};
+    struct outcome outcome = policy_train(subject, &way);
+    deferred_end();
+    return outcome;
+}
+
+static void test_programs(void **state) {
+    (void)state;
+    uint64_t each = unit_sweep(2, 20);
+    for (size_t s = 0; s < POLICY_SUBJECTS; s += unit_sweep(3, 1)) {
+        const struct policy_subject *subject = &policy_subjects[s];
+        struct outcome cpu = policy_train(subject, &(struct policy_way){.backend = &backend_cpu});
+        struct outcome plain = train(subject, 0);
+        double bound = subject->dtype == DTYPE_BF16 ? 5e-3 : 1e-5;
+        for (int step = 0; step < OUTCOME_STEPS; step++)
+            if (!(fabs(plain.losses[step] / cpu.losses[step] - 1) <= bound))
+                fail_msg("%s: step %d: loss %.9g, the CPU's is %.9g", subject->model, step, plain.losses[step],
+                         cpu.losses[step]);
+        for (uint64_t i = 1; i <= each; i++) {
+            char what[128];
+            snprintf(what, sizeof what, "%s: policy of seed %d", subject->model, (int)(9000 + 100 * s + i));
+            struct outcome other = train(subject, 9000 + 100 * s + i);
+            outcome_require_equal(what, &plain, &other);
+        }
+    }
+}
+
+#else
+
+static void test_programs(void **state) {
+    (void)state;
+    skip();
+}
+
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_programs)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
