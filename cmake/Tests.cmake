@@ -102,6 +102,8 @@ if(cmocka_FOUND)
         foreach(program IN ITEMS test_cuda_emulated test_cuda_programs)
             target_sources(${program} PRIVATE $<TARGET_OBJECTS:cuda_emulated>)
             target_compile_definitions(${program} PRIVATE BALLAST_CUDA_EMULATED)
+            # The emulator's functions stand before those of the CUDA runtime, which the library brings all the same.
+            target_link_options(${program} PRIVATE -Wl,--allow-multiple-definition)
         endforeach()
     endif()
 else()

@@ -24,7 +24,7 @@ static struct outcome train(const struct policy_subject *subject, uint64_t seed)
 static void test_programs(void **state) {
     (void)state;
     uint64_t each = unit_sweep(2, 20);
-    for (size_t s = 0; s < POLICY_SUBJECTS; s += unit_sweep(3, 1)) {
+    for (size_t s = 0; s < POLICY_SUBJECTS; s += unit_sweep(5, 1)) {
         const struct policy_subject *subject = &policy_subjects[s];
         struct outcome cpu = policy_train(subject, &(struct policy_way){.backend = &backend_cpu});
         struct outcome plain = train(subject, 0);
