@@ -73,7 +73,7 @@ static enum status describe(const char *address, int handle, struct listener *ou
 enum status listen_at(const char *address, struct listener *out) {
     char host[LISTEN_HOST_BYTES];
     const char *port;
-    int handle;
+    int handle = -1;
     TRY(split(address, host, &port));
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     struct addrinfo *info = NULL;

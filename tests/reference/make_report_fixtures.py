@@ -127,7 +127,7 @@ class Step:
 
 def plan_document(timeline):
     tiers = []
-    for tier, capacity in zip(timeline["tiers"], (760 * MIB, 40 << 30)):
+    for tier, capacity in zip(timeline["tiers"], (900 * MIB, 40 << 30)):
         peak = max(tier["points"], key=lambda point: sum(point[1:]))
         by_kind = dict(zip(KINDS, peak[1:]))
         by_kind["unused"] = tier["program_bytes"] - sum(peak[1:])

@@ -1,10 +1,10 @@
 // The curves of training. Where a bucket stands for many steps the band goes from their least to their most.
 const CURVES = [
-  {title: 'Loss', series: [{name: 'loss', label: 'training'}, {name: 'val_loss', label: 'validation', marks: true}], format: v => digits(v, 4)},
-  {title: 'Throughput', unit: 'tokens/s', series: [{name: 'tokens_per_s', label: 'tokens/s'}], format: amount, fromZero: true},
+  {title: 'Loss', series: [{name: 'loss', label: 'training'}, {name: 'val_loss', label: 'validation', marks: true}], format: v => digits(v, 4), tick: v => '' + +v.toPrecision(6)},
+  {title: 'Throughput', unit: 'tokens/s', series: [{name: 'tokens_per_s', label: 'tokens/s'}], format: v => amount(v), fromZero: true},
   {title: 'Step time', series: [{name: 'step_s', label: 'step'}], format: seconds, fromZero: true, small: true, predicted: true},
   {title: 'Learning rate', series: [{name: 'lr', label: 'learning rate'}], format: v => v === 0 ? '0' : digits(v, 2), fromZero: true, small: true},
-  {title: 'Gradient norm', series: [{name: 'grad_norm', label: 'norm before clipping'}], format: v => digits(v, 3), small: true, spread: true},
+  {title: 'Gradient norm', series: [{name: 'grad_norm', label: 'norm before clipping'}], format: v => digits(v, 3), small: true, spread: true, tick: v => '' + +v.toPrecision(3)},
 ];
 const curveFigures = new Map();
 
@@ -51,20 +51,20 @@ function paintCurve(figure, width) {
   const {chart, parts, predicted} = figure.state, height = chart.small ? 170 : 250, range = curveRange(chart, parts, predicted);
   const first = Math.min(...parts.map(p => p.curve.step[0])), last = Math.max(...parts.map(p => p.curve.step[p.curve.step.length - 1]));
   const make = range.log ? logarithmic : linear, bottom = height - 24;
-  const labels = make(range.low, range.high, bottom, 8), marks = labels.ticks(chart.small ? 4 : 5);
-  const left = 10 + Math.max(...marks.map(v => chart.format(v).length)) * 6.6;
+  const tick = chart.tick || chart.format, labels = make(range.low, range.high, bottom, 8), marks = labels.ticks(chart.small ? 4 : 5);
+  const left = 10 + Math.max(...marks.map(v => tick(v).length)) * 6.6;
   const x = linear(first, Math.max(last, first + 1), left, width - 10), y = make(range.low, range.high, bottom, 8);
   const cursor = svg('line', {class: 'cursor', y1: 8, y2: bottom, visibility: 'hidden'});
   const steps = x.ticks(Math.max(2, Math.min(8, (width - left) / 80)), true);
   const drawing = svg('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': curveTitle(chart, parts)},
     svg('title', {}, curveTitle(chart, parts)),
     marks.map(v => [svg('line', {class: 'grid', x1: left, x2: width - 4, y1: y(v), y2: y(v)}),
-      svg('text', {x: left - 6, y: y(v) + 4, 'text-anchor': 'end'}, chart.format(v))]),
+      svg('text', {x: left - 6, y: y(v) + 4, 'text-anchor': 'end'}, tick(v))]),
     steps.map(v => svg('text', {x: x(v), y: height - 6, 'text-anchor': x(v) > width - 24 ? 'end' : 'middle'}, amount(v))),
     svg('line', {class: 'axis', x1: left, x2: width - 4, y1: bottom, y2: bottom}),
+    parts.map(part => drawCurve(part, x, y)),
     known(predicted) ? [svg('line', {class: 'limit', x1: left, x2: width - 4, y1: y(predicted), y2: y(predicted)}),
-      svg('text', {class: 'limit-text', x: width - 6, y: y(predicted) + (y(predicted) > 30 ? -6 : 15), 'text-anchor': 'end'}, 'predicted ' + seconds(predicted))] : null,
-    parts.map(part => drawCurve(part, x, y)), cursor);
+      svg('text', {class: 'limit-text', x: width - 6, y: y(predicted) + (bottom - y(predicted) > 24 ? 18 : -8), 'text-anchor': 'end'}, 'predicted ' + seconds(predicted))] : null, cursor);
   figure.state.x = x, figure.state.cursor = cursor, figure.state.scale = width;
   replace(figure.plot, drawing);
 }

@@ -17,7 +17,7 @@ function table(heads, rows) {
   return html('div', {class: 'scroll'}, html('table', {},
     html('thead', {}, html('tr', {}, heads.map(head => html('th', {scope: 'col', class: kind(head)}, head.replace('#', ''))))),
     html('tbody', {}, rows.map(row => html('tr', {class: row.chosen ? 'chosen' : null},
-      row.map((cell, i) => html('td', {class: kind(heads[i])}, cell)))))));
+      row.map((cell, i) => html('td', {class: kind(heads[i]), 'data-head': heads[i].replace('#', '')}, cell)))))));
 }
 const legend = entries => html('ul', {class: 'legend'}, entries.map(([sign, text, value]) =>
   html('li', {}, sign, text, value ? [' ', html('b', {}, value)] : null)));
@@ -28,7 +28,7 @@ const painters = new Map();
 const sizes = new ResizeObserver(entries => {
   for (const entry of entries) {
     const painter = painters.get(entry.target), width = Math.round(entry.contentRect.width);
-    if (painter && width > 0 && width !== painter.width) painter.width = width, painter.paint(width);
+    if (painter && width > 0 && width !== painter.width) painter.width = width, requestAnimationFrame(() => painter.paint(width));
   }
 });
 function onWidth(node, paint) {

@@ -48,8 +48,9 @@ function paintMemory(figure, width) {
     svg('clipPath', {id: clip}, svg('rect', {x: left, y: 0, width: right - left, height: bottom})),
     byteTicks(most, 5).map(v => [svg('line', {class: 'grid', x1: left, x2: right, y1: y(v), y2: y(v)}),
       svg('text', {x: left - 6, y: y(v) + 4, 'text-anchor': 'end'}, v ? bytes(v) : '0')]),
+    timeAxis(x, left, width, bottom),
     svg('g', {'clip-path': `url(#${clip})`}, areas, layers.map(layer => insideLabel(layer, times, x, y, left, right)), cursor),
-    timeAxis(x, left, width, bottom), svg('line', {class: 'axis', x1: left, x2: right, y1: bottom, y2: bottom}),
+    svg('line', {class: 'axis', x1: left, x2: right, y1: bottom, y2: bottom}),
     capacity > 0 && capacity <= most ? [svg('line', {class: 'limit', x1: left, x2: right, y1: y(capacity), y2: y(capacity)}),
       svg('text', {class: 'limit-text', x: right, y: y(capacity) - 5 < 12 ? y(capacity) + 14 : y(capacity) - 5, 'text-anchor': 'end'}, 'capacity ' + bytes(capacity))] : null));
   Object.assign(figure.state, {x, scale: width, cursor});
@@ -71,8 +72,8 @@ function makeMemory(tier, planned) {
   const rest = `peak ${bytes(peak)}` + (tier.program_bytes ? ` in an arena of ${bytes(tier.program_bytes)}` : '') + (capacity > 2.5 * peak ? `; capacity ${bytes(capacity)}, far above` : '');
   output.textContent = rest;
   const figure = html('figure', {class: 'card'}, html('figcaption', {}, html('h3', {}, tierTitle(tier.name)), output), plot,
-    legend(layers.slice().reverse().map(layer => [swatch(kindColor(layer.kind)), layer.kind, bytes(layer.high[at] - layer.low[at]) + ' at the peak'])
-      .concat(capacity > 0 && capacity <= 2.5 * peak ? [[html('i', {class: 'dash'}), 'capacity']] : [])));
+    legend([['', 'At the peak:']].concat(layers.slice().reverse().filter(layer => layer.high[at] - layer.low[at] > 1e-3 * peak).map(layer => [swatch(kindColor(layer.kind)), layer.kind, bytes(layer.high[at] - layer.low[at])]),
+      capacity > 0 && capacity <= 2.5 * peak ? [[html('i', {class: 'dash'}), 'capacity']] : [])));
   Object.assign(figure, {plot, output, state: {tier, layers, times, peak, capacity}});
   const timeAt = clientX => { const box = plot.getBoundingClientRect(); return figure.state.x.invert((clientX - box.left) / box.width * figure.state.scale); };
   makeZoomable(plot, timeAt, event => readMemory(figure, timeAt(event.clientX)));

@@ -17,14 +17,15 @@ function recipeWords(data) {
     `AdamW: β ${r.beta1} and ${r.beta2}, weight decay ${r.weight_decay}${r.clip_norm > 0 ? `, gradients clipped at norm ${r.clip_norm}` : ', no clipping'}; seed ${r.seed}.`;
 }
 
+const waiting = kinds => list(kinds.map(kind => kind === 'optimizer' ? 'optimizer state' : kind)) + (kinds.join() === 'optimizer' ? ' waits ' : ' wait ');
 const PLACES = {device: 'in device memory', host: 'in host memory', disk: 'on the disk'};
 function policyWords(data) {
   const p = data.plan.policy, kinds = ['parameters', 'gradients', 'optimizer'];
   const away = kinds.filter(kind => (p[kind] || 'device') !== 'device'), pass = plural(p.grains_per_pass || 1, 'grain');
   const first = `Activations of ${pass} are in memory at a time. `;
   if (!away.length) return first + 'Parameters, gradients and optimizer state stay in device memory; nothing moves during a step.';
-  const where = [...new Set(away.map(kind => p[kind]))].map(tier => capital(list(away.filter(kind => p[kind] === tier).map(kind => kind === 'optimizer' ? 'optimizer state' : kind))) + ' wait ' + (PLACES[tier] || 'in ' + tier));
-  return first + list(where) + ' between uses' + (p.persistent_chunks ? `, but those of the first ${plural(p.persistent_chunks, 'chunk')} stay in device memory` : '') + '. ' +
+  const where = [...new Set(away.map(kind => p[kind]))].map(tier => waiting(away.filter(kind => p[kind] === tier)) + (PLACES[tier] || 'in ' + tier));
+  return first + capital(list(where)) + ' between uses' + (p.persistent_chunks ? `, but those of the first ${plural(p.persistent_chunks, 'chunk')} stay in device memory` : '') + '. ' +
     (p.buffers ? `${plural(p.buffers, 'chunk')} of the others ${p.buffers === 1 ? 'has' : 'have'} a place there at once. ` : '') +
     (p.lookahead ? `Copies may run ${plural(p.lookahead, 'block')} ahead. ` : '') +
     (p.optimizer && p.optimizer !== 'device' ? "Their update is made beside the next step's forward, so that moving the state costs no time of its own." : '');
