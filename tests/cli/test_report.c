@@ -193,7 +193,7 @@ static void test_a_run_is_served_while_it_trains(void **state) {
 static void test_the_bits_are_those_of_a_run_alone(void **state) {
     const char *folder = *state, *served = temp_path(folder, "served"), *alone = temp_path(folder, "alone");
     const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
-    const char *const words[] = {"train", model, text, "-o", served, "--steps", "40", "--serve", "0", SETTINGS, NULL};
+    const char *const words[] = {"train", model, text, "-o", served, "--steps", "20", "--serve", "0", SETTINGS, NULL};
     pid_t process = program_start(folder, words);
     int port = port_of(folder);
     bool there = port > 0;
@@ -206,7 +206,7 @@ static void test_the_bits_are_those_of_a_run_alone(void **state) {
     if (port == 0) assert_int_equal(done.status, 2);
     program_run_free(&done);
     if (port == 0) skip();
-    EXPECT(folder, 0, NULL, "train", model, text, "-o", alone, "--steps", "40", SETTINGS);
+    EXPECT(folder, 0, NULL, "train", model, text, "-o", alone, "--steps", "20", SETTINGS);
     assert_true(files_equal(temp_path(served, "model/model.safetensors"), temp_path(alone, "model/model.safetensors")));
 }
 

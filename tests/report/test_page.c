@@ -206,7 +206,7 @@ static void test_prometheus(void **state) {
     char *text = prometheus_text(document);
     static const char *const lines[] = {
         "# TYPE ballast_step counter\nballast_step 240\n",     "# HELP ballast_loss ",
-        "\nballast_tokens_total 983040\n",                     "\nballast_predicted_step_seconds 0.",
+        "\nballast_tokens_total 983040\n",                     "\nballast_predicted_step_seconds 1.",
         "\nballast_memory_used_bytes{tier=\"device\"} ",       "\nballast_memory_capacity_bytes{tier=\"device\"} 943718400\n",
         "\nballast_memory_used_bytes{tier=\"d\\\"i\\\\s\\nk\"} 5\n",
     };

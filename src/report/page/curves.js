@@ -61,6 +61,7 @@ function paintCurve(figure, width) {
     marks.map(v => [svg('line', {class: 'grid', x1: left, x2: width - 4, y1: y(v), y2: y(v)}),
       svg('text', {x: left - 6, y: y(v) + 4, 'text-anchor': 'end'}, tick(v))]),
     steps.map(v => svg('text', {x: x(v), y: height - 6, 'text-anchor': x(v) > width - 24 ? 'end' : 'middle'}, amount(v))),
+    x(steps[0]) - left > 44 ? svg('text', {x: left, y: height - 6}, 'step') : null,
     svg('line', {class: 'axis', x1: left, x2: width - 4, y1: bottom, y2: bottom}),
     parts.map(part => drawCurve(part, x, y)),
     known(predicted) ? [svg('line', {class: 'limit', x1: left, x2: width - 4, y1: y(predicted), y2: y(predicted)}),

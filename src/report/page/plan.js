@@ -41,7 +41,7 @@ function scheduleWords(schedule) {
       if (kind === 'f') runs[block] = (runs[block] || 0) + 1; else if (sent[kind]) sent[kind].add(block);
   }
   const again = Object.values(runs).filter(count => count > 1).length, blocks = Object.keys(runs).length, parts = [];
-  if (again) parts.push(`${again} of ${plural(blocks, 'block')} are computed again in backward in place of being kept`);
+  if (again) parts.push(`${again} of ${plural(blocks, 'block')} ${again === 1 ? 'is' : 'are'} computed again in backward in place of being kept`);
   if (sent.h.size) parts.push(`activations of ${plural(sent.h.size, 'block')} wait in host memory`);
   if (sent.d.size) parts.push(`activations of ${plural(sent.d.size, 'block')} wait on the disk`);
   return capital(parts.length ? list(parts) : 'all activations are kept until their backward') + '.';

@@ -127,7 +127,7 @@ function streamTable(data) {
 function bindsLine(data) {
   const timeline = data.measured || data.predicted, total = timeline.bounds.reduce((sum, bound) => sum + bound.seconds, 0);
   if (!total) return null;
-  return html('p', {class: 'words'}, html('strong', {}, 'What binds: '), list(timeline.bounds.slice(0, 4).map(bound => `${boundName(bound)} ${percent(bound.seconds / timeline.step_s)}`)) + ' of the step. The dark line under events marks that chain: what would have to be faster for the step to be shorter.');
+  return html('p', {class: 'words'}, html('strong', {}, 'What binds: '), list(timeline.bounds.slice(0, 4).map(bound => `${boundName(bound)} ${percent(bound.seconds / timeline.step_s)}`)) + ' of the step. The line under the events marks this chain: what would have to be faster for the step to be shorter.');
 }
 
 function makeTimeline(data) {
@@ -139,7 +139,7 @@ function makeTimeline(data) {
   const button = (text, label, act) => { const node = html('button', {type: 'button', 'aria-label': label}, text); node.addEventListener('click', act); return node; };
   const merged = [data.predicted, data.measured].some(t => t && t.events.length < t.recorded);
   chart.figure = html('figure', {class: 'card'}, bindsLine(data),
-    html('div', {class: 'tools'}, html('span', {}, 'Drag to move. Pinch, click and turn the wheel, or press + and − to zoom. Memory above follows.'), button('−', 'Zoom out', () => zoomBy(2, middle())), button('+', 'Zoom in', () => zoomBy(0.5, middle())), button('Whole step', 'Show the whole step', wholeView)),
+    html('div', {class: 'tools'}, html('span', {}, 'Drag to move. Pinch, click and turn the wheel, or press + and − to zoom. Memory above follows.'), html('div', {class: 'buttons'}, button('−', 'Zoom out', () => zoomBy(2, middle())), button('+', 'Zoom in', () => zoomBy(0.5, middle())), button('Whole step', 'Show the whole step', wholeView))),
     chart.plot, legend(names.map(name => [swatch(phaseColor(name)), name]).concat([[html('i', {class: 'under', style: 'background:var(--ink)'}), 'what binds']])), chart.line,
     merged ? html('p', {class: 'note'}, 'Neighbouring events that are too short to be seen are drawn as one.') : null, streamTable(data), chart.tip);
   const timeAt = clientX => { const box = chart.plot.getBoundingClientRect(); return chart.x.invert((clientX - box.left) / box.width * chart.scale); };

@@ -66,12 +66,12 @@ function makeZoomable(node, timeAt, tap) {
 }
 
 function timeAxis(x, from, width, y) {
-  const wanted = Math.max(2, Math.min(10, (width - from) / 90));
+  const wanted = Math.max(2, Math.min(10, (width - from) / (width < 500 ? 62 : 90)));
   return x.ticks(wanted).map(us => [svg('line', {class: 'grid', x1: x(us), x2: x(us), y1: 0, y2: y}),
     svg('text', {x: x(us), y: y + 15, 'text-anchor': x(us) > width - 30 ? 'end' : 'middle'}, us === 0 ? '0' : tickTime(us, view.to - view.from))]);
 }
 // Enough digits to tell neighbours apart.
 function tickTime(us, span) {
   const [unit, name] = us >= 1e6 ? [1e6, 's'] : us >= 1e3 ? [1e3, 'ms'] : [1, 'µs'];
-  return (us / unit).toFixed(Math.max(0, Math.min(6, Math.ceil(-Math.log10(span / unit) + 1)))).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') + ' ' + name;
+  return (us / unit).toFixed(Math.max(0, Math.min(6, Math.ceil(-Math.log10(span / unit) + 1)))).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '') + '\u00a0' + name;
 }
