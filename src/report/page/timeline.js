@@ -39,12 +39,12 @@ function paintRow(row, x, y) {
 }
 
 function paintTimeline(chart, width) {
-  const several = chart.lanes.some(lane => lane.rows.length > 1), left = several ? (width < 500 ? 60 : 74) : 4, right = width - 4;
+  const several = chart.lanes.some(lane => lane.rows.length > 1), left = several ? (width < 500 ? 66 : 74) : 4, right = width - 4;
   const x = Object.assign(linear(view.from, view.to, left, right), {low: left, high: right}), parts = [];
   let y = 4;
   for (const lane of chart.lanes) {
-    const busy = lane.rows.map(row => `${row.source} ${percent(row.stream.busy_s / row.timeline.step_s)} busy`);
-    parts.push(svg('text', {class: 'head', x: 0, y: y + 12}, capital(roleName(lane.role)), svg('tspan', {style: 'font-weight:400;font-size:11.5px;fill:var(--soft)', dx: 10}, busy.join(', '))));
+    const share = row => percent(row.stream.busy_s / row.timeline.step_s), busy = width < 500 ? 'busy ' + list(lane.rows.map(share)) : lane.rows.map(row => `${row.source} ${share(row)} busy`).join(', ');
+    parts.push(svg('text', {class: 'head', x: 0, y: y + 12}, capital(roleName(lane.role)), svg('tspan', {style: 'font-weight:400;font-size:11.5px;fill:var(--soft)', dx: 10}, busy)));
     y += 19;
     for (const row of lane.rows) {
       row.y = y;
