@@ -54,8 +54,7 @@ static enum status run(const struct options *options) {
     char *path = output ? mem_string(output) : default_output(source, folder);
     json_t *document = NULL;
     enum status status = path ? new_file_check(path, "a page", read_page) : STATUS_FAILED;
-    if (status == STATUS_OK)
-        status = folder ? read_run(source, &document) : page_data_of_plan(source, NULL, &document);
+    if (status == STATUS_OK) status = folder ? read_run(source, &document) : page_data_of_plan(source, NULL, &document);
     if (status == STATUS_OK) status = write_page(path, document);
     json_decref(document);
     mem_free(path);

@@ -1,6 +1,6 @@
 #include "cli/command.h"
-#include "cli/step_options.h"
 #include "cli/run_views.h"
+#include "cli/step_options.h"
 #include "train/train.h"
 
 static enum status run(const struct options *options) {

@@ -2,8 +2,8 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
-#include "cli/step_options.h"
 #include "cli/run_views.h"
+#include "cli/step_options.h"
 #include "train/train.h"
 
 static void read_training(const struct options *options, struct train_options *out) {

@@ -19,7 +19,7 @@
                  COMMAND_REPORT),                                                                                      \
       .help = "leave out progress and notes; warnings and errors stay")                                                \
     X(OUTPUT, .name = "output", .letter = 'o', .type = OPTION_TEXT, .argument = "PATH",                                \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE | COMMAND_REPORT),                                      \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE | COMMAND_REPORT),                     \
       .help = "train (required there): the run's folder, new or empty; merge (required there): the same of the "       \
               "model; plan: the plan file to write; profile: the "                                                     \
               "cluster file to write; report: the HTML file (else RUN_DIR/report.html, or beside the plan)")

@@ -17,9 +17,10 @@ static json_t *rows_to_json(const struct timeline_rows *rows) {
     int failed = !events;
     for (size_t i = 0; i < rows->items.count && !failed; i++) {
         const struct timeline_row *row = &rows->items.items[i];
-        json_t *event = json_pack("[i,i,i,i,i,i,o,o,I,i,i]", row->stream, row->name, row->block, row->section,
-                                  row->grain, row->phase, short_us(row->start_us), short_us(row->end_us - row->start_us),
-                                  (json_int_t)row->bytes, row->events, (int)row->chained);
+        json_t *event =
+            json_pack("[i,i,i,i,i,i,o,o,I,i,i]", row->stream, row->name, row->block, row->section, row->grain,
+                      row->phase, short_us(row->start_us), short_us(row->end_us - row->start_us),
+                      (json_int_t)row->bytes, row->events, (int)row->chained);
         failed |= json_array_append_new(events, event);
     }
     if (!failed) return events;
@@ -44,9 +45,8 @@ static json_t *parts_to_json(const json_t *timeline, const struct chain_part *pa
         json_t *stream = json_array_get(json_object_get(timeline, "streams"), (size_t)parts[i].stream);
         json_t *phase =
             parts[i].phase < 0 ? NULL : json_array_get(json_object_get(timeline, "phases"), (size_t)parts[i].phase);
-        failed |= json_array_append_new(
-            bounds, json_pack("{s:O, s:O?, s:f}", "role", json_object_get(stream, "role"), "phase", phase, "seconds",
-                              parts[i].seconds));
+        failed |= json_array_append_new(bounds, json_pack("{s:O, s:O?, s:f}", "role", json_object_get(stream, "role"),
+                                                          "phase", phase, "seconds", parts[i].seconds));
     }
     if (!failed) return bounds;
     json_decref(bounds);
@@ -153,8 +153,10 @@ static enum status check_lists(const char *name, const json_t *timeline) {
     const json_t *value;
     size_t i;
     for (size_t list = 0; list < sizeof texts / sizeof *texts; list++)
-        json_array_foreach(json_object_get(timeline, texts[list]), i, value) if (!json_is_string(value)) return status_set(
-            STATUS_BAD_INPUT, "%s: %s[%zu]: must be a string", name, texts[list], i);
+        json_array_foreach(json_object_get(timeline, texts[list]), i,
+                           value) if (!json_is_string(value)) return status_set(STATUS_BAD_INPUT,
+                                                                                "%s: %s[%zu]: must be a string", name,
+                                                                                texts[list], i);
     json_array_foreach(json_object_get(timeline, "streams"), i, value) {
         char where[512];
         const char *role;

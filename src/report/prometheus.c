@@ -17,7 +17,7 @@
     X("metrics/last/tokens_per_s", "ballast_tokens_per_second", "gauge", "Tokens a second in the last step")           \
     X("metrics/last/step_s", "ballast_step_seconds", "gauge", "Seconds of the last step")                              \
     X("plan/step_s", "ballast_predicted_step_seconds", "gauge", "Seconds of a step by the plan")                       \
-    X("metrics/last/predicted_step_s", "ballast_predicted_step_seconds", "gauge", "Seconds of a step by the plan")       \
+    X("metrics/last/predicted_step_s", "ballast_predicted_step_seconds", "gauge", "Seconds of a step by the plan")     \
     X("metrics/last/lr", "ballast_learning_rate", "gauge", "Learning rate of the last step")                           \
     X("metrics/last/grad_norm", "ballast_grad_norm", "gauge", "Global gradient norm before clipping")                  \
     X("metrics/last/mfu", "ballast_mfu_ratio", "gauge", "Model FLOPs a second over the machine's matrix rate")         \

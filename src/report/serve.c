@@ -48,8 +48,7 @@ static const struct {
 };
 
 static struct MHD_Response *response_of(char *text, const char *type) {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer_with_free_callback(strlen(text), text, mem_free);
+    struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback(strlen(text), text, mem_free);
     if (!response) {
         mem_free(text);
         return NULL;
@@ -64,8 +63,8 @@ static struct MHD_Response *response_of(char *text, const char *type) {
 static char *make_text(struct server *server, enum resource resource) {
     json_t *document = NULL;
     char *text = NULL;
-    enum status status = resource == RESOURCE_CHANGES ? page_run_changes(server->run, &document)
-                                                      : page_run_data(server->run, &document);
+    enum status status =
+        resource == RESOURCE_CHANGES ? page_run_changes(server->run, &document) : page_run_data(server->run, &document);
     if (status != STATUS_OK) return NULL;
     if (resource == RESOURCE_PAGE) json_object_set_new(document, "live", json_true());
     if (resource == RESOURCE_PAGE) text = page_make(document, NULL);

@@ -45,7 +45,8 @@ static enum status read_event(const char *name, const json_t *array, size_t numb
         if (!json_is_number(value)) return event_refused(name, number, "must be an array of nine numbers");
         fields[i] = json_number_value(value);
     }
-    const int32_t most[] = {counts->streams, counts->names, counts->blocks, counts->sections, INT32_MAX, counts->phases};
+    const int32_t most[] = {counts->streams,  counts->names, counts->blocks,
+                            counts->sections, INT32_MAX,     counts->phases};
     int32_t index[6];
     for (int i = 0; i < 6; i++) {
         if (!(fields[i] >= (i < 2 ? 0 : -1) && fields[i] < most[i]))
@@ -54,12 +55,9 @@ static enum status read_event(const char *name, const json_t *array, size_t numb
     }
     if (!(fields[6] >= 0 && fields[7] >= 0 && fields[8] >= 0 && fields[8] < 9e18))
         return event_refused(name, number, "times and bytes must not be negative");
-    *out = (struct timeline_row){index[0],  index[1],
-                                 index[2],  index[3],
-                                 index[4],  index[5],
-                                 fields[6], fields[6] + fields[7],
-                                 fields[7], (int64_t)fields[8],
-                                 1,         false};
+    *out = (struct timeline_row){index[0],  index[1],           index[2],  index[3],
+                                 index[4],  index[5],           fields[6], fields[6] + fields[7],
+                                 fields[7], (int64_t)fields[8], 1,         false};
     return STATUS_OK;
 }
 

@@ -108,7 +108,8 @@ static char *ask(int port, const char *request, size_t length) {
 
 static char *request(int port, const char *method, const char *path, const char *host) {
     char text[512];
-    int length = snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", method, path, host);
+    int length =
+        snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", method, path, host);
     return ask(port, text, (size_t)length);
 }
 
@@ -154,8 +155,16 @@ static void expect_hostile_requests_are_bounded(int port) {
 
 static void test_a_run_is_served_while_it_trains(void **state) {
     const char *folder = *state, *run = temp_path(folder, "run");
-    const char *const words[] = {"train",   temp_path(folder, "model"), temp_path(folder, "text.txt"), "-o", run,
-                                 "--steps", "1000000",                  "--serve",                     "0",  SETTINGS,
+    const char *const words[] = {"train",
+                                 temp_path(folder, "model"),
+                                 temp_path(folder, "text.txt"),
+                                 "-o",
+                                 run,
+                                 "--steps",
+                                 "1000000",
+                                 "--serve",
+                                 "0",
+                                 SETTINGS,
                                  NULL};
     pid_t process = program_start(folder, words);
     int port = port_of(folder);
@@ -211,8 +220,9 @@ static void test_the_bits_are_those_of_a_run_alone(void **state) {
 }
 
 static void test_addresses(void **state) {
-    static const char *const wrong[] = {"", "x", "-1", "65536", "1.2.3.4", ":80", "example.org:80", "127.0.0.1:", "a:b:1",
-                                        "203.0.113.1:0", "99999999999"};
+    static const char *const wrong[] = {
+        "",           "x", "-1", "65536", "1.2.3.4", ":80", "example.org:80", "127.0.0.1:", "a:b:1", "203.0.113.1:0",
+        "99999999999"};
     (void)state;
     struct listener listener;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)

@@ -52,7 +52,8 @@ static void test_json_has_a_band_only_where_there_is_one(void **state) {
         curve_add(&curve, i + 4, value_at(i));
     object = curve_to_json(&curve);
     assert_int_equal(json_array_size(json_object_get(object, "low")), json_array_size(json_object_get(object, "mean")));
-    assert_int_equal(json_array_size(json_object_get(object, "high")), json_array_size(json_object_get(object, "step")));
+    assert_int_equal(json_array_size(json_object_get(object, "high")),
+                     json_array_size(json_object_get(object, "step")));
     json_decref(object);
 }
 

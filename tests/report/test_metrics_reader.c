@@ -17,7 +17,8 @@ static void test_it_reads_on(void **state) {
     assert_int_equal(metrics_reader_advance(&reader), STATUS_OK); /* no file yet */
     assert_int_equal(reader.step, 0);
     assert_true(isnan(reader.last[METRIC_LOSS]));
-    temp_write_text(path, "{\"step\": 1, \"loss\": 4.5, \"mfu\": null}\n{\"step\": 1, \"val_loss\": 5}\n{\"step\": 2, \"lo");
+    temp_write_text(path,
+                    "{\"step\": 1, \"loss\": 4.5, \"mfu\": null}\n{\"step\": 1, \"val_loss\": 5}\n{\"step\": 2, \"lo");
     assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
     assert_int_equal(reader.step, 1);
     assert_int_equal(reader.val_step, 1);

@@ -64,9 +64,8 @@ static void test_a_whole_run(void **state) {
         assert_true(json_is_object(json_object_get(data, parts[i])));
     const json_t *metrics = json_object_get(data, "metrics");
     assert_int_equal(json_integer_value(json_object_get(metrics, "step")), 240);
-    assert_int_equal(json_array_size(json_object_get(
-                         json_object_get(json_object_get(metrics, "curves"), "loss"), "mean")),
-                     240);
+    assert_int_equal(
+        json_array_size(json_object_get(json_object_get(json_object_get(metrics, "curves"), "loss"), "mean")), 240);
     json_decref(data);
     json_decref(document);
     mem_free(page);
@@ -157,8 +156,8 @@ static void test_a_large_run_makes_a_small_page(void **state) {
     json_t *timeline, *events = json_array();
     assert_int_equal(json_read_object(temp_path(fixture, "timeline.json"), 1 << 20, &timeline), STATUS_OK);
     for (int i = 0; i < 40000; i++)
-        json_array_append_new(events, json_pack("[i,i,i,i,i,i,f,f,i]", i % 4, i % 12, 1, 0, 0, i % 3, 7.123 * i, 5.321,
-                                                4096));
+        json_array_append_new(events,
+                              json_pack("[i,i,i,i,i,i,f,f,i]", i % 4, i % 12, 1, 0, 0, i % 3, 7.123 * i, 5.321, 4096));
     json_object_set_new(timeline, "events", events);
     assert_int_equal(json_write(temp_path(folder, "timeline.json"), timeline), STATUS_OK);
     json_t *document = data_of_run(folder);
@@ -205,9 +204,12 @@ static void test_prometheus(void **state) {
                        json_pack("{s:s, s:i}", "name", "d\"i\\s\nk", "program_bytes", 5));
     char *text = prometheus_text(document);
     static const char *const lines[] = {
-        "# TYPE ballast_step counter\nballast_step 240\n",     "# HELP ballast_loss ",
-        "\nballast_tokens_total 983040\n",                     "\nballast_predicted_step_seconds 1.",
-        "\nballast_memory_used_bytes{tier=\"device\"} ",       "\nballast_memory_capacity_bytes{tier=\"device\"} 943718400\n",
+        "# TYPE ballast_step counter\nballast_step 240\n",
+        "# HELP ballast_loss ",
+        "\nballast_tokens_total 983040\n",
+        "\nballast_predicted_step_seconds 1.",
+        "\nballast_memory_used_bytes{tier=\"device\"} ",
+        "\nballast_memory_capacity_bytes{tier=\"device\"} 943718400\n",
         "\nballast_memory_used_bytes{tier=\"d\\\"i\\\\s\\nk\"} 5\n",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)

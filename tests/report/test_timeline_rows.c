@@ -9,10 +9,10 @@
 
 /* events: stream, name, block, section, grain, phase, start, duration, bytes */
 static json_t *timeline_of(json_t *events) {
-    json_t *timeline = json_pack("{s:i, s:f, s:[s,s], s:[{s:s},{s:s}], s:o, s:[s], s:[s], s:[s,s], s:[]}", "version", 1,
-                                 "step_s", 1e-3, "names", "a", "b", "streams", "role", "compute", "role", "disk_in",
-                                 "events", events, "blocks", "x", "sections", "s", "phases", "forward", "backward",
-                                 "tiers");
+    json_t *timeline =
+        json_pack("{s:i, s:f, s:[s,s], s:[{s:s},{s:s}], s:o, s:[s], s:[s], s:[s,s], s:[]}", "version", 1, "step_s",
+                  1e-3, "names", "a", "b", "streams", "role", "compute", "role", "disk_in", "events", events, "blocks",
+                  "x", "sections", "s", "phases", "forward", "backward", "tiers");
     assert_non_null(timeline);
     return timeline;
 }
@@ -51,8 +51,8 @@ static void test_the_chain_goes_over_streams(void **state) {
 static json_t *many_events(int count) {
     json_t *events = json_array();
     for (int i = 0; i < count; i++)
-        json_array_append_new(events, event(i % 2, (i / 100) % 2, 10.0 * (i / 2) + (i > 4000 ? 90000 : 0),
-                                            i == 4000 ? 80000 : 9));
+        json_array_append_new(
+            events, event(i % 2, (i / 100) % 2, 10.0 * (i / 2) + (i > 4000 ? 90000 : 0), i == 4000 ? 80000 : 9));
     return events;
 }
 
@@ -97,7 +97,8 @@ static void test_points_keep_the_peak(void **state) {
     json_int_t most = 0, last = -1;
     size_t i;
     json_array_foreach(kept, i, point) {
-        json_int_t time = json_integer_value(json_array_get(point, 0)), value = json_integer_value(json_array_get(point, 2));
+        json_int_t time = json_integer_value(json_array_get(point, 0)),
+                   value = json_integer_value(json_array_get(point, 2));
         assert_true(time > last);
         last = time;
         most = value > most ? value : most;
@@ -131,8 +132,8 @@ static void test_what_is_wrong_is_named(void **state) {
     refuse(with("names", json_pack("[s,i]", "a", 1)), "t.json: names[1]: must be a string");
     refuse(with("streams", json_pack("[{s:s},{}]", "role", "a")), "t.json: streams[1]: role: missing");
     refuse(with("tiers", json_pack("[{s:s}]", "name", "d")), "t.json: tiers[0]: program_bytes: missing");
-    refuse(with("tiers", json_pack("[{s:s,s:i,s:[s],s:[[i]]}]", "name", "d", "program_bytes", 1, "kinds", "k", "points",
-                                   1)),
+    refuse(with("tiers",
+                json_pack("[{s:s,s:i,s:[s],s:[[i]]}]", "name", "d", "program_bytes", 1, "kinds", "k", "points", 1)),
            "t.json: tiers[0]: points[0]: must be a time and the bytes of each kind");
 }
 
