@@ -12,6 +12,7 @@
 
 #include "base/fault.h"
 #include "base/json.h"
+#include "report/metrics_line.h"
 
 enum { PIECE_BYTES = 1 << 18 }; /* a line has about 250 */
 
@@ -50,35 +51,47 @@ void metrics_reader_close(struct metrics_reader *reader) {
     *reader = (struct metrics_reader){0};
 }
 
-static enum status take_object(struct metrics_reader *reader, const char *name, const json_t *object) {
-    int64_t step = 0;
-    TRY(json_require(name, object, "step"));
-    TRY(json_read_int(name, object, "step", 1, INT64_MAX, &step));
-    if (step < reader->step)
-        return status_set(STATUS_BAD_INPUT, "%s: step: %" PRId64 " comes after %" PRId64, name, step, reader->step);
+static enum status take(struct metrics_reader *reader, const char *name, const struct metrics_line *line) {
+    if (line->step < reader->step)
+        return status_set(STATUS_BAD_INPUT, "%s: step: %" PRId64 " comes after %" PRId64, name, line->step,
+                          reader->step);
     for (int i = 0; i < METRIC_COUNT; i++) {
-        double value = NAN;
-        TRY(json_read_double(name, object, metric_name((enum metric)i), -HUGE_VAL, HUGE_VAL, &value));
+        double value = line->values[i];
         if (isnan(value)) continue;
         reader->last[i] = value;
-        if (i < METRIC_CURVES) curve_add(&reader->curves[i], step, value);
+        if (i < METRIC_CURVES) curve_add(&reader->curves[i], line->step, value);
         if (i != METRIC_VAL_LOSS) continue;
-        reader->val_step = step;
+        reader->val_step = line->step;
         reader->least_val_loss = fmin(reader->least_val_loss, value);
     }
-    reader->step = step;
+    reader->step = line->step;
     return STATUS_OK;
 }
 
-static enum status take_line(struct metrics_reader *reader, const char *line, size_t bytes) {
-    char name[PATH_MAX + 32];
+/* What other programs wrote, or what is wrong. */
+static enum status parse_line(const char *name, const char *text, size_t bytes, struct metrics_line *out) {
     json_t *object = NULL;
-    snprintf(name, sizeof name, "%s: line %" PRId64, reader->path, reader->line + 1);
-    TRY(json_parse_object(name, line, bytes, &object));
-    enum status status = take_object(reader, name, object);
+    TRY(json_parse_object(name, text, bytes, &object));
+    enum status status = json_require(name, object, "step");
+    if (status == STATUS_OK) status = json_read_int(name, object, "step", 1, INT64_MAX, &out->step);
+    for (int i = 0; i < METRIC_COUNT && status == STATUS_OK; i++) {
+        out->values[i] = NAN;
+        status = json_read_double(name, object, metric_name((enum metric)i), -HUGE_VAL, HUGE_VAL, &out->values[i]);
+    }
     json_decref(object);
-    if (status == STATUS_OK) reader->line++;
     return status;
+}
+
+static enum status take_line(struct metrics_reader *reader, const char *text, size_t bytes) {
+    char name[PATH_MAX + 32];
+    struct metrics_line line;
+    bool scanned = metrics_line_scan(text, &line);
+    if (!scanned || line.step < reader->step)
+        snprintf(name, sizeof name, "%s: line %" PRId64, reader->path, reader->line + 1);
+    if (!scanned) TRY(parse_line(name, text, bytes, &line));
+    TRY(take(reader, name, &line));
+    reader->line++;
+    return STATUS_OK;
 }
 
 /* Takes the whole lines of a piece; `taken` are their bytes. */

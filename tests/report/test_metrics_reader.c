@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/metrics_reader.h"
+#include "base/json.h"
+#include "report/metrics_line.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -65,7 +66,49 @@ static void test_what_is_wrong_is_named(void **state) {
     metrics_reader_close(&reader);
 }
 
+/* The quick way says what the JSON reader says, or leaves the line to it. */
+static void test_lines_that_are_scanned(void **state) {
+    static const struct {
+        const char *line;
+        bool scanned;
+    } cases[] = {
+        {"{\"step\": 7, \"loss\": 2.5e-3, \"mfu\": null, \"other\": -1}\n", true},
+        {" {\"step\":1,\"lr\":0,\"val_loss\":-0.5E+2 } \r\n", true},
+        {"{\"step\": 1, \"loss\": 01}\n", false},
+        {"{\"step\": 1, \"loss\": 1.}\n", false},
+        {"{\"step\": 1, \"loss\": .5}\n", false},
+        {"{\"step\": 1, \"loss\": 1e}\n", false},
+        {"{\"step\": 1, \"loss\": nan}\n", false},
+        {"{\"step\": 1, \"loss\": 0x10}\n", false},
+        {"{\"step\": 1, \"loss\": 1e999}\n", false},
+        {"{\"step\": 1, \"loss\": 1, \"loss\": 2}\n", false},
+        {"{\"step\": 1, \"step\": 1}\n", false},
+        {"{\"step\": 1.0}\n", false},
+        {"{\"step\": 1, \"text\": \"a\"}\n", false}, /* JSON, but not of this shape */
+        {"{\"st\\u0065p\": 1}\n", false},
+        {"{\"step\": 1} x\n", false},
+        {"{\"step\": 1,}\n", false},
+        {"{\"step\": 1\n", false},
+        {"{}\n", false},
+        {"\n", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct metrics_line line;
+        if (metrics_line_scan(cases[i].line, &line) != cases[i].scanned) fail_msg("%s", cases[i].line);
+        if (!cases[i].scanned) continue;
+        json_t *object = json_loads(cases[i].line, 0, NULL);
+        assert_int_equal(line.step, json_integer_value(json_object_get(object, "step")));
+        for (int m = 0; m < METRIC_COUNT; m++) {
+            const json_t *value = json_object_get(object, metric_name((enum metric)m));
+            assert_true(json_is_number(value) ? line.values[m] == json_number_value(value) : isnan(line.values[m]));
+        }
+        json_decref(object);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(test_it_reads_on), CASE(test_what_is_wrong_is_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines_that_are_scanned), CASE(test_it_reads_on),
+                                       CASE(test_what_is_wrong_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
 // Memory over the step: for each tier the kinds on top of one another, with the capacity as a line.
-const KIND_ORDER = ['parameters', 'optimizer', 'gradients', 'cache', 'inputs', 'results', 'activations', 'workspace'];
-const kindColor = kind => KIND_ORDER.includes(kind) ? kind : 'other';
+const KIND_ORDER = ['parameters', 'optimizer', 'gradients', 'cache', 'inputs', 'results', 'activations', 'workspace', 'unused'];
+const kindColor = kind => kind === 'unused' ? 'line' : KIND_ORDER.includes(kind) ? kind : 'other';
+const kindRank = kind => KIND_ORDER.includes(kind) ? KIND_ORDER.indexOf(kind) : KIND_ORDER.length;
 
 // For each kind from the bottom up: its name, and where it begins and ends at each point.
 function stack(tier) {
-  const order = tier.kinds.map((kind, i) => i).sort((a, b) => KIND_ORDER.indexOf(tier.kinds[a]) - KIND_ORDER.indexOf(tier.kinds[b]));
+  const order = tier.kinds.map((kind, i) => i).sort((a, b) => kindRank(tier.kinds[a]) - kindRank(tier.kinds[b]));
   const sums = tier.points.map(() => 0);
   return order.map(kind => ({kind: tier.kinds[kind], low: sums.slice(), high: tier.points.map((point, i) => sums[i] += point[kind + 1])}))
     .filter(layer => layer.high.some((value, i) => value > layer.low[i]));
@@ -87,7 +88,7 @@ function makeMemory(tier, planned) {
 // Without a timeline: what the plan knows of the peak, as one bar each.
 function memoryBar(tier) {
   const kinds = Object.entries(tier.by_kind || {}).filter(([, value]) => value > 0), most = Math.max(tier.capacity_bytes || 0, tier.program_bytes || 0) || 1;
-  kinds.sort((a, b) => KIND_ORDER.indexOf(a[0]) - KIND_ORDER.indexOf(b[0]));
+  kinds.sort((a, b) => kindRank(a[0]) - kindRank(b[0]));
   let at = 0;
   const title = `${tierTitle(tier.name)} at its peak: ` + kinds.map(([kind, value]) => `${kind} ${bytes(value)}`).join(', ');
   return html('figure', {class: 'card'}, html('figcaption', {}, html('h3', {}, tierTitle(tier.name)),

@@ -44,7 +44,7 @@ function scheduleWords(schedule) {
   if (again) parts.push(`${again} of ${plural(blocks, 'block')} ${again === 1 ? 'is' : 'are'} computed again in backward in place of being kept`);
   if (sent.h.size) parts.push(`activations of ${plural(sent.h.size, 'block')} wait in host memory`);
   if (sent.d.size) parts.push(`activations of ${plural(sent.d.size, 'block')} wait on the disk`);
-  return capital(parts.length ? list(parts) : 'all activations are kept until their backward') + '.';
+  return capital(parts.length ? parts.join('; ') : 'all activations are kept until their backward') + '.';
 }
 
 const roleName = role => String(role).replace(/_/g, ' ');
