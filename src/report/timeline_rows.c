@@ -137,6 +137,7 @@ enum status timeline_rows_chain(struct timeline_rows *rows) {
  * they can be told apart, other phases and the chain. */
 static bool joins(const struct timeline_row *row, const struct timeline_row *next, double length_us, bool all) {
     if (row->stream != next->stream || next->start_us - row->end_us >= length_us) return false;
+    if (next->end_us - row->start_us >= 2 * length_us) return false; /* else a row of short ones would have no end */
     if (row->longest_us >= length_us || next->longest_us >= length_us) return false;
     return all || (row->phase == next->phase && row->chained == next->chained);
 }
@@ -167,8 +168,8 @@ static void join_below(struct timeline_rows *rows, double length_us, bool all) {
 }
 
 void timeline_rows_thin(struct timeline_rows *rows, size_t most) {
-    /* A screen shows a part in some thousands. Past a fiftieth of the step, fewer rows matter more than what they are;
-     * past the whole step all rows of a stream are one. */
+    /* A screen shows a part in some thousands. Past a thousandth of the step, fewer rows matter more than what they
+     * are; past the whole step all rows of a stream are one. */
     for (double part = 1.0 / 16384; rows->items.count > most && part < 4; part *= 2)
-        join_below(rows, part * rows->end_us, part > 1.0 / 64);
+        join_below(rows, part * rows->end_us, part > 1.0 / 1024);
 }

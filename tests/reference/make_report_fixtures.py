@@ -100,9 +100,9 @@ class Step:
         for event in self.events[0]:
             block, phase, name = event[2], event[5], NAMES[event[1]]
             if phase == 0 and name in ("swiglu", "embedding", "head_loss"):
-                activations += held[block]
+                activations += held[block] // self.pieces
             if phase == 1 and name in ("rms_norm", "embedding"):
-                activations = max(0, activations - held[block])
+                activations = max(0, activations - held[block] // self.pieces)
             state = 162 * MIB if event[6] < 0.4 * end and event[3] == 0 and phase == 0 else 54 * MIB
             device.append([event[6], 212 * MIB, 212 * MIB, 0, state, activations, 64 << 10, 256,
                            (46 if name == "head_loss" else 9) * MIB])

@@ -67,6 +67,7 @@ static void test_thinning_keeps_time_bytes_and_the_longest(void **state) {
         int64_t bytes = 0, events = 0;
         double longest = 0, end[2] = {0, 0};
         assert_true(rows.items.count <= limits[l]);
+        assert_true(rows.items.count >= limits[l] / 8); /* and no more is lost than must be */
         for (size_t i = 0; i < rows.items.count; i++) {
             const struct timeline_row *row = &rows.items.items[i];
             bytes += row->bytes;
