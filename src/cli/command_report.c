@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "cli/command.h"
 #include "cli/new_file.h"
+#include "cli/prediction.h"
 #include "report/page.h"
 #include "report/page_data.h"
 
@@ -16,6 +17,21 @@ static enum status read_run(const char *folder, json_t **out) {
     enum status status = page_run_data(run, out);
     page_run_close(run);
     return status;
+}
+
+/* The plan's step, simulated. What stands in the way, a model that is elsewhere or a disk that is not named, leaves the
+ * page without it. */
+static enum status predict(const struct options *options, json_t *document) {
+    struct prediction prediction;
+    json_t *timeline = NULL;
+    enum status status = prediction_make(options, &prediction);
+    if (status == STATUS_OK && !(timeline = timeline_to_json(&prediction.timeline))) status = STATUS_FAILED;
+    if (status == STATUS_OK) status = page_data_predict(document, timeline);
+    json_decref(timeline);
+    prediction_free(&prediction);
+    if (status != STATUS_BAD_INPUT) return status;
+    log_note("without a prediction: %s%s%s", status_message(), status_hint_text()[0] ? "; " : "", status_hint_text());
+    return STATUS_OK;
 }
 
 static enum status write_page(const char *path, const json_t *document) {
@@ -54,7 +70,8 @@ static enum status run(const struct options *options) {
     char *path = output ? mem_string(output) : default_output(source, folder);
     json_t *document = NULL;
     enum status status = path ? new_file_check(path, "a page", read_page) : STATUS_FAILED;
-    if (status == STATUS_OK) status = folder ? read_run(source, &document) : page_data_of_plan(source, NULL, &document);
+    if (status == STATUS_OK) status = folder ? read_run(source, &document) : page_data_of_plan(source, &document);
+    if (status == STATUS_OK && !folder) status = predict(options, document);
     if (status == STATUS_OK) status = write_page(path, document);
     json_decref(document);
     mem_free(path);
@@ -68,8 +85,10 @@ const struct command command_report = {
     .least = 1,
     .most = 1,
     .summary = "a run or a plan as one page for the browser",
-    .details = "Writes one HTML file that needs no network and nothing beside it: the plan, memory over a step, what "
-               "each stream did when, and the curves of training. What a run does not have yet is left out; a run may "
-               "still be going on (`ballast train --serve` shows it live).",
+    .details =
+        "Writes one HTML file that needs no network and nothing beside it: the plan, memory over a step, what "
+        "each stream did when, and the curves of training. A plan's step is simulated, a run's taken from where "
+        "`ballast simulate RUN_DIR` left it. What a run does not have yet is left out; a run may still be going on "
+        "(`ballast train --serve` shows it live).",
     .run = run,
 };

@@ -88,19 +88,29 @@ static enum status begin_document(const char *kind, const char *name, const char
     return *out ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: a name that is not UTF-8", name);
 }
 
-enum status page_data_of_plan(const char *plan_path, const json_t *predicted, json_t **out) {
-    json_t *document = NULL, *plan = NULL, *timeline = NULL;
+enum status page_data_predict(json_t *document, const json_t *timeline) {
+    json_t *made;
+    TRY(page_timeline_make("the prediction", timeline, &made));
+    return put(document, "predicted", made);
+}
+
+static json_t *read_model_of(const json_t *plan) {
+    const char *folder = json_string_value(json_object_get(plan, "model"));
+    return folder ? read_model(folder) : NULL;
+}
+
+enum status page_data_of_plan(const char *plan_path, json_t **out) {
+    json_t *document = NULL, *plan = NULL;
     TRY(read_plan(plan_path, &plan));
-    enum status status = begin_document("plan", last_part(plan_path), "", &document);
-    if (status == STATUS_OK && predicted) status = page_timeline_make("the prediction", predicted, &timeline);
+    const char *model = json_string_value(json_object_get(plan, "model"));
+    enum status status = begin_document("plan", last_part(model ? model : plan_path), "", &document);
+    if (status == STATUS_OK) status = put(document, "model", read_model_of(plan));
     if (status == STATUS_OK) status = put(document, "plan", json_incref(plan));
-    if (status == STATUS_OK) status = put(document, "predicted", json_incref(timeline));
     if (status == STATUS_OK)
         *out = document;
     else
         json_decref(document);
     json_decref(plan);
-    json_decref(timeline);
     return status;
 }
 

@@ -19,8 +19,10 @@
 
 enum { PAGE_DATA_VERSION = 1, PAGE_REVISION_BYTES = 32 };
 
-/* `predicted`: the plan's timeline as timeline_to_json gives it; NULL: not known. The caller drops the document. */
-enum status page_data_of_plan(const char *plan_path, const json_t *predicted, json_t **out);
+/* The caller drops the document. */
+enum status page_data_of_plan(const char *plan_path, json_t **out);
+/* Sets "predicted" from what timeline_to_json gives. */
+enum status page_data_predict(json_t *document, const json_t *timeline);
 
 /* A run that may still go on: its metrics are read once, however often the document is asked for. */
 struct page_run;

@@ -1,9 +1,11 @@
 /* The folder of a run: what it may be, its settings, its lock, and folders that appear whole or not at all.
  *
  *     run.json                    all settings
+ *     plan.json                   train/plan_document.h
  *     metrics.jsonl               train/metrics.h
  *     events.out.tfevents.*       train/event_file.h
  *     samples.jsonl               train/samples.h
+ *     timeline.json               train/step_record.h
  *     checkpoints/step-00000100   train/checkpoint.h
  *     model                       the result
  *     .tmp-…                      being written or removed; cleared when a run begins or goes on */

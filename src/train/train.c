@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cache_folder.h"
 #include "data/source.h"
 #include "profile/profile.h"
+#include "train/plan_document.h"
 #include "train/run_folder.h"
 #include "train/stop_signal.h"
 #include "train/train_data.h"
@@ -34,23 +36,14 @@ static enum status require_training_data(const struct train_run *run) {
                       run->setup.plan.recipe.sequence_length);
 }
 
-/* Measured once a process for each dtype and number of threads: it takes a third of a second. */
-static enum status measure_matrix_rate(const struct train_setup *setup, double *flops_per_s) {
-    static _Thread_local struct {
-        enum dtype dtype;
-        int threads;
-        double flops_per_s;
-    } last;
+/* Kept with what else was measured on this machine, so that only the first run measures it. */
+static enum status find_matrix_rate(const struct train_setup *setup, double *flops_per_s) {
     const struct recipe *recipe = &setup->plan.recipe;
-    if (last.dtype != recipe->dtype || last.threads != recipe->threads) {
-        double measured;
-        TRY(profile_matrix_rate(setup->backend, recipe->dtype, &measured));
-        last.dtype = recipe->dtype;
-        last.threads = recipe->threads;
-        last.flops_per_s = measured;
-    }
-    *flops_per_s = last.flops_per_s;
-    return STATUS_OK;
+    char *folder = cache_folder();
+    if (!folder) return STATUS_FAILED;
+    enum status status = profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads, folder, flops_per_s);
+    mem_free(folder);
+    return status;
 }
 
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
@@ -63,7 +56,7 @@ static enum status prepare_run(struct train_run *run) {
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->setup.plan;
     run->state.sequences = dataset_train_sequences(run->dataset);
-    return measure_matrix_rate(&run->setup, &run->matrix_flops_per_s);
+    return find_matrix_rate(&run->setup, &run->matrix_flops_per_s);
 }
 
 static enum status open_metrics(struct train_run *run) {
@@ -143,7 +136,8 @@ static enum status begin_locked(struct train_run *run, struct run_settings *sett
     TRY(run_folder_check_new(run->folder));
     TRY(run_folder_create(run->folder, settings));
     TRY(run_folder_lock(run->folder, &lock));
-    enum status status = open_metrics(run);
+    enum status status = plan_document_write(run->folder, &run->setup, settings->model_folder);
+    if (status == STATUS_OK) status = open_metrics(run);
     if (status == STATUS_OK) status = run_to_end(run);
     run_folder_unlock(lock);
     return status;
@@ -238,6 +232,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
     TRY(run_folder_write(run->folder, settings));
+    TRY(plan_document_write(run->folder, &run->setup, settings->model_folder));
     TRY(open_metrics(run));
     return run_to_end(run);
 }

@@ -109,10 +109,10 @@ static void test_what_is_missing_is_null(void **state) {
     json_decref(document);
     json_t *timeline;
     assert_int_equal(json_read_object(temp_path(fixture, "predicted.json"), 1 << 20, &timeline), STATUS_OK);
-    assert_int_equal(page_data_of_plan(temp_path(fixture, "plan.json"), NULL, &document), STATUS_OK);
+    assert_int_equal(page_data_of_plan(temp_path(fixture, "plan.json"), &document), STATUS_OK);
     assert_string_equal(json_string_value(json_object_get(document, "kind")), "plan");
-    json_decref(document);
-    assert_int_equal(page_data_of_plan(temp_path(fixture, "plan.json"), timeline, &document), STATUS_OK);
+    assert_null(json_object_get(document, "predicted"));
+    assert_int_equal(page_data_predict(document, timeline), STATUS_OK);
     assert_true(json_is_object(json_object_get(document, "predicted")));
     json_decref(document);
     json_decref(timeline);

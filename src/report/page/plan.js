@@ -48,7 +48,7 @@ function scheduleWords(schedule) {
 }
 
 const roleName = role => String(role).replace(/_/g, ' ');
-const boundName = bound => roleName(bound.activity || bound.role || 'work') + (bound.phase ? ' during ' + bound.phase : '');
+const boundName = bound => bound.what || roleName(bound.activity || bound.role || 'work') + (bound.phase ? ' during ' + bound.phase : '');
 function bindsText(binds) {
   if (typeof binds === 'string') return binds;
   const entries = [].concat(binds || []).filter(bound => bound && typeof bound === 'object' && known(bound.seconds));

@@ -1,0 +1,174 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "cli/command.h"
+#include "cli/new_file.h"
+#include "cli/prediction.h"
+#include "report/trace.h"
+
+enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30, TRACE_DIGITS = 12 };
+
+static enum status write_trace(const struct prediction *prediction, const char *path) {
+    json_t *trace = trace_create(), *predicted = timeline_to_json(&prediction->timeline);
+    enum status status = trace && predicted ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) status = trace_add(trace, 1, prediction->path, predicted);
+    if (status == STATUS_OK && prediction->measured)
+        status = trace_add(trace, 2, prediction->measured_path, prediction->measured);
+    char *text = status == STATUS_OK ? json_dumps(trace, JSON_COMPACT | JSON_REAL_PRECISION(TRACE_DIGITS)) : NULL;
+    if (status == STATUS_OK)
+        status = text ? file_replace(path, text, strlen(text)) : status_no_memory(0, "the text of a trace");
+    free(text);
+    json_decref(trace);
+    json_decref(predicted);
+    return status;
+}
+
+/* Seconds of the recorded step; below 0: there is none. */
+static double measured_s(const struct prediction *prediction) {
+    const json_t *seconds = json_object_get(prediction->measured, "step_s");
+    return json_is_number(seconds) ? json_number_value(seconds) : -1;
+}
+
+static double tokens_per_s(const struct prediction *prediction) {
+    const struct recipe *recipe = &prediction->setup.plan.recipe;
+    return (double)(recipe->batch * recipe->sequence_length) / prediction->timeline.step_s;
+}
+
+static const char *bound_text(const struct bound *bound, char text[96]) {
+    snprintf(text, 96, "%s during %s%s", activity_name(bound->activity), phase_name(bound->phase),
+             bound->role == STREAM_UPDATE ? " (deferred update)" : "");
+    return text;
+}
+
+static json_t *streams_to_json(const struct prediction *prediction) {
+    struct timeline_stream streams[STREAMS_MAX];
+    json_t *list = json_array();
+    int failed = !list;
+    timeline_summarise(&prediction->timeline, streams);
+    for (int s = 0; s < prediction->timeline.program->streams; s++)
+        failed |=
+            json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "role", stream_role_name(streams[s].role),
+                                                  "busy_s", streams[s].busy_s, "waiting_s", streams[s].waiting_s));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *bounds_to_json(const struct prediction *prediction) {
+    char text[96];
+    json_t *list = json_array();
+    int failed = !list;
+    for (int i = 0; i < prediction->bound_count; i++)
+        failed |= json_array_append_new(list, json_pack("{s:s, s:f}", "what", bound_text(&prediction->bounds[i], text),
+                                                        "seconds", prediction->bounds[i].seconds));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *tiers_to_json(const struct prediction *prediction) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
+        int64_t bytes = prediction->setup.program_bytes[tier];
+        if (bytes > 0)
+            failed |= json_array_append_new(
+                list, json_pack("{s:s, s:I}", "name", tier_name(tier), "program_bytes", (json_int_t)bytes));
+    }
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *document(const struct prediction *prediction) {
+    double measured = measured_s(prediction);
+    json_t *object =
+        json_pack("{s:i, s:s, s:f, s:o, s:f, s:o, s:o, s:o, s:{s:i, s:i, s:f}}", "version", 1, "model",
+                  prediction->model, "step_s", prediction->timeline.step_s, "measured_step_s",
+                  measured < 0 ? json_null() : json_real(measured), "tokens_per_s", tokens_per_s(prediction), "streams",
+                  streams_to_json(prediction), "binds", bounds_to_json(prediction), "tiers", tiers_to_json(prediction),
+                  "profile", "operators", (int)prediction->profile.operators, "measured",
+                  (int)prediction->profile.measured, "noise", prediction->profile.noise);
+    if (!object) (void)status_no_memory(0, "the prediction's JSON");
+    return object;
+}
+
+static void print_streams(const struct prediction *prediction) {
+    struct timeline_stream streams[STREAMS_MAX];
+    timeline_summarise(&prediction->timeline, streams);
+    for (int s = 0; s < prediction->timeline.program->streams; s++)
+        printf("%-16s %9.4f s at work, %9.4f s waiting\n", stream_role_name(streams[s].role), streams[s].busy_s,
+               streams[s].waiting_s);
+}
+
+static void print_summary(const struct prediction *prediction) {
+    char text[96], size[SIZE_TEXT];
+    double step = prediction->timeline.step_s, measured = measured_s(prediction);
+    printf("predicted step   %9.4f s, %.0f tokens/s\n", step, tokens_per_s(prediction));
+    if (measured > 0)
+        printf("measured step    %9.4f s; the prediction is %+.1f%% off\n", measured, 100 * (step / measured - 1));
+    print_streams(prediction);
+    for (int i = 0; i < prediction->bound_count; i++)
+        printf("%-16s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->bounds[i].seconds,
+               bound_text(&prediction->bounds[i], text));
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        if (prediction->setup.program_bytes[tier] > 0)
+            printf("%-6s memory    %s (%" PRId64 " bytes)\n", tier_name(tier),
+                   size_print(prediction->setup.program_bytes[tier], size), prediction->setup.program_bytes[tier]);
+}
+
+static enum status is_trace(const char *path) {
+    json_t *object;
+    TRY(json_read_object(path, TIMELINE_FILE_LIMIT_BYTES, &object));
+    bool trace = json_is_array(json_object_get(object, "traceEvents"));
+    json_decref(object);
+    return trace ? STATUS_OK : STATUS_BAD_INPUT;
+}
+
+/* Beside the run's timeline.json, where `ballast report` and `--serve` find it. */
+static enum status keep(const struct prediction *prediction) {
+    if (!prediction->measured_path) return STATUS_OK;
+    char *path = path_join(prediction->path, "predicted.json");
+    enum status status = path ? timeline_write(&prediction->timeline, path) : STATUS_FAILED;
+    mem_free(path);
+    return status;
+}
+
+static enum status put_out(const struct options *options, const struct prediction *prediction) {
+    const char *trace = options_text(options, OPT_TRACE);
+    if (trace) TRY(write_trace(prediction, trace));
+    if (options_flag(options, OPT_JSON)) return cli_print_json(document(prediction));
+    print_summary(prediction);
+    return STATUS_OK;
+}
+
+static enum status run(const struct options *options) {
+    const char *trace = options_text(options, OPT_TRACE);
+    if (trace) TRY(new_file_check(trace, "a trace", is_trace));
+    struct prediction prediction;
+    enum status status = prediction_make(options, &prediction);
+    if (status == STATUS_OK) status = keep(&prediction);
+    if (status == STATUS_OK) status = put_out(options, &prediction);
+    prediction_free(&prediction);
+    return status;
+}
+
+const struct command command_simulate = {
+    .bit = COMMAND_SIMULATE,
+    .name = "simulate",
+    .arguments = "PLAN.json|RUN_DIR",
+    .least = 1,
+    .most = 1,
+    .summary = "the time of a training step, predicted from its plan",
+    .details =
+        "Compiles the very program that `ballast train` would run, measures the model's operators and the machine's "
+        "rates (some seconds; kept for the next time), and runs the program against them: the step's time, what each "
+        "stream does, and what binds. For a run's folder, beside the step that the run measured. The "
+        "prediction is kept as RUN_DIR/predicted.json for `ballast report`. With --trace, writes both for Perfetto.",
+    .run = run,
+};
