@@ -11,9 +11,11 @@ function stack(tier) {
     .filter(layer => layer.high.some((value, i) => value > layer.low[i]));
 }
 
+// Only the part that is shown, which is what the clip leaves.
 function stepPath(times, values, x, y, end) {
-  const out = [];
-  values.forEach((value, i) => out.push([x(times[i]), y(value)], [x(i + 1 < times.length ? times[i + 1] : end), y(value)]));
+  const out = [], last = Math.min(times.length, above(times, view.to) + 1);
+  for (let i = Math.max(0, above(times, view.from) - 1); i < last; i++)
+    out.push([x(times[i]), y(values[i])], [x(i + 1 < times.length ? times[i + 1] : end), y(values[i])]);
   return out;
 }
 

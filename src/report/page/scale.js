@@ -30,7 +30,8 @@ function logarithmic(from, to, low, high) {
   };
   return scale;
 }
-const path = points => points.map((point, i) => (i ? 'L' : 'M') + point[0].toFixed(1) + ' ' + point[1].toFixed(1)).join('');
+const px = value => Math.round(value * 10) / 10;
+const path = points => points.map((point, i) => (i ? 'L' : 'M') + px(point[0]) + ' ' + px(point[1])).join('');
 // The first index whose value is above `value`.
 function above(values, value) {
   let low = 0, high = values.length;

@@ -25,11 +25,11 @@ function paintRow(row, x, y) {
   for (let i = first; i < events.length && starts[i] < view.to; i++) {
     const event = events[i], from = Math.max(x.low, x(starts[i])), to = Math.min(x.high, x(starts[i] + event[EVENT.length]));
     const name = timeline.phases[event[EVENT.phase]] || '', fillName = phaseColor(name), width = Math.max(to - from, 1), pixel = Math.floor(from);
-    if (event[EVENT.chained] && to > chainEnd + 0.5) chain.push(`M${Math.max(from, chainEnd).toFixed(1)} ${y + row.height + 1}H${Math.max(to, from + 1).toFixed(1)}v3H${Math.max(from, chainEnd).toFixed(1)}Z`), chainEnd = to;
+    if (event[EVENT.chained] && to > chainEnd + 0.5) chain.push(`M${px(Math.max(from, chainEnd))} ${y + row.height + 1}H${px(Math.max(to, from + 1))}v3H${px(Math.max(from, chainEnd))}Z`), chainEnd = to;
     if (width <= 1 && lastPixel[fillName] === pixel) continue;
     if (width <= 1) lastPixel[fillName] = pixel;
     const gap = width > 3 ? 0.6 : 0;
-    (shapes[fillName] = shapes[fillName] || []).push(`M${from.toFixed(1)} ${y}h${(width - gap).toFixed(1)}v${row.height}h${(gap - width).toFixed(1)}Z`);
+    (shapes[fillName] = shapes[fillName] || []).push(`M${px(from)} ${y}h${px(width - gap)}v${row.height}h${px(gap - width)}Z`);
     const text = timeline.names[event[EVENT.name]];
     if (row.height > 20 && width > 7 * text.length + 8) labels.push(svg('text', {class: 'inside', x: from + 5, y: y + row.height / 2 + 4}, text));
     else if (row.height > 20 && width > 60) labels.push(svg('text', {class: 'inside', x: from + 5, y: y + row.height / 2 + 4}, text.slice(0, Math.floor((width - 16) / 7)) + '…'));
