@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "plan/plan.h"
+#include "report/metrics_reader.h"
 #include "report/page_timeline.h"
 #include "train/run_folder.h"
 
@@ -59,21 +60,28 @@ static enum status read_plan(const char *path, json_t **out) {
     return status;
 }
 
-/* What config.json says of the model, short values only. A model that has moved away leaves its name. */
-static json_t *read_model(const char *folder) {
-    char *path = path_join(folder, "config.json");
-    json_t *config = NULL, *kept = NULL, *value;
+static json_t *brief_fields(const json_t *config) {
+    json_t *kept = json_object(), *value;
     const char *key;
     size_t fields = 0;
-    if (path && file_exists(path) && json_read_object(path, FILE_LIMIT_BYTES, &config) == STATUS_OK)
-        kept = json_object();
-    json_object_foreach(config, key, value) {
+    json_object_foreach((json_t *)(uintptr_t)config, key, value) {
         bool brief = json_is_number(value) || (json_is_string(value) && json_string_length(value) < MODEL_TEXT_MOST);
         if (brief && fields++ < MODEL_FIELDS_MOST) (void)json_object_set(kept, key, value);
     }
-    json_decref(config);
+    return kept;
+}
+
+/* What config.json says of the model, short values only; NULL for a model that has moved away, which leaves its name.
+ */
+static enum status read_model(const char *folder, json_t **out) {
+    char *path = path_join(folder, "config.json");
+    json_t *config = NULL;
+    if (!path) return STATUS_FAILED;
+    enum status status = file_exists(path) ? json_read_object(path, FILE_LIMIT_BYTES, &config) : STATUS_OK;
     mem_free(path);
-    return kept ? kept : json_null();
+    *out = config ? brief_fields(config) : NULL;
+    json_decref(config);
+    return status == STATUS_BAD_INPUT ? STATUS_OK : status;
 }
 
 /* Sets a field of the document, null where there is no value. */
@@ -94,17 +102,13 @@ enum status page_data_predict(json_t *document, const json_t *timeline) {
     return put(document, "predicted", made);
 }
 
-static json_t *read_model_of(const json_t *plan) {
-    const char *folder = json_string_value(json_object_get(plan, "model"));
-    return folder ? read_model(folder) : NULL;
-}
-
 enum status page_data_of_plan(const char *plan_path, json_t **out) {
-    json_t *document = NULL, *plan = NULL;
+    json_t *document = NULL, *plan = NULL, *config = NULL;
     TRY(read_plan(plan_path, &plan));
     const char *model = json_string_value(json_object_get(plan, "model"));
     enum status status = begin_document("plan", last_part(model ? model : plan_path), "", &document);
-    if (status == STATUS_OK) status = put(document, "model", read_model_of(plan));
+    if (status == STATUS_OK && model) status = read_model(model, &config);
+    if (status == STATUS_OK) status = put(document, "model", config);
     if (status == STATUS_OK) status = put(document, "plan", json_incref(plan));
     if (status == STATUS_OK)
         *out = document;
@@ -136,25 +140,21 @@ void page_run_close(struct page_run *run) {
     mem_free(run);
 }
 
-/* Of what the page shows beside the metrics: sizes and times of the files. */
-static void find_revision(const struct page_run *run, char revision[PAGE_REVISION_BYTES]) {
+/* Of what the page shows beside the metrics: sizes and times of the files, by FNV-1a. */
+static enum status find_revision(const struct page_run *run, char revision[PAGE_REVISION_BYTES]) {
     static const char *const names[] = {"run.json", "plan.json", "timeline.json", "predicted.json"};
-    uint64_t sum = 1469598103934665603u;
+    uint64_t sum = 14695981039346656037u;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct stat info = {0};
         char *path = path_join(run->folder, names[i]);
-        if (path && stat(path, &info) != 0) info.st_size = -1;
+        if (!path) return STATUS_FAILED;
+        if (stat(path, &info) != 0) info.st_size = -1;
         sum = (sum ^ (uint64_t)info.st_size) * 1099511628211u;
         sum = (sum ^ (uint64_t)info.st_mtim.tv_sec) * 1099511628211u;
         sum = (sum ^ (uint64_t)info.st_mtim.tv_nsec) * 1099511628211u;
         mem_free(path);
     }
     snprintf(revision, PAGE_REVISION_BYTES, "%016" PRIx64, sum);
-}
-
-enum status page_run_metrics(struct page_run *run, const struct metrics_reader **out) {
-    TRY(metrics_reader_advance(&run->metrics));
-    *out = &run->metrics;
     return STATUS_OK;
 }
 
@@ -167,7 +167,7 @@ static enum status put_metrics(struct page_run *run, json_t *document) {
 
 enum status page_run_changes(struct page_run *run, json_t **out) {
     char revision[PAGE_REVISION_BYTES];
-    find_revision(run, revision);
+    TRY(find_revision(run, revision));
     json_t *document = json_pack("{s:s}", "revision", revision);
     enum status status = document ? put_metrics(run, document) : status_no_memory(0, "the page's data");
     if (status == STATUS_OK)
@@ -209,7 +209,9 @@ static enum status put_settings(struct page_run *run, const char *revision, json
     enum status status = run_folder_read(run->folder, &settings);
     if (status == STATUS_OK) {
         status = begin_document("run", last_part(settings.model_folder), revision, out);
-        if (status == STATUS_OK) status = put(*out, "model", read_model(settings.model_folder));
+        json_t *config = NULL;
+        if (status == STATUS_OK) status = read_model(settings.model_folder, &config);
+        if (status == STATUS_OK) status = put(*out, "model", config);
         run_settings_free(&settings);
     }
     if (status == STATUS_OK) status = json_read_object(path, FILE_LIMIT_BYTES, &object);
@@ -237,7 +239,7 @@ static enum status read_fixed(struct page_run *run, const char *revision) {
 
 enum status page_run_data(struct page_run *run, json_t **out) {
     char revision[PAGE_REVISION_BYTES];
-    find_revision(run, revision);
+    TRY(find_revision(run, revision));
     if (!run->fixed || strcmp(revision, run->revision) != 0) TRY(read_fixed(run, revision));
     json_t *document = json_copy(run->fixed);
     enum status status = document ? put_metrics(run, document) : status_no_memory(0, "the page's data");

@@ -15,7 +15,6 @@
 #include <jansson.h>
 
 #include "base/status.h"
-#include "report/metrics_reader.h"
 
 enum { PAGE_DATA_VERSION = 1, PAGE_REVISION_BYTES = 32 };
 
@@ -32,7 +31,5 @@ enum status page_run_data(struct page_run *run, json_t **out);
 /* {"revision", "metrics"}: what changes from step to step. The revision is another when a file other than the metrics
  * has changed, so that the whole document is worth asking for. */
 enum status page_run_changes(struct page_run *run, json_t **out);
-/* Reads the metrics on; valid until the run is closed. */
-enum status page_run_metrics(struct page_run *run, const struct metrics_reader **out);
 
 #endif

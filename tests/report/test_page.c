@@ -6,7 +6,9 @@
 #include "base/json.h"
 #include "report/page.h"
 #include "report/page_data.h"
+#include "report/page_source.h"
 #include "report/prometheus.h"
+#include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -53,6 +55,7 @@ static void test_a_whole_run(void **state) {
     char *page = page_make(document, &bytes);
     assert_int_equal(strlen(page), bytes);
     assert_int_equal(strncmp(page, "<!doctype html>", 15), 0);
+    assert_true(page_source_before_bytes + page_source_after_bytes < 60000);
     assert_null(strstr(page, "{{"));
     assert_null(strstr(page, "src="));
     assert_int_equal(count(page, "http://"), 1); /* the name of SVG */
@@ -197,6 +200,28 @@ static void test_a_run_that_goes_on(void **state) {
     page_run_close(run);
 }
 
+static enum status read_and_make(void *payload) {
+    struct page_run *run;
+    json_t *document = NULL;
+    TRY(page_run_open(payload, &run));
+    enum status status = page_run_data(run, &document);
+    char *page = status == STATUS_OK ? page_make(document, NULL) : NULL;
+    if (status == STATUS_OK && !page) status = STATUS_FAILED;
+    mem_free(page);
+    json_decref(document);
+    page_run_close(run);
+    return status;
+}
+
+static void test_every_failure_is_told(void **state) {
+    static const char *const names[] = {"run.json", "plan.json", "timeline.json", "metrics.jsonl"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        copy(*state, names[i]);
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, read_and_make, *state) > 10);
+    assert_true(fault_sweep(FAULT_OPEN, false, read_and_make, *state) > 3);
+    assert_true(fault_sweep(FAULT_READ, false, read_and_make, *state) > 3);
+}
+
 static void test_prometheus(void **state) {
     (void)state;
     json_t *document = data_of_run(fixture);
@@ -228,6 +253,7 @@ int main(void) {
         CASE(test_what_is_wrong_is_named),
         CASE(test_a_large_run_makes_a_small_page),
         CASE(test_a_run_that_goes_on),
+        CASE(test_every_failure_is_told),
         CASE(test_prometheus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
