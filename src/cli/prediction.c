@@ -48,6 +48,7 @@ static enum status read_source(const struct options *options, struct prediction 
         return status_hint(STATUS_BAD_INPUT, "--model MODEL_DIR says which it is for");
     }
     step_options_read(options, true, &given);
+    prediction->cluster_path = given.cluster_path;
     if (!given.memory.disk_folder[0]) return STATUS_OK;
     prediction->disk_folder = scratch_format(&prediction->memory, "%s", given.memory.disk_folder);
     return prediction->disk_folder ? STATUS_OK : STATUS_FAILED;
@@ -60,11 +61,17 @@ static enum status require_disk(const struct prediction *prediction) {
     return status_hint(STATUS_BAD_INPUT, "--disk DIR says where");
 }
 
+static enum status find_cluster(const struct prediction *prediction, struct cluster *out) {
+    if (prediction->cluster_path) return cluster_read(prediction->cluster_path, out);
+    TRY(cluster_measure(out));
+    snprintf(out->device.isa, sizeof out->device.isa, "%s", prediction->setup.backend->isa());
+    return STATUS_OK;
+}
+
 static enum status measure_costs(struct prediction *prediction) {
     const struct train_setup *setup = &prediction->setup;
     struct cluster cluster;
-    TRY(cluster_measure(&cluster));
-    snprintf(cluster.device.isa, sizeof cluster.device.isa, "%s", setup->backend->isa());
+    TRY(find_cluster(prediction, &cluster));
     char *cache = cache_folder();
     if (!cache) return STATUS_FAILED;
     struct profile_options options = {.disk_folder =

@@ -13,9 +13,10 @@
 
 /* What is simulated, and all that is found out about it. */
 struct prediction {
-    const char *path;  /* the plan file or the run's folder */
-    const char *model; /* folder; in `memory` or the options */
-    char *disk_folder; /* in `memory`; NULL: none */
+    const char *path;         /* the plan file or the run's folder */
+    const char *model;        /* folder; in `memory` or the options */
+    char *disk_folder;        /* in `memory`; NULL: none */
+    const char *cluster_path; /* NULL: this machine */
     struct plan plan;
     struct scratch memory;
     const char *measured_path; /* in `memory`; NULL: a plan */
@@ -28,8 +29,8 @@ struct prediction {
     int bound_count;
 };
 
-/* Of the command's first argument, with its --model and --disk. BAD_INPUT names file and field. It measures what was
- * not measured on this machine before, for some seconds. The caller frees in any case. */
+/* Of the command's first argument, with its --model, --disk and --cluster. BAD_INPUT names file and field. It measures
+ * what was not measured on this machine before, for some seconds. The caller frees in any case. */
 enum status prediction_make(const struct options *options, struct prediction *out);
 void prediction_free(struct prediction *prediction);
 
