@@ -1,4 +1,5 @@
-/* A line of metrics.jsonl as Ballast writes it, read without a tree: a million lines take 3 s of processor time, not 12. */
+/* A line of metrics.jsonl as Ballast writes it, read without a tree: a million lines take 3 s of processor time,
+ * not 12. */
 #ifndef BALLAST_REPORT_METRICS_LINE_H
 #define BALLAST_REPORT_METRICS_LINE_H
 
