@@ -19,8 +19,9 @@ if command -v protoc-c >/dev/null; then
 else
     without=src/train/event_file.c
 fi
-# Without liburing the build leaves this out too.
+# Without liburing and libmicrohttpd the build leaves these out too.
 if [ ! -e /usr/include/liburing.h ]; then without="$without src/store/disk_uring.c"; fi
+if [ ! -e /usr/include/microhttpd.h ]; then without="$without src/report/serve.c"; fi
 failed=0
 for file in $(find src -name '*.c' | sort); do
     case " $without " in *" $file "*) continue ;; esac

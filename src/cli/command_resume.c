@@ -1,16 +1,17 @@
 #include "cli/command.h"
+#include "cli/run_views.h"
 #include "cli/step_options.h"
-#include "report/console.h"
 #include "train/train.h"
 
 static enum status run(const struct options *options) {
     struct plan_options plan;
     TRY(step_options_read(options, true, &plan));
     struct resume_options resume = {.steps = options_whole(options, OPT_STEPS)};
-    struct console *console = console_create(stderr, options_flag(options, OPT_QUIET));
-    if (!console) return STATUS_FAILED;
-    enum status status = train_resume(options->arguments.items[0], &plan, &resume, console_events(console));
-    console_free(console);
+    struct run_views views;
+    enum status status = run_views_open(options, options->arguments.items[0], &views);
+    if (status == STATUS_OK)
+        status = train_resume(options->arguments.items[0], &plan, &resume, console_events(views.console));
+    run_views_close(&views);
     return status;
 }
 

@@ -2,8 +2,8 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/run_views.h"
 #include "cli/step_options.h"
-#include "report/console.h"
 #include "train/train.h"
 
 static void read_training(const struct options *options, struct train_options *out) {
@@ -38,10 +38,11 @@ static enum status run(const struct options *options) {
     TRY(step_options_read(options, false, &plan));
     read_training(options, &training);
     TRY(step_options_read_chat_date(options, &training.chat_time_s));
-    struct console *console = console_create(stderr, options_flag(options, OPT_QUIET));
-    if (!console) return STATUS_FAILED;
-    enum status status = train_begin(options->arguments.items[0], folder, &plan, &training, console_events(console));
-    console_free(console);
+    struct run_views views;
+    enum status status = run_views_open(options, folder, &views);
+    if (status == STATUS_OK)
+        status = train_begin(options->arguments.items[0], folder, &plan, &training, console_events(views.console));
+    run_views_close(&views);
     return status;
 }
 

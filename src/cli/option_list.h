@@ -15,13 +15,14 @@
       OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_SIMULATE | COMMAND_INSPECT),                  \
       .help = "print one JSON document on stdout and nothing else there")                                              \
     X(QUIET, .name = "quiet", .type = OPTION_FLAG,                                                                     \
-      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_GENERATE),     \
+      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_GENERATE |     \
+                 COMMAND_REPORT),                                                                                      \
       .help = "leave out progress and notes; warnings and errors stay")                                                \
     X(OUTPUT, .name = "output", .letter = 'o', .type = OPTION_TEXT, .argument = "PATH",                                \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE),                                      \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE | COMMAND_REPORT),                     \
       .help = "train (required there): the run's folder, new or empty; merge (required there): the same of the "       \
               "model; plan: the plan file to write; profile: the "                                                     \
-              "cluster file to write")
+              "cluster file to write; report: the HTML file (else RUN_DIR/report.html, or beside the plan)")
 
 /* Options that plan, train, resume, eval, generate and profile share. */
 #define OPTION_LIST_PLAN(X)                                                                                            \
@@ -66,13 +67,14 @@
                   "process, less 64 MiB and 5%",                                                                       \
       .help = "a host tier of this size beside the device tier")                                                       \
     X(DISK, .name = "disk", .type = OPTION_TEXT, .argument = "DIR[:SIZE]",                                             \
-      OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE), .computed = "none; SIZE: what is free there, less 5%",             \
+      OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE | COMMAND_REPORT),                                                   \
+      .computed = "none; SIZE: what is free there, less 5%",                                                           \
       .help = "folder for what does not fit in memory, and the most to take there")                                    \
     X(PARTITION, .name = "partition", .type = OPTION_TEXT, .argument = "P", OPTION_FOR(COMMANDS_STEP),                 \
       .refusal = "this version runs on one rank",                                                                      \
       .help = "how parameters, gradients and states are spread over ranks")                                            \
     X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE",                                             \
-      OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE), .computed = "measured here",                                       \
+      OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                      \
       .help = "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \
@@ -141,13 +143,18 @@
     X(SAMPLE_PROMPT, .name = "sample-prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_TRAIN),      \
       .may_be_empty = true, .computed = "the end-of-text token", .help = "the text that samples go on from")           \
     X(SAMPLE_TOKENS, .name = "sample-tokens", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_TRAIN),      \
-      .fallback = "64", .help = "the most tokens of a sample")
+      .fallback = "64", .help = "the most tokens of a sample")                                                         \
+    X(SERVE, .name = "serve", .type = OPTION_TEXT, .argument = "[ADDRESS:]PORT",                                       \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
+      .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \
+              "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
     X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
       .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
-    X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_SIMULATE),              \
-      .computed = "the one that the plan file or the run names", .help = "the model that the plan is for")             \
+    X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR",                                            \
+      OPTION_FOR(COMMAND_SIMULATE | COMMAND_REPORT), .computed = "the one that the plan file or the run names",        \
+      .help = "the model that the plan is for")                                                                        \
     X(TRACE, .name = "trace", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMAND_SIMULATE),                   \
       .help = "write the step as a Chrome trace, which Perfetto (ui.perfetto.dev) shows: predicted, and beside it "    \
               "measured where the run has a timeline.json")                                                            \

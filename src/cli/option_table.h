@@ -23,6 +23,7 @@ enum option_type {
     X(PLAN, plan)                                                                                                      \
     X(TRAIN, train)                                                                                                    \
     X(RESUME, resume)                                                                                                  \
+    X(REPORT, report)                                                                                                  \
     X(MERGE, merge)                                                                                                    \
     X(EVAL, eval)                                                                                                      \
     X(GENERATE, generate)                                                                                              \

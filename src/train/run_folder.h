@@ -1,6 +1,7 @@
 /* The folder of a run: what it may be, its settings, its lock, and folders that appear whole or not at all.
  *
  *     run.json                    all settings
+ *     plan.json                   train/plan_document.h
  *     metrics.jsonl               train/metrics.h
  *     events.out.tfevents.*       train/event_file.h
  *     samples.jsonl               train/samples.h

@@ -7,6 +7,7 @@
 #include "base/cache_folder.h"
 #include "data/source.h"
 #include "profile/profile.h"
+#include "train/plan_document.h"
 #include "train/run_folder.h"
 #include "train/stop_signal.h"
 #include "train/train_data.h"
@@ -135,7 +136,8 @@ static enum status begin_locked(struct train_run *run, struct run_settings *sett
     TRY(run_folder_check_new(run->folder));
     TRY(run_folder_create(run->folder, settings));
     TRY(run_folder_lock(run->folder, &lock));
-    enum status status = open_metrics(run);
+    enum status status = plan_document_write(run->folder, &run->setup, settings->model_folder);
+    if (status == STATUS_OK) status = open_metrics(run);
     if (status == STATUS_OK) status = run_to_end(run);
     run_folder_unlock(lock);
     return status;
@@ -231,6 +233,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
     TRY(run_folder_write(run->folder, settings));
+    TRY(plan_document_write(run->folder, &run->setup, settings->model_folder));
     TRY(open_metrics(run));
     return run_to_end(run);
 }

@@ -1,0 +1,94 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/size.h"
+#include "cli/command.h"
+#include "cli/new_file.h"
+#include "cli/prediction.h"
+#include "report/page.h"
+#include "report/page_data.h"
+
+static enum status read_run(const char *folder, json_t **out) {
+    struct page_run *run;
+    TRY(page_run_open(folder, &run));
+    enum status status = page_run_data(run, out);
+    page_run_close(run);
+    return status;
+}
+
+/* The plan's step, simulated. What stands in the way, a model that is elsewhere or a disk that is not named, leaves the
+ * page without it. */
+static enum status predict(const struct options *options, json_t *document) {
+    struct prediction prediction;
+    json_t *timeline = NULL;
+    enum status status = prediction_make(options, &prediction);
+    if (status == STATUS_OK && !(timeline = timeline_to_json(&prediction.timeline))) status = STATUS_FAILED;
+    if (status == STATUS_OK) status = page_data_predict(document, timeline);
+    json_decref(timeline);
+    prediction_free(&prediction);
+    if (status != STATUS_BAD_INPUT) return status;
+    log_note("without a prediction: %s%s%s", status_message(), status_hint_text()[0] ? "; " : "", status_hint_text());
+    return STATUS_OK;
+}
+
+static enum status write_page(const char *path, const json_t *document) {
+    size_t bytes;
+    char *page = page_make(document, &bytes), size[SIZE_TEXT];
+    if (!page) return STATUS_FAILED;
+    enum status status = file_replace(path, page, bytes);
+    mem_free(page);
+    if (status == STATUS_OK) log_note("wrote %s (%s): open it in any browser", path, size_print((int64_t)bytes, size));
+    return status;
+}
+
+/* Beside what it shows: RUN_DIR/report.html, plan.json's plan.html. */
+static char *default_output(const char *source, bool folder) {
+    if (folder) return path_join(source, "report.html");
+    size_t length = strlen(source);
+    if (length > 5 && strcmp(source + length - 5, ".json") == 0) length -= 5;
+    return mem_format("%.*s.html", (int)length, source);
+}
+
+/* A file that is there is replaced only if it is a page. */
+static enum status read_page(const char *path) {
+    static const char start[] = "<!doctype html>";
+    char *text;
+    size_t bytes;
+    TRY(file_read(path, (size_t)1 << 26, &text, &bytes));
+    bool page = strncmp(text, start, sizeof start - 1) == 0;
+    mem_free(text);
+    return page ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: is no page", path);
+}
+
+static enum status run(const struct options *options) {
+    const char *source = options->arguments.items[0], *output = options_text(options, OPT_OUTPUT);
+    if (!file_exists(source)) return status_set(STATUS_BAD_INPUT, "%s: no such file or folder", source);
+    bool folder = file_is_folder(source);
+    char *path = output ? mem_string(output) : default_output(source, folder);
+    json_t *document = NULL;
+    enum status status = path ? new_file_check(path, "a page", read_page) : STATUS_FAILED;
+    if (status == STATUS_OK) status = folder ? read_run(source, &document) : page_data_of_plan(source, &document);
+    if (status == STATUS_OK && !folder) status = predict(options, document);
+    if (status == STATUS_OK) status = write_page(path, document);
+    json_decref(document);
+    mem_free(path);
+    return status;
+}
+
+const struct command command_report = {
+    .bit = COMMAND_REPORT,
+    .name = "report",
+    .arguments = "RUN_DIR|plan.json",
+    .least = 1,
+    .most = 1,
+    .summary = "a run or a plan as one page for the browser",
+    .details =
+        "Writes one HTML file that needs no network and nothing beside it: the plan, memory over a step, what "
+        "each stream did when, and the curves of training. A plan's step is simulated, a run's taken from where "
+        "`ballast simulate RUN_DIR` left it. What a run does not have yet is left out; a run may still be going on "
+        "(`ballast train --serve` shows it live).",
+    .run = run,
+};

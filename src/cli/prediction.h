@@ -1,0 +1,37 @@
+/* What `ballast simulate` and `ballast report` foretell: a plan's or a run's step, from its program and what this
+ * machine was measured to do. */
+#ifndef BALLAST_CLI_PREDICTION_H
+#define BALLAST_CLI_PREDICTION_H
+
+#include <jansson.h>
+
+#include "base/mem.h"
+#include "cli/options.h"
+#include "profile/profile_model.h"
+#include "sim/simulate.h"
+#include "train/train_setup.h"
+
+/* What is simulated, and all that is found out about it. */
+struct prediction {
+    const char *path;         /* the plan file or the run's folder */
+    const char *model;        /* folder; in `memory` or the options */
+    char *disk_folder;        /* in `memory`; NULL: none */
+    const char *cluster_path; /* NULL: this machine */
+    struct plan plan;
+    struct scratch memory;
+    const char *measured_path; /* in `memory`; NULL: a plan */
+    json_t *measured;          /* the run's timeline.json; NULL: it has none */
+    struct train_setup setup;
+    struct costs costs;
+    struct profile_report profile;
+    struct timeline timeline;
+    struct bound bounds[BOUNDS_MAX];
+    int bound_count;
+};
+
+/* Of the command's first argument, with its --model, --disk and --cluster. BAD_INPUT names file and field. It measures
+ * what was not measured on this machine before, for some seconds. The caller frees in any case. */
+enum status prediction_make(const struct options *options, struct prediction *out);
+void prediction_free(struct prediction *prediction);
+
+#endif

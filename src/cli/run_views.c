@@ -1,0 +1,16 @@
+#include "cli/run_views.h"
+
+enum status run_views_open(const struct options *options, const char *run_folder, struct run_views *out) {
+    *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_QUIET))};
+    if (!out->console) return STATUS_FAILED;
+    if (!options_given(options, OPT_SERVE)) return STATUS_OK;
+    TRY(server_open(options_text(options, OPT_SERVE), run_folder, &out->server));
+    fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: it may be the only way to learn it */
+    return STATUS_OK;
+}
+
+void run_views_close(struct run_views *views) {
+    server_close(views->server);
+    console_free(views->console);
+    *views = (struct run_views){0};
+}

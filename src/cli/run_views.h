@@ -1,0 +1,17 @@
+/* Who watches a run: the console, and with --serve the page. */
+#ifndef BALLAST_CLI_RUN_VIEWS_H
+#define BALLAST_CLI_RUN_VIEWS_H
+
+#include "cli/options.h"
+#include "report/console.h"
+#include "report/serve.h"
+
+struct run_views {
+    struct console *console;
+    struct server *server; /* NULL: not asked for */
+};
+/* Before anything else is done, so that a port that is taken is told at once. The caller closes in any case. */
+enum status run_views_open(const struct options *options, const char *run_folder, struct run_views *out);
+void run_views_close(struct run_views *views);
+
+#endif

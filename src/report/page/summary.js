@@ -1,0 +1,74 @@
+// The head of the page, and its key numbers.
+const lastOf = (data, name) => data.metrics ? data.metrics.last[name] : null;
+const firstKnown = (...values) => values.find(known);
+const predictedStep = data => firstKnown(data.plan.step_s, data.predicted && data.predicted.step_s, lastOf(data, 'predicted_step_s'));
+const tokensOfStep = data => data.plan.recipe.batch * data.plan.recipe.sequence_length;
+
+// A typical step: the median of the curve's means, which a slow start does not move.
+function measuredStep(data) {
+  const curve = data.metrics && data.metrics.curves.step_s;
+  if (!curve || !curve.mean.length) return data.measured ? data.measured.step_s : null;
+  const sorted = [...curve.mean].sort((a, b) => a - b);
+  return sorted[sorted.length >> 1];
+}
+
+function key(title, value, detail, extra) {
+  return html('div', {class: 'card'}, html('dt', {}, title), html('dd', {}, html('div', {class: 'value'}, value), extra, detail ? html('div', {class: 'detail'}, detail) : null));
+}
+
+function progressKey(data) {
+  const steps = data.options && data.options.steps, step = data.metrics ? data.metrics.step : 0;
+  if (!steps) return null;
+  const part = Math.min(1, step / steps), left = (steps - step) * measuredStep(data);
+  const bar = html('div', {class: 'bar', role: 'progressbar', 'aria-label': 'steps done', 'aria-valuemin': 0, 'aria-valuemax': steps, 'aria-valuenow': step},
+    html('i', {style: `width:${(100 * part).toFixed(1)}%`}));
+  return key('Steps', [whole(step), html('small', {}, ' of ' + whole(steps))], step < steps ? (left > 0 ? 'about ' + seconds(left) + ' of steps left' : 'not begun') : 'complete', bar);
+}
+
+function lossKeys(data) {
+  const loss = lastOf(data, 'loss'), valid = lastOf(data, 'val_loss');
+  const best = data.metrics && data.metrics.least_val_loss;
+  return [known(loss) ? key('Training loss', digits(loss, 4), 'perplexity ' + digits(Math.exp(loss), 3)) : null,
+    known(valid) ? key('Validation loss', digits(valid, 4),
+      best < valid ? 'best ' + digits(best, 4) : 'the best so far, at step ' + whole(data.metrics.val_step)) : null];
+}
+
+function timeKeys(data) {
+  const predicted = predictedStep(data), measured = measuredStep(data), tokens = tokensOfStep(data);
+  const time = known(measured) ? measured : predicted;
+  if (!known(time)) return [];
+  const off = known(predicted) && known(measured) ? predicted / measured - 1 : null, mfu = lastOf(data, 'mfu');
+  return [key(known(measured) ? 'Step time' : 'Step time, predicted', seconds(time),
+    known(off) ? `predicted ${seconds(predicted)} (${off < 0 ? '−' : '+'}${percent(Math.abs(off))})` : known(measured) ? 'median' : 'by simulation'),
+  key('Throughput', [amount(tokens / time), html('small', {}, ' tokens/s')], known(mfu) ? percent(mfu) + ' of the matrix rate (MFU)' : whole(tokens) + ' tokens a step')];
+}
+
+// The tiers as the plan has them, else as a timeline has them.
+function tiersOf(data) {
+  if (data.plan.tiers && data.plan.tiers.length) return data.plan.tiers;
+  const timeline = data.measured || data.predicted;
+  return timeline ? timeline.tiers : [];
+}
+const TIER_TITLES = {device: 'Device memory', host: 'Host memory', disk: 'Disk'};
+const tierTitle = name => TIER_TITLES[name] || capital(name);
+
+function memoryKeys(data) {
+  const tiers = tiersOf(data).filter(tier => tier.program_bytes > 0), resident = lastOf(data, 'device_bytes');
+  if (!tiers.length && known(resident)) return [key('Device memory', bytes(resident), 'resident')];
+  return tiers.map(tier => {
+    const part = tier.capacity_bytes > 0 ? tier.program_bytes / tier.capacity_bytes : null;
+    return key(tierTitle(tier.name), bytes(tier.program_bytes), known(part) ? `${percent(part)} of ${bytes(tier.capacity_bytes)}` : 'known before the first step',
+      known(part) ? html('div', {class: 'bar'}, html('i', {style: `width:${Math.min(100, 100 * part).toFixed(1)}%`})) : null);
+  });
+}
+
+function showSummary(data) {
+  const run = data.kind === 'run';
+  document.title = data.name + (run && data.metrics && data.metrics.step ? `, step ${whole(data.metrics.step)}` : '') + ' · Ballast';
+  byId('name').textContent = data.name;
+  byId('subtitle').textContent = modelLine(data) || (run ? 'A training run' : 'A plan that has not run');
+  const keys = [run ? progressKey(data) : null, run ? lossKeys(data) : null, timeKeys(data), memoryKeys(data),
+    run && lastOf(data, 'tokens') ? key('Tokens', amount(lastOf(data, 'tokens')), 'trained on so far') : null].flat().filter(k => k);
+  replace(byId('summary'), html('dl', {class: 'keys'}, keys));
+  byId('made').textContent = `Made by Ballast ${data.ballast}. This page needs no network and sends nothing.`;
+}

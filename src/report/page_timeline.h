@@ -1,0 +1,25 @@
+/* A timeline file (sim/timeline.h) made ready for the page: checked field by field, thinned to what a screen can show,
+ * and with the chain of events that the step's length comes from. */
+#ifndef BALLAST_REPORT_PAGE_TIMELINE_H
+#define BALLAST_REPORT_PAGE_TIMELINE_H
+
+#include <jansson.h>
+
+#include "base/status.h"
+
+enum {
+    PAGE_TIMELINE_EVENTS = 12000, /* at most, of about 50 bytes each in the page */
+    PAGE_TIMELINE_POINTS = 1200   /* of each tier */
+};
+
+/* The file's object with
+ *   - "events" rows that have two more numbers: how many events the row stands for (neighbours on a stream that are too
+ *     short to be seen go together; the name is that of the longest), and 1 where it is on the chain, else 0;
+ *   - "bounds": [{"role", "phase", "seconds"}] of the chain, the largest first;
+ *   - "points" of which the highest and the lowest in each stretch of time are left.
+ * BAD_INPUT "FILE: FIELD: …". The caller drops it. */
+enum status page_timeline_read(const char *path, json_t **out);
+/* The same of an object that is there already; `name` stands for the path in messages. */
+enum status page_timeline_make(const char *name, const json_t *timeline, json_t **out);
+
+#endif

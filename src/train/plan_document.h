@@ -1,0 +1,16 @@
+/* plan.json: a plan with what is known of it, as `ballast plan -o` writes it and every run keeps it. */
+#ifndef BALLAST_TRAIN_PLAN_DOCUMENT_H
+#define BALLAST_TRAIN_PLAN_DOCUMENT_H
+
+#include <jansson.h>
+
+#include "train/train_setup.h"
+
+/* {"version", "recipe", "policy", "model", "step_s", "tiers": [{"name", "program_bytes", "capacity_bytes", "by_kind"}],
+ *  "streams", "runners_up", "binds"}. `model_folder` is absolute. FAILED without memory or where it is not UTF-8. The
+ * caller drops the document. */
+enum status plan_document_make(const struct train_setup *setup, const char *model_folder, json_t **out);
+/* RUN_DIR/plan.json, in place of one that is there. */
+enum status plan_document_write(const char *run_folder, const struct train_setup *setup, const char *model_folder);
+
+#endif

@@ -1,0 +1,250 @@
+/* `ballast report` and `train --serve` as a user and a browser meet them. */
+/* ctest: PROCESSORS 2 */
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "report/listen.h"
+#include "support/run_program.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, temp_folder_drop)
+#define EXPECT(folder, status, texts, ...)                                                                             \
+    program_expect(folder, status, texts, (const char *const[]){__VA_ARGS__, NULL})
+#define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define SETTINGS "--batch", "2", "--seq", "16", "--dtype", "fp32", "--save-every", "0", "--quiet"
+
+static int set_up(void **state) {
+    if (temp_folder_make(state) != 0) return -1;
+    make_text(temp_path(*state, "text.txt"), 3000);
+    make_tiny_model(*state, temp_path(*state, "model"), temp_path(*state, "text.txt"));
+    return 0;
+}
+
+static bool begins(const char *path, const char *text) {
+    char *whole;
+    size_t bytes;
+    assert_int_equal(file_read(path, 1 << 26, &whole, &bytes), STATUS_OK);
+    bool same = strncmp(whole, text, strlen(text)) == 0;
+    mem_free(whole);
+    return same;
+}
+
+static void test_report_writes_a_page(void **state) {
+    const char *folder = *state, *run = temp_path(folder, "run"), *plan = temp_path(folder, "p.json");
+    EXPECT(folder, 0, NULL, "train", temp_path(folder, "model"), temp_path(folder, "text.txt"), "-o", run, "--steps",
+           "3", SETTINGS);
+    EXPECT(folder, 0, TEXTS("run/report.html"), "report", run);
+    EXPECT(folder, 0, NULL, "report", run); /* a page may be replaced */
+    assert_true(begins(temp_path(run, "report.html"), "<!doctype html>"));
+    EXPECT(folder, 0, NULL, "plan", temp_path(folder, "model"), "-o", plan);
+    EXPECT(folder, 0, TEXTS("p.html"), "report", plan);
+    EXPECT(folder, 0, NULL, "report", plan, "-o", temp_path(folder, "x.html"), "--quiet");
+    assert_true(begins(temp_path(folder, "x.html"), "<!doctype html>"));
+    EXPECT(folder, 2, TEXTS("text.txt: exists and is not a page"), "report", run, "-o", temp_path(folder, "text.txt"));
+    EXPECT(folder, 2, TEXTS("nowhere: no such file or folder"), "report", "nowhere");
+    EXPECT(folder, 2, TEXTS("model: is not the folder of a run"), "report", temp_path(folder, "model"));
+    EXPECT(folder, 2, TEXTS("text.txt: not valid JSON"), "report", temp_path(folder, "text.txt"), "-o",
+           temp_path(folder, "y.html"));
+    EXPECT(folder, 1, TEXTS("cannot"), "report", run, "-o", temp_path(folder, "no/folder/y.html"));
+}
+
+/* The port that a run told on stderr; 0: this build cannot serve. */
+static int port_of(const char *folder) {
+    enum { TRIES = 12000 };
+    for (int i = 0; i < TRIES; i++) {
+        char *text;
+        size_t bytes;
+        int port = 0;
+        if (file_exists(temp_path(folder, ".stderr"))) {
+            assert_int_equal(file_read(temp_path(folder, ".stderr"), 1 << 20, &text, &bytes), STATUS_OK);
+            const char *line = strstr(text, "page: http://127.0.0.1:");
+            if (line) sscanf(line, "page: http://127.0.0.1:%d/", &port);
+            bool cannot = strstr(text, "this build cannot serve") != NULL;
+            mem_free(text);
+            if (port > 0 || cannot) return port;
+        }
+        usleep(5000);
+    }
+    fail_msg("no port within a minute");
+    return 0;
+}
+
+static int connect_to(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int handle = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(handle >= 0);
+    if (connect(handle, (struct sockaddr *)&address, sizeof address) == 0) return handle;
+    close(handle);
+    return -1;
+}
+
+/* Sends a request and returns all of the answer, "" where nobody listens; free. */
+static char *ask(int port, const char *request, size_t length) {
+    static const size_t most = 8 << 20;
+    int handle = connect_to(port);
+    if (handle < 0) return calloc(1, 1);
+    for (size_t sent = 0; sent < length;) {
+        ssize_t put = send(handle, request + sent, length - sent, MSG_NOSIGNAL);
+        if (put <= 0) break; /* refused before it was all said */
+        sent += (size_t)put;
+    }
+    char *answer = malloc(most + 1);
+    size_t used = 0;
+    for (ssize_t got; used < most && (got = recv(handle, answer + used, most - used, 0)) > 0;)
+        used += (size_t)got;
+    answer[used] = '\0';
+    close(handle);
+    return answer;
+}
+
+static char *request(int port, const char *method, const char *path, const char *host) {
+    char text[512];
+    int length =
+        snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", method, path, host);
+    return ask(port, text, (size_t)length);
+}
+
+static void expect_answer(int port, const char *method, const char *path, const char *host, const char *status,
+                          const char *part) {
+    char *answer = request(port, method, path, host), line[32];
+    snprintf(line, sizeof line, "HTTP/1.1 %s ", status);
+    if (strncmp(answer, line, strlen(line)) != 0 || (part && !strstr(answer, part)))
+        fail_msg("%s %s: not %s with '%s': %.600s", method, path, status, part ? part : "", answer);
+    free(answer);
+}
+
+/* Until the run has done a step that the server tells of. */
+static void wait_for_a_step(int port) {
+    enum { TRIES = 600 };
+    for (int i = 0; i < TRIES; i++) {
+        char *answer = request(port, "GET", "/metrics", "localhost");
+        bool there = strstr(answer, "\nballast_loss ") != NULL;
+        free(answer);
+        if (there) return;
+        usleep(100000);
+    }
+    fail_msg("no step within a minute");
+}
+
+static void expect_hostile_requests_are_bounded(int port) {
+    enum { LONG = 1 << 20, MANY = 100 };
+    char *text = malloc(LONG + 100);
+    memset(text, 'a', LONG);
+    memcpy(text, "GET /", 5);
+    strcpy(text + LONG, " HTTP/1.1\r\nHost: x\r\n\r\n");
+    char *answer = ask(port, text, strlen(text));
+    assert_null(strstr(answer, " 200 "));
+    free(answer);
+    free(text);
+    int handles[MANY];
+    for (int i = 0; i < MANY; i++)
+        handles[i] = connect_to(port);
+    for (int i = 0; i < MANY; i++)
+        if (handles[i] >= 0) close(handles[i]);
+    wait_for_a_step(port);
+}
+
+static void test_a_run_is_served_while_it_trains(void **state) {
+    const char *folder = *state, *run = temp_path(folder, "run");
+    const char *const words[] = {"train",
+                                 temp_path(folder, "model"),
+                                 temp_path(folder, "text.txt"),
+                                 "-o",
+                                 run,
+                                 "--steps",
+                                 "1000000",
+                                 "--serve",
+                                 "0",
+                                 SETTINGS,
+                                 NULL};
+    pid_t process = program_start(folder, words);
+    int port = port_of(folder);
+    if (port == 0) {
+        program_run_free(&(struct program_run[]){program_finish(folder, process)}[0]);
+        skip();
+    }
+    wait_for_a_step(port);
+    char host[32], taken[16];
+    snprintf(host, sizeof host, "127.0.0.1:%d", port);
+    snprintf(taken, sizeof taken, "%d", port);
+    expect_answer(port, "GET", "/", host, "200", "<!doctype html>");
+    expect_answer(port, "GET", "/", host, "200", "\"live\":true");
+    expect_answer(port, "GET", "/data.json", "localhost", "200", "\"kind\":\"run\"");
+    expect_answer(port, "GET", "/changes.json", host, "200", "\"revision\":");
+    expect_answer(port, "GET", "/metrics", host, "200", "# TYPE ballast_tokens_total counter");
+    expect_answer(port, "HEAD", "/metrics", host, "200", "text/plain; version=0.0.4");
+    expect_answer(port, "POST", "/", host, "405", "Allow: GET, HEAD");
+    expect_answer(port, "DELETE", "/metrics", host, "405", NULL);
+    expect_answer(port, "GET", "/../run.json", host, "404", NULL);
+    expect_answer(port, "GET", "/", "elsewhere.example", "403", NULL);
+    expect_hostile_requests_are_bounded(port);
+    EXPECT(temp_path(folder, "model"), 2, TEXTS("Address already in use", "hint: another program has this port"),
+           "train", temp_path(folder, "model"), temp_path(folder, "text.txt"), "-o", temp_path(folder, "other"),
+           "--serve", taken);
+    assert_false(file_exists(temp_path(folder, "other")));
+    assert_int_equal(kill(process, SIGINT), 0);
+    struct program_run done = program_finish(folder, process);
+    assert_int_equal(done.status, 130);
+    program_run_free(&done);
+    assert_int_equal(connect_to(port), -1);
+}
+
+/* The server reads what the run writes; the run does not know of it. */
+static void test_the_bits_are_those_of_a_run_alone(void **state) {
+    const char *folder = *state, *served = temp_path(folder, "served"), *alone = temp_path(folder, "alone");
+    const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    const char *const words[] = {"train", model, text, "-o", served, "--steps", "20", "--serve", "0", SETTINGS, NULL};
+    pid_t process = program_start(folder, words);
+    int port = port_of(folder);
+    bool there = port > 0;
+    for (int i = 0; there; i++) { /* until the run ends */
+        char *answer = request(port, "GET", i % 2 ? "/" : "/changes.json", "localhost");
+        there = answer[0] != '\0';
+        free(answer);
+    }
+    struct program_run done = program_finish(folder, process);
+    if (port == 0) assert_int_equal(done.status, 2);
+    program_run_free(&done);
+    if (port == 0) skip();
+    EXPECT(folder, 0, NULL, "train", model, text, "-o", alone, "--steps", "20", SETTINGS);
+    assert_true(files_equal(temp_path(served, "model/model.safetensors"), temp_path(alone, "model/model.safetensors")));
+}
+
+static void test_addresses(void **state) {
+    static const char *const wrong[] = {
+        "",           "x", "-1", "65536", "1.2.3.4", ":80", "example.org:80", "127.0.0.1:", "a:b:1", "203.0.113.1:0",
+        "99999999999"};
+    (void)state;
+    struct listener listener;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        expect_status(listen_at(wrong[i], &listener), STATUS_BAD_INPUT, "--serve");
+    static const char *const right[] = {"0", "127.0.0.1:0", "localhost:0", "[127.0.0.1]:0"};
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        assert_int_equal(listen_at(right[i], &listener), STATUS_OK);
+        assert_true(listener.loopback && listener.port > 0);
+        assert_string_equal(listener.host, "127.0.0.1");
+        close(listener.socket);
+    }
+    assert_int_equal(listen_at("0.0.0.0:0", &listener), STATUS_OK);
+    assert_false(listener.loopback);
+    close(listener.socket);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(test_report_writes_a_page),
+        CASE(test_a_run_is_served_while_it_trains),
+        CASE(test_the_bits_are_those_of_a_run_alone),
+        cmocka_unit_test(test_addresses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,68 @@
+#!/bin/sh
+# The page in a browser: headless Chromium opens it from file:// and from a wrapper as wide as a phone, in light and in
+# dark, and prints it. Fails where anything is written to the console or a picture is missing. Without Chromium
+# (Debian: apt-get install chromium; it is large, so scripts/install-packages.sh leaves it out) the test is skipped.
+#   usage: tests/report/test_browser.sh [FOLDER]      FOLDER: keep pages and pictures there, to be looked at
+# ctest: SKIP_RETURN_CODE 77 TIMEOUT 300 PROCESSORS 2
+set -eu
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+if [ -z "$browser" ]; then
+    echo "no chromium: skipped"
+    exit 77
+fi
+source=${BALLAST_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
+program=${BALLAST_PROGRAM:-$source/build/ballast}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+out=${1:-$work/out}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+run=$source/tests/fixtures/report/run
+
+"$program" report "$run" -o "$out/run.html" --quiet
+"$program" report "$run/plan.json" -o "$out/plan.html" --quiet
+mkdir "$work/bare"
+cp "$run/run.json" "$work/bare"
+"$program" report "$work/bare" -o "$out/bare.html" --quiet
+
+# chromium_run ARGUMENTS...: fails on whatever the page writes to the console.
+chromium_run() {
+    "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --enable-logging=stderr \
+        --user-data-dir="$work/profile" --virtual-time-budget=3000 "$@" >"$work/log" 2>&1 || true
+    if grep CONSOLE "$work/log"; then
+        echo "test_browser: the page wrote the above to the console" >&2
+        exit 1
+    fi
+}
+# picture PAGE WIDTH HEIGHT light|dark. A window is never narrower than 500, so a phone is a frame in one.
+picture() {
+    scheme=1
+    if [ "$4" = dark ]; then scheme=0; fi
+    echo "<!doctype html><style>body{margin:0}</style><iframe src=$1.html style='border:0;width:$2px;height:$3px'></iframe>" \
+        >"$out/frame.html"
+    chromium_run --window-size="$2,$3" --blink-settings=preferredColorScheme=$scheme \
+        --screenshot="$out/$1-$2-$4.png" "file://$out/frame.html"
+    test -s "$out/$1-$2-$4.png"
+}
+for scheme in light dark; do
+    picture run 360 800 $scheme
+    picture run 1280 900 $scheme
+done
+picture plan 360 800 light
+picture bare 1280 900 dark
+chromium_run --print-to-pdf="$out/run.pdf" --no-pdf-header-footer "file://$out/run.html"
+test -s "$out/run.pdf"
+
+# What JavaScript made of the page: the parts that the run has, and no number that is none.
+chromium_run --dump-dom "file://$out/run.html"
+sed '/<script/,/<\/script>/d' "$work/log" >"$work/seen"
+for text in '>llama-124m<' 'Device memory' 'What binds' 'What else was simulated' '<title>Loss:'; do
+    if ! grep -q "$text" "$work/seen"; then
+        echo "test_browser: '$text' is not on the page" >&2
+        exit 1
+    fi
+done
+if grep -E 'NaN|undefined|Infinity|\[object' "$work/seen"; then
+    echo "test_browser: a number on the page is none" >&2
+    exit 1
+fi
