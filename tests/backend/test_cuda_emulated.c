@@ -1,5 +1,8 @@
 /* CUDA's kernels where there is no device: compiled for the CPU (tests/cuda_emulator), each case of the list gives what
  * the CPU's kernels give, writes nothing beside it, and gives the same bits in another order of threads and blocks. */
+/* ctest-again: part1 BALLAST_TEST_PART=1 */
+/* ctest-again: part2 BALLAST_TEST_PART=2 */
+/* ctest-again: part3 BALLAST_TEST_PART=3 */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +14,8 @@
 
 #ifdef BALLAST_CUDA_EMULATED
 
-enum { SEED = 4711 };
+/* Each run of the program takes every PARTS-th case. */
+enum { SEED = 4711, PARTS = 4 };
 
 static struct op_instance create(const struct op_case *op_case, enum dtype dtype, const char *backend) {
     struct op_instance instance;
@@ -69,7 +73,8 @@ static bool is_long(const struct op_case *op_case) {
 
 static void test_cases(void **state) {
     (void)state;
-    for (int i = 0; i < op_case_count; i++)
+    const char *part = getenv("BALLAST_TEST_PART");
+    for (int i = part ? atoi(part) : 0; i < op_case_count; i += PARTS)
         if (!is_long(&op_cases[i]) || unit_sweep(0, 1)) {
             check_case(&op_cases[i], DTYPE_F32);
             check_case(&op_cases[i], DTYPE_BF16);
