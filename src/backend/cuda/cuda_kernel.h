@@ -44,8 +44,8 @@ enum status cuda_kernel_plain(const struct node *node,
 
 /* STATUS_FAILED with the library's text. */
 enum status cuda_failed(cudaError_t error, const char *what);
-/* For run(), which has no way to fail: a launch that is refused, or a fault of earlier work on the device, ends the
- * process. */
+/* For run(), which has no way to fail: what fails on the device, or already has, stays the runtime's last error
+ * (cudaPeekAtLastError), for whoever asked for the run to see. A failure that the runtime forgets ends the process. */
 void cuda_require(cudaError_t error, const char *what);
 
 static inline cudaStream_t stream_of(const struct kernel_call *call) { return (cudaStream_t)call->stream; }
