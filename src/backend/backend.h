@@ -23,7 +23,7 @@
 struct kernel_call {
     void *in[OP_INPUTS_MAX];
     void *out[OP_OUTPUTS_MAX];
-    void *workspace;       /* workspace_bytes, 64-byte aligned, contents undefined */
+    void *workspace; /* workspace_bytes, 64-byte aligned, contents undefined */
     /* SCALAR_COUNT values, by enum scalar of ops.h. Read before the call returns, also where the work comes later. */
     const double *scalars;
     void *stream; /* of the backend's streams; NULL where it has none */
@@ -39,8 +39,8 @@ struct kernel {
 };
 
 /* Streams and events of a backend whose calls return before their work is done. Work on one stream is done in the order
- * in which it was asked for; events order streams among each other and hold back threads. All functions may be called by
- * any number of threads at once, by each after it called `enter`; create and create_event alone allocate.
+ * in which it was asked for; events order streams among each other and hold back threads. All functions may be called
+ * by any number of threads at once, by each after it called `enter`; create and create_event alone allocate.
  *
  * A failure is FAILED with the system's words and stays: whatever is asked for later fails alike. Work fails after the
  * call that asked for it, so a call may report the failure of an earlier one. */

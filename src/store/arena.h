@@ -30,8 +30,8 @@ enum disk_engine_choice {
 /* The memory tiers need none of this but `memory`. */
 struct arena_settings {
     const struct backend_memory *memory; /* of device and host tier; NULL: memory of the process */
-    const char *folder; /* where the disk tier's file lies; only arena_open looks at it by name */
-    int channels;       /* how many threads may read and write the disk tier at once, at least 1 */
+    const char *folder;                  /* where the disk tier's file lies; only arena_open looks at it by name */
+    int channels;                        /* how many threads may read and write the disk tier at once, at least 1 */
     enum disk_engine_choice engine;
     bool buffered; /* through the page cache even where the filesystem allows transfers past it */
 };

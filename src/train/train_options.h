@@ -27,13 +27,13 @@ struct memory_options {
  * Whoever fills this refuses zero and negative settings first. */
 struct plan_options {
     const struct backend *backend; /* NULL: that of the plan file's or the run's instruction set, else the CPU */
-    int64_t batch;           /* sequences a step; default PLAN_DEFAULT_BATCH */
-    int64_t sequence_length; /* default: the model's context, at most PLAN_DEFAULT_SEQUENCE */
-    int64_t grain_sequences; /* default: the fewest that hold the backend's grain_tokens, at most the batch */
-    int64_t grains_per_pass; /* default 1, or what the plan file says; never changes a result */
-    enum dtype dtype;        /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
-    int threads;             /* default: the cores of the machine */
-    int64_t seed;            /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
+    int64_t batch;                 /* sequences a step; default PLAN_DEFAULT_BATCH */
+    int64_t sequence_length;       /* default: the model's context, at most PLAN_DEFAULT_SEQUENCE */
+    int64_t grain_sequences;       /* default: the fewest that hold the backend's grain_tokens, at most the batch */
+    int64_t grains_per_pass;       /* default 1, or what the plan file says; never changes a result */
+    enum dtype dtype;              /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
+    int threads;                   /* default: the cores of the machine */
+    int64_t seed;                  /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
     /* Default: across. */
     enum document_attention document_attention;
     const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h); NULL: not given */

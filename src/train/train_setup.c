@@ -260,8 +260,10 @@ static enum status compile_step(const struct plan *plan, const char *plan_name, 
 
 enum status train_setup_create_step(const char *model_folder, const struct plan *plan, const char *plan_name,
                                     struct train_setup *out) {
-    struct train_setup setup = {
-        .purpose = SETUP_TRAIN, .backend = backend_of_isa(plan->recipe.isa), .recipe_fixed = true, .policy_fixed = true};
+    struct train_setup setup = {.purpose = SETUP_TRAIN,
+                                .backend = backend_of_isa(plan->recipe.isa),
+                                .recipe_fixed = true,
+                                .policy_fixed = true};
     enum status status = compile_step(plan, plan_name, model_folder, &setup);
     if (status != STATUS_OK)
         train_setup_free(&setup);

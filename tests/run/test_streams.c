@@ -9,8 +9,7 @@
 #include "support/policy_subject.h"
 #include "support/unit.h"
 
-static struct outcome train_deferred(const struct policy_subject *subject, struct policy_way way,
-                                            uint64_t seed) {
+static struct outcome train_deferred(const struct policy_subject *subject, struct policy_way way, uint64_t seed) {
     way.backend = deferred_begin(seed);
     struct outcome outcome = policy_train(subject, &way);
     assert_true(deferred_items() > 100);
