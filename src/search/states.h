@@ -1,0 +1,39 @@
+/* Model states chunk by chunk: bytes, seconds of updates, and who uses them. */
+#ifndef BALLAST_SEARCH_STATES_H
+#define BALLAST_SEARCH_STATES_H
+
+#include "plan/chunks.h"
+#include "sim/costs.h"
+
+/* Sums over the chunks from one on to the last. */
+struct chunk_sum {
+    int64_t parameters, trained, gradients, optimizer; /* bytes; trained: of the parameters */
+    int32_t packs, trained_packs, gradient_packs, optimizer_packs;
+    double update_s[ACTIVITY_COUNT]; /* of kernels, with their issue */
+};
+
+struct gradient_pack {
+    int32_t chunk, block;
+    int64_t bytes;
+};
+
+struct states {
+    int64_t chunk_bytes;
+    struct chunk_list chunks;
+    struct chunk_sum *from;            /* by chunk, and one more: 0 */
+    VEC(struct gradient_pack) gradients; /* by chunk */
+    int32_t *users_first, *users;      /* by block: the chunks that its nodes read, ascending; one more at the end */
+    int32_t blocks;
+    double clip_s[ACTIVITY_COUNT]; /* update kernels of no chunk */
+};
+
+/* The caller frees, also after a failure. */
+enum status states_create(const struct graph *graph, const struct costs *costs, int64_t chunk_bytes,
+                          struct states *out);
+void states_free(struct states *states);
+
+static inline int32_t states_count(const struct states *states) { return (int32_t)states->chunks.chunks.count; }
+/* What the chunk alone has, but for seconds. */
+struct chunk_sum states_of(const struct states *states, int64_t chunk);
+
+#endif
