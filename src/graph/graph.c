@@ -4,6 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *phase_name(enum phase phase) {
+    static const char *const names[] = {[PHASE_FORWARD] = "forward",
+                                        [PHASE_BACKWARD] = "backward",
+                                        [PHASE_FINISH] = "finish",
+                                        [PHASE_UPDATE] = "update"};
+    return names[phase];
+}
+
 struct graph *graph_create(enum dtype dtype, int64_t grain_sequences, int64_t sequence_length) {
     struct graph *graph = mem_array(1, sizeof *graph);
     if (!graph) return NULL;

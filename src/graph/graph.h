@@ -14,7 +14,9 @@ enum phase {
     PHASE_BACKWARD,
     PHASE_FINISH, /* once a step, when a parameter's gradient has all its grains: sums of its uses, squared norm */
     PHASE_UPDATE, /* once a step, when all gradients are finished: clip factor, optimizer */
+    PHASE_COUNT
 };
+const char *phase_name(enum phase phase);
 
 struct node {
     int id; /* index in its graph; nodes run in this order unless the program says otherwise */

@@ -1,5 +1,15 @@
 #include "program/happens.h"
 
+int64_t program_issues_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step,
+                                int64_t run) {
+    int section = program->instructions.items[instruction].section;
+    int their_section = program->instructions.items[waited].section;
+    const struct section *theirs = &program->sections.items[their_section];
+    int64_t this_step = their_section < section ? theirs->repeat : 0;
+    if (their_section == section) this_step = run + (waited < instruction);
+    return step * theirs->repeat + this_step;
+}
+
 static void join(struct clock *into, const struct clock *other) {
     for (int s = 0; s < STREAMS_MAX; s++)
         if (other->ended[s] > into->ended[s]) into->ended[s] = other->ended[s];

@@ -32,6 +32,11 @@ struct walk {
 
 enum { WALK_STEPS = 2, WALK_RUNS_MAX = 3 };
 
+/* How many issues of `waited` must have ended, over all steps, before the issue of `instruction` in this step and run
+ * of its section may start: the rule of waits, for all that runs a program. */
+int64_t program_issues_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step,
+                                int64_t run);
+
 /* Visits every issue of two steps, with repeated sections cut to three runs: enough to meet every pair of neighbours.
  * The visitor may add waits to the present instruction and then call walk_refresh. Stops at the first status that is
  * not OK. */

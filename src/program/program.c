@@ -13,6 +13,13 @@ const char *buffer_kind_name(enum buffer_kind kind) {
     return names[kind];
 }
 
+const char *stream_role_name(enum stream_role role) {
+    static const char *const names[] = {
+        [STREAM_COMPUTE] = "compute",   [STREAM_UPDATE] = "update",   [STREAM_COPY_IN] = "copy in",
+        [STREAM_COPY_OUT] = "copy out", [STREAM_DISK_IN] = "disk in", [STREAM_DISK_OUT] = "disk out"};
+    return names[role];
+}
+
 static void reserve_persistent(struct program *program, const struct program *resident) {
     memcpy(program->reserved_bytes, resident->reserved_bytes, sizeof program->reserved_bytes);
     for (size_t i = 0; i < resident->buffers.count; i++) {

@@ -101,6 +101,8 @@ enum stream_role {
     STREAM_DISK_OUT,
     STREAM_ROLE_COUNT
 };
+/* "compute", "update", "copy in", … */
+const char *stream_role_name(enum stream_role role);
 
 struct instruction {
     enum opcode opcode;
@@ -175,6 +177,11 @@ enum status program_verify(const struct program *program);
 const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor, int64_t *offset);
 /* The offset of a tensor in a buffer, -1 when the buffer is not made for it. */
 int64_t buffer_find(const struct buffer *buffer, const struct tensor *tensor);
+
+/* Bytes that a copy of so many moves: the disk has whole blocks, and buffers have room to the next one. */
+static inline int64_t program_moved_bytes(const struct program *program, int64_t bytes) {
+    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
+}
 
 /* Bytes by kind at the moment of the tier's peak; the sum with `unused` is the arena's size. */
 struct memory_report {

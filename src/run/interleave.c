@@ -44,7 +44,7 @@ static bool ready(const struct mixer *mixer, const struct cursor *cursor) {
     const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
     for (int32_t w = 0; w < instruction->wait_count; w++) {
         int32_t waited = instruction->waits[w];
-        if (mixer->ended[waited] < runner_required(mixer->program, waited, cursor->instruction, 0, cursor->run))
+        if (mixer->ended[waited] < program_issues_required(mixer->program, waited, cursor->instruction, 0, cursor->run))
             return false;
     }
     return true;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run) {
@@ -36,21 +37,16 @@ static void run_kernel(struct runner *runner, const struct instruction *instruct
     kernel->run(kernel, &call);
 }
 
-/* The disk moves whole blocks: buffers have room to the next one. */
-static int64_t moved_bytes(const struct program *program, int64_t bytes) {
-    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
-}
-
 static enum status run_copy(struct runner *runner, const struct instruction *instruction) {
     const struct program *program = runner->executable->program;
     const struct buffer *from = &program->buffers.items[instruction->operands[0].buffer];
     const struct buffer *to = &program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer];
     const struct arena *source = &runner->arenas[from->tier], *target = &runner->arenas[to->tier];
     if (target->base)
-        return arena_read(source, from->offset, (char *)target->base + to->offset, moved_bytes(program, from->bytes),
-                          instruction->stream);
-    return arena_write(target, to->offset, (const char *)source->base + from->offset, moved_bytes(program, from->bytes),
-                       instruction->stream);
+        return arena_read(source, from->offset, (char *)target->base + to->offset,
+                          program_moved_bytes(program, from->bytes), instruction->stream);
+    return arena_write(target, to->offset, (const char *)source->base + from->offset,
+                       program_moved_bytes(program, from->bytes), instruction->stream);
 }
 
 static void keep_failure(struct runner *runner) {
@@ -69,8 +65,12 @@ enum status runner_status(struct runner *runner) {
     return runner->hint[0] ? status_hint(status, "%s", runner->hint) : status;
 }
 
+static bool leaves_out(const struct runner *runner, const struct instruction *instruction) {
+    return !(runner->parts & (instruction->deferred ? PART_DEFERRED : PART_STEP));
+}
+
 void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run) {
-    if (!(runner->parts & (instruction->deferred ? PART_DEFERRED : PART_STEP)) || runner->failed) return;
+    if (leaves_out(runner, instruction) || runner->failed) return;
     if (runner->gate && changes_state(runner->executable->program, instruction)) runner->gate(runner->gate_payload);
     const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
     switch (instruction->opcode) {
@@ -82,13 +82,20 @@ void runner_run_instruction(struct runner *runner, const struct instruction *ins
     }
 }
 
-int64_t runner_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step, int64_t run) {
-    const struct section *theirs = &program->sections.items[program->instructions.items[waited].section];
-    int section = program->instructions.items[instruction].section;
-    int their_section = program->instructions.items[waited].section;
-    int64_t this_step = their_section < section ? theirs->repeat : 0;
-    if (their_section == section) this_step = run + (waited < instruction);
-    return step * theirs->repeat + this_step;
+/* Each issue has an event of its own, which no other thread touches. */
+static void record(const struct runner *runner, int32_t index, int64_t run, int64_t start_ns) {
+    const struct instruction *instruction = &runner->executable->program->instructions.items[index];
+    int64_t end_ns = leaves_out(runner, instruction) ? start_ns : clock_now_ns();
+    struct timeline_event *event = timeline_find(runner->recorder, index, run);
+    event->start_s = (double)(start_ns - runner->began_ns) * 1e-9;
+    event->end_s = (double)(end_ns - runner->began_ns) * 1e-9;
+}
+
+static void run_issue(struct runner *runner, int32_t index, int64_t run) {
+    bool recorded = runner->recorder && (runner->parts & PART_STEP);
+    int64_t start_ns = recorded ? clock_now_ns() : 0;
+    runner_run_instruction(runner, &runner->executable->program->instructions.items[index], run);
+    if (recorded) record(runner, index, run, start_ns);
 }
 
 static void run_in_order(struct runner *runner) {
@@ -97,7 +104,7 @@ static void run_in_order(struct runner *runner) {
         const struct section *section = &program->sections.items[s];
         for (int64_t run = 0; run < section->repeat; run++)
             for (int32_t i = section->first; i < section->first + section->count; i++) {
-                runner_run_instruction(runner, &program->instructions.items[i], run);
+                run_issue(runner, i, run);
                 if (runner->observer) runner->observer(runner->observer_payload, runner, i, run);
             }
     }
@@ -107,7 +114,7 @@ static void await(struct runner *runner, int32_t instruction, int64_t step, int6
     const struct program *program = runner->executable->program;
     const struct instruction *self = &program->instructions.items[instruction];
     for (int32_t w = 0; w < self->wait_count; w++) {
-        int64_t required = runner_required(program, self->waits[w], instruction, step, run);
+        int64_t required = program_issues_required(program, self->waits[w], instruction, step, run);
         while (runner->ended[self->waits[w]] < required)
             pthread_cond_wait(&runner->changed, &runner->lock);
     }
@@ -123,7 +130,7 @@ static void run_stream_step(struct runner *runner, int stream, int64_t step) {
                 pthread_mutex_lock(&runner->lock);
                 await(runner, i, step, run);
                 pthread_mutex_unlock(&runner->lock);
-                runner_run_instruction(runner, &program->instructions.items[i], run);
+                run_issue(runner, i, run);
                 pthread_mutex_lock(&runner->lock);
                 runner->ended[i]++;
                 pthread_cond_broadcast(&runner->changed);
@@ -172,12 +179,14 @@ static void run_on_workers(struct runner *runner) {
 void runner_begin(struct runner *runner, int parts, const double *scalars) {
     runner->scalars = scalars;
     runner->parts = parts | (runner->pending ? PART_DEFERRED : 0);
+    runner->began_ns = clock_now_ns();
 }
 
 void runner_end(struct runner *runner) {
     bool stepped = runner->parts & PART_STEP;
     runner->pending = stepped && runner->executable->program->defers;
     if (stepped) memcpy(runner->left, runner->scalars, sizeof runner->left);
+    if (stepped && runner->recorder) timeline_end(runner->recorder);
 }
 
 static enum status run_parts(struct runner *runner, int parts, const double *scalars) {
@@ -259,4 +268,9 @@ void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload) {
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload) {
     runner->observer = observer;
     runner->observer_payload = payload;
+}
+
+void runner_set_recorder(struct runner *runner, struct timeline *timeline) {
+    runner->recorder = timeline;
+    if (timeline) timeline->measured = true;
 }

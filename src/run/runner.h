@@ -4,6 +4,7 @@
 #define BALLAST_RUN_RUNNER_H
 
 #include "run/executable.h"
+#include "sim/timeline.h"
 #include "store/arena.h"
 
 struct runner;
@@ -42,6 +43,10 @@ void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);
  * streams' instructions run one after the other in the caller's thread. NULL: none. */
 typedef void runner_observer(void *payload, const struct runner *runner, int32_t instruction, int64_t run);
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload);
+/* Notes when each instruction of the steps to come runs, on whatever streams: the timeline, made for this program,
+ * holds the last whole step. Costs two looks at the clock an instruction, no lock and no memory. NULL: none. Not while
+ * a step runs. */
+void runner_set_recorder(struct runner *runner, struct timeline *timeline);
 /* The address of an instruction's operand in the given run of its section; NULL on the disk. */
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run);
 

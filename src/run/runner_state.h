@@ -29,6 +29,8 @@ struct runner {
     void *gate_payload;
     runner_observer *observer;
     void *observer_payload;
+    struct timeline *recorder; /* NULL: none */
+    int64_t began_ns;          /* the step that is recorded */
     /* Deferred updates: */
     int parts;                 /* of the step that is running */
     bool pending;              /* a step has left updates */
@@ -53,7 +55,5 @@ enum status runner_status(struct runner *runner);
 /* Chooses the parts of the step to come and, after it, remembers what it left. */
 void runner_begin(struct runner *runner, int parts, const double *scalars);
 void runner_end(struct runner *runner);
-/* How many issues of `waited` must have ended before the issue of `instruction` in this step and run may start. */
-int64_t runner_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step, int64_t run);
 
 #endif

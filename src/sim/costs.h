@@ -21,9 +21,12 @@ struct costs {
     struct cluster_rates rates;
 };
 
-/* Seconds and activity of an instruction that runs alone. A copy's are by the tiers of its operands. */
+/* Seconds and activity of an instruction that runs alone, rates.issue_s included. A copy's are by the tiers of its
+ * operands and by what is moved, whole blocks on the disk. */
 struct kernel_cost costs_of(const struct costs *costs, const struct program *program,
                             const struct instruction *instruction);
+/* FAILED naming the first kind of transfer of the program that has no rate. */
+enum status costs_check(const struct costs *costs, const struct program *program);
 void costs_free(struct costs *costs);
 
 #endif

@@ -6,24 +6,38 @@
 #include <jansson.h>
 
 #include "base/mem.h"
+#include "program/happens.h"
 #include "program/program.h"
 
 enum { TIMELINE_VERSION = 1 };
 
+/* One issue of an instruction. */
 struct timeline_event {
     int32_t instruction;
     int64_t run;           /* of its section */
-    double start_s, end_s; /* from the step's beginning */
+    double start_s, end_s; /* from the step's beginning; equal where the step left it out */
 };
 
 struct timeline {
     const struct program *program;     /* borrowed; outlives the timeline */
+    bool measured;                     /* else predicted */
     VEC(struct timeline_event) events; /* by stream, and in each stream's order */
-    double step_s;                     /* end of the last event */
+    size_t begins[STREAMS_MAX + 1];    /* by stream: its first event; where there is no such stream, the last's end */
+    struct timeline_place {
+        size_t first, stride;
+    } * places;    /* by instruction: run r is event first + r * stride */
+    double step_s; /* end of the last event */
 };
-/* Room for one step's events, so that recording allocates nothing. */
+/* All events of one step with times of 0, so that filling them in allocates nothing. */
 enum status timeline_create(const struct program *program, struct timeline *out);
 void timeline_free(struct timeline *timeline);
+
+static inline struct timeline_event *timeline_find(const struct timeline *timeline, int32_t instruction, int64_t run) {
+    const struct timeline_place *place = &timeline->places[instruction];
+    return &timeline->events.items[place->first + (size_t)run * place->stride];
+}
+/* Sets step_s from the events. */
+void timeline_end(struct timeline *timeline);
 
 /* Seconds that a stream is at work, and that it waits with work left. */
 struct timeline_stream {
@@ -34,12 +48,14 @@ struct timeline_stream {
 void timeline_summarise(const struct timeline *timeline, struct timeline_stream *out);
 
 /* Self-contained, for readers that have no program (the page, other tools):
- *   {"version", "step_s", "names": [TEXT], "streams": [{"role", "busy_s", "waiting_s"}],
+ *   {"version", "kind": "measured" or "predicted", "step_s", "names": [TEXT],
+ *    "streams": [{"role", "busy_s", "waiting_s"}],
  *    "events": [[STREAM, NAME, BLOCK, SECTION, GRAIN, PHASE, START_US, DURATION_US, BYTES]],
  *    "blocks": [TEXT], "sections": [TEXT], "phases": [TEXT],
  *    "tiers": [{"name", "program_bytes", "kinds": [TEXT], "points": [[TIME_US, BYTES of each kind…]]}]}
- * Numbers in events index the lists; BYTES are those moved, 0 for kernels. A point holds from its time to the next.
- * NULL when out of memory. */
+ * Numbers in events index the lists, GRAIN apart, which is that of the step, -1 for none; a BLOCK or PHASE of -1 is
+ * none; those of a copy are of the kernels that it is for. BYTES are those moved, 0 for kernels. What a step left out
+ * is no event. A point holds from its time to the next (sim/timeline_memory.h). NULL when out of memory. */
 json_t *timeline_to_json(const struct timeline *timeline);
 
 #endif

@@ -189,6 +189,9 @@ static void test_steps_allocate_nothing(void **state) {
         struct harness harness;
         harness_open(&options, &harness);
         random_batch(&harness, 512, 1);
+        struct timeline timeline;
+        assert_int_equal(timeline_create(harness.executable->program, &timeline), STATUS_OK);
+        runner_set_recorder(harness.runner, &timeline);
         harness_step(&harness, 1e-4, false);
         atomic_store(&allocations, 0);
         atomic_store(&allocated_bytes, 0);
@@ -198,6 +201,8 @@ static void test_steps_allocate_nothing(void **state) {
         atomic_store(&counting, false);
         print_message("%s, %s: %lld allocations, %lld bytes in three steps after the first\n", bf16 ? "bf16" : "fp32",
                       moves ? "three tiers" : "one tier", atomic_load(&allocations), atomic_load(&allocated_bytes));
+        assert_true(timeline.step_s > 0);
+        timeline_free(&timeline);
         harness_close(&harness);
         assert_int_equal(atomic_load(&allocations), 0);
     }

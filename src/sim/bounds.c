@@ -1,0 +1,87 @@
+#include "sim/simulate.h"
+
+/* Seconds of the chain by what they are spent on. */
+struct shares {
+    double seconds[STREAM_ROLE_COUNT][ACTIVITY_COUNT][PHASE_COUNT];
+};
+
+static const struct timeline_event *later(const struct timeline_event *a, const struct timeline_event *b) {
+    return !a || b->end_s > a->end_s ? b : a;
+}
+
+/* Of the events that an event had to wait for, the one that ended last; NULL: it waited for none. */
+static const struct timeline_event *cause_of(const struct timeline *timeline, const struct timeline_event *event) {
+    const struct program *program = timeline->program;
+    const struct instruction *instruction = &program->instructions.items[event->instruction];
+    size_t index = (size_t)(event - timeline->events.items);
+    const struct timeline_event *cause = index > timeline->begins[instruction->stream] ? event - 1 : NULL;
+    for (int32_t w = 0; w < instruction->wait_count; w++) {
+        int32_t waited = instruction->waits[w];
+        int64_t required = program_issues_required(program, waited, event->instruction, 0, event->run);
+        if (required > 0) cause = later(cause, timeline_find(timeline, waited, required - 1));
+    }
+    return cause;
+}
+
+/* The phase of what the compute stream did in the middle of an event, or did next; what it did last when it was done.
+ */
+static enum phase phase_beside(const struct timeline *timeline, const struct timeline_event *event) {
+    double middle = (event->start_s + event->end_s) / 2;
+    const struct instruction *instructions = timeline->program->instructions.items;
+    size_t low = timeline->begins[0], high = timeline->begins[1];
+    while (low < high) {
+        size_t at = low + (high - low) / 2;
+        if (timeline->events.items[at].end_s <= middle)
+            low = at + 1;
+        else
+            high = at;
+    }
+    for (size_t i = low; i < timeline->begins[1]; i++) {
+        const struct node *node = instructions[timeline->events.items[i].instruction].node;
+        if (node) return node->phase;
+    }
+    for (size_t i = low; i-- > timeline->begins[0];) {
+        const struct node *node = instructions[timeline->events.items[i].instruction].node;
+        if (node) return node->phase;
+    }
+    return PHASE_FORWARD;
+}
+
+static void add_share(const struct timeline *timeline, const struct costs *costs, const struct timeline_event *event,
+                      struct shares *shares) {
+    const struct program *program = timeline->program;
+    const struct instruction *instruction = &program->instructions.items[event->instruction];
+    enum activity activity = costs_of(costs, program, instruction).activity;
+    bool computes = instruction->stream == 0 && instruction->node;
+    enum phase phase = computes ? instruction->node->phase : phase_beside(timeline, event);
+    shares->seconds[program->roles[instruction->stream]][activity][phase] += event->end_s - event->start_s;
+}
+
+static int insert(struct bound *out, int count, struct bound bound) {
+    if (count == BOUNDS_MAX && out[count - 1].seconds >= bound.seconds) return count;
+    int at = count < BOUNDS_MAX ? count++ : count - 1;
+    for (; at > 0 && out[at - 1].seconds < bound.seconds; at--)
+        out[at] = out[at - 1];
+    out[at] = bound;
+    return count;
+}
+
+int timeline_bounds(const struct timeline *timeline, const struct costs *costs, struct bound out[BOUNDS_MAX]) {
+    struct shares shares = {0};
+    const struct timeline_event *last = NULL;
+    for (size_t i = 0; i < timeline->events.count; i++)
+        last = later(last, &timeline->events.items[i]);
+    for (; last; last = cause_of(timeline, last))
+        add_share(timeline, costs, last, &shares);
+    int count = 0;
+    for (int role = 0; role < STREAM_ROLE_COUNT; role++)
+        for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
+            for (int phase = 0; phase < PHASE_COUNT; phase++) {
+                double seconds = shares.seconds[role][activity][phase];
+                if (seconds > 0)
+                    count = insert(
+                        out, count,
+                        (struct bound){(enum stream_role)role, (enum activity)activity, (enum phase)phase, seconds});
+            }
+    return count;
+}

@@ -1,0 +1,67 @@
+#include "sim/costs.h"
+
+static double transfer_s(const struct transfer_rate *rate, int64_t bytes) {
+    return rate->latency_s + (double)bytes / rate->bytes_per_s;
+}
+
+static enum tier tier_of(const struct program *program, const struct operand *operand) {
+    return program->buffers.items[operand->buffer].tier;
+}
+
+static enum activity activity_of_copy(enum tier from, enum tier to) {
+    if (from == TIER_DISK) return ACTIVITY_DISK_READ;
+    return to == TIER_DISK ? ACTIVITY_DISK_WRITE : ACTIVITY_COPY;
+}
+
+/* The rate by which the instruction's bytes move; NULL for kernels. */
+static const struct transfer_rate *rate_of(const struct costs *costs, const struct program *program,
+                                           const struct instruction *instruction) {
+    switch (instruction->opcode) {
+    case OPCODE_KERNEL: return NULL;
+    case OPCODE_ZERO: return &costs->rates.zero;
+    case OPCODE_COPY:
+        return &costs->rates.copy[tier_of(program, &instruction->operands[0])]
+                                 [tier_of(program, &instruction->operands[OP_INPUTS_MAX])];
+    }
+    BUG("an instruction that is none");
+}
+
+struct kernel_cost costs_of(const struct costs *costs, const struct program *program,
+                            const struct instruction *instruction) {
+    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
+    const struct transfer_rate *rate = rate_of(costs, program, instruction);
+    struct kernel_cost cost;
+    if (!rate) {
+        cost = costs->kernels[instruction->node->id];
+    } else if (instruction->opcode == OPCODE_ZERO) {
+        cost = (struct kernel_cost){transfer_s(rate, to->bytes), ACTIVITY_STREAMING};
+    } else {
+        int64_t bytes = program_moved_bytes(program, program->buffers.items[from->buffer].bytes);
+        cost = (struct kernel_cost){transfer_s(rate, bytes),
+                                    activity_of_copy(tier_of(program, from), tier_of(program, to))};
+    }
+    cost.seconds += costs->rates.issue_s;
+    return cost;
+}
+
+static enum status refuse_unmeasured(const struct program *program, const struct instruction *instruction) {
+    if (instruction->opcode == OPCODE_ZERO) return status_set(STATUS_FAILED, "costs: zeroing was not measured");
+    return status_set(STATUS_FAILED, "costs: copies from %s to %s were not measured",
+                      tier_name(tier_of(program, &instruction->operands[0])),
+                      tier_name(tier_of(program, &instruction->operands[OP_INPUTS_MAX])));
+}
+
+enum status costs_check(const struct costs *costs, const struct program *program) {
+    BUG_IF(costs->count < (int32_t)program->graph->nodes.count, "costs of another graph");
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        const struct transfer_rate *rate = rate_of(costs, program, instruction);
+        if (rate && !(rate->bytes_per_s > 0)) return refuse_unmeasured(program, instruction);
+    }
+    return STATUS_OK;
+}
+
+void costs_free(struct costs *costs) {
+    mem_free(costs->kernels);
+    *costs = (struct costs){0};
+}

@@ -1,0 +1,115 @@
+#include "sim/simulate.h"
+
+/* Events are taken in the order of time. Between two ends of instructions nothing changes, so each stretch is one step
+ * of the simulation: the rates of those that run, the time to the first end, what is left of the others. */
+
+struct stream {
+    size_t next, end; /* events of the timeline: the one that waits or runs, and that after the stream's last */
+    int32_t met;      /* waits of the next event that are met: they stay so */
+    bool running;
+    double left_s; /* of the running one, alone */
+    enum activity activity;
+    double rate;
+};
+
+struct simulation {
+    const struct program *program;
+    const struct costs *costs;
+    struct timeline timeline;
+    int64_t *ended; /* by instruction: issues in this step */
+    struct stream streams[STREAMS_MAX];
+    double now_s;
+};
+
+static bool waits_met(const struct simulation *simulation, struct stream *stream, const struct timeline_event *event) {
+    const struct instruction *instruction = &simulation->program->instructions.items[event->instruction];
+    for (; stream->met < instruction->wait_count; stream->met++) {
+        int32_t waited = instruction->waits[stream->met];
+        int64_t required = program_issues_required(simulation->program, waited, event->instruction, 0, event->run);
+        if (simulation->ended[waited] < required) return false;
+    }
+    return true;
+}
+
+static bool begin_ready(struct simulation *simulation) {
+    bool any = false;
+    for (int s = 0; s < simulation->program->streams; s++) {
+        struct stream *stream = &simulation->streams[s];
+        struct timeline_event *event = &simulation->timeline.events.items[stream->next];
+        if (!stream->running && stream->next < stream->end && waits_met(simulation, stream, event)) {
+            struct kernel_cost cost = costs_of(simulation->costs, simulation->program,
+                                               &simulation->program->instructions.items[event->instruction]);
+            event->start_s = simulation->now_s;
+            stream->running = true;
+            stream->left_s = cost.seconds;
+            stream->activity = cost.activity;
+        }
+        any |= stream->running;
+    }
+    return any;
+}
+
+/* Seconds until the first of the running ones ends. */
+static double set_rates(struct simulation *simulation) {
+    int streams = simulation->program->streams;
+    double least_s = -1;
+    for (int s = 0; s < streams; s++) {
+        struct stream *stream = &simulation->streams[s];
+        if (!stream->running) continue;
+        const double *slowdown = simulation->costs->rates.slowdown[stream->activity];
+        double slower = 1;
+        for (int other = 0; other < streams; other++)
+            if (other != s && simulation->streams[other].running)
+                slower += slowdown[simulation->streams[other].activity] - 1;
+        stream->rate = 1 / slower;
+        double seconds = stream->left_s / stream->rate;
+        if (least_s < 0 || seconds < least_s) least_s = seconds;
+    }
+    return least_s;
+}
+
+static void end_event(struct simulation *simulation, struct stream *stream) {
+    struct timeline_event *event = &simulation->timeline.events.items[stream->next++];
+    event->end_s = simulation->now_s;
+    simulation->ended[event->instruction]++;
+    stream->running = false;
+    stream->met = 0;
+}
+
+static void advance(struct simulation *simulation, double seconds) {
+    simulation->now_s += seconds;
+    for (int s = 0; s < simulation->program->streams; s++) {
+        struct stream *stream = &simulation->streams[s];
+        if (!stream->running) continue;
+        bool ends = stream->left_s / stream->rate <= seconds;
+        stream->left_s -= seconds * stream->rate;
+        if (ends) end_event(simulation, stream);
+    }
+}
+
+/* Waits go back in the order of the list, so some stream can always go on. */
+static void run(struct simulation *simulation) {
+    while (begin_ready(simulation))
+        advance(simulation, set_rates(simulation));
+    for (int s = 0; s < simulation->program->streams; s++)
+        BUG_IF(simulation->streams[s].next < simulation->streams[s].end, "streams that wait for each other");
+    simulation->timeline.step_s = simulation->now_s;
+}
+
+enum status simulate(const struct program *program, const struct costs *costs, struct timeline *out) {
+    struct simulation simulation = {.program = program, .costs = costs};
+    TRY(costs_check(costs, program));
+    TRY(timeline_create(program, &simulation.timeline));
+    for (int s = 0; s < program->streams; s++)
+        simulation.streams[s] =
+            (struct stream){.next = simulation.timeline.begins[s], .end = simulation.timeline.begins[s + 1]};
+    simulation.ended = mem_array(program->instructions.count, sizeof *simulation.ended);
+    if (!simulation.ended) {
+        timeline_free(&simulation.timeline);
+        return STATUS_FAILED;
+    }
+    run(&simulation);
+    mem_free(simulation.ended);
+    *out = simulation.timeline;
+    return STATUS_OK;
+}

@@ -1,0 +1,136 @@
+/* Timelines as JSON: enough for readers that have no program. */
+#include <math.h>
+#include <string.h>
+
+#include "sim/simulate.h"
+#include "support/small_graph.h"
+#include "support/toy_program.h"
+#include "support/unit.h"
+
+struct subject {
+    struct graph *graph;
+    struct program *program;
+    struct costs costs;
+    struct timeline timeline;
+    json_t *json;
+};
+
+static void open_subject(struct subject *out) {
+    const struct small_graph_options options = {
+        .layers = 3, .dtype = DTYPE_BF16, .grain_sequences = 2, .sequence_length = 8};
+    const struct policy policy = {.grains_per_pass = 1,
+                                  .chunk_bytes = 4096,
+                                  .buffers = 8,
+                                  .parameters = TIER_HOST,
+                                  .gradients = TIER_HOST,
+                                  .optimizer = TIER_DISK,
+                                  .schedule = "f0-4 d1 b4-0"};
+    *out = (struct subject){.graph = small_graph_build(&options)};
+    out->program = small_program_under(out->graph, 4, &policy);
+    random_costs(out->graph, 3, &out->costs);
+    assert_int_equal(simulate(out->program, &out->costs, &out->timeline), STATUS_OK);
+    out->json = timeline_to_json(&out->timeline);
+    assert_non_null(out->json);
+}
+
+static void close_subject(struct subject *subject) {
+    json_decref(subject->json);
+    timeline_free(&subject->timeline);
+    costs_free(&subject->costs);
+    program_free(subject->program);
+    graph_free(subject->graph);
+}
+
+static const char *text_at(const json_t *object, const char *list, const json_t *index) {
+    return json_string_value(json_array_get(json_object_get(object, list), (size_t)json_integer_value(index)));
+}
+
+/* Every event of the timeline, with the words for what it was. */
+static void test_events(void **state) {
+    (void)state;
+    struct subject subject;
+    open_subject(&subject);
+    const json_t *events = json_object_get(subject.json, "events");
+    assert_int_equal(json_array_size(events), subject.timeline.events.count);
+    assert_int_equal(json_integer_value(json_object_get(subject.json, "version")), TIMELINE_VERSION);
+    assert_string_equal(json_string_value(json_object_get(subject.json, "kind")), "predicted");
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        const struct timeline_event *event = &subject.timeline.events.items[i];
+        const struct instruction *instruction = &subject.program->instructions.items[event->instruction];
+        const json_t *row = json_array_get(events, i);
+        const char *name = text_at(subject.json, "names", json_array_get(row, 1));
+        assert_int_equal(json_array_size(row), 9);
+        assert_int_equal(json_integer_value(json_array_get(row, 0)), instruction->stream);
+        if (instruction->node) {
+            assert_string_equal(name, instruction->node->name);
+            assert_string_equal(text_at(subject.json, "phases", json_array_get(row, 5)),
+                                phase_name(instruction->node->phase));
+            assert_string_equal(text_at(subject.json, "blocks", json_array_get(row, 2)),
+                                subject.graph->blocks.items[instruction->node->block]);
+        } else {
+            assert_int_equal(strncmp(name, instruction->opcode == OPCODE_ZERO ? "zero " : "copy ", 5), 0);
+        }
+        assert_true((json_integer_value(json_array_get(row, 8)) > 0) == !instruction->node);
+        assert_string_equal(text_at(subject.json, "sections", json_array_get(row, 3)),
+                            subject.program->sections.items[instruction->section].name);
+        assert_true(fabs(json_number_value(json_array_get(row, 6)) - event->start_s * 1e6) < 1e-3);
+        assert_true(fabs(json_number_value(json_array_get(row, 7)) - (event->end_s - event->start_s) * 1e6) < 1e-3);
+    }
+    close_subject(&subject);
+}
+
+/* Grains are those of the step: each is met, in the pass that it belongs to. */
+static void test_grains(void **state) {
+    (void)state;
+    struct subject subject;
+    open_subject(&subject);
+    const json_t *row;
+    size_t index;
+    int seen[4] = {0}, none = 0;
+    json_array_foreach(json_object_get(subject.json, "events"), index, row) {
+        int64_t grain = json_integer_value(json_array_get(row, 4));
+        assert_true(grain >= -1 && grain < 4);
+        if (grain < 0)
+            none++;
+        else
+            seen[grain]++;
+        const char *section = text_at(subject.json, "sections", json_array_get(row, 3));
+        if (strcmp(section, "middle passes") == 0) assert_true(grain == 1 || grain == 2);
+    }
+    assert_true(none > 0 && seen[0] > 0 && seen[1] > 0 && seen[1] == seen[2] && seen[3] > 0);
+    close_subject(&subject);
+}
+
+static void test_streams_and_tiers(void **state) {
+    (void)state;
+    struct subject subject;
+    open_subject(&subject);
+    const json_t *streams = json_object_get(subject.json, "streams"), *tiers = json_object_get(subject.json, "tiers");
+    assert_int_equal(json_array_size(streams), subject.program->streams);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(streams, 0), "role")), "compute");
+    assert_int_equal(json_array_size(tiers), TIER_COUNT);
+    const json_t *tier, *point;
+    size_t t, p;
+    json_array_foreach(tiers, t, tier) {
+        int64_t peak = 0;
+        assert_int_equal(json_array_size(json_object_get(tier, "kinds")), BUFFER_KIND_COUNT);
+        json_array_foreach(json_object_get(tier, "points"), p, point) {
+            int64_t sum = 0;
+            for (size_t kind = 1; kind <= BUFFER_KIND_COUNT; kind++)
+                sum += json_integer_value(json_array_get(point, kind));
+            if (sum > peak) peak = sum;
+        }
+        assert_true(peak > 0);
+        assert_true(peak <= json_integer_value(json_object_get(tier, "program_bytes")));
+    }
+    close_subject(&subject);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_grains),
+        cmocka_unit_test(test_streams_and_tiers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
