@@ -51,12 +51,12 @@ static void join_gradients(struct states *states) {
 static void add_updates(const struct graph *graph, const struct costs *costs, struct states *states) {
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
-        if (node->phase != PHASE_UPDATE) continue;
+        if (node->phase <= PHASE_BACKWARD) continue;
         int32_t chunk = -1;
         for (int i = 0; i < node->op->outputs; i++)
-            if (node->out[i] && node->out[i]->kind == TENSOR_PARAMETER)
+            if (node->phase == PHASE_UPDATE && node->out[i] && node->out[i]->kind == TENSOR_PARAMETER)
                 chunk = states->chunks.chunk_of[node->out[i]->id];
-        double *sums = chunk >= 0 ? states->from[chunk].update_s : states->clip_s;
+        double *sums = chunk >= 0 ? states->from[chunk].update_s : states->once_s;
         sums[costs->kernels[n].activity] += costs->kernels[n].seconds + costs->rates.issue_s;
     }
 }
@@ -83,7 +83,7 @@ static int compare_ints(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Uses by (block, chunk) as one number, sorted, without duplicates. */
+/* Uses by (phase, block, chunk) as one number, sorted, without duplicates. */
 static enum status find_users(const struct graph *graph, struct states *states) {
     VEC(int32_t) uses = {0};
     int32_t chunks = states_count(states);
@@ -92,11 +92,12 @@ static enum status find_users(const struct graph *graph, struct states *states) 
         const struct node *node = graph->nodes.items[n];
         for (int i = 0; i < node->op->inputs && node->phase <= PHASE_BACKWARD && status == STATUS_OK; i++) {
             int32_t chunk = node->in[i] ? states->chunks.chunk_of[node->in[i]->id] : -1;
-            if (chunk >= 0) status = vec_push(&uses, node->block * chunks + chunk);
+            if (chunk >= 0)
+                status = vec_push(&uses, ((int32_t)node->phase * states->blocks + node->block) * chunks + chunk);
         }
     }
     if (uses.count > 0) qsort(uses.items, uses.count, sizeof *uses.items, compare_ints);
-    states->users_first = mem_array((size_t)states->blocks + 1, sizeof *states->users_first);
+    states->users_first = mem_array(2 * (size_t)states->blocks + 1, sizeof *states->users_first);
     states->users = mem_array(uses.count + 1, sizeof *states->users);
     if (!states->users_first || !states->users) status = STATUS_FAILED;
     int32_t block = 0, count = 0;
@@ -106,7 +107,7 @@ static enum status find_users(const struct graph *graph, struct states *states) 
             states->users_first[++block] = count;
         states->users[count++] = uses.items[i] % chunks;
     }
-    while (status == STATUS_OK && block < states->blocks)
+    while (status == STATUS_OK && block < 2 * states->blocks)
         states->users_first[++block] = count;
     vec_free(&uses);
     return status;

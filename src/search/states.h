@@ -20,11 +20,12 @@ struct gradient_pack {
 struct states {
     int64_t chunk_bytes;
     struct chunk_list chunks;
-    struct chunk_sum *from;            /* by chunk, and one more: 0 */
+    struct chunk_sum *from;              /* by chunk, and one more: 0 */
     VEC(struct gradient_pack) gradients; /* by chunk */
-    int32_t *users_first, *users;      /* by block: the chunks that its nodes read, ascending; one more at the end */
+    /* By phase (forward, backward) * blocks + block: the chunks that its nodes read, ascending; one more at the end. */
+    int32_t *users_first, *users;
     int32_t blocks;
-    double clip_s[ACTIVITY_COUNT]; /* update kernels of no chunk */
+    double once_s[ACTIVITY_COUNT]; /* kernels that run once a step and update no chunk: finished gradients, clipping */
 };
 
 /* The caller frees, also after a failure. */

@@ -125,8 +125,7 @@ static void forget(const struct measurer *measurer, int32_t group) {
 static void compute(struct measurer *measurer, int32_t r) {
     const struct node *node = measurer->runs[r].node;
     const struct kernel_cost *cost = &measurer->costs->kernels[node->id];
-    double *sums = node->phase == PHASE_FINISH ? measurer->way->finish_s : measurer->way->compute_s;
-    sums[cost->activity] += cost->seconds + measurer->costs->rates.issue_s;
+    measurer->way->compute_s[cost->activity] += cost->seconds + measurer->costs->rates.issue_s;
 }
 
 static enum status walk(struct measurer *measurer) {
@@ -152,17 +151,24 @@ static void sum_away(const struct measurer *measurer, enum tier tier) {
     measurer->way->away_bytes[tier] = most;
 }
 
-/* A forward whose backward follows at once shares its group. */
+/* Groups are counted as runs_of_pass does: a forward whose backward follows at once shares its group. */
 static void find_stages(const struct measurer *measurer) {
     struct way *way = measurer->way;
+    const struct stage_list *stages = &measurer->source->stages;
+    int32_t group = -1, forward = -1; /* the block that the stage before ran forward */
     memset(way->forward, -1, (size_t)measurer->source->blocks * sizeof *way->forward);
-    memset(way->backward, -1, (size_t)measurer->source->blocks * sizeof *way->backward);
-    for (int32_t group = 0; group < measurer->groups; group++)
-        for (int32_t r = measurer->begin[group]; r < measurer->begin[group + 1]; r++) {
-            const struct node *node = measurer->runs[r].node;
-            if (node->phase == PHASE_FORWARD && way->forward[node->block] < 0) way->forward[node->block] = group;
-            if (node->phase == PHASE_BACKWARD) way->backward[node->block] = group;
-        }
+    for (size_t s = 0; s < stages->list.count; s++) {
+        const struct stage *stage = &stages->list.items[s];
+        if (stage->action == STAGE_MOVE) forward = -1;
+        if (stage->action == STAGE_MOVE) continue;
+        bool backward = stage->action == STAGE_BACKWARD;
+        group += !(backward && forward == stage->block);
+        forward = backward ? -1 : stage->block;
+        if (backward)
+            way->backward[stage->block] = group;
+        else if (way->forward[stage->block] < 0)
+            way->forward[stage->block] = group;
+    }
 }
 
 static enum status sum_groups(const struct measurer *measurer) {
@@ -233,7 +239,7 @@ enum status way_measure(struct run_source *source, const struct workspace_table 
     TRY(activations_parse(schedule, source->blocks, &source->stages));
     struct run_list runs = {0};
     source->group = 0;
-    enum status status = runs_of_pass(source, 1, false, true, &runs);
+    enum status status = runs_of_pass(source, 1, false, false, &runs);
     struct measurer measurer = {.source = source, .workspace = workspace, .costs = costs, .way = out};
     if (status == STATUS_OK) status = measure_runs(&measurer, &runs);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)

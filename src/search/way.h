@@ -9,7 +9,7 @@
 
 /* Bytes of one grain's activations on the device. */
 struct way_group {
-    int32_t block; /* -1: none, all of its runs were of no use */
+    int32_t block;         /* -1: none, all of its runs were of no use */
     int64_t before, after; /* when the group begins, and when it has run */
     int64_t peak;          /* most while it runs, workspace included */
 };
@@ -23,9 +23,8 @@ struct way {
     int64_t lookahead;    /* that it was measured for */
     bool moves;           /* activations; if none do, lookahead changes nothing */
     VEC(struct way_group) groups;
-    int32_t *forward, *backward; /* by block: the group of its first forward, of its backward; -1 */
+    int32_t *forward, *backward;      /* by block: the group of its first forward, of its backward; -1 */
     double compute_s[ACTIVITY_COUNT]; /* of one grain: kernels of forward and backward, with their issue */
-    double finish_s[ACTIVITY_COUNT];  /* once a step: those of PHASE_FINISH */
     struct way_traffic out[TIER_COUNT], in[TIER_COUNT]; /* by the tier where activations wait */
     int64_t away_bytes[TIER_COUNT];                     /* most of one grain's there at once */
 };

@@ -1,4 +1,4 @@
-#include "search/bounds.h"
+#include "search/policy_bound.h"
 
 #include <math.h>
 #include <string.h>
@@ -96,7 +96,7 @@ static double least_seconds(const struct loads *loads) {
 }
 
 /* Parameters that are elsewhere come once for forward; for backward again, but for those in the buffers. */
-static void add_parameters(const struct bounds_input *input, const struct policy *policy, double passes,
+static void add_parameters(const struct policy_bound_input *input, const struct policy *policy, double passes,
                            const struct chunk_sum *away, struct loads *loads) {
     const struct states *states = input->states;
     if (policy->parameters == TIER_DEVICE) return;
@@ -119,21 +119,21 @@ static void add_gradients(const struct policy *policy, double passes, const stru
 }
 
 /* The updates' kernels, and what they need from elsewhere. */
-static void add_updates(const struct bounds_input *input, const struct policy *policy, const struct chunk_sum *away,
-                        struct loads *loads) {
+static void add_updates(const struct policy_bound_input *input, const struct policy *policy,
+                        const struct chunk_sum *away, struct loads *loads) {
     const struct states *states = input->states;
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
         double later_s = policy->optimizer != TIER_DEVICE ? away->update_s[activity] : 0;
         loads->streams[STREAM_UPDATE].seconds[activity] += later_s;
         loads->streams[STREAM_COMPUTE].seconds[activity] +=
-            states->from[0].update_s[activity] - later_s + states->clip_s[activity];
+            states->from[0].update_s[activity] - later_s + states->once_s[activity];
     }
     add_copies(loads, policy->optimizer, policy->update, away->optimizer_packs, (double)away->optimizer);
     add_copies(loads, policy->update, policy->optimizer, away->optimizer_packs, (double)away->optimizer);
     add_copies(loads, policy->update, policy->parameters, away->trained_packs, (double)away->trained);
 }
 
-static void add_zeros(const struct bounds_input *input, struct loads *loads) {
+static void add_zeros(const struct policy_bound_input *input, struct loads *loads) {
     const struct cluster_rates *rates = &loads->costs->rates;
     const struct chunk_sum *all = input->states->from;
     loads->streams[STREAM_COMPUTE].seconds[ACTIVITY_STREAMING] +=
@@ -141,15 +141,15 @@ static void add_zeros(const struct bounds_input *input, struct loads *loads) {
         (double)all->gradients / rates->zero.bytes_per_s;
 }
 
-static void bound_seconds(const struct bounds_input *input, const struct policy *policy, struct policy_bound *out) {
+static void bound_seconds(const struct policy_bound_input *input, const struct policy *policy,
+                          struct policy_bound *out) {
     const struct way *way = input->way;
     const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
     struct loads loads = {.costs = input->costs};
     double grains = (double)input->grains;
     double passes = (double)((input->grains + policy->grains_per_pass - 1) / policy->grains_per_pass);
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
-        loads.streams[STREAM_COMPUTE].seconds[activity] =
-            grains * way->compute_s[activity] + way->finish_s[activity];
+        loads.streams[STREAM_COMPUTE].seconds[activity] = grains * way->compute_s[activity];
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
         add_copies(&loads, TIER_DEVICE, tier, grains * (double)way->out[tier].copies,
                    grains * (double)way->out[tier].bytes);
@@ -175,7 +175,7 @@ struct pass {
 };
 
 struct walk {
-    const struct bounds_input *input;
+    const struct policy_bound_input *input;
     const struct policy *policy;
     struct pass pass;
     int64_t groups;
@@ -184,12 +184,14 @@ struct walk {
 
 /* From the beginning of one group to the end of another; the update counts as one. */
 static void add_window(const struct walk *walk, int64_t first, int64_t last, int64_t bytes) {
+    if (first > last) return;
     walk->changes[larger(first, 0)] += bytes;
     walk->changes[smaller(last, walk->groups) + 1] -= bytes;
 }
 
 static bool defers(const struct policy *policy) { return policy->optimizer != TIER_DEVICE; }
 
+/* In the first pass a group's gradients are zeroed while it runs, some time before its end. */
 static void add_gradient_windows(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
@@ -199,44 +201,60 @@ static void add_gradient_windows(const struct walk *walk) {
         int64_t group = pack->block < states->blocks ? walk->input->way->backward[pack->block] : -1;
         if (group < 0) continue;
         if (stays || policy->gradients == TIER_DEVICE)
-            add_window(walk, kept || !walk->pass.first ? 0 : group, walk->groups, pack->bytes);
+            add_window(walk, kept || !walk->pass.first ? 0 : group + 1, walk->groups, pack->bytes);
         else
-            add_window(walk, walk->pass.first ? group : group - policy->lookahead,
+            add_window(walk, walk->pass.first ? group + 1 : group - policy->lookahead,
                        smaller(group + policy->lookahead, walk->groups - 1), pack->bytes);
     }
 }
 
-/* Deferred updates stand before the forward of the block that is two lookaheads before the one that needs them. */
+/* Deferred updates stand before the forward of the block that is two lookaheads before the one that needs them. State
+ * is fetched and stored, gradients are only fetched and gone before the block runs, and parameters are only stored, at
+ * the latest when they are used. */
 static void add_update_windows(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
     if (!defers(policy) || policy->update != TIER_DEVICE || !walk->pass.first) return;
     for (int64_t c = policy->persistent_chunks; c < states_count(states); c++) {
         struct chunk_sum chunk = states_of(states, c);
-        int64_t block = larger(states->chunks.chunks.items[c].block - 2 * policy->lookahead, 0);
-        int64_t group = block < states->blocks ? walk->input->way->forward[block] : -1;
-        if (group < 0 || chunk.trained == 0) continue;
-        int64_t bytes = chunk.optimizer + (policy->gradients != TIER_DEVICE ? chunk.gradients : 0) +
-                        (policy->parameters != TIER_DEVICE ? chunk.trained : 0);
-        add_window(walk, group - policy->lookahead, smaller(group + policy->lookahead, walk->groups - 1), bytes);
+        int64_t user = states->chunks.chunks.items[c].block, block = larger(user - 2 * policy->lookahead, 0);
+        if (user >= states->blocks || chunk.trained == 0) continue;
+        int64_t group = walk->input->way->forward[block], used = walk->input->way->forward[user];
+        if (group < 0 || used < 0) continue;
+        int64_t early = group - policy->lookahead, late = smaller(group + policy->lookahead, walk->groups - 1);
+        add_window(walk, early, late, chunk.optimizer);
+        if (policy->gradients != TIER_DEVICE) add_window(walk, early, group - 1, chunk.gradients);
+        if (policy->parameters != TIER_DEVICE) add_window(walk, group, smaller(late, used - 1), chunk.trained);
     }
 }
 
-/* Parameters that a block uses and that are elsewhere otherwise. */
-static int64_t used_bytes(const struct walk *walk, int32_t block) {
+/* Parameters that are elsewhere otherwise, of those that a phase of a block uses. */
+static int64_t used_bytes(const struct walk *walk, enum phase phase, int32_t block) {
     const struct states *states = walk->input->states;
+    int32_t index = (int32_t)phase * states->blocks + block;
     int64_t bytes = 0;
-    if (walk->policy->parameters == TIER_DEVICE || block < 0) return 0;
-    for (int32_t i = states->users_first[block]; i < states->users_first[block + 1]; i++)
+    for (int32_t i = states->users_first[index]; i < states->users_first[index + 1]; i++)
         if (states->users[i] >= walk->policy->persistent_chunks)
             bytes += states_of(states, states->users[i]).parameters;
     return bytes;
 }
 
-static int64_t pass_bytes(const struct bounds_input *input, const struct policy *policy, struct pass pass) {
+/* What is in the buffers at the least when a group begins. A forward that is repeated leaves out what backward does not
+ * ask for, so what it uses is not counted. */
+static int64_t group_parameters(const struct walk *walk, int64_t index) {
+    const struct way *way = walk->input->way;
+    int32_t block = way->groups.items[index].block;
+    int64_t bytes = 0;
+    if (walk->policy->parameters == TIER_DEVICE || block < 0) return 0;
+    if (way->forward[block] == index) bytes = used_bytes(walk, PHASE_FORWARD, block);
+    if (way->backward[block] == index) bytes = larger(bytes, used_bytes(walk, PHASE_BACKWARD, block));
+    return bytes;
+}
+
+static int64_t pass_bytes(const struct policy_bound_input *input, const struct policy *policy, struct pass pass) {
     const struct way *way = input->way;
     struct walk walk = {input, policy, pass, (int64_t)way->groups.count, input->scratch};
-    memset(walk.changes, 0, bounds_scratch(way) * sizeof *walk.changes);
+    memset(walk.changes, 0, policy_bound_scratch(way) * sizeof *walk.changes);
     add_gradient_windows(&walk);
     add_update_windows(&walk);
     int64_t windows = 0, most = 0;
@@ -244,12 +262,13 @@ static int64_t pass_bytes(const struct bounds_input *input, const struct policy 
         const struct way_group *group = &way->groups.items[i];
         windows += walk.changes[i];
         int64_t others = (pass.slots - 1) * larger(group->before, group->after);
-        most = larger(most, windows + group->peak + others + used_bytes(&walk, group->block));
+        int64_t beginning = pass.slots * group->before + group_parameters(&walk, i);
+        most = larger(most, windows + larger(group->peak + others, beginning));
     }
     return larger(most, windows + walk.changes[walk.groups]);
 }
 
-static int64_t device_bytes(const struct bounds_input *input, const struct policy *policy) {
+static int64_t device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     const struct chunk_sum *all = input->states->from, *away = &all[policy->persistent_chunks];
     int64_t slots = policy->grains_per_pass, passes = (input->grains + slots - 1) / slots;
     int64_t last = passes > 2 ? slots : input->grains - (passes - 1) * slots;
@@ -261,7 +280,7 @@ static int64_t device_bytes(const struct bounds_input *input, const struct polic
 }
 
 /* Copies for the updates of one chunk. */
-static int64_t host_update_bytes(const struct bounds_input *input, const struct policy *policy) {
+static int64_t host_update_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     int64_t most = 0;
     if (!defers(policy) || policy->update != TIER_HOST) return 0;
     for (int64_t c = policy->persistent_chunks; c < states_count(input->states); c++) {
@@ -273,7 +292,7 @@ static int64_t host_update_bytes(const struct bounds_input *input, const struct 
     return most;
 }
 
-static int64_t lower_bytes(const struct bounds_input *input, const struct policy *policy, enum tier tier) {
+static int64_t lower_bytes(const struct policy_bound_input *input, const struct policy *policy, enum tier tier) {
     const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
     int64_t kept = 0, gradients = policy->gradients == tier ? away->gradients : 0;
     if (policy->parameters == tier) kept += away->parameters;
@@ -283,7 +302,7 @@ static int64_t lower_bytes(const struct bounds_input *input, const struct policy
     return kept + larger(gradients, passing + (defers(policy) ? gradients : 0));
 }
 
-struct policy_bound bounds_of(const struct bounds_input *input, const struct policy *policy) {
+struct policy_bound policy_bound_of(const struct policy_bound_input *input, const struct policy *policy) {
     const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
     struct policy_bound bound;
     bound_seconds(input, policy, &bound);
@@ -291,11 +310,11 @@ struct policy_bound bounds_of(const struct bounds_input *input, const struct pol
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         bound.bytes[tier] = lower_bytes(input, policy, tier);
     if (policy->parameters != TIER_DEVICE && away->packs > 0)
-        bound.likely_bytes += larger(policy->buffers - 1, 0) * (away->parameters / away->packs);
+        bound.likely_bytes += policy->buffers * (away->parameters / away->packs);
     return bound;
 }
 
-int64_t bounds_fixed_bytes(const struct graph *graph, int64_t grains) {
+int64_t policy_bound_fixed_bytes(const struct graph *graph, int64_t grains) {
     int64_t bytes = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
