@@ -113,6 +113,38 @@ static enum status find_users(const struct graph *graph, struct states *states) 
     return status;
 }
 
+/* Of a block's chunks in both phases, those from `first` on. */
+static int32_t count_users(const struct states *states, int32_t block, int64_t first) {
+    int32_t count = 0;
+    const int32_t *end[2], *at[2];
+    for (int phase = 0; phase < 2; phase++) {
+        at[phase] = states->users + states->users_first[phase * states->blocks + block];
+        end[phase] = states->users + states->users_first[phase * states->blocks + block + 1];
+    }
+    while (at[0] < end[0] || at[1] < end[1]) {
+        bool forward = at[1] == end[1] || (at[0] < end[0] && *at[0] <= *at[1]);
+        int32_t chunk = forward ? *at[0] : *at[1];
+        for (int phase = 0; phase < 2; phase++)
+            at[phase] += at[phase] < end[phase] && *at[phase] == chunk;
+        count += chunk >= first;
+    }
+    return count;
+}
+
+static enum status find_least_buffers(struct states *states) {
+    int64_t chunks = states_count(states);
+    states->least_buffers = mem_array((size_t)chunks + 1, sizeof *states->least_buffers);
+    if (!states->least_buffers) return STATUS_FAILED;
+    for (int64_t first = 0; first <= chunks; first++) {
+        states->least_buffers[first] = 1;
+        for (int32_t block = 0; block < states->blocks; block++) {
+            int32_t count = count_users(states, block, first);
+            if (count > states->least_buffers[first]) states->least_buffers[first] = count;
+        }
+    }
+    return STATUS_OK;
+}
+
 enum status states_create(const struct graph *graph, const struct costs *costs, int64_t chunk_bytes,
                           struct states *out) {
     *out = (struct states){.chunk_bytes = chunk_bytes, .blocks = graph_count_blocks(graph)};
@@ -123,7 +155,8 @@ enum status states_create(const struct graph *graph, const struct costs *costs, 
     join_gradients(out);
     add_updates(graph, costs, out);
     sum_up(out);
-    return find_users(graph, out);
+    TRY(find_users(graph, out));
+    return find_least_buffers(out);
 }
 
 void states_free(struct states *states) {
@@ -132,6 +165,7 @@ void states_free(struct states *states) {
     vec_free(&states->gradients);
     mem_free(states->users_first);
     mem_free(states->users);
+    mem_free(states->least_buffers);
     *states = (struct states){0};
 }
 

@@ -1,0 +1,26 @@
+/* What a search has yet to look at, the most promising first: a heap by key, then by order of arrival. */
+#ifndef BALLAST_SEARCH_QUEUE_H
+#define BALLAST_SEARCH_QUEUE_H
+
+#include "search/space.h"
+
+struct proposal {
+    double key;   /* seconds that it is expected to take; least first */
+    double bound; /* no program of it takes less */
+    int64_t number;
+    int32_t family;
+    bool expanded;        /* a member of the family; else all of it */
+    struct member member; /* where expanded */
+};
+
+struct queue {
+    VEC(struct proposal) heap;
+    int64_t arrived;
+};
+
+enum status queue_push(struct queue *queue, struct proposal proposal);
+/* False when it is empty. */
+bool queue_pop(struct queue *queue, struct proposal *out);
+void queue_free(struct queue *queue);
+
+#endif
