@@ -14,11 +14,11 @@ static const double LEARNING_RATE = 1e-4;
 static enum status create_model(const struct model_step_options *options, int64_t context, struct model **out) {
     struct model_config config;
     TRY(model_config_init(options->family, &config));
-    config.vocab_size = 50257;
-    config.hidden = 768;
-    config.heads = 12;
+    config.vocab_size = options->vocab > 0 ? options->vocab : 50257;
+    config.hidden = options->hidden > 0 ? options->hidden : 768;
+    config.heads = options->heads > 0 ? options->heads : 12;
     config.layers = options->layers;
-    config.ffn = strcmp(options->family, "llama") == 0 ? 2048 : 3072;
+    config.ffn = strcmp(options->family, "llama") == 0 ? config.hidden * 8 / 3 : config.hidden * 4;
     config.context = context > 1024 ? context : 1024;
     config.tied = true;
     return model_create(&config, out);
@@ -41,24 +41,27 @@ static enum status build_graph(const struct model_step *step, struct graph **out
     return status;
 }
 
+/* A tensor whose home has no address gets its values through memory of our own. */
+static enum status initialise_one(const struct model_step *step, const struct tensor *home, struct tensor *parameter) {
+    int64_t bytes = shape_bytes(&home->shape);
+    void *there = runner_data(step->runner, home), *own = there ? NULL : mem_array((size_t)bytes, 1);
+    struct weight_target target = {.tensor = parameter, .data = there ? there : own, .dtype = home->shape.dtype};
+    if (!target.data) return STATUS_FAILED;
+    model_initialise_weights(step->model, step->plan.recipe.seed, &target, 1);
+    enum status status = own ? runner_write(step->runner, home, 0, bytes, own) : STATUS_OK;
+    mem_free(own);
+    return status;
+}
+
 /* Every parameter and its master; equal values, since a tensor's values depend on the seed and its name. */
 static enum status initialise_weights(const struct model_step *step) {
     const struct graph *graph = step->executable->graph;
-    struct weight_target *targets = mem_array(graph->tensors.count, sizeof *targets);
-    if (!targets) return STATUS_FAILED;
-    int count = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
-        const struct tensor *tensor = graph->tensors.items[i];
+        struct tensor *tensor = graph->tensors.items[i];
         bool master = tensor->kind == TENSOR_STATE && strcmp(tensor->role, "master") == 0;
         if (tensor->kind == TENSOR_PARAMETER || master)
-            targets[count++] = (struct weight_target){
-                .tensor = master ? tensor->parameter : tensor,
-                .data = runner_data(step->runner, tensor),
-                .dtype = tensor->shape.dtype,
-            };
+            TRY(initialise_one(step, tensor, master ? tensor->parameter : tensor));
     }
-    model_initialise_weights(step->model, step->plan.recipe.seed, targets, count);
-    mem_free(targets);
     return STATUS_OK;
 }
 
@@ -82,18 +85,26 @@ static void fill_inputs(const struct model_step *step) {
     }
 }
 
-enum status model_step_open(const struct model_step_options *options, struct model_step *out) {
+enum status model_step_compile(const struct model_step_options *options, struct model_step *out) {
     *out = (struct model_step){0};
     struct recipe *recipe = &out->plan.recipe;
     TRY(plan_options_resolve(&options->plan, NULL, &backend_cpu, PLAN_DEFAULT_SEQUENCE, NULL, NULL, &out->plan));
+    if (options->policy) out->plan.policy = *options->policy;
+    TRY(plan_check(&out->plan));
     TRY(create_model(options, recipe->sequence_length, &out->model));
     TRY(model_set_adapter(out->model, recipe->lora, recipe->seed));
     TRY(model_set_frozen(out->model, recipe->freeze));
     backend_cpu.set_threads(recipe->threads);
     struct graph *graph;
     TRY(build_graph(out, &graph));
-    TRY(executable_create(&backend_cpu, graph, &out->plan, &out->executable));
-    TRY(arena_open(TIER_DEVICE, out->executable->program->tier_bytes[TIER_DEVICE], NULL, &out->arenas[TIER_DEVICE]));
+    return executable_create(&backend_cpu, graph, &out->plan, &out->executable);
+}
+
+enum status model_step_open(const struct model_step_options *options, struct model_step *out) {
+    const struct arena_settings settings = {.folder = options->disk_folder, .channels = RUNNER_CHANNELS};
+    TRY(model_step_compile(options, out));
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        TRY(arena_open(tier, out->executable->program->tier_bytes[tier], &settings, &out->arenas[tier]));
     TRY(runner_create(out->executable, out->arenas, &out->runner));
     TRY(initialise_weights(out));
     fill_inputs(out);
@@ -102,7 +113,8 @@ enum status model_step_open(const struct model_step_options *options, struct mod
 
 void model_step_close(struct model_step *step) {
     runner_free(step->runner);
-    arena_close(&step->arenas[TIER_DEVICE]);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        arena_close(&step->arenas[tier]);
     executable_free(step->executable);
     model_free(step->model);
     *step = (struct model_step){0};

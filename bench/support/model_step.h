@@ -10,19 +10,25 @@
 struct model_step_options {
     const char *family; /* "gpt2" or "llama" */
     int64_t layers;
-    struct plan_options plan; /* batch, length, dtype, threads, what is trained */
+    int64_t hidden, heads, vocab; /* 0: GPT-2's */
+    struct plan_options plan;     /* batch, length, grain, dtype, threads, what is trained */
+    const struct policy *policy;  /* NULL: the plain one */
+    const char *disk_folder;      /* of the disk tier; NULL: policies use none */
 };
 
 struct model_step {
     struct model *model;
     struct plan plan;
     struct executable *executable;
-    struct arena arenas[TIER_COUNT]; /* only the device's is used */
+    struct arena arenas[TIER_COUNT];
     struct runner *runner;
     int64_t steps; /* that have been run */
     double loss;   /* of the last one, mean over its tokens */
 };
 
+/* The model, the plan and the executable alone: nothing is in memory yet. The caller calls model_step_close, also after
+ * a failure. */
+enum status model_step_compile(const struct model_step_options *options, struct model_step *out);
 /* Ready to run, inputs set. The caller calls model_step_close, also after a failure. BAD_INPUT for options that make no
  * model or plan. */
 enum status model_step_open(const struct model_step_options *options, struct model_step *out);

@@ -8,6 +8,7 @@
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
 #include "report/plan_table.h"
+#include "train/run_folder.h"
 #include "train/train_setup.h"
 
 static json_t *kinds_to_json(const struct memory_report *memory) {
@@ -63,11 +64,21 @@ static void print_reserve(void) {
            size_print(CLUSTER_PROCESS_BYTES, process), 100 * CLUSTER_RESERVE_FRACTION);
 }
 
+static enum status name_model(const char *folder, json_t *plan) {
+    struct scratch memory = {0};
+    const char *absolute;
+    enum status status = path_make_absolute(folder, &memory, &absolute);
+    if (status == STATUS_OK) status = plan_set_model(plan, absolute);
+    scratch_free(&memory);
+    return status;
+}
+
 static enum status put_out(const struct options *options, const struct train_setup *setup) {
     const char *path = options_text(options, OPT_OUTPUT);
     json_t *object = document(setup);
     if (!object) return STATUS_FAILED;
-    enum status status = path ? json_write(path, object) : STATUS_OK;
+    enum status status = name_model(options->arguments.items[0], object);
+    if (status == STATUS_OK && path) status = json_write(path, object);
     if (status == STATUS_OK && options_flag(options, OPT_JSON)) return cli_print_json(object);
     json_decref(object);
     TRY(status);

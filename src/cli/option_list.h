@@ -12,7 +12,7 @@
     X(CONFIG, .name = "config", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMANDS_ALL),                     \
       .help = "a JSON file with options by their keys; the command line wins over it")                                 \
     X(JSON, .name = "json", .type = OPTION_FLAG,                                                                       \
-      OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_INSPECT),                                     \
+      OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_SIMULATE | COMMAND_INSPECT),                  \
       .help = "print one JSON document on stdout and nothing else there")                                              \
     X(QUIET, .name = "quiet", .type = OPTION_FLAG,                                                                     \
       OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_GENERATE),     \
@@ -57,8 +57,8 @@
     X(HOST_MEMORY, .name = "host-memory", .type = OPTION_SIZE, .argument = "SIZE", OPTION_FOR(COMMANDS_STEP),          \
       .computed = "none: a processor's memory is its device tier",                                                     \
       .help = "a host tier of this size beside the device tier")                                                       \
-    X(DISK, .name = "disk", .type = OPTION_TEXT, .argument = "DIR[:SIZE]", OPTION_FOR(COMMANDS_STEP),                  \
-      .computed = "none; SIZE: what is free there, less 5%",                                                           \
+    X(DISK, .name = "disk", .type = OPTION_TEXT, .argument = "DIR[:SIZE]",                                             \
+      OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE), .computed = "none; SIZE: what is free there, less 5%",             \
       .help = "folder for what does not fit in memory, and the most to take there")                                    \
     X(PARTITION, .name = "partition", .type = OPTION_TEXT, .argument = "P", OPTION_FOR(COMMANDS_STEP),                 \
       .refusal = "this version runs on one rank",                                                                      \
@@ -137,6 +137,11 @@
 #define OPTION_LIST_OTHER(X)                                                                                           \
     X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
       .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
+    X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_SIMULATE),              \
+      .computed = "the one that the plan file or the run names", .help = "the model that the plan is for")             \
+    X(TRACE, .name = "trace", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMAND_SIMULATE),                   \
+      .help = "write the step as a Chrome trace, which Perfetto (ui.perfetto.dev) shows: predicted, and beside it "    \
+              "measured where the run has a timeline.json")                                                            \
     X(BATCHES, .name = "batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_EVAL), .fallback = "0", \
       .help = "the most batches of each file; 0: all")                                                                 \
     X(PROMPT, .name = "prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                 \

@@ -27,6 +27,7 @@ enum option_type {
     X(EVAL, eval)                                                                                                      \
     X(GENERATE, generate)                                                                                              \
     X(PROFILE, profile)                                                                                                \
+    X(SIMULATE, simulate)                                                                                              \
     X(INSPECT, inspect)
 enum command_index {
 #define COMMAND_INDEX(id, name) COMMAND_INDEX_##id,

@@ -10,8 +10,10 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "cluster/rates.h"
 
-enum { CLUSTER_VERSION = 1, CLUSTER_NAME_BYTES = 96, CLUSTER_ISA_BYTES = 32, CLUSTER_TIERS_MAX = 3 };
+/* Version 1 had no rates; it is still read. */
+enum { CLUSTER_VERSION = 2, CLUSTER_NAME_BYTES = 96, CLUSTER_ISA_BYTES = 32, CLUSTER_TIERS_MAX = 3 };
 
 struct cluster_tier {
     char name[16];          /* "device", "host" or "disk" */
@@ -34,6 +36,7 @@ struct cluster_device {
 
 struct cluster {
     struct cluster_device device;
+    struct cluster_rates rates; /* `measured` says whether they are there */
 };
 
 /* Where a device capacity comes from. The process may take
@@ -50,7 +53,7 @@ struct cluster_memory {
 #define CLUSTER_PROCESS_BYTES ((int64_t)64 << 20)
 #define CLUSTER_RESERVE_FRACTION 0.05
 
-/* Measures this machine: all but the isa, which is the backend's to say, and the rates (src/profile). */
+/* Measures this machine: all but the isa, which is the backend's to say, and what src/profile measures. */
 enum status cluster_measure(struct cluster *out);
 /* Only the memory. FAILED where /proc does not tell. */
 enum status cluster_measure_memory(struct cluster_memory *out);
@@ -58,8 +61,8 @@ enum status cluster_measure_memory(struct cluster_memory *out);
  * down, at least 1). 1 where the system does not tell. */
 int cluster_count_cores(int *hardware_threads);
 
-/* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}]}]}; NULL when out
- * of memory. */
+/* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}]}], "rates": {…}};
+ * the rates (rates_json.h) are null where they were not measured. NULL when out of memory. */
 json_t *cluster_to_json(const struct cluster *cluster);
 /* BAD_INPUT naming file and field; `file` stands for the path. */
 enum status cluster_from_json(const char *file, const json_t *object, struct cluster *out);

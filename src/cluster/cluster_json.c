@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "cluster/cluster.h"
+#include "cluster/rates_json.h"
 
 enum { CLUSTER_FILE_LIMIT_BYTES = 1 << 20 };
 
@@ -21,11 +22,13 @@ static json_t *tiers_to_json(const struct cluster_device *device) {
 json_t *cluster_to_json(const struct cluster *cluster) {
     const struct cluster_device *device = &cluster->device;
     json_t *tiers = tiers_to_json(device);
-    json_t *object = json_pack(
-        "{s:i, s:[{s:s, s:s, s:s, s:i, s:i, s:I, s:b, s:f, s:f, s:o}]}", "version", CLUSTER_VERSION, "devices", "kind",
-        device->kind, "name", device->name, "isa", device->isa, "cores", device->cores, "hardware_threads",
-        device->hardware_threads, "page_bytes", (json_int_t)device->page_bytes, "bf16_matrix", device->bf16_matrix,
-        "fp32_flops_per_s", device->fp32_flops_per_s, "bf16_flops_per_s", device->bf16_flops_per_s, "tiers", tiers);
+    json_t *rates = cluster->rates.measured ? rates_to_json(&cluster->rates) : json_null();
+    json_t *object =
+        json_pack("{s:i, s:[{s:s, s:s, s:s, s:i, s:i, s:I, s:b, s:f, s:f, s:o}], s:o}", "version", CLUSTER_VERSION,
+                  "devices", "kind", device->kind, "name", device->name, "isa", device->isa, "cores", device->cores,
+                  "hardware_threads", device->hardware_threads, "page_bytes", (json_int_t)device->page_bytes,
+                  "bf16_matrix", device->bf16_matrix, "fp32_flops_per_s", device->fp32_flops_per_s, "bf16_flops_per_s",
+                  device->bf16_flops_per_s, "tiers", tiers, "rates", rates);
     if (!object) (void)status_no_memory(0, "a cluster's JSON");
     return object;
 }
@@ -85,6 +88,8 @@ enum status cluster_from_json(const char *file, const json_t *object, struct clu
     if (json_array_size(devices) != 1 || !json_is_object(json_array_get(devices, 0)))
         return status_set(STATUS_BAD_INPUT, "%s: devices: must be a list of one device in this version", file);
     TRY(read_device(file, json_array_get(devices, 0), &cluster.device));
+    const json_t *rates = json_object_get(object, "rates");
+    if (rates && !json_is_null(rates)) TRY(rates_from_json(file, rates, &cluster.rates));
     *out = cluster;
     return STATUS_OK;
 }

@@ -163,6 +163,26 @@ enum status plan_read(const char *path, struct plan *out) {
     return status;
 }
 
+enum status plan_set_model(json_t *plan, const char *model_folder) {
+    json_t *text = json_string(model_folder);
+    if (!text) return STATUS_OK;
+    return json_object_set_new(plan, "model", text) == 0 ? STATUS_OK : status_no_memory(0, "a plan's JSON");
+}
+
+enum status plan_read_model(const char *path, struct scratch *memory, const char **out) {
+    json_t *object;
+    const char *folder = NULL, *copy = NULL;
+    TRY(json_read_object(path, PLAN_FILE_LIMIT_BYTES, &object));
+    enum status status = json_read_string(path, object, "model", &folder);
+    if (status == STATUS_OK && folder) {
+        copy = scratch_format(memory, "%s", folder);
+        if (!copy) status = STATUS_FAILED;
+    }
+    json_decref(object);
+    if (status == STATUS_OK) *out = copy;
+    return status;
+}
+
 enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual) {
 #define DIFFERENT(field) return status_set(STATUS_BAD_INPUT, "recipe: %s is another here", #field);
 #define COMPARE_INTEGER(field, type, most)                                                                             \

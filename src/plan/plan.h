@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/mem.h"
 #include "base/status.h"
 #include "cluster/tier.h"
 #include "graph/tensor.h"
@@ -95,6 +96,11 @@ enum status policy_from_json(const char *file, const json_t *object, struct poli
 enum status policy_check(const struct policy *policy, int64_t grains);
 enum status plan_from_json(const char *file, const json_t *object, struct plan *out);
 enum status plan_read(const char *path, struct plan *out);
+/* A plan file may also name the folder of the model that the plan is for, as "model"; one that is no UTF-8 is left out.
+ */
+enum status plan_set_model(json_t *plan, const char *model_folder);
+/* That folder, in `memory`; NULL where the file names none. */
+enum status plan_read_model(const char *path, struct scratch *memory, const char **out);
 /* BAD_INPUT that names the first field in which two recipes differ. */
 enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual);
 

@@ -4,15 +4,16 @@
 #include "base/mem.h"
 #include "ops/ops.h"
 #include "profile/profile.h"
+#include "profile/profile_cache.h"
 
-enum { ALIGNMENT = 64, SIZES = 3 };
+enum { ALIGNMENT = 64, SIZES = 2 };
 
 struct product {
     int64_t rows, inputs, outputs;
 };
-/* The products of a transformer block's MLP, and a square one. */
-static const struct product products[SIZES] = {{1024, 768, 3072}, {1024, 3072, 768}, {1024, 2048, 2048}};
-static const int64_t BUDGET_NS = 100 * 1000 * 1000; /* for each size */
+/* The products of a transformer block's MLP. */
+static const struct product products[SIZES] = {{512, 768, 3072}, {512, 3072, 768}};
+static const int64_t BUDGET_NS = 40 * 1000 * 1000; /* for each size */
 
 /* One linear kernel with its operands in one block of memory. */
 struct bench {
@@ -107,4 +108,21 @@ enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype,
     }
     *flops_per_s = best;
     return STATUS_OK;
+}
+
+enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
+                                     double *flops_per_s) {
+    if (profile_cache_find_product(cache, dtype, flops_per_s)) return STATUS_OK;
+    TRY(profile_matrix_rate(backend, dtype, flops_per_s));
+    return profile_cache_put_product(cache, dtype, *flops_per_s);
+}
+
+enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype, int threads,
+                                     const char *cache_folder, double *flops_per_s) {
+    struct profile_cache cache;
+    backend->set_threads(threads);
+    enum status status = profile_cache_open(cache_folder, backend, threads, false, &cache);
+    if (status == STATUS_OK) status = profile_find_matrix_rate(backend, dtype, &cache, flops_per_s);
+    profile_cache_close(&cache);
+    return status;
 }

@@ -10,20 +10,36 @@ struct profile_options {
     const char *disk_folder;  /* where the disk tier will be; NULL: it is not measured */
     bool host_tier;           /* whether there is one */
     const char *cache_folder; /* what was measured is kept here and found again; NULL: neither */
+    bool anew;                /* measure all, also what is kept */
     int threads;
-    double budget_s; /* seconds in all, about; each distinct operator runs at least once */
+    double budget_s; /* seconds in all, about; each distinct operator runs at least once. 0: PROFILE_BUDGET_S */
+};
+#define PROFILE_BUDGET_S 3.0
+
+/* Nodes that are equal, as one. */
+struct profiled_operator {
+    const struct node *node; /* the first of them */
+    double seconds;          /* of a call */
+    double noise;            /* relative spread of the calls */
+    enum activity activity;
 };
 
 struct profile_report {
-    int32_t operators, measured; /* distinct ones of the graph; of these not found in the cache */
-    double seconds;              /* taken */
-    const char *noisiest;        /* operator with the largest spread, in the graph's memory; NULL */
-    double noise;                /* its relative spread */
+    int32_t operators, measured;    /* distinct ones of the graph; measurements made, for what was not kept */
+    double seconds;                 /* taken */
+    const char *noisiest;           /* operator with the largest spread, in the graph's memory; NULL */
+    double noise;                   /* its relative spread */
+    struct profiled_operator *list; /* `operators` of them, in the order of the graph */
+    int32_t *of_node;               /* index in the list, by node id */
 };
+void profile_report_free(struct profile_report *report);
 
-/* Fills costs for every node of the graph: nodes equal in operator, shapes, dtypes and attributes are measured once.
- * Takes memory for one operator at a time. rates: measured where options ask for more than `cluster` has. The caller
- * frees with costs_free. */
+/* Fills costs for every node of the graph: nodes equal in operator, shapes, dtypes, attributes, rows and coldness are
+ * measured once; updates and norms of parameters, whose cost follows their size, at three sizes whatever the model has.
+ * Takes memory for one operator at a time: its operands and up to 256 MiB of copies (operator_bench.h). The rates of
+ * products of the graph's dtype, and all others where options ask for more than `cluster` has, are put there. Sets the
+ * backend's threads. The caller frees with costs_free and, where it gave one (not NULL), profile_report_free. FAILED
+ * without memory or when the disk fails; BAD_INPUT when the folder is none. */
 enum status profile_model(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
                           const struct profile_options *options, struct costs *out, struct profile_report *report);
 

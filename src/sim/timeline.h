@@ -57,5 +57,7 @@ void timeline_summarise(const struct timeline *timeline, struct timeline_stream 
  * none; those of a copy are of the kernels that it is for. BYTES are those moved, 0 for kernels. What a step left out
  * is no event. A point holds from its time to the next (sim/timeline_memory.h). NULL when out of memory. */
 json_t *timeline_to_json(const struct timeline *timeline);
+/* Writes it in place of the file (file_replace). */
+enum status timeline_write(const struct timeline *timeline, const char *path);
 
 #endif

@@ -1,5 +1,8 @@
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "sim/timeline.h"
 #include "sim/timeline_memory.h"
 
@@ -207,4 +210,15 @@ json_t *timeline_to_json(const struct timeline *timeline) {
     labels_free(&labels);
     if (!object) (void)status_no_memory(0, "a timeline's JSON");
     return object;
+}
+
+enum status timeline_write(const struct timeline *timeline, const char *path) {
+    enum { DIGITS = 12 }; /* nanoseconds of a step of a quarter of an hour */
+    json_t *object = timeline_to_json(timeline);
+    if (!object) return STATUS_FAILED;
+    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS));
+    json_decref(object);
+    enum status status = text ? file_replace(path, text, strlen(text)) : status_no_memory(0, "the text of a timeline");
+    free(text);
+    return status;
 }

@@ -4,6 +4,7 @@
  *     metrics.jsonl               train/metrics.h
  *     events.out.tfevents.*       train/event_file.h
  *     samples.jsonl               train/samples.h
+ *     timeline.json               train/step_record.h
  *     checkpoints/step-00000100   train/checkpoint.h
  *     model                       the result
  *     .tmp-…                      being written or removed; cleared when a run begins or goes on */

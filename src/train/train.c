@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cache_folder.h"
 #include "data/source.h"
 #include "profile/profile.h"
 #include "train/run_folder.h"
@@ -34,23 +35,14 @@ static enum status require_training_data(const struct train_run *run) {
                       run->setup.plan.recipe.sequence_length);
 }
 
-/* Measured once a process for each dtype and number of threads: it takes a third of a second. */
-static enum status measure_matrix_rate(const struct train_setup *setup, double *flops_per_s) {
-    static _Thread_local struct {
-        enum dtype dtype;
-        int threads;
-        double flops_per_s;
-    } last;
+/* Kept with what else was measured on this machine, so that only the first run measures it. */
+static enum status find_matrix_rate(const struct train_setup *setup, double *flops_per_s) {
     const struct recipe *recipe = &setup->plan.recipe;
-    if (last.dtype != recipe->dtype || last.threads != recipe->threads) {
-        double measured;
-        TRY(profile_matrix_rate(setup->backend, recipe->dtype, &measured));
-        last.dtype = recipe->dtype;
-        last.threads = recipe->threads;
-        last.flops_per_s = measured;
-    }
-    *flops_per_s = last.flops_per_s;
-    return STATUS_OK;
+    char *folder = cache_folder();
+    if (!folder) return STATUS_FAILED;
+    enum status status = profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads, folder, flops_per_s);
+    mem_free(folder);
+    return status;
 }
 
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
@@ -63,7 +55,7 @@ static enum status prepare_run(struct train_run *run) {
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->setup.plan;
     run->state.sequences = dataset_train_sequences(run->dataset);
-    return measure_matrix_rate(&run->setup, &run->matrix_flops_per_s);
+    return find_matrix_rate(&run->setup, &run->matrix_flops_per_s);
 }
 
 static enum status open_metrics(struct train_run *run) {

@@ -8,8 +8,8 @@
  *     status = train_resume("run", &plan, &resume, NULL);                   // ballast resume
  *
  * A run's folder holds run.json (all settings), metrics.jsonl, the same for TensorBoard, samples.jsonl where samples
- * are asked for, checkpoints/step-00000100 … and, at the end, model: each checkpoint and the model are Hugging Face
- * directories. */
+ * are asked for, timeline.json (when each instruction of one step ran), checkpoints/step-00000100 … and, at the end,
+ * model: each checkpoint and the model are Hugging Face directories. */
 #ifndef BALLAST_TRAIN_TRAIN_H
 #define BALLAST_TRAIN_TRAIN_H
 

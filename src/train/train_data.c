@@ -1,11 +1,10 @@
 #include "train/train_data.h"
 
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/cache_folder.h"
 #include "base/folder.h"
 
 enum status train_tokenizer_open(const struct model *model, struct tokenizer **out, char **path) {
@@ -56,14 +55,6 @@ int64_t train_today_s(void) {
     enum { DAY_S = 24 * 60 * 60 };
     int64_t now_s = (int64_t)time(NULL);
     return now_s > 0 ? now_s / DAY_S * DAY_S : 0;
-}
-
-static char *cache_folder(void) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && cache[0] == '/') return path_join(cache, "ballast");
-    const struct passwd *user = home && home[0] ? NULL : getpwuid(getuid());
-    if (user) home = user->pw_dir;
-    return home && home[0] ? path_join(home, ".cache/ballast") : mem_string(".ballast-cache");
 }
 
 enum status train_data_open(const struct model *model, const struct recipe *recipe, const struct train_options *options,

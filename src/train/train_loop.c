@@ -69,9 +69,11 @@ static enum status one_step(struct train_run *run) {
     const struct recipe *recipe = &run->setup.plan.recipe;
     double learning_rate = lr_at_step(&run->lr, run->state.step);
     struct step_numbers numbers;
+    step_record_begin(&run->record, run->engine.main, run->state.step);
     int64_t start = clock_now_ns();
     TRY(engine_step(&run->engine, run->dataset, run->state.step, learning_rate, &numbers));
     int64_t elapsed = clock_now_ns() - start;
+    TRY(step_record_end(&run->record, run->engine.main, run->state.step, run->folder));
     if (!isfinite(numbers.loss) || !isfinite(numbers.grad_norm))
         return refuse_nonfinite(run, run->state.step + 1, &numbers);
     run->state.step++;
@@ -173,8 +175,11 @@ static enum status finish_after(struct train_run *run, enum status status) {
 
 enum status train_loop(struct train_run *run) {
     checkpoint_writer_open(run->folder, &run->engine, run->options, &run->metrics, &run->writer);
-    enum status status = run_steps(run);
+    const struct program *program = run->setup.main->program;
+    enum status status = step_record_open(program, run->state.step, run->options->steps, &run->record);
+    if (status == STATUS_OK) status = run_steps(run);
     if (status != STATUS_OK) status = finish_after(run, status);
+    step_record_close(&run->record);
     checkpoint_writer_close(&run->writer);
     return status;
 }

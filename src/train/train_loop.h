@@ -6,6 +6,7 @@
 #include "train/event_file.h"
 #include "train/learning_rate.h"
 #include "train/samples.h"
+#include "train/step_record.h"
 #include "train/train.h"
 
 /* A run with everything open. */
@@ -22,6 +23,7 @@ struct train_run {
     struct lr_shape lr;
     struct checkpoint_state state; /* after the last step */
     struct checkpoint_writer writer;
+    struct step_record record;
     int64_t saved_step;        /* of the newest checkpoint that was begun; -1: none */
     char *newest;              /* folder of the newest that is whole, NULL: none */
     bool validated;            /* whether the metrics hold the validation of state.step */

@@ -52,10 +52,14 @@ static enum status compile_text(const struct train_setup *setup, int64_t tokens,
     return executable_create_beside(setup->backend, graph, &text, resident, out);
 }
 
+static enum model_purpose loss_of(const struct plan *plan) {
+    bool apart = plan->recipe.document_attention == DOCUMENT_ATTENTION_WITHIN;
+    return apart ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
+}
+
 static enum status compile_training(const struct train_setup *setup, const struct plan *plan, struct train_setup *out) {
     bool training = setup->purpose == SETUP_TRAIN;
-    bool apart = plan->recipe.document_attention == DOCUMENT_ATTENTION_WITHIN;
-    enum model_purpose loss = apart ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
+    enum model_purpose loss = loss_of(plan);
     TRY(compile_one(setup, loss, training, plan, NULL, &out->main));
     return training ? compile_one(setup, loss, false, plan, out->main, &out->validation) : STATUS_OK;
 }
@@ -171,6 +175,15 @@ static enum status compile_given(struct train_setup *setup, const char *plan_pat
     return hint[0] ? status_hint(status, "%s", hint) : status;
 }
 
+static enum status describe(struct train_setup *setup) {
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
+        setup->program_bytes[tier] = setup_program_bytes(setup, tier);
+        TRY(program_report_memory(setup->main->program, tier, &setup->memory[tier]));
+    }
+    count_flops(setup);
+    return STATUS_OK;
+}
+
 static enum status finish(struct train_setup *setup, const struct plan_options *options) {
     setup->limits = options->memory;
     setup->grains_fixed = options->grains_per_pass > 0;
@@ -178,12 +191,7 @@ static enum status finish(struct train_setup *setup, const struct plan_options *
     TRY(set_trained(setup));
     TRY(compile_given(setup, options->plan_path));
     if (!setup->policy_fixed) TRY(setup_choose_policy(setup));
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
-        setup->program_bytes[tier] = setup_program_bytes(setup, tier);
-        TRY(program_report_memory(setup->main->program, tier, &setup->memory[tier]));
-    }
-    count_flops(setup);
-    return STATUS_OK;
+    return describe(setup);
 }
 
 static enum status resolve(struct train_setup *setup, const struct plan_options *options,
@@ -228,6 +236,30 @@ enum status train_setup_create_planned(const char *model_folder, const struct pl
                                 .recipe_fixed = true};
     enum status status = model_open(model_folder, &setup.model);
     if (status == STATUS_OK) status = finish(&setup, options);
+    if (status != STATUS_OK)
+        train_setup_free(&setup);
+    else
+        *out = setup;
+    return status;
+}
+
+static enum status compile_step(const struct plan *plan, const char *plan_name, const char *model_folder,
+                                struct train_setup *setup) {
+    struct plan_options nothing_given;
+    plan_options_init(&nothing_given);
+    TRY(plan_options_resolve(&nothing_given, NULL, setup->backend, 0, plan, plan_name, &setup->plan));
+    TRY(model_open(model_folder, &setup->model));
+    TRY(set_trained(setup));
+    setup->backend->set_threads(setup->plan.recipe.threads);
+    TRY(compile_one(setup, loss_of(&setup->plan), true, &setup->plan, NULL, &setup->main));
+    return describe(setup);
+}
+
+enum status train_setup_create_step(const char *model_folder, const struct plan *plan, const char *plan_name,
+                                    struct train_setup *out) {
+    struct train_setup setup = {
+        .purpose = SETUP_TRAIN, .backend = &backend_cpu, .recipe_fixed = true, .policy_fixed = true};
+    enum status status = compile_step(plan, plan_name, model_folder, &setup);
     if (status != STATUS_OK)
         train_setup_free(&setup);
     else

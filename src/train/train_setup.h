@@ -53,6 +53,10 @@ enum status train_setup_create(const char *model_folder, enum setup_purpose purp
 enum status train_setup_create_planned(const char *model_folder, const struct plan *plan,
                                        const struct plan_options *options, const struct train_options *training,
                                        struct train_setup *out);
+/* Only the training step of a plan as it is, whatever memory there is: to be simulated. `plan_name` stands for the plan
+ * in messages. BAD_INPUT where the plan is for other kernels than this machine's, or not for this model. */
+enum status train_setup_create_step(const char *model_folder, const struct plan *plan, const char *plan_name,
+                                    struct train_setup *out);
 void train_setup_free(struct train_setup *setup);
 
 /* STATUS_NO_FIT when a tier's program is larger than its capacity: the message says by how much, the hint which

@@ -1,0 +1,119 @@
+#include "support/policy_spread.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "plan/activations.h"
+#include "plan/chunks.h"
+
+/* A Latin hypercube: each choice has a permutation of its own, by which the policies take turns at its values. */
+enum choice {
+    CHOICE_GRAINS,
+    CHOICE_CHUNKS,
+    CHOICE_PERSISTENT,
+    CHOICE_BUFFERS,
+    CHOICE_LOOKAHEAD,
+    CHOICE_PARAMETERS,
+    CHOICE_GRADIENTS,
+    CHOICE_OPTIMIZER,
+    CHOICE_UPDATE,
+    CHOICE_SCHEDULE
+};
+
+struct turn {
+    uint64_t seed;
+    int64_t index, count;
+};
+
+static int64_t choose(const struct turn *turn, enum choice choice, int64_t values) {
+    uint64_t place = random_permute(turn->seed, (uint32_t)choice, (uint64_t)turn->index, (uint64_t)turn->count);
+    return (int64_t)place % values;
+}
+
+static int64_t parameter_bytes(const struct graph *graph) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (graph->tensors.items[i]->kind == TENSOR_PARAMETER) bytes += shape_bytes(&graph->tensors.items[i]->shape);
+    return bytes;
+}
+
+static enum status choose_buffers(const struct graph *graph, const struct turn *turn, struct policy *policy) {
+    struct chunk_list chunks = {0};
+    int64_t least = 0;
+    policy->chunk_bytes = 1 + parameter_bytes(graph) / (2 + 3 * choose(turn, CHOICE_CHUNKS, 4));
+    enum status status = chunks_pack(graph, policy->chunk_bytes, &chunks);
+    if (status == STATUS_OK) {
+        int64_t all = (int64_t)chunks.chunks.count;
+        policy->persistent_chunks = choose(turn, CHOICE_PERSISTENT, 3) == 0 ? all / 2 : 0;
+        status = chunks_most_in_a_block(graph, &chunks, policy->persistent_chunks, &least);
+    }
+    chunks_free(&chunks);
+    policy->buffers = (least > 0 ? least : 1) + choose(turn, CHOICE_BUFFERS, 3);
+    return status;
+}
+
+static enum status append(struct stage_list *stages, enum stage_action action, int32_t block, enum tier tier) {
+    return vec_push(&stages->list, (struct stage){action, block, tier});
+}
+
+enum { SCHEDULE_KEEP, SCHEDULE_RECOMPUTE, SCHEDULE_HALF, SCHEDULE_HOST, SCHEDULE_DISK, SCHEDULES };
+
+static enum status list_stages(int32_t blocks, int64_t kind, struct stage_list *stages) {
+    for (int32_t i = 0; i < blocks; i++) {
+        TRY(append(stages, STAGE_FORWARD, i, TIER_DEVICE));
+        bool moves = i > 0 && i < blocks - 1 && i % 2;
+        if (moves && kind == SCHEDULE_HOST) TRY(append(stages, STAGE_MOVE, i, TIER_HOST));
+        if (moves && kind == SCHEDULE_DISK) TRY(append(stages, STAGE_MOVE, i, TIER_DISK));
+    }
+    for (int32_t i = blocks; i-- > 0;) {
+        bool layer = i > 0 && i < blocks - 1;
+        if (layer && (kind == SCHEDULE_RECOMPUTE || (kind == SCHEDULE_HALF && i % 2)))
+            TRY(append(stages, STAGE_FORWARD, i, TIER_DEVICE));
+        TRY(append(stages, STAGE_BACKWARD, i, TIER_DEVICE));
+    }
+    return STATUS_OK;
+}
+
+static enum status choose_schedule(const struct graph *graph, const struct turn *turn, struct policy *policy) {
+    struct stage_list stages = {0};
+    enum status status = list_stages(graph_count_blocks(graph), choose(turn, CHOICE_SCHEDULE, SCHEDULES), &stages);
+    if (status == STATUS_OK) status = activations_print(&stages, policy->schedule, sizeof policy->schedule);
+    stage_list_free(&stages);
+    return status;
+}
+
+enum status policy_spread(const struct graph *graph, int64_t grains, uint64_t seed, int64_t index, int64_t count,
+                          struct policy *out) {
+    struct turn turn = {seed, index, count};
+    struct policy policy = {.grains_per_pass = 1};
+    if (index > 0) {
+        policy.grains_per_pass = 1 + choose(&turn, CHOICE_GRAINS, grains);
+        TRY(choose_buffers(graph, &turn, &policy));
+        policy.lookahead = choose(&turn, CHOICE_LOOKAHEAD, 4);
+        policy.parameters = (enum tier)choose(&turn, CHOICE_PARAMETERS, TIER_COUNT);
+        policy.gradients = (enum tier)choose(&turn, CHOICE_GRADIENTS, TIER_COUNT);
+        policy.optimizer = (enum tier)choose(&turn, CHOICE_OPTIMIZER, TIER_COUNT);
+        if (policy.optimizer != TIER_DEVICE) policy.update = (enum tier)choose(&turn, CHOICE_UPDATE, 2);
+        TRY(choose_schedule(graph, &turn, &policy));
+    }
+    *out = policy;
+    return STATUS_OK;
+}
+
+static const char *schedule_kind(const char *schedule) {
+    if (strchr(schedule, 'h')) return "to host";
+    if (strchr(schedule, 'd')) return "to disk";
+    const char *backward = strchr(schedule, 'b');
+    return backward && strchr(backward, 'f') ? "recompute" : "keep";
+}
+
+char *policy_spread_print(const struct policy *policy, char text[POLICY_TEXT]) {
+    snprintf(text, POLICY_TEXT,
+             "p %-6s g %-6s o %-6s u %-6s %6.2f MB +%-2" PRId64 " b %-2" PRId64 " l %" PRId64 " n %" PRId64 " %s",
+             tier_name(policy->parameters), tier_name(policy->gradients), tier_name(policy->optimizer),
+             tier_name(policy->update), (double)policy->chunk_bytes * 1e-6, policy->persistent_chunks, policy->buffers,
+             policy->lookahead, policy->grains_per_pass, schedule_kind(policy->schedule));
+    return text;
+}

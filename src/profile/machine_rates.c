@@ -1,0 +1,33 @@
+#include "profile/machine_rates.h"
+
+#include "profile/issue_rate.h"
+#include "profile/slowdown.h"
+#include "profile/transfer_rates.h"
+
+static enum status measure(const struct rate_machine *machine, const struct rates_options *options,
+                           struct cluster_rates *rates) {
+    bool disk = options->disk_folder != NULL;
+    const bool present[ACTIVITY_COUNT] = {[ACTIVITY_PRODUCT] = true,
+                                          [ACTIVITY_STREAMING] = true,
+                                          [ACTIVITY_COPY] = options->host_tier,
+                                          [ACTIVITY_DISK_READ] = disk,
+                                          [ACTIVITY_DISK_WRITE] = disk};
+    TRY(issue_measure(&rates->issue_s));
+    TRY(transfer_measure_zero(machine, rates));
+    if (options->host_tier) TRY(transfer_measure_host(rates));
+    TRY(transfer_measure_disk(machine, rates));
+    return slowdown_measure(machine, present, rates);
+}
+
+enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
+                                  struct cluster_rates *out) {
+    struct rate_machine machine = {.backend = backend, .threads = options->threads};
+    struct arena_settings settings = {.folder = options->disk_folder, .channels = RATE_WORK_CHANNELS};
+    struct cluster_rates rates = {.measured = true};
+    backend->set_threads(options->threads);
+    if (options->disk_folder) TRY(arena_open(TIER_DISK, RATE_WORK_DISK_BYTES, &settings, &machine.disk));
+    enum status status = measure(&machine, options, &rates);
+    arena_close(&machine.disk);
+    if (status == STATUS_OK) *out = rates;
+    return status;
+}

@@ -1,0 +1,21 @@
+/* What the machine does beside a model's operators: zeros, copies between tiers, the cost of an instruction, slowdowns.
+ */
+#ifndef BALLAST_PROFILE_MACHINE_RATES_H
+#define BALLAST_PROFILE_MACHINE_RATES_H
+
+#include "backend/backend.h"
+#include "cluster/rates.h"
+
+struct rates_options {
+    const char *disk_folder; /* where the disk tier will be; NULL: none */
+    bool host_tier;
+    int threads; /* of kernels */
+};
+
+/* Measures through the backend and src/store, as programs do it: about 0.5 s, 2.5 s with all tiers; takes up to 300 MiB
+ * for that time and a file of 32 MiB without a name in the disk's folder. What is not there has rates of 0 and
+ * slowdowns of 1. Sets the backend's threads. BAD_INPUT and FAILED as arena_open for the folder. */
+enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
+                                  struct cluster_rates *out);
+
+#endif

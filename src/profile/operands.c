@@ -1,0 +1,62 @@
+#include "profile/operands.h"
+
+const struct tensor *operand_tensor(const struct node *node, int operand) {
+    return operand < OP_INPUTS_MAX ? node->in[operand] : node->out[operand - OP_INPUTS_MAX];
+}
+
+static const struct tensor *storage_of(const struct tensor *tensor) { return tensor->base ? tensor->base : tensor; }
+
+static bool is_cold(const struct node *node, const struct tensor *tensor) {
+    switch (tensor->kind) {
+    case TENSOR_PARAMETER:
+    case TENSOR_GRADIENT:
+    case TENSOR_CACHE:
+    case TENSOR_STATE: return true;
+    case TENSOR_ACTIVATION: return tensor->producer && tensor->producer->phase != node->phase;
+    default: return false;
+    }
+}
+
+static bool read_later(const struct graph *graph, const struct node *node, const struct tensor *storage) {
+    for (size_t i = (size_t)node->id + 1; i < graph->nodes.count; i++)
+        for (int k = 0; k < OP_INPUTS_MAX; k++) {
+            const struct tensor *in = graph->nodes.items[i]->in[k];
+            if (in && storage_of(in) == storage) return true;
+        }
+    return false;
+}
+
+static bool is_whole_activation(const struct tensor *tensor) {
+    return tensor && tensor->kind == TENSOR_ACTIVATION && !tensor->base && !tensor->kept;
+}
+
+/* The input whose bytes output 0 takes over, by the rule of the compiler; -1: none. */
+static int find_in_place(const struct graph *graph, const struct node *node) {
+    int index = node->op->in_place_input - 1;
+    if (index < 0 || !is_whole_activation(node->in[index]) || !is_whole_activation(node->out[0])) return -1;
+    const struct tensor *in = node->in[index];
+    if (shape_bytes(&in->shape) != shape_bytes(&node->out[0]->shape) || read_later(graph, node, in)) return -1;
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        if (i != index && node->in[i] && storage_of(node->in[i]) == in) return -1;
+    return index;
+}
+
+static int find_storage(struct operands *operands, const struct tensor *tensor) {
+    for (int i = 0; i < operands->storage_count; i++)
+        if (operands->storages[i].tensor == tensor) return i;
+    operands->storages[operands->storage_count] =
+        (struct operand_storage){.tensor = tensor, .cold = is_cold(operands->node, tensor)};
+    return operands->storage_count++;
+}
+
+void operands_find(const struct graph *graph, const struct node *node, struct operands *out) {
+    *out = (struct operands){.node = node};
+    int in_place = find_in_place(graph, node);
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        const struct tensor *tensor = operand_tensor(node, i);
+        if (i == OP_INPUTS_MAX && in_place >= 0)
+            out->storage[i] = out->storage[in_place];
+        else
+            out->storage[i] = tensor ? find_storage(out, storage_of(tensor)) : -1;
+    }
+}

@@ -1,0 +1,46 @@
+/* Times one operator: its kernel from the backend, operands in memory as arenas have it. */
+#ifndef BALLAST_PROFILE_OPERATOR_BENCH_H
+#define BALLAST_PROFILE_OPERATOR_BENCH_H
+
+#include "backend/backend.h"
+#include "ops/ops.h"
+#include "profile/operands.h"
+#include "store/arena.h"
+
+/* Memory that benches use one after the other: it grows to what the largest takes. Zero-initialise; bench_memory_free.
+ */
+struct bench_memory {
+    struct arena arena;
+};
+void bench_memory_free(struct bench_memory *memory);
+
+struct operator_bench {
+    struct kernel *kernel;
+    struct operands operands;
+    char *base;                    /* in the memory: the warm operands, the workspace, then copies of the cold ones */
+    int64_t offset[OPERAND_COUNT]; /* by storage; of cold ones in their copy */
+    int64_t workspace_offset;
+    int64_t cold_offset, cold_bytes; /* of the first copy; of each */
+    int copies;
+    int next; /* copy that the next call works on */
+    double scalars[SCALAR_COUNT];
+};
+
+/* Makes the kernel ready and fills its operands; those that are cold have several copies, which calls use in turn, and
+ * which are out of the caches at first, so that a copy is in none when its turn comes. The bench uses the memory until
+ * the next one is opened in it. The backend's threads must be set before. FAILED without memory; what kernel_create
+ * says. */
+enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
+                                struct bench_memory *memory, struct operator_bench *out);
+void operator_bench_close(struct operator_bench *bench);
+/* One call. */
+void operator_bench_run(struct operator_bench *bench);
+
+struct measurement {
+    double seconds; /* of a call: the lower quartile of several, after one that is not counted */
+    double spread;  /* (median - least) / least; 0 where one call had to do */
+};
+/* Calls until `budget_s` is spent, but 3 to 9 times; a call that takes more than 0.3 s is made once. */
+void operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out);
+
+#endif

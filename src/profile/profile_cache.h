@@ -1,0 +1,39 @@
+/* What was measured on a machine, kept between runs: one file for each machine (processor, cores, instruction set,
+ * threads, version of the kernels), by the texts that stand for what was measured.
+ *
+ * A file that is damaged, or of another machine, is as if there were none. It is written beside and renamed, after what
+ * other runs have put there meanwhile was read in, so that runs may share a folder. What cannot be written is noted and
+ * is no error: it is measured again next time. */
+#ifndef BALLAST_PROFILE_PROFILE_CACHE_H
+#define BALLAST_PROFILE_PROFILE_CACHE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "cluster/cluster.h"
+#include "graph/tensor.h"
+#include "profile/operator_bench.h"
+
+struct profile_cache {
+    char *path;     /* NULL: nothing is kept */
+    char *machine;  /* text */
+    json_t *values; /* {"operators": {KEY: [SECONDS, SPREAD]}, "rates": {KEY: {…}}, "products": {DTYPE: FLOP/s}} */
+    bool changed;
+};
+
+/* `folder` NULL: nothing is found and nothing kept, but what is put in is found again. `anew`:
+ * nothing is found at first. FAILED without memory. Close in any case. */
+enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, bool anew,
+                               struct profile_cache *out);
+/* Writes what is new. */
+void profile_cache_close(struct profile_cache *cache);
+
+/* False when it is not there. */
+bool profile_cache_find(const struct profile_cache *cache, const char *key, struct measurement *out);
+enum status profile_cache_put(struct profile_cache *cache, const char *key, const struct measurement *measurement);
+bool profile_cache_find_rates(const struct profile_cache *cache, const char *key, struct cluster_rates *out);
+enum status profile_cache_put_rates(struct profile_cache *cache, const char *key, const struct cluster_rates *rates);
+bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, double *flops_per_s);
+enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype, double flops_per_s);
+
+#endif

@@ -1,0 +1,236 @@
+#include "profile/profile_model.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "profile/machine_rates.h"
+#include "profile/operator_key.h"
+#include "profile/profile.h"
+#include "profile/profile_cache.h"
+#include "profile/size_curve.h"
+
+static const double NOTE_EVERY_S = 2, LEAST_CALL_BUDGET_S = 0.002;
+
+/* Nodes with one key. */
+struct entry {
+    const char *key;
+    struct operands operands; /* of the first of them */
+    struct measurement measurement;
+};
+
+struct profile {
+    const struct backend *backend;
+    const struct graph *graph;
+    const struct profile_options *options;
+    struct profile_cache cache;
+    struct scratch keys;
+    VEC(struct entry) entries;
+    int32_t *entry_of; /* by node id */
+    struct bench_memory memory;
+    int64_t begin_ns, noted_ns;
+    int32_t measured;
+};
+
+static double seconds_since(int64_t ns) { return (double)(clock_now_ns() - ns) * 1e-9; }
+
+static enum status find_entry(struct profile *profile, const struct node *node, int32_t *out) {
+    struct entry entry = {.key = NULL};
+    operands_find(profile->graph, node, &entry.operands);
+    entry.key = operator_key(&entry.operands, &profile->keys);
+    if (!entry.key) return STATUS_FAILED;
+    for (size_t i = 0; i < profile->entries.count; i++)
+        if (strcmp(profile->entries.items[i].key, entry.key) == 0) {
+            *out = (int32_t)i;
+            return STATUS_OK;
+        }
+    *out = (int32_t)profile->entries.count;
+    return vec_push(&profile->entries, entry);
+}
+
+static enum status find_entries(struct profile *profile) {
+    size_t nodes = profile->graph->nodes.count;
+    profile->entry_of = mem_array(nodes, sizeof *profile->entry_of);
+    if (!profile->entry_of) return STATUS_FAILED;
+    for (size_t i = 0; i < nodes; i++)
+        TRY(find_entry(profile, profile->graph->nodes.items[i], &profile->entry_of[i]));
+    return STATUS_OK;
+}
+
+/* An equal part of what is left of the time, for each operator that is left. */
+static double call_budget(const struct profile *profile, size_t left) {
+    double budget = profile->options->budget_s > 0 ? profile->options->budget_s : PROFILE_BUDGET_S;
+    double share = (budget - seconds_since(profile->begin_ns)) / (double)left;
+    return share > LEAST_CALL_BUDGET_S ? share : LEAST_CALL_BUDGET_S;
+}
+
+/* What is kept under the operands' key, or a measurement that is kept from now on. */
+static enum status measure_kept(struct profile *profile, const struct operands *operands, double budget_s,
+                                struct measurement *out) {
+    struct operator_bench bench;
+    const char *key = operator_key(operands, &profile->keys);
+    if (!key) return STATUS_FAILED;
+    if (profile_cache_find(&profile->cache, key, out)) return STATUS_OK;
+    TRY(operator_bench_open(profile->backend, operands, &profile->memory, &bench));
+    operator_bench_measure(&bench, budget_s, out);
+    operator_bench_close(&bench);
+    profile->measured++;
+    return profile_cache_put(&profile->cache, key, out);
+}
+
+static enum status measure_curve(struct profile *profile, const struct operands *operands, double budget_s,
+                                 struct measurement *out) {
+    double seconds[CURVE_POINTS], spread = 0;
+    for (int i = 0; i < CURVE_POINTS; i++) {
+        struct curve_node point;
+        struct measurement measurement;
+        curve_node_make(operands, curve_elements[i], &point);
+        TRY(measure_kept(profile, &point.operands, budget_s / CURVE_POINTS, &measurement));
+        seconds[i] = measurement.seconds;
+        if (measurement.spread > spread) spread = measurement.spread;
+    }
+    *out = (struct measurement){.seconds = curve_seconds(seconds, curve_size(operands->node)), .spread = spread};
+    return STATUS_OK;
+}
+
+static void note_progress(struct profile *profile, size_t done) {
+    if (seconds_since(profile->noted_ns) < NOTE_EVERY_S) return;
+    profile->noted_ns = clock_now_ns();
+    log_note("measuring operators: %zu of %zu", done, profile->entries.count);
+}
+
+static enum status measure_entries(struct profile *profile) {
+    size_t count = profile->entries.count;
+    for (size_t i = 0; i < count; i++) {
+        struct entry *entry = &profile->entries.items[i];
+        double budget_s = call_budget(profile, count - i);
+        TRY(curve_fits(entry->operands.node) ? measure_curve(profile, &entry->operands, budget_s, &entry->measurement)
+                                             : measure_kept(profile, &entry->operands, budget_s, &entry->measurement));
+        note_progress(profile, i + 1);
+    }
+    return STATUS_OK;
+}
+
+static enum status find_products(struct profile *profile, struct cluster_device *device) {
+    enum dtype dtype = profile->graph->dtype;
+    double *rate = dtype == DTYPE_BF16 ? &device->bf16_flops_per_s : &device->fp32_flops_per_s;
+    if (*rate > 0) return STATUS_OK;
+    return profile_find_matrix_rate(profile->backend, dtype, &profile->cache, rate);
+}
+
+static bool has_rates(const struct cluster_rates *rates, const struct profile_options *options) {
+    if (!rates->measured) return false;
+    if (options->host_tier && rates->copy[TIER_DEVICE][TIER_HOST].bytes_per_s == 0) return false;
+    return !options->disk_folder || rates->copy[TIER_DISK][TIER_DEVICE].bytes_per_s > 0;
+}
+
+/* The filesystem that the disk's folder is on tells one disk from another. */
+static const char *rates_key(struct profile *profile) {
+    struct statfs disk = {0};
+    const struct profile_options *options = profile->options;
+    if (!options->disk_folder || statfs(options->disk_folder, &disk) != 0)
+        return scratch_format(&profile->keys, "host %d", options->host_tier);
+    uint64_t id;
+    memcpy(&id, &disk.f_fsid, sizeof id);
+    return scratch_format(&profile->keys, "host %d, disk %lx %016" PRIx64 " of %llu blocks", options->host_tier,
+                          (unsigned long)disk.f_type, id, (unsigned long long)disk.f_blocks);
+}
+
+static enum status find_rates(struct profile *profile, struct cluster_rates *rates) {
+    const struct profile_options *options = profile->options;
+    if (has_rates(rates, options)) return STATUS_OK;
+    const char *key = rates_key(profile);
+    if (!key) return STATUS_FAILED;
+    if (profile_cache_find_rates(&profile->cache, key, rates)) return STATUS_OK;
+    const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads};
+    TRY(machine_rates_measure(profile->backend, &machine, rates));
+    profile->measured++;
+    return profile_cache_put_rates(&profile->cache, key, rates);
+}
+
+static enum status measure_all(struct profile *profile, struct cluster *cluster) {
+    const struct profile_options *options = profile->options;
+    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->anew, &profile->cache));
+    TRY(find_products(profile, &cluster->device));
+    TRY(find_rates(profile, &cluster->rates));
+    profile->backend->set_threads(options->threads);
+    TRY(find_entries(profile));
+    return measure_entries(profile);
+}
+
+/* By what bounds it: arithmetic, if it has more of it for each byte than the machine can do while the byte is moved. */
+static enum activity activity_of(const struct node *node, const struct cluster *cluster) {
+    const struct cluster_device *device = &cluster->device;
+    double flops_per_s = node->in[0] && node->in[0]->shape.dtype == DTYPE_BF16 ? device->bf16_flops_per_s : 0;
+    if (flops_per_s == 0)
+        flops_per_s = device->fp32_flops_per_s > 0 ? device->fp32_flops_per_s : device->bf16_flops_per_s;
+    struct op_cost cost;
+    op_cost(node, &cost);
+    return cost.flops / flops_per_s > cost.bytes / cluster->rates.zero.bytes_per_s ? ACTIVITY_PRODUCT
+                                                                                   : ACTIVITY_STREAMING;
+}
+
+static enum status fill_costs(const struct profile *profile, const struct cluster *cluster, struct costs *out) {
+    size_t nodes = profile->graph->nodes.count;
+    struct kernel_cost *kernels = mem_array(nodes, sizeof *kernels);
+    if (!kernels) return STATUS_FAILED;
+    for (size_t i = 0; i < nodes; i++)
+        kernels[i] = (struct kernel_cost){
+            .seconds = profile->entries.items[profile->entry_of[i]].measurement.seconds,
+            .activity = activity_of(profile->graph->nodes.items[i], cluster),
+        };
+    *out = (struct costs){.kernels = kernels, .count = (int32_t)nodes, .rates = cluster->rates};
+    return STATUS_OK;
+}
+
+static enum status fill_report(struct profile *profile, const struct costs *costs, struct profile_report *out) {
+    *out = (struct profile_report){.operators = (int32_t)profile->entries.count, .measured = profile->measured};
+    out->list = mem_array(profile->entries.count, sizeof *out->list);
+    if (!out->list) return STATUS_FAILED;
+    for (size_t i = 0; i < profile->entries.count; i++) {
+        const struct entry *entry = &profile->entries.items[i];
+        const struct node *node = entry->operands.node;
+        struct kernel_cost cost = costs->kernels[node->id];
+        out->list[i] = (struct profiled_operator){node, cost.seconds, entry->measurement.spread, cost.activity};
+        if (entry->measurement.spread <= out->noise) continue;
+        out->noise = entry->measurement.spread;
+        out->noisiest = node->name;
+    }
+    out->of_node = profile->entry_of;
+    profile->entry_of = NULL;
+    out->seconds = seconds_since(profile->begin_ns);
+    return STATUS_OK;
+}
+
+static void close_profile(struct profile *profile) {
+    profile_cache_close(&profile->cache);
+    bench_memory_free(&profile->memory);
+    vec_free(&profile->entries);
+    mem_free(profile->entry_of);
+    scratch_free(&profile->keys);
+}
+
+enum status profile_model(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
+                          const struct profile_options *options, struct costs *out, struct profile_report *report) {
+    struct profile profile = {.backend = backend, .graph = graph, .options = options, .begin_ns = clock_now_ns()};
+    struct costs costs = {0};
+    profile.noted_ns = profile.begin_ns;
+    backend->set_threads(options->threads);
+    enum status status = measure_all(&profile, cluster);
+    if (status == STATUS_OK) status = fill_costs(&profile, cluster, &costs);
+    if (status == STATUS_OK && report) status = fill_report(&profile, &costs, report);
+    close_profile(&profile);
+    if (status == STATUS_OK)
+        *out = costs;
+    else
+        costs_free(&costs);
+    return status;
+}
+
+void profile_report_free(struct profile_report *report) {
+    mem_free(report->list);
+    mem_free(report->of_node);
+    *report = (struct profile_report){0};
+}

@@ -1,0 +1,38 @@
+/* One piece of work of each activity, to be repeated: what rates and slowdowns are measured with. */
+#ifndef BALLAST_PROFILE_RATE_WORK_H
+#define BALLAST_PROFILE_RATE_WORK_H
+
+#include "cluster/rates.h"
+#include "profile/operator_bench.h"
+
+enum { RATE_WORK_CHANNELS = 2 };
+
+/* What works share: the disk tier's file, where there is a folder for it. */
+struct rate_machine {
+    const struct backend *backend;
+    int threads;
+    struct arena disk; /* of no bytes without a folder */
+};
+
+struct rate_work {
+    const struct rate_machine *machine;
+    enum activity activity;
+    struct graph *graph;          /* kernels: of one node */
+    struct bench_memory memory;   /* kernels: operands */
+    struct operator_bench kernel; /* kernels */
+    struct arena from, to;        /* copies in memory, and the memory's side of the disk's */
+    int channel;                  /* of the disk */
+    int64_t at;                   /* where the next piece begins */
+};
+
+/* `channel`, below RATE_WORK_CHANNELS, tells works apart that run at once. Close in any case. */
+enum status rate_work_open(const struct rate_machine *machine, enum activity activity, int channel,
+                           struct rate_work *out);
+void rate_work_close(struct rate_work *work);
+/* Does one piece: some milliseconds. FAILED when the disk does. */
+enum status rate_work_run(struct rate_work *work);
+
+/* The bytes that works of the disk go over: what a rate_machine's disk must have. */
+#define RATE_WORK_DISK_BYTES ((int64_t)32 << 20)
+
+#endif

@@ -1,0 +1,143 @@
+#include "profile/slowdown.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+
+enum { RACERS = 2, MESSAGE_BYTES = 512 };
+static const int64_t WINDOW_NS = 50 * 1000 * 1000;
+
+/* Works that run at once. Each begins when all are ready, and goes on until all have had their time, so that none is
+ * timed with nothing beside it. */
+struct race {
+    pthread_barrier_t start;
+    atomic_int unfinished;
+};
+
+struct racer {
+    struct race *race;
+    struct rate_work *work;
+    pthread_t thread;
+    enum status status;
+    char message[MESSAGE_BYTES];
+    double seconds; /* of a piece */
+};
+
+static bool is_kernel(enum activity activity) { return activity == ACTIVITY_PRODUCT || activity == ACTIVITY_STREAMING; }
+
+static void run_racer(struct racer *racer) {
+    bool timed = true;
+    int64_t pieces = 0, begin, last;
+    racer->status = rate_work_run(racer->work);
+    pthread_barrier_wait(&racer->race->start);
+    begin = last = clock_now_ns();
+    while (racer->status == STATUS_OK && (timed || atomic_load(&racer->race->unfinished) > 0)) {
+        racer->status = rate_work_run(racer->work);
+        if (!timed) continue;
+        last = clock_now_ns();
+        pieces++;
+        if (last - begin < WINDOW_NS) continue;
+        timed = false;
+        atomic_fetch_sub(&racer->race->unfinished, 1);
+    }
+    if (timed) atomic_fetch_sub(&racer->race->unfinished, 1);
+    racer->seconds = pieces > 0 ? (double)(last - begin) * 1e-9 / (double)pieces : 0;
+}
+
+static void *race_thread(void *argument) {
+    struct racer *racer = argument;
+    const struct rate_machine *machine = racer->work->machine;
+    if (is_kernel(racer->work->activity)) machine->backend->set_threads(machine->threads);
+    run_racer(racer);
+    if (racer->status != STATUS_OK) snprintf(racer->message, sizeof racer->message, "%s", status_message());
+    return NULL;
+}
+
+/* The first racer runs in the calling thread, so that a second one that cannot be started leaves no one waiting. */
+static enum status race(struct rate_work *const *works, int count, double seconds[RACERS]) {
+    struct race race = {.unfinished = count};
+    struct racer racers[RACERS] = {{.race = &race, .work = works[0]}, {.race = &race, .work = works[count - 1]}};
+    pthread_barrier_init(&race.start, NULL, (unsigned)count);
+    int error = 0;
+    if (count > 1)
+        error = fault_point(FAULT_SUBMIT) ? errno : pthread_create(&racers[1].thread, NULL, race_thread, &racers[1]);
+    if (error == 0) race_thread(&racers[0]);
+    if (error == 0 && count > 1) pthread_join(racers[1].thread, NULL);
+    pthread_barrier_destroy(&race.start);
+    if (error) return status_set(STATUS_FAILED, "cannot start a thread to measure with: %s", strerror(error));
+    for (int i = 0; i < count; i++) {
+        if (racers[i].status != STATUS_OK) return status_set(racers[i].status, "%s", racers[i].message);
+        seconds[i] = racers[i].seconds;
+    }
+    return STATUS_OK;
+}
+
+struct slowdowns {
+    struct rate_work works[ACTIVITY_COUNT][RACERS];
+    const bool *present;
+};
+
+static enum status open_works(const struct rate_machine *machine, struct slowdowns *slowdowns) {
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int r = 0; r < RACERS && slowdowns->present[a]; r++)
+            TRY(rate_work_open(machine, (enum activity)a, r, &slowdowns->works[a][r]));
+    return STATUS_OK;
+}
+
+static enum status measure_alone(struct slowdowns *slowdowns, double out[ACTIVITY_COUNT]) {
+    for (int a = 0; a < ACTIVITY_COUNT; a++) {
+        struct rate_work *works[RACERS] = {&slowdowns->works[a][0]};
+        if (slowdowns->present[a]) TRY(race(works, 1, &out[a]));
+    }
+    return STATUS_OK;
+}
+
+static double at_least_1(double factor) { return factor > 1 ? factor : 1; }
+
+static enum status measure_pairs(struct slowdowns *slowdowns, double together[ACTIVITY_COUNT][ACTIVITY_COUNT]) {
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int b = a; b < ACTIVITY_COUNT; b++) {
+            struct rate_work *works[RACERS] = {&slowdowns->works[a][0], &slowdowns->works[b][1]};
+            double seconds[RACERS];
+            if (!slowdowns->present[a] || !slowdowns->present[b]) continue;
+            TRY(race(works, RACERS, seconds));
+            together[a][b] = a == b ? (seconds[0] + seconds[1]) / 2 : seconds[0];
+            if (a != b) together[b][a] = seconds[1];
+        }
+    return STATUS_OK;
+}
+
+static enum status measure(const struct rate_machine *machine, struct slowdowns *slowdowns,
+                           struct cluster_rates *rates) {
+    double before[ACTIVITY_COUNT] = {0}, after[ACTIVITY_COUNT] = {0}, together[ACTIVITY_COUNT][ACTIVITY_COUNT];
+    TRY(open_works(machine, slowdowns));
+    TRY(measure_alone(slowdowns, before));
+    TRY(measure_pairs(slowdowns, together));
+    TRY(measure_alone(slowdowns, after));
+    for (int a = 0; a < ACTIVITY_COUNT; a++) {
+        if (!slowdowns->present[a]) continue;
+        double least = before[a] < after[a] ? before[a] : after[a], most = before[a] + after[a] - least;
+        if (most / least - 1 > rates->noise) rates->noise = most / least - 1;
+        for (int b = 0; b < ACTIVITY_COUNT; b++)
+            if (slowdowns->present[b]) rates->slowdown[a][b] = at_least_1(together[a][b] / least);
+    }
+    return STATUS_OK;
+}
+
+enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
+                             struct cluster_rates *rates) {
+    struct slowdowns slowdowns = {.present = present};
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int b = 0; b < ACTIVITY_COUNT; b++)
+            rates->slowdown[a][b] = 1;
+    enum status status = measure(machine, &slowdowns, rates);
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int r = 0; r < RACERS; r++)
+            rate_work_close(&slowdowns.works[a][r]);
+    return status;
+}

@@ -1,0 +1,12 @@
+/* Latency and rate of zeros and of copies between tiers, from the times of small and large ones. */
+#ifndef BALLAST_PROFILE_TRANSFER_RATES_H
+#define BALLAST_PROFILE_TRANSFER_RATES_H
+
+#include "profile/rate_work.h"
+
+/* Fill rates->zero and rates->copy, and raise rates->noise; the last one does nothing on a machine without disk. */
+enum status transfer_measure_zero(const struct rate_machine *machine, struct cluster_rates *rates);
+enum status transfer_measure_host(struct cluster_rates *rates);
+enum status transfer_measure_disk(const struct rate_machine *machine, struct cluster_rates *rates);
+
+#endif
