@@ -23,7 +23,7 @@
               "model; plan: the plan file to write; profile: the "                                                     \
               "cluster file to write")
 
-/* Options that plan, train, resume, eval and generate share. */
+/* Options that plan, train, resume, eval, generate and profile share. */
 #define OPTION_LIST_PLAN(X)                                                                                            \
     X(BATCH, .name = "batch", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
       .computed = "8, or what the plan file or the run says", .help = "sequences per step over all ranks")             \
@@ -46,7 +46,7 @@
     X(GRAINS_PER_PASS, .name = "grains-per-pass", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),  \
       .computed = "1, or what the plan file says",                                                                     \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
-    X(THREADS, .name = "threads", OPTION_WHOLE_RANGE(1, 4096), OPTION_FOR(COMMANDS_STEP | COMMAND_PROFILE),            \
+    X(THREADS, .name = "threads", OPTION_WHOLE_RANGE(1, 4096), OPTION_FOR(COMMANDS_STEP),                              \
       .computed = "the physical cores that the process may use", .help = "compute threads; part of the recipe")        \
     X(SEED, .name = "seed", OPTION_WHOLE_RANGE(0, INT64_MAX), OPTION_FOR(COMMANDS_STEP | COMMAND_INIT),                \
       .computed = "1, or what the plan file or the run says",                                                          \
@@ -63,8 +63,9 @@
     X(PARTITION, .name = "partition", .type = OPTION_TEXT, .argument = "P", OPTION_FOR(COMMANDS_STEP),                 \
       .refusal = "this version runs on one rank",                                                                      \
       .help = "how parameters, gradients and states are spread over ranks")                                            \
-    X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE|PRESET", OPTION_FOR(COMMANDS_STEP),           \
-      .refusal = "this version plans for the machine that it runs on", .help = "the machine to plan for")
+    X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMANDS_STEP),                  \
+      .computed = "measured here",                                                                                     \
+      .help = "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \
     X(PLAN, .name = "plan", .type = OPTION_TEXT, .argument = "FILE",                                                   \
@@ -98,11 +99,11 @@
       .fallback = "0.1", .help = "AdamW: of matrices and embeddings; biases and norm weights do not decay")            \
     X(CLIP_NORM, .name = "clip-norm", OPTION_REAL_RANGE(0, 1e9), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),             \
       .fallback = "1", .help = "limit of the gradients' global norm; 0: none")                                         \
-    X(FREEZE, .name = "freeze", .type = OPTION_TEXTS, .argument = "PATTERN", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN), \
-      .computed = "nothing, or what the plan file says",                                                               \
+    X(FREEZE, .name = "freeze", .type = OPTION_TEXTS, .argument = "PATTERN",                                           \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = "nothing, or what the plan file says",   \
       .help = "weights that are not trained, by name, with *, ? and [...]; may be given several times")                \
     X(LORA, .name = "lora", .type = OPTION_TEXT, .argument = "RANK,ALPHA,TARGETS",                                     \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                                                        \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),                                                      \
       .computed = "none, or what the plan file or the model's own adapter says",                                       \
       .help = "train adapters beside linear layers (8,16,q_proj,v_proj or 8,16,all-linear) and freeze all else; the "  \
               "run then writes adapters as peft has them")                                                             \

@@ -37,6 +37,7 @@ void step_options_read(const struct options *options, bool decided, struct plan_
     out->threads = (int)options_whole(options, OPT_THREADS);
     read_memory(options, &out->memory);
     out->plan_path = options_text(options, OPT_PLAN);
+    out->cluster_path = options_text(options, OPT_CLUSTER);
     if (options_given(options, OPT_DOCUMENT_ATTENTION))
         out->document_attention = document_attention_find(options_text(options, OPT_DOCUMENT_ATTENTION));
     out->lora = options_text(options, OPT_LORA);

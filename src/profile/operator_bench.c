@@ -8,6 +8,8 @@
 
 enum { CALLS_LEAST = 3, CALLS_MOST = 9, ALIGNMENT = 4096 };
 static const double LONG_CALL_S = 0.3;
+/* What comes from memory in some microseconds: not worth emptying the caches for, which takes milliseconds. */
+static const int64_t COLD_LEAST_BYTES = (int64_t)64 << 10;
 static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20;
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
@@ -78,7 +80,7 @@ enum status operator_bench_open(const struct backend *backend, const struct oper
     *out = (struct operator_bench){.operands = *operands};
     TRY(backend->kernel_create(operands->node, &out->kernel));
     int64_t bytes = lay_out(out);
-    bool flushes = out->cold_bytes > 0 && out->copies * out->cold_bytes < flush_bytes();
+    bool flushes = out->cold_bytes >= COLD_LEAST_BYTES && out->copies * out->cold_bytes < flush_bytes();
     enum status status = grow(memory, bytes + (flushes ? flush_bytes() : 0));
     if (status != STATUS_OK) {
         operator_bench_close(out);

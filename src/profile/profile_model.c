@@ -113,11 +113,20 @@ static enum status measure_entries(struct profile *profile) {
     return STATUS_OK;
 }
 
-static enum status find_products(struct profile *profile, struct cluster_device *device) {
-    enum dtype dtype = profile->graph->dtype;
-    double *rate = dtype == DTYPE_BF16 ? &device->bf16_flops_per_s : &device->fp32_flops_per_s;
-    if (*rate > 0) return STATUS_OK;
-    return profile_find_matrix_rate(profile->backend, dtype, &profile->cache, rate);
+static enum status find_products(const struct backend *backend, struct profile_cache *cache,
+                                 struct cluster_device *device, int32_t *measured) {
+    const struct {
+        enum dtype dtype;
+        double *flops_per_s;
+    } products[] = {{DTYPE_F32, &device->fp32_flops_per_s}, {DTYPE_BF16, &device->bf16_flops_per_s}};
+    for (int i = 0; i < 2; i++) {
+        if (*products[i].flops_per_s > 0 ||
+            profile_cache_find_product(cache, products[i].dtype, products[i].flops_per_s))
+            continue;
+        TRY(profile_find_matrix_rate(backend, products[i].dtype, cache, products[i].flops_per_s));
+        (*measured)++;
+    }
+    return STATUS_OK;
 }
 
 static bool has_rates(const struct cluster_rates *rates, const struct profile_options *options) {
@@ -126,36 +135,56 @@ static bool has_rates(const struct cluster_rates *rates, const struct profile_op
     return !options->disk_folder || rates->copy[TIER_DISK][TIER_DEVICE].bytes_per_s > 0;
 }
 
-/* The filesystem that the disk's folder is on tells one disk from another. */
-static const char *rates_key(struct profile *profile) {
+/* The filesystem that the disk's folder is on tells one disk from another. In fresh memory. */
+static char *rates_key(const struct profile_options *options) {
     struct statfs disk = {0};
-    const struct profile_options *options = profile->options;
     if (!options->disk_folder || statfs(options->disk_folder, &disk) != 0)
-        return scratch_format(&profile->keys, "host %d", options->host_tier);
+        return mem_format("host %d", options->host_tier);
     uint64_t id;
     memcpy(&id, &disk.f_fsid, sizeof id);
-    return scratch_format(&profile->keys, "host %d, disk %lx %016" PRIx64 " of %llu blocks", options->host_tier,
-                          (unsigned long)disk.f_type, id, (unsigned long long)disk.f_blocks);
+    return mem_format("host %d, disk %lx %016" PRIx64 " of %llu blocks", options->host_tier, (unsigned long)disk.f_type,
+                      id, (unsigned long long)disk.f_blocks);
 }
 
-static enum status find_rates(struct profile *profile, struct cluster_rates *rates) {
-    const struct profile_options *options = profile->options;
+static enum status find_rates(const struct backend *backend, const struct profile_options *options,
+                              struct profile_cache *cache, struct cluster_rates *rates, int32_t *measured) {
     if (has_rates(rates, options)) return STATUS_OK;
-    const char *key = rates_key(profile);
-    if (!key) return STATUS_FAILED;
-    if (profile_cache_find_rates(&profile->cache, key, rates)) return STATUS_OK;
     const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads};
-    TRY(machine_rates_measure(profile->backend, &machine, rates));
-    profile->measured++;
-    return profile_cache_put_rates(&profile->cache, key, rates);
+    char *key = rates_key(options);
+    enum status status = key ? STATUS_OK : STATUS_FAILED;
+    if (key && !profile_cache_find_rates(cache, key, rates)) {
+        status = machine_rates_measure(backend, &machine, rates);
+        if (status == STATUS_OK) status = profile_cache_put_rates(cache, key, rates);
+        (*measured)++;
+    }
+    mem_free(key);
+    return status;
+}
+
+static enum status find_machine(const struct backend *backend, const struct profile_options *options,
+                                struct profile_cache *cache, struct cluster *cluster, int32_t *measured) {
+    backend->set_threads(options->threads);
+    TRY(find_products(backend, cache, &cluster->device, measured));
+    TRY(find_rates(backend, options, cache, &cluster->rates, measured));
+    backend->set_threads(options->threads);
+    return STATUS_OK;
+}
+
+enum status profile_machine(const struct backend *backend, const struct profile_options *options,
+                            struct cluster *cluster, int32_t *measured) {
+    struct profile_cache cache;
+    int32_t made = 0;
+    enum status status = profile_cache_open(options->cache_folder, backend, options->threads, options->anew, &cache);
+    if (status == STATUS_OK) status = find_machine(backend, options, &cache, cluster, &made);
+    profile_cache_close(&cache);
+    if (measured) *measured = made;
+    return status;
 }
 
 static enum status measure_all(struct profile *profile, struct cluster *cluster) {
     const struct profile_options *options = profile->options;
     TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->anew, &profile->cache));
-    TRY(find_products(profile, &cluster->device));
-    TRY(find_rates(profile, &cluster->rates));
-    profile->backend->set_threads(options->threads);
+    TRY(find_machine(profile->backend, options, &profile->cache, cluster, &profile->measured));
     TRY(find_entries(profile));
     return measure_entries(profile);
 }
@@ -163,9 +192,8 @@ static enum status measure_all(struct profile *profile, struct cluster *cluster)
 /* By what bounds it: arithmetic, if it has more of it for each byte than the machine can do while the byte is moved. */
 static enum activity activity_of(const struct node *node, const struct cluster *cluster) {
     const struct cluster_device *device = &cluster->device;
-    double flops_per_s = node->in[0] && node->in[0]->shape.dtype == DTYPE_BF16 ? device->bf16_flops_per_s : 0;
-    if (flops_per_s == 0)
-        flops_per_s = device->fp32_flops_per_s > 0 ? device->fp32_flops_per_s : device->bf16_flops_per_s;
+    bool bf16 = node->in[0] && node->in[0]->shape.dtype == DTYPE_BF16;
+    double flops_per_s = bf16 ? device->bf16_flops_per_s : device->fp32_flops_per_s;
     struct op_cost cost;
     op_cost(node, &cost);
     return cost.flops / flops_per_s > cost.bytes / cluster->rates.zero.bytes_per_s ? ACTIVITY_PRODUCT
@@ -217,7 +245,6 @@ enum status profile_model(const struct backend *backend, const struct graph *gra
     struct profile profile = {.backend = backend, .graph = graph, .options = options, .begin_ns = clock_now_ns()};
     struct costs costs = {0};
     profile.noted_ns = profile.begin_ns;
-    backend->set_threads(options->threads);
     enum status status = measure_all(&profile, cluster);
     if (status == STATUS_OK) status = fill_costs(&profile, cluster, &costs);
     if (status == STATUS_OK && report) status = fill_report(&profile, &costs, report);

@@ -39,7 +39,8 @@ struct plan_options {
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;       /* 0: not given */
     struct memory_options memory;
-    const char *plan_path; /* a plan file (train, eval, generate); NULL: none */
+    const char *plan_path;    /* a plan file (train, eval, generate); NULL: none */
+    const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them; NULL: none */
 };
 enum { PLAN_DEFAULT_BATCH = 8, PLAN_DEFAULT_SEQUENCE = 1024, PLAN_DEFAULT_SEED = 1, PLAN_GRAIN_TOKENS = 1024 };
 /* Everything "not given". */

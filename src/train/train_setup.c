@@ -187,6 +187,7 @@ static enum status describe(struct train_setup *setup) {
 static enum status finish(struct train_setup *setup, const struct plan_options *options) {
     setup->limits = options->memory;
     setup->grains_fixed = options->grains_per_pass > 0;
+    if (options->cluster_path) TRY(cluster_read(options->cluster_path, &setup->cluster));
     TRY(find_capacity(setup));
     TRY(set_trained(setup));
     TRY(compile_given(setup, options->plan_path));

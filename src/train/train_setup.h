@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cluster/cluster.h"
 #include "model/model.h"
 #include "program/program.h"
 #include "run/executable.h"
@@ -30,9 +31,10 @@ struct train_setup {
     struct executable *decode;  /* one token at a time */
     bool samples;
     struct memory_options limits;
-    bool policy_fixed;                       /* by a plan file: no other is chosen */
-    bool grains_fixed;                       /* by an option */
-    int64_t least_bytes;                     /* device bytes of the plan that takes least, of those that were tried */
+    struct cluster cluster; /* of --cluster; all zero without: its rates are then measured where they are needed */
+    bool policy_fixed;      /* by a plan file: no other is chosen */
+    bool grains_fixed;      /* by an option */
+    int64_t least_bytes;    /* device bytes of the plan that takes least, of those that were tried */
     int64_t program_bytes[TIER_COUNT];       /* arena sizes: the larger of the programs' */
     int64_t capacity_bytes[TIER_COUNT];      /* what there is: the option, or the machine's; 0: no such tier */
     struct memory_report memory[TIER_COUNT]; /* of the main program */

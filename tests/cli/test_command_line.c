@@ -1,6 +1,7 @@
 /* The program as a user meets it: exit statuses, messages, JSON, and what bad input leaves behind. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,9 @@ static void test_errors_go_to_stderr_with_status_2(void **state) {
     EXPECT(*state, 2, TEXTS("'deploy' is no command"), "deploy", "plan.json");
     EXPECT(*state, 2, TEXTS("plan.json"), "simulate", "plan.json");
     EXPECT(*state, 2, TEXTS("--output (-o) RUN_DIR is missing"), "train", "model", "data.txt");
-    EXPECT(*state, 2, TEXTS("profile", "not supported"), "profile", "model");
+    EXPECT(*state, 2, TEXTS("--batch", "of a model"), "profile", "--batch", "4");
+    EXPECT(*state, 2, TEXTS("nowhere"), "profile", "nowhere");
+    EXPECT(*state, 2, TEXTS("nowhere.json"), "profile", "--cluster", "nowhere.json");
     EXPECT(*state, 2, TEXTS("nowhere: no such file"), "inspect", "nowhere");
     EXPECT(*state, 2, TEXTS("nowhere"), "plan", "nowhere");
     EXPECT(*state, 2, TEXTS("nowhere"), "resume", "nowhere");
@@ -217,9 +220,40 @@ static void test_profile_writes_a_cluster(void **state) {
     const json_t *device = json_array_get(json_object_get(document, "devices"), 0);
     assert_true(json_real_value(json_object_get(device, "fp32_flops_per_s")) > 0);
     json_decref(document);
-    json_decref(written);
     program_run_free(&run);
     EXPECT(folder, 0, NULL, "inspect", cluster);
+
+    run = PROGRAM(folder, "profile", "--json", "--cluster", cluster); /* nothing is left to measure */
+    assert_int_equal(run.status, 0);
+    json_t *again = parse_whole(run.out);
+    assert_true(json_equal(written, again));
+    json_decref(again);
+    json_decref(written);
+    program_run_free(&run);
+}
+
+static void test_profile_measures_a_model(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    make_text(text, 20000);
+    make_tiny_model(folder, model, text);
+    struct program_run run =
+        PROGRAM(folder, "profile", model, "--json", "--batch", "3", "--seq", "16", "--threads", "1");
+    assert_int_equal(run.status, 0);
+    json_t *document = parse_whole(run.out);
+    const json_t *operators = json_object_get(document, "operators"), *row;
+    size_t i;
+    double sum = 0;
+    assert_true(json_array_size(operators) > 10);
+    json_array_foreach(operators, i, row) {
+        assert_true(json_real_value(json_object_get(row, "seconds")) > 0);
+        assert_true(json_integer_value(json_object_get(row, "count")) > 0);
+        sum += json_real_value(json_object_get(row, "seconds")) *
+               (double)json_integer_value(json_object_get(row, "count"));
+    }
+    assert_true(fabs(sum / json_real_value(json_object_get(document, "kernels_s")) - 1) < 1e-9);
+    json_decref(document);
+    program_run_free(&run);
+    EXPECT(folder, 0, NULL, "profile", model, "--threads", "1");
 }
 
 static void test_no_plan_fits_is_status_3(void **state) {
@@ -247,6 +281,7 @@ int main(void) {
         CASE(test_every_family_from_init_to_generate),
         CASE(test_json_is_one_document),
         CASE(test_profile_writes_a_cluster),
+        CASE(test_profile_measures_a_model),
         CASE(test_no_plan_fits_is_status_3),
         CASE(test_full_disk_behind_stdout_is_status_1),
     };

@@ -47,6 +47,102 @@ static struct cluster example(void) {
                                        .tier_count = 1}};
 }
 
+static struct cluster example_with_rates(void) {
+    struct cluster cluster = example();
+    cluster.rates = (struct cluster_rates){
+        .measured = true,
+        .issue_s = 1.25e-6,
+        .noise = 0.03125,
+        .zero = {1e-7, 1.5e10},
+        .copy = {[TIER_DEVICE][TIER_DISK] = {2e-4, 1.1e9}, [TIER_DISK][TIER_DEVICE] = {1e-4, 2.2e9}},
+    };
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int b = 0; b < ACTIVITY_COUNT; b++)
+            cluster.rates.slowdown[a][b] = 1 + 0.1 * a + 0.3 * b;
+    return cluster;
+}
+
+static void expect_equal_rates(const struct cluster_rates *a, const struct cluster_rates *b) {
+    assert_int_equal(a->measured, b->measured);
+    assert_true(a->issue_s == b->issue_s && a->noise == b->noise);
+    assert_memory_equal(&a->zero, &b->zero, sizeof a->zero);
+    assert_memory_equal(a->copy, b->copy, sizeof a->copy);
+    assert_memory_equal(a->slowdown, b->slowdown, sizeof a->slowdown);
+}
+
+static void test_rates_come_back_the_same(void **state) {
+    (void)state;
+    struct cluster all[] = {example(), example_with_rates()}, after;
+    for (int i = 0; i < 2; i++) {
+        json_t *object = cluster_to_json(&all[i]);
+        char *text = json_dumps(object, JSON_REAL_PRECISION(17));
+        json_t *parsed = json_loads(text, 0, NULL);
+        assert_int_equal(cluster_from_json("c.json", parsed, &after), STATUS_OK);
+        expect_equal_rates(&all[i].rates, &after.rates);
+        json_decref(object);
+        json_decref(parsed);
+        free(text);
+    }
+}
+
+static void test_files_without_rates_are_read(void **state) {
+    (void)state;
+    struct cluster before = example(), after;
+    json_t *object = cluster_to_json(&before);
+    json_object_del(object, "rates");
+    json_object_set_new(object, "version", json_integer(1));
+    assert_int_equal(cluster_from_json("c.json", object, &after), STATUS_OK);
+    assert_false(after.rates.measured);
+    json_decref(object);
+}
+
+/* Puts a value (NULL: nothing) where the path of a rates' field leads. */
+static void refuse_rate(const char *owner_name, const char *inner, const char *field, json_t *value) {
+    struct cluster cluster = example_with_rates(), out;
+    json_t *object = cluster_to_json(&cluster), *owner = json_object_get(object, "rates");
+    if (owner_name) owner = json_object_get(owner, owner_name);
+    if (json_is_array(owner)) owner = json_array_get(owner, 0);
+    if (inner) owner = json_object_get(owner, inner);
+    if (value)
+        json_object_set_new(owner, field, value);
+    else
+        json_object_del(owner, field);
+    assert_int_equal(cluster_from_json("c.json", object, &out), STATUS_BAD_INPUT);
+    if (!strstr(status_message(), "c.json: rates") || !strstr(status_message(), field))
+        fail_msg("rates.%s is not named: %s", field, status_message());
+    json_decref(object);
+}
+
+static void test_bad_rates_are_named(void **state) {
+    (void)state;
+    static const char *const required[] = {"issue_s", "noise", "zero", "copies", "slowdown"};
+    for (size_t i = 0; i < sizeof required / sizeof *required; i++)
+        refuse_rate(NULL, NULL, required[i], NULL);
+    refuse_rate(NULL, NULL, "issue_s", json_real(-1));
+    refuse_rate(NULL, NULL, "zero", json_integer(5));
+    refuse_rate(NULL, NULL, "copies", json_object());
+    refuse_rate(NULL, NULL, "slowdown", json_array());
+    refuse_rate("zero", NULL, "bytes_per_s", json_real(0));
+    refuse_rate("zero", NULL, "latency_s", json_string("none"));
+    refuse_rate("copies", NULL, "from", json_string("tape"));
+    refuse_rate("copies", NULL, "to", json_integer(1));
+    refuse_rate("copies", NULL, "bytes_per_s", NULL);
+    refuse_rate("slowdown", NULL, "disk reads", NULL);
+    refuse_rate("slowdown", "disk reads", "matrix products", json_real(0.5));
+    refuse_rate("slowdown", "disk reads", "disk writes", NULL);
+}
+
+static void test_a_copy_is_there_once(void **state) {
+    (void)state;
+    struct cluster cluster = example_with_rates(), out;
+    json_t *object = cluster_to_json(&cluster);
+    json_t *copies = json_object_get(json_object_get(object, "rates"), "copies");
+    json_array_append(copies, json_array_get(copies, 0));
+    assert_int_equal(cluster_from_json("c.json", object, &out), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "rates.copies[2]: device to disk is there twice"));
+    json_decref(object);
+}
+
 static void test_json_gives_back_the_same(void **state) {
     (void)state;
     struct cluster before = example(), after;
@@ -81,7 +177,7 @@ static void test_bad_fields_are_named(void **state) {
     static const char *const required[] = {"version", "devices", "kind", "name", "isa", "cores", "page_bytes", "tiers"};
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
         refuse(required[i], NULL);
-    refuse("version", json_integer(2));
+    refuse("version", json_integer(CLUSTER_VERSION + 1));
     refuse("cores", json_integer(0));
     refuse("cores", json_real(2.5));
     refuse("hardware_threads", json_integer(-1));
@@ -93,10 +189,10 @@ static void test_bad_fields_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_measured_machine_is_sane),
-        cmocka_unit_test(test_cores_follow_the_affinity),
-        cmocka_unit_test(test_json_gives_back_the_same),
-        cmocka_unit_test(test_bad_fields_are_named),
+        cmocka_unit_test(test_measured_machine_is_sane), cmocka_unit_test(test_cores_follow_the_affinity),
+        cmocka_unit_test(test_json_gives_back_the_same), cmocka_unit_test(test_bad_fields_are_named),
+        cmocka_unit_test(test_rates_come_back_the_same), cmocka_unit_test(test_files_without_rates_are_read),
+        cmocka_unit_test(test_bad_rates_are_named),      cmocka_unit_test(test_a_copy_is_there_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,294 @@
+/* Costs of operators: every node has one, equal nodes have one measurement, and what was measured is found again. No
+ * number of them is checked. */
+#include <math.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/folder.h"
+#include "base/json.h"
+#include "graph/differentiate.h"
+#include "model/model.h"
+#include "profile/operator_key.h"
+#include "profile/profile_model.h"
+#include "profile/size_curve.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+enum { TOKENS = 24, VOCAB = 211 };
+
+struct variant {
+    const char *family;
+    enum dtype dtype;
+    enum model_purpose purpose;
+    const char *lora;
+    bool scaled_by_layer;
+};
+
+static struct model *create_model(const struct variant *variant) {
+    struct model_config config;
+    struct model *model;
+    assert_int_equal(model_config_init(variant->family, &config), STATUS_OK);
+    config.vocab_size = VOCAB;
+    config.hidden = 32;
+    config.layers = 3;
+    config.heads = 4;
+    config.context = 64;
+    config.scale_by_inverse_layer = variant->scaled_by_layer;
+    if (model_create(&config, &model) != STATUS_OK) fail_msg("%s", status_message());
+    if (variant->lora) assert_int_equal(model_set_adapter(model, variant->lora, 1), STATUS_OK);
+    return model;
+}
+
+static struct graph *build_graph(const struct variant *variant) {
+    static const struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
+    struct model *model = create_model(variant);
+    struct graph *graph;
+    struct tensor *output;
+    enum status status;
+    if (variant->purpose == MODEL_DECODE) {
+        status = model_build_decode_graph(model, variant->dtype, 4, 2 * TOKENS, &graph, &output);
+    } else {
+        status = model_build_graph(model, variant->purpose, variant->dtype, 2, TOKENS, &graph, &output);
+        if (status == STATUS_OK) status = graph_differentiate(graph, output);
+        if (status == STATUS_OK) status = ops_add_optimizer(graph, &optimizer);
+    }
+    if (status != STATUS_OK) fail_msg("%s: %s", variant->family, status_message());
+    model_free(model);
+    return graph;
+}
+
+/* A machine whose rates are known, so that only operators are measured. */
+static struct cluster known_machine(void) {
+    struct cluster cluster = {.device = {.fp32_flops_per_s = 1e11, .bf16_flops_per_s = 1e11},
+                              .rates = {.measured = true, .zero = {0, 1e10}}};
+    return cluster;
+}
+
+static struct profile_options options_in(const char *cache) {
+    return (struct profile_options){.cache_folder = cache, .threads = 2, .budget_s = 0.01};
+}
+
+struct profiled {
+    struct costs costs;
+    struct profile_report report;
+};
+
+static struct profiled profile(const struct graph *graph, const struct profile_options *options) {
+    struct profiled profiled;
+    struct cluster cluster = known_machine();
+    enum status status = profile_model(&backend_cpu, graph, &cluster, options, &profiled.costs, &profiled.report);
+    if (status != STATUS_OK) fail_msg("%s", status_message());
+    return profiled;
+}
+
+static void drop(struct profiled *profiled) {
+    costs_free(&profiled->costs);
+    profile_report_free(&profiled->report);
+}
+
+static void expect_costs(const struct graph *graph, const struct profiled *profiled) {
+    assert_int_equal(profiled->costs.count, graph->nodes.count);
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        struct kernel_cost cost = profiled->costs.kernels[i];
+        if (!(isfinite(cost.seconds) && cost.seconds > 0 && cost.seconds < 60))
+            fail_msg("%s: %g s", graph->nodes.items[i]->name, cost.seconds);
+        assert_true(cost.activity == ACTIVITY_PRODUCT || cost.activity == ACTIVITY_STREAMING);
+        assert_in_range(profiled->report.of_node[i], 0, profiled->report.operators - 1);
+        assert_true(profiled->report.list[profiled->report.of_node[i]].seconds == cost.seconds);
+    }
+}
+
+/* Every family, both dtypes, and all that changes a graph. */
+static void test_every_node_has_a_cost(void **state) {
+    static const struct variant variants[] = {
+        {.family = "gpt2", .dtype = DTYPE_F32, .purpose = MODEL_LOSS},
+        {.family = "opt", .dtype = DTYPE_F32, .purpose = MODEL_LOSS},
+        {.family = "llama", .dtype = DTYPE_F32, .purpose = MODEL_LOSS},
+        {.family = "mistral", .dtype = DTYPE_F32, .purpose = MODEL_LOSS},
+        {.family = "phi3", .dtype = DTYPE_F32, .purpose = MODEL_LOSS},
+        {.family = "qwen2", .dtype = DTYPE_F32, .purpose = MODEL_LOSS},
+        {.family = "qwen3", .dtype = DTYPE_F32, .purpose = MODEL_LOSS},
+        {.family = "gpt2", .dtype = DTYPE_BF16, .purpose = MODEL_LOSS},
+        {.family = "llama", .dtype = DTYPE_BF16, .purpose = MODEL_LOSS_SEGMENTED},
+        {.family = "llama", .dtype = DTYPE_F32, .purpose = MODEL_LOSS, .lora = "4,8,all-linear"},
+        {.family = "gpt2", .dtype = DTYPE_F32, .purpose = MODEL_LOSS_SEGMENTED},
+        {.family = "gpt2", .dtype = DTYPE_F32, .purpose = MODEL_DECODE},
+        {.family = "qwen3", .dtype = DTYPE_BF16, .purpose = MODEL_DECODE},
+    };
+    struct profile_options options = options_in(*state);
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        struct graph *graph = build_graph(&variants[i]);
+        struct profiled profiled = profile(graph, &options);
+        expect_costs(graph, &profiled);
+        drop(&profiled);
+        graph_free(graph);
+    }
+}
+
+static const struct node *find_node(const struct graph *graph, const char *name) {
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (strcmp(graph->nodes.items[i]->name, name) == 0) return graph->nodes.items[i];
+    fail_msg("no node is called %s", name);
+    return NULL;
+}
+
+static const char *key_of(const struct graph *graph, const char *name, struct scratch *memory) {
+    struct operands operands;
+    operands_find(graph, find_node(graph, name), &operands);
+    return operator_key(&operands, memory);
+}
+
+/* Layers are alike, whatever attributes that change no time say; other shapes are not. */
+static void test_equal_nodes_have_one_measurement(void **state) {
+    (void)state;
+    const struct variant variant = {
+        .family = "gpt2", .dtype = DTYPE_F32, .purpose = MODEL_LOSS, .scaled_by_layer = true};
+    struct graph *graph = build_graph(&variant);
+    struct scratch memory = {0};
+    const char *attention = key_of(graph, "layer.1.attention", &memory);
+    assert_string_equal(attention, key_of(graph, "layer.2.attention", &memory));
+    assert_string_not_equal(key_of(graph, "layer.1.mlp.c_fc", &memory), key_of(graph, "layer.1.mlp.c_proj", &memory));
+    assert_non_null(strstr(attention, "/96")); /* columns of q, k and v together */
+    struct profile_options options = options_in(NULL);
+    struct profiled profiled = profile(graph, &options);
+    assert_true(profiled.report.operators < 50 && graph->nodes.count > 100);
+    assert_true(profiled.costs.kernels[find_node(graph, "layer.1.attention")->id].seconds ==
+                profiled.costs.kernels[find_node(graph, "layer.2.attention")->id].seconds);
+    drop(&profiled);
+    scratch_free(&memory);
+    graph_free(graph);
+}
+
+/* The update of a large embedding is read off the line, not measured. */
+static void test_updates_follow_their_size(void **state) {
+    (void)state;
+    const double seconds[CURVE_POINTS] = {1, 64, 4096};
+    assert_true(curve_seconds(seconds, 1) == 1);
+    assert_true(curve_seconds(seconds, curve_elements[0]) == 1);
+    assert_true(curve_seconds(seconds, curve_elements[1]) == 64);
+    assert_true(fabs(curve_seconds(seconds, (curve_elements[1] + curve_elements[2]) / 2) - 2080) < 1e-9);
+    assert_true(curve_seconds(seconds, 10 * curve_elements[2]) == 40960);
+}
+
+static void expect_equal(const struct costs *a, const struct costs *b) {
+    assert_int_equal(a->count, b->count);
+    for (int32_t i = 0; i < a->count; i++) {
+        assert_true(a->kernels[i].seconds == b->kernels[i].seconds);
+        assert_int_equal(a->kernels[i].activity, b->kernels[i].activity);
+    }
+}
+
+/* Two operators, which are measured in no time. */
+static struct graph *small_graph(void) {
+    struct graph *graph = graph_create(DTYPE_F32, 1, 4);
+    assert_non_null(graph);
+    graph_begin_block(graph, "one");
+    struct tensor *x = graph_tensor(graph, TENSOR_INPUT, "x", shape_make(DTYPE_F32, 3, 1, 4, 8));
+    struct tensor *y = ops_linear(graph, "y", x, graph_parameter(graph, "w", 2, 8, 8), NULL, NULL,
+                                  (struct linear_attributes){.weight_is_kn = false});
+    ops_add(graph, "sum", x, y);
+    assert_int_equal(graph_status(graph), STATUS_OK);
+    return graph;
+}
+
+static const char *only_file(const char *folder) {
+    struct names names;
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    assert_int_equal(names.count, 1);
+    const char *path = temp_path(folder, names.items[0]);
+    names_free(&names);
+    return path;
+}
+
+static void test_what_is_kept_is_found_again(void **state) {
+    struct graph *graph = small_graph();
+    struct profile_options options = options_in(temp_path(*state, "again"));
+    struct profiled first = profile(graph, &options), second = profile(graph, &options);
+    assert_int_equal(first.report.measured, 2);
+    assert_int_equal(second.report.measured, 0);
+    expect_equal(&first.costs, &second.costs);
+    options.anew = true;
+    struct profiled anew = profile(graph, &options);
+    assert_int_equal(anew.report.measured, first.report.measured);
+    options.anew = false;
+    options.threads = 1; /* another machine */
+    struct profiled other = profile(graph, &options);
+    assert_int_equal(other.report.measured, first.report.measured);
+    drop(&first), drop(&second), drop(&anew), drop(&other);
+    graph_free(graph);
+}
+
+/* The cache's file after someone changed it. */
+static void damage(const char *path, int kind) {
+    static const char *const texts[] = {
+        "", "{", "[]", "{\"version\": 1}", "\xff\xfe", "{\"version\": 1, \"machine\": \"another\", \"operators\": {}}"};
+    enum { TEXTS = sizeof texts / sizeof *texts };
+    if (kind < TEXTS) {
+        temp_write_text(path, texts[kind]);
+        return;
+    }
+    json_t *file;
+    assert_int_equal(json_read_object(path, 1 << 24, &file), STATUS_OK);
+    json_t *operators = json_object_get(file, "operators");
+    const char *key;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(operators, next, key, value)
+        json_object_set_new(operators, key, kind == TEXTS ? json_pack("[f, f]", -1.0, 0.0) : json_string("fast"));
+    if (kind == TEXTS + 2) json_object_set_new(file, "operators", json_integer(3));
+    assert_int_equal(json_write(path, file), STATUS_OK);
+    json_decref(file);
+}
+enum { DAMAGES = 9 };
+
+static void test_damaged_files_are_measured_anew(void **state) {
+    struct graph *graph = small_graph();
+    struct profile_options options = options_in(temp_path(*state, "damaged"));
+    struct profiled first = profile(graph, &options);
+    const char *path = only_file(options.cache_folder);
+    for (int kind = 0; kind < DAMAGES; kind++) {
+        damage(path, kind);
+        struct profiled anew = profile(graph, &options), again = profile(graph, &options);
+        if (anew.report.measured != first.report.measured) fail_msg("damage %d: %d", kind, anew.report.measured);
+        assert_int_equal(again.report.measured, 0);
+        expect_costs(graph, &anew);
+        drop(&anew), drop(&again);
+    }
+    drop(&first);
+    graph_free(graph);
+}
+
+/* A file where the folder should be: nothing can be kept, and that is no error. */
+static void test_no_folder_is_no_error(void **state) {
+    struct graph *graph = small_graph();
+    struct profile_options options = options_in(temp_path(*state, "file"));
+    temp_write_text(options.cache_folder, "here");
+    struct profiled first = profile(graph, &options), second = profile(graph, &options);
+    assert_int_equal(first.report.measured, second.report.measured);
+    drop(&first), drop(&second);
+    graph_free(graph);
+}
+
+static void test_threads_that_do_not_start(void **state) {
+    (void)state;
+    struct profile_options options = options_in(NULL);
+    struct cluster cluster = {.device = {.fp32_flops_per_s = 1e11, .bf16_flops_per_s = 1e11}};
+    fault_arm(FAULT_SUBMIT, 1, false);
+    enum status status = profile_machine(&backend_cpu, &options, &cluster, NULL);
+    fault_arm(FAULT_SUBMIT, 0, false);
+    assert_int_equal(status, STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "thread"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_every_node_has_a_cost, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(test_equal_nodes_have_one_measurement),
+        cmocka_unit_test(test_updates_follow_their_size),
+        cmocka_unit_test_setup_teardown(test_what_is_kept_is_found_again, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(test_damaged_files_are_measured_anew, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(test_no_folder_is_no_error, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(test_threads_that_do_not_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
