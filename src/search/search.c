@@ -28,6 +28,7 @@ struct search {
     VEC(struct candidate) candidates;
     double best_s;
     struct plan plan;
+    struct candidate least; /* of the device's bytes, of the compiled ones that the tiers below hold */
 };
 
 static double expected_s(const struct policy_bound *bound) {
@@ -106,7 +107,10 @@ static enum status compile(struct search *search, const struct proposal *proposa
     if (!lesson->learned || excess < lesson->excess_bytes) *lesson = (struct lesson){true, excess};
     struct candidate lower = candidate;
     lower.tier_bytes[TIER_DEVICE] = 0;
-    if (fits(search->input, &lower) && bytes < search->result->least_bytes) search->result->least_bytes = bytes;
+    if (fits(search->input, &lower) && bytes < search->result->least_bytes) {
+        search->result->least_bytes = bytes;
+        search->least = candidate;
+    }
     if (candidate.step_s <= 0) return STATUS_OK;
     if (candidate.step_s < search->best_s) search->best_s = candidate.step_s;
     TRY(vec_push(&search->families, proposal->family));
@@ -142,13 +146,21 @@ static enum status look(struct search *search) {
     return STATUS_OK;
 }
 
+/* More grains and room for lookahead only take more. */
+static bool may_be_least(const struct search *search, const struct family *family) {
+    int64_t fixed = search->input->grains_per_pass;
+    return family->lookahead == 0 && family->grains_per_pass == (fixed > 0 ? fixed : 1);
+}
+
 /* Nothing fits, or nothing that fits was among those that were compiled: those that take least. */
 static enum status look_smallest(struct search *search) {
     struct queue smallest = {0};
     enum status status = STATUS_OK;
     for (int32_t f = 0; f < (int32_t)search->space.families.count && status == STATUS_OK; f++) {
+        const struct family *family = &search->space.families.items[f];
         struct proposal proposal = {.family = f, .expanded = true};
-        status = space_least(&search->space, &search->space.families.items[f], &proposal.member);
+        if (!may_be_least(search, family)) continue;
+        status = space_least(&search->space, family, &proposal.member);
         const struct policy_bound *bound = &proposal.member.bound;
         if (status != STATUS_OK || !space_may_fit(&search->space, bound, TIER_HOST)) continue;
         proposal.key = (double)bound->likely_bytes;
@@ -215,10 +227,23 @@ static enum status rank(struct search *search) {
     return status;
 }
 
-static enum status run(struct search *search) {
+static enum status open_space(struct search *search) {
     TRY(space_create(search->input, &search->space));
     search->lessons = mem_array(search->space.families.count, sizeof *search->lessons);
-    if (!search->lessons) return STATUS_FAILED;
+    return search->lessons ? STATUS_OK : STATUS_FAILED;
+}
+
+static void close(struct search *search) {
+    queue_free(&search->queue);
+    queue_free(&search->doubtful);
+    mem_free(search->lessons);
+    vec_free(&search->families);
+    vec_free(&search->candidates);
+    space_free(&search->space);
+}
+
+static enum status run(struct search *search) {
+    TRY(open_space(search));
     TRY(push_families(search));
     TRY(look(search));
     if (search->candidates.count == 0) TRY(look_smallest(search));
@@ -229,13 +254,30 @@ enum status search_policies(const struct search_input *input, struct search_resu
     *out = (struct search_result){.least_bytes = INT64_MAX};
     struct search search = {.input = input, .result = out, .best_s = INFINITY, .plan.recipe = *input->recipe};
     enum status status = run(&search);
-    queue_free(&search.queue);
-    queue_free(&search.doubtful);
-    mem_free(search.lessons);
-    vec_free(&search.families);
-    vec_free(&search.candidates);
-    space_free(&search.space);
+    close(&search);
     if (status != STATUS_OK) search_result_free(out);
+    return status;
+}
+
+/* On a machine where nothing takes time, with a device that holds nothing, so that nothing is simulated. */
+enum status search_least(const struct search_input *input, struct candidate *out) {
+    struct costs free_of_charge = {.count = (int32_t)input->graph->nodes.count};
+    struct search_input sizes = *input;
+    struct search_result result = {.least_bytes = INT64_MAX};
+    struct search search = {.input = &sizes, .result = &result, .best_s = INFINITY, .plan.recipe = *input->recipe};
+    free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
+    if (!free_of_charge.kernels) return STATUS_FAILED;
+    free_of_charge.rates.zero.bytes_per_s = 1;
+    for (int from = 0; from < TIER_COUNT; from++)
+        for (int to = 0; to < TIER_COUNT; to++)
+            free_of_charge.rates.copy[from][to].bytes_per_s = 1;
+    sizes.costs = &free_of_charge;
+    sizes.capacity_bytes[TIER_DEVICE] = 0;
+    enum status status = open_space(&search);
+    if (status == STATUS_OK) status = look_smallest(&search);
+    close(&search);
+    costs_free(&free_of_charge);
+    *out = search.least;
     return status;
 }
 

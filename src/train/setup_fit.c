@@ -12,7 +12,7 @@ static enum status measure_plan(const struct train_setup *setup, const struct pl
     measured.plan = *plan;
     enum status status = setup_compile(setup, plan, &measured);
     measured.least_bytes = status == STATUS_OK ? setup_program_bytes(&measured, TIER_DEVICE) : 0;
-    if (status == STATUS_OK && !setup->policy_fixed) status = setup_choose_policy(&measured);
+    if (status == STATUS_OK && !setup->policy_fixed) status = setup_choose_least(&measured);
     if (status == STATUS_OK) *bytes = measured.least_bytes;
     setup_free_programs(&measured);
     return status;
