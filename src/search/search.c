@@ -10,7 +10,7 @@
  * hidden, since some of it never is. Only bounds end the search: what is expected decides the order alone. */
 static const double EXPOSED_PART = 0.25;
 /* Where nothing fits: the smallest that are compiled. */
-enum { SMALLEST_COMPILED = 4, RUNNERS_UP_MOST = 8 };
+enum { SMALLEST_COMPILED = 12, RUNNERS_UP_MOST = 8 };
 
 /* How a program of a family differed from its bound: what others of it will take. */
 struct lesson {

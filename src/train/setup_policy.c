@@ -58,13 +58,6 @@ static enum status make_input(const struct train_setup *setup, int64_t **workspa
     return STATUS_OK;
 }
 
-static enum status try_least(struct train_setup *setup, const struct search_input *input, bool *fitted) {
-    struct candidate least;
-    TRY(search_least(input, &least));
-    *fitted = false;
-    return least.compiled ? try_policy(setup, &least.policy, fitted) : STATUS_OK;
-}
-
 static enum status try_fastest(struct train_setup *setup, const struct search_input *input, bool *fitted) {
     TRY(train_setup_measure(setup));
     TRY(search_policies(input, &setup->search));
@@ -73,16 +66,25 @@ static enum status try_fastest(struct train_setup *setup, const struct search_in
     return STATUS_OK;
 }
 
+/* The least comes first: where it does not fit, nothing is measured in vain. */
+static enum status try_all(struct train_setup *setup, const struct search_input *input, bool fastest) {
+    struct candidate least;
+    bool fitted = false;
+    TRY(search_least(input, &least));
+    if (!least.compiled) return STATUS_OK;
+    bool hopeless = least.tier_bytes[TIER_DEVICE] > input->capacity_bytes[TIER_DEVICE];
+    if (fastest && !hopeless) TRY(try_fastest(setup, input, &fitted));
+    return fitted ? STATUS_OK : try_policy(setup, &least.policy, &fitted);
+}
+
 static enum status choose(struct train_setup *setup, bool fastest) {
     struct search_input input;
     struct workspace_table workspace;
     int64_t *bytes;
-    bool fitted = false;
     setup->least_bytes = setup_program_bytes(setup, TIER_DEVICE);
     if (fits(setup, setup)) return STATUS_OK;
     TRY(make_input(setup, &bytes, &workspace, &input));
-    enum status status = fastest ? try_fastest(setup, &input, &fitted) : STATUS_OK;
-    if (status == STATUS_OK && !fitted) status = try_least(setup, &input, &fitted);
+    enum status status = try_all(setup, &input, fastest);
     mem_free(bytes);
     return status;
 }
