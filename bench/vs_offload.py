@@ -47,7 +47,8 @@ class Work:
 def run_capped(options, command, log):
     """As peers.run_measured, with the cgroup's own peak and kills."""
     # The page cache belongs to whoever read a file first: what Ballast and Python read is charged to each anew.
-    capped = [peers.ROOT / "bench" / "cgroup_run.sh", options.limit, *command]
+    ended = ["timeout", "--kill-after=10", options.minutes * 60]
+    capped = [peers.ROOT / "bench" / "cgroup_run.sh", options.limit, *ended, *command]
     threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
     status, text, resident = peers.run_measured(capped, log, threads)
     said = re.findall(r"^cgroup_run: limit=\d+ peak=(\d+) oom_kills=(\d+)", log.read_text(errors="replace"), re.M)
@@ -61,7 +62,7 @@ def run_ballast(options, work, model, tokens, extra):
     run, log = options.folder / "run", options.folder / "ballast.log"
     shutil.rmtree(run, ignore_errors=True)
     status, _, seen = run_capped(options, peers.ballast_command(options, model, tokens, run, work, extra), log)
-    return {**seen, **(peers.read_metrics(run) if status == 0 else {"error": failure(status, seen, log)})}
+    return {**seen, **(peers.read_metrics(run) if status == 0 else {"error": failure(options, status, seen, log)})}
 
 
 def run_peer(options, work, model, tokens, name):
@@ -72,12 +73,15 @@ def run_peer(options, work, model, tokens, name):
     command += ["--batch", work.batch, "--seq", work.seq, "--steps", work.steps, "--threads", options.threads]
     status, text, seen = run_capped(options, command, log)
     shutil.rmtree(disk)
-    return {**seen, **(json.loads(text.splitlines()[-1]) if status == 0 else {"error": failure(status, seen, log)}), **seen}
+    told = json.loads(text.splitlines()[-1]) if status == 0 else {"error": failure(options, status, seen, log)}
+    return {**told, **seen}
 
 
-def failure(status, seen, log):
+def failure(options, status, seen, log):
     if seen["oom_kills"]:
         return "killed: out of memory"
+    if status in (124, 137):
+        return f"not done after {options.minutes:g} minutes"
     # The line that cgroup_run.sh adds is no reason.
     lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("cgroup_run:")]
     log.write_text("\n".join(lines))
@@ -112,6 +116,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=1, help="[1]")
     parser.add_argument("--seq", type=int, default=1024, help="[1024]")
     parser.add_argument("--steps", type=int, default=3, help="the first is left out [3]")
+    parser.add_argument("--minutes", type=float, default=15, help="a contender may take [15]")
     parser.add_argument("--contenders", nargs="+", choices=[*OURS, *PEERS], default=[*OURS, *PEERS], help="[all]")
     options = parser.parse_args()
     if options.steps < 2:

@@ -3,11 +3,10 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "base/random.h"
-#include "support/harness.h"
+#include "support/outcome.h"
 #include "support/unit.h"
 
-enum { BATCH = 5, TOKENS = 13, VOCAB = 211, STEPS = 3 };
+enum { BATCH = 5, TOKENS = 13 };
 
 struct gate {
     struct harness *harness;
@@ -43,13 +42,8 @@ static void train_gated(const char *name, const char *lora, enum dtype dtype, in
     harness_open(&options, &harness);
     struct gate gate = {.harness = &harness, .lock = PTHREAD_MUTEX_INITIALIZER};
     runner_set_gate(harness.runner, look, &gate);
-    for (int step = 0; step < STEPS; step++) {
-        int32_t tokens[BATCH * TOKENS], targets[BATCH * TOKENS];
-        for (uint64_t i = 0; i < BATCH * TOKENS; i++) {
-            tokens[i] = (int32_t)(random_u64(5, RANDOM_TEST, (uint32_t)step, i) % VOCAB);
-            targets[i] = (tokens[i] * 7 + 3) % VOCAB;
-        }
-        harness_set_inputs(&harness, tokens, targets);
+    for (int step = 0; step < OUTCOME_STEPS; step++) {
+        outcome_set_batch(&harness, step);
         gate.calls = 0;
         gate.before = harness_fingerprint(&harness);
         (void)harness_step(&harness, 1e-3, false);

@@ -4,19 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "plan/activations.h"
 #include "plan/rotor.h"
-#include "support/harness.h"
+#include "support/outcome.h"
 #include "support/random_policy.h"
 #include "support/unit.h"
 
-enum { STEPS = 3, BATCH = 7, TOKENS = 13, VOCAB = 211, BLOCKS = 8 };
-
-struct outcome {
-    double losses[STEPS], norms[STEPS];
-    uint64_t weights;
-};
+enum { BATCH = 7, TOKENS = 13, BLOCKS = 8 };
 
 /* A model of the fixtures; NULL: one of six layers. */
 static const struct subject {
@@ -38,7 +32,7 @@ static struct model_config deep_config(void) {
     config.layers = BLOCKS - 2;
     config.heads = 3;
     config.kv_heads = config.head_dim = config.ffn = 0;
-    config.vocab_size = VOCAB;
+    config.vocab_size = OUTCOME_VOCAB;
     config.context = 32;
     return config;
 }
@@ -64,27 +58,7 @@ static struct outcome train(const struct subject *subject, const struct policy *
                                       .clip_norm = 0.5,
                                       .weight_decay = 0.1,
                                       .seed = 3};
-    struct harness harness;
-    harness_open(&options, &harness);
-    struct outcome outcome;
-    for (int step = 0; step < STEPS; step++) {
-        int32_t tokens[BATCH * TOKENS], targets[BATCH * TOKENS];
-        for (uint64_t i = 0; i < BATCH * TOKENS; i++) {
-            tokens[i] = (int32_t)(random_u64(5, RANDOM_TEST, (uint32_t)step, i) % VOCAB);
-            targets[i] = i % 11 == 0 ? -100 : (tokens[i] * 7 + 3) % VOCAB;
-        }
-        harness_set_inputs(&harness, tokens, targets);
-        outcome.losses[step] = harness_step(&harness, 1e-3, interleaved);
-        outcome.norms[step] = ((const double *)harness_data(&harness, "clip"))[0];
-    }
-    outcome.weights = harness_fingerprint(&harness);
-    harness_close(&harness);
-    return outcome;
-}
-
-static bool equal(const struct outcome *a, const struct outcome *b) {
-    return memcmp(a->losses, b->losses, sizeof a->losses) == 0 && memcmp(a->norms, b->norms, sizeof a->norms) == 0 &&
-           a->weights == b->weights;
+    return outcome_train(&options, interleaved);
 }
 
 /* The seed of a failing policy is printed, with the policy. */
@@ -96,9 +70,9 @@ static void test_random_policies(void **state) {
         for (uint64_t i = 1; i <= each; i++) {
             uint64_t seed = 1000 * (s + 1) + i;
             struct outcome other = train(&subjects[s], NULL, seed, i % 2 == 0);
-            if (!equal(&plain, &other))
-                fail_msg("%s: the policy of seed %llu changes the bits: loss %.17g, plain %.17g", subjects[s].model,
-                         (unsigned long long)seed, other.losses[STEPS - 1], plain.losses[STEPS - 1]);
+            char what[128];
+            snprintf(what, sizeof what, "%s: policy of seed %llu", subjects[s].model, (unsigned long long)seed);
+            outcome_require_equal(what, &plain, &other);
         }
     }
 }
@@ -149,7 +123,7 @@ static void test_rotor_schedules(void **state) {
         strcpy(last, policy.schedule);
         print_message("%lld slots: %s\n", (long long)slots, policy.schedule);
         struct outcome other = train(&deep, &policy, 0, solved++ % 2);
-        if (!equal(&plain, &other)) fail_msg("'%s' changes the bits", policy.schedule);
+        outcome_require_equal(policy.schedule, &plain, &other);
     }
     chain_free(&chain);
     assert_true(solved >= 3 && nesting > 0);

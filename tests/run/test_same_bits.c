@@ -2,19 +2,11 @@
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <stdio.h>
-#include <string.h>
 
-#include "base/random.h"
-#include "support/harness.h"
+#include "support/outcome.h"
 #include "support/unit.h"
 
-enum { STEPS = 3, BATCH = 7, TOKENS = 13, VOCAB = 211 };
-
-struct outcome {
-    double losses[STEPS];
-    double norms[STEPS];
-    uint64_t weights;
-};
+enum { BATCH = 7, TOKENS = 13 };
 
 static struct outcome train_part(const char *name, const char *lora, const char *freeze, enum dtype dtype,
                                  int64_t grains_per_pass, int streams, bool interleaved, uint64_t seed) {
@@ -33,31 +25,7 @@ static struct outcome train_part(const char *name, const char *lora, const char 
                                       .weight_decay = 0.1,
                                       .streams = streams,
                                       .seed = seed};
-    struct harness harness;
-    harness_open(&options, &harness);
-    struct outcome outcome;
-    for (int step = 0; step < STEPS; step++) {
-        int32_t tokens[BATCH * TOKENS], targets[BATCH * TOKENS];
-        for (uint64_t i = 0; i < BATCH * TOKENS; i++) {
-            tokens[i] = (int32_t)(random_u64(5, RANDOM_TEST, (uint32_t)step, i) % VOCAB);
-            targets[i] = i % 11 == 0 ? -100 : (tokens[i] * 7 + 3) % VOCAB;
-        }
-        harness_set_inputs(&harness, tokens, targets);
-        outcome.losses[step] = harness_step(&harness, 1e-3, interleaved);
-        outcome.norms[step] = ((const double *)harness_data(&harness, "clip"))[0];
-    }
-    outcome.weights = harness_fingerprint(&harness);
-    harness_close(&harness);
-    return outcome;
-}
-
-static void require_equal(const char *what, const struct outcome *a, const struct outcome *b) {
-    for (int step = 0; step < STEPS; step++)
-        if (memcmp(&a->losses[step], &b->losses[step], sizeof(double)) != 0 ||
-            memcmp(&a->norms[step], &b->norms[step], sizeof(double)) != 0)
-            fail_msg("%s: step %d: loss %.17g, norm %.17g; plain run %.17g, %.17g", what, step, b->losses[step],
-                     b->norms[step], a->losses[step], a->norms[step]);
-    if (a->weights != b->weights) fail_msg("%s: the weights differ", what);
+    return outcome_train(&options, interleaved);
 }
 
 static struct outcome train(const char *name, enum dtype dtype, int64_t grains_per_pass, int streams, bool interleaved,
@@ -78,7 +46,7 @@ static void test_run_after_run_and_grains_per_pass(void **state) {
                 struct outcome other = train(models[m], dtype, grains, 1, false, 0);
                 char what[128];
                 snprintf(what, sizeof what, "%s, %s, %d grains per pass", models[m], dtype_name(dtype), (int)grains);
-                require_equal(what, &plain, &other);
+                outcome_require_equal(what, &plain, &other);
             }
         }
 }
@@ -101,7 +69,7 @@ static void test_parts_of_models(void **state) {
                 char what[128];
                 snprintf(what, sizeof what, "%s, lora %s, freeze %s, %s, %d grains per pass", parts[p].name,
                          parts[p].lora, parts[p].freeze, dtype_name(dtype), (int)grains);
-                require_equal(what, &plain, &other);
+                outcome_require_equal(what, &plain, &other);
             }
         }
 }
@@ -118,7 +86,7 @@ static void test_random_interleavings(void **state) {
         struct outcome other = train(names[which], DTYPE_BF16, 1 + (int64_t)seed % 4, 2 + (int)seed % 4, true, seed);
         char what[128];
         snprintf(what, sizeof what, "%s: interleaving with seed %d", names[which], (int)seed);
-        require_equal(what, &plain[which], &other);
+        outcome_require_equal(what, &plain[which], &other);
     }
 }
 
@@ -127,7 +95,7 @@ static void test_several_workers(void **state) {
     struct outcome plain = train("llama", DTYPE_F32, 1, 1, false, 0);
     for (uint64_t seed = 1; seed <= 3; seed++) {
         struct outcome other = train("llama", DTYPE_F32, 2, 3, false, seed);
-        require_equal("three workers", &plain, &other);
+        outcome_require_equal("three workers", &plain, &other);
     }
 }
 

@@ -1,0 +1,22 @@
+/* Short training runs that are compared to the bit. */
+#ifndef BALLAST_TESTS_OUTCOME_H
+#define BALLAST_TESTS_OUTCOME_H
+
+#include "support/harness.h"
+
+enum { OUTCOME_STEPS = 3, OUTCOME_VOCAB = 211 /* of the fixtures */ };
+
+/* What must not depend on the policy. */
+struct outcome {
+    double losses[OUTCOME_STEPS], norms[OUTCOME_STEPS];
+    uint64_t weights; /* harness_fingerprint */
+};
+
+/* Sets the batch of a step: random tokens, and targets of which some are ignored. */
+void outcome_set_batch(struct harness *harness, int step);
+/* Opens, trains OUTCOME_STEPS steps and closes. */
+struct outcome outcome_train(const struct harness_options *options, bool interleaved);
+/* Fails the test, telling where, unless both are equal to the bit. */
+void outcome_require_equal(const char *what, const struct outcome *plain, const struct outcome *other);
+
+#endif
