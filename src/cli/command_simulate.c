@@ -21,9 +21,10 @@ enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30, TRACE_DIGITS = 12 };
 
 /* What is simulated, and all that is found out about it. */
 struct subject {
-    const char *path;  /* the plan file or the run's folder */
-    const char *model; /* folder; in `memory` or the options */
-    char *disk_folder; /* in `memory`; NULL: none */
+    const char *path;         /* the plan file or the run's folder */
+    const char *model;        /* folder; in `memory` or the options */
+    char *disk_folder;        /* in `memory`; NULL: none */
+    const char *cluster_path; /* NULL: this machine */
     struct plan plan;
     struct scratch memory;
     const char *measured_path; /* in `memory` */
@@ -72,6 +73,7 @@ static enum status read_subject(const struct options *options, struct subject *s
         return status_hint(STATUS_BAD_INPUT, "--model MODEL_DIR says which it is for");
     }
     step_options_read(options, true, &given);
+    subject->cluster_path = given.cluster_path;
     if (!given.memory.disk_folder[0]) return STATUS_OK;
     subject->disk_folder = scratch_format(&subject->memory, "%s", given.memory.disk_folder);
     return subject->disk_folder ? STATUS_OK : STATUS_FAILED;
@@ -84,11 +86,17 @@ static enum status require_disk(const struct subject *subject) {
     return status_hint(STATUS_BAD_INPUT, "--disk DIR says where");
 }
 
+static enum status find_cluster(const struct subject *subject, struct cluster *out) {
+    if (subject->cluster_path) return cluster_read(subject->cluster_path, out);
+    TRY(cluster_measure(out));
+    snprintf(out->device.isa, sizeof out->device.isa, "%s", subject->setup.backend->isa());
+    return STATUS_OK;
+}
+
 static enum status measure_costs(struct subject *subject) {
     const struct train_setup *setup = &subject->setup;
     struct cluster cluster;
-    TRY(cluster_measure(&cluster));
-    snprintf(cluster.device.isa, sizeof cluster.device.isa, "%s", setup->backend->isa());
+    TRY(find_cluster(subject, &cluster));
     char *cache = cache_folder();
     if (!cache) return STATUS_FAILED;
     struct profile_options options = {.disk_folder = setup->program_bytes[TIER_DISK] > 0 ? subject->disk_folder : NULL,

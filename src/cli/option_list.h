@@ -63,8 +63,8 @@
     X(PARTITION, .name = "partition", .type = OPTION_TEXT, .argument = "P", OPTION_FOR(COMMANDS_STEP),                 \
       .refusal = "this version runs on one rank",                                                                      \
       .help = "how parameters, gradients and states are spread over ranks")                                            \
-    X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMANDS_STEP),                  \
-      .computed = "measured here",                                                                                     \
+    X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE",                                             \
+      OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE), .computed = "measured here",                                       \
       .help = "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \

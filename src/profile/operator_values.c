@@ -3,19 +3,16 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/random.h"
 
 /* A prime number of values, so that rows of a matrix differ. */
 enum { PATTERN = 8191 };
 
-static uint32_t scatter(uint32_t index) {
-    uint32_t mixed = index * 2654435761u;
-    return mixed ^ mixed >> 15;
-}
-
-/* Within ±0.5, or positive around 0.75. */
-static double value_at(int64_t index, bool positive) {
-    double uniform = (double)(scatter((uint32_t)index + 1) % 4096) / 4096;
-    return positive ? 0.5 + 0.5 * uniform : uniform - 0.4995;
+/* Within ±0.5, or positive around 0.75. Tensors differ: logits of rows that equal a row of the weight would be so much
+ * larger than all others that these have denormal probabilities, which makes the loss ten times as slow. */
+static double value_at(const struct tensor *tensor, int64_t index, bool positive) {
+    double uniform = random_uniform(1, RANDOM_INIT, (uint32_t)tensor->id, (uint64_t)index);
+    return positive ? 0.5 + 0.5 * uniform : uniform - 0.5;
 }
 
 static void write_value(void *to, enum dtype dtype, int64_t index, double value) {
@@ -32,7 +29,7 @@ static void fill_numbers(const struct tensor *tensor, bool positive, void *to) {
     int64_t count = shape_elements(&tensor->shape), first = count < PATTERN ? count : PATTERN;
     int64_t bytes = dtype_bytes(tensor->shape.dtype);
     for (int64_t i = 0; i < first; i++)
-        write_value(to, tensor->shape.dtype, i, value_at(i, positive));
+        write_value(to, tensor->shape.dtype, i, value_at(tensor, i, positive));
     for (int64_t i = first; i < count; i += first) {
         int64_t here = count - i < first ? count - i : first;
         memcpy((char *)to + i * bytes, to, (size_t)(here * bytes));
@@ -62,7 +59,7 @@ static void fill_ids(const struct node *node, const struct tensor *tensor, int32
         else if (positions)
             to[i] = (int32_t)(limit > 0 ? column % limit : column);
         else
-            to[i] = limit > 0 ? (int32_t)(scatter((uint32_t)i) % (uint64_t)limit) : 0;
+            to[i] = limit > 0 ? (int32_t)(random_u64(1, RANDOM_INIT, 0, (uint64_t)i) % (uint64_t)limit) : 0;
     }
 }
 

@@ -27,12 +27,13 @@ static json_t *parse_whole(const char *text) {
 }
 
 static void test_help_and_version(void **state) {
-    static const char *const all[] = {"init", "plan", "train", "resume", "eval", "generate", "profile", "inspect"};
+    static const char *const all[] = {"init",     "plan",    "train",    "resume", "eval",
+                                      "generate", "profile", "simulate", "inspect"};
     struct program_run run = PROGRAM(*state, "help");
     assert_int_equal(run.status, 0);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         assert_non_null(strstr(run.out, all[i]));
-    assert_null(strstr(run.out, "simulate"));
+    assert_null(strstr(run.out, "deploy"));
     program_run_free(&run);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct program_run help = PROGRAM(*state, "help", all[i]), same = PROGRAM(*state, all[i], "--help");

@@ -140,15 +140,15 @@ static void test_waits_for_the_step_before(void **state) {
     toy_free(&toy);
 }
 
-/* Compute waits for a write in backward: the chain is 1 s of forward, 5 s of the write, 2 s of backward. */
+/* Compute waits for a write in backward: the chain is 1 s of forward, 5 s of the write, 2 + 4 s of backward, the last
+ * of which waits for something that is long over. */
 static void test_bounds(void **state) {
     (void)state;
-    const struct toy_section sections[] = {{4, 1}, {0, 0}};
+    const struct toy_section sections[] = {{5, 1}, {0, 0}};
     const struct toy_instruction list[] = {
-        {0, 1, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
-        {STREAM_DISK_OUT, 5, ACTIVITY_DISK_WRITE, PHASE_FORWARD, {1}},
-        {0, 2, ACTIVITY_PRODUCT, PHASE_BACKWARD, {2}},
-        {1, 7, ACTIVITY_STREAMING, PHASE_UPDATE, {0}},
+        {0, 1, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},  {STREAM_DISK_OUT, 5, ACTIVITY_DISK_WRITE, PHASE_FORWARD, {1}},
+        {0, 2, ACTIVITY_PRODUCT, PHASE_BACKWARD, {2}}, {1, 7, ACTIVITY_STREAMING, PHASE_UPDATE, {0}},
+        {0, 4, ACTIVITY_PRODUCT, PHASE_BACKWARD, {4}},
     };
     struct toy toy;
     struct timeline timeline;
@@ -156,12 +156,13 @@ static void test_bounds(void **state) {
     toy_create(sections, list, STREAM_ROLE_COUNT, &toy);
     require_simulated(&toy.program, &toy.costs, &timeline);
     assert_int_equal(timeline_bounds(&timeline, &toy.costs, bounds), 3);
-    assert_int_equal(bounds[0].role, STREAM_DISK_OUT);
-    assert_int_equal(bounds[0].activity, ACTIVITY_DISK_WRITE);
+    assert_int_equal(bounds[0].role, STREAM_COMPUTE);
     assert_int_equal(bounds[0].phase, PHASE_BACKWARD);
-    require_time(bounds[0].seconds, 5);
+    require_time(bounds[0].seconds, 6);
+    assert_int_equal(bounds[1].role, STREAM_DISK_OUT);
+    assert_int_equal(bounds[1].activity, ACTIVITY_DISK_WRITE);
     assert_int_equal(bounds[1].phase, PHASE_BACKWARD);
-    require_time(bounds[1].seconds, 2);
+    require_time(bounds[1].seconds, 5);
     assert_int_equal(bounds[2].phase, PHASE_FORWARD);
     require_time(bounds[2].seconds, 1);
     timeline_free(&timeline);

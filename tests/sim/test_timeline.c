@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "sim/simulate.h"
+#include "support/fault_sweep.h"
 #include "support/small_graph.h"
+#include "support/temp_folder.h"
 #include "support/toy_program.h"
 #include "support/unit.h"
 
@@ -126,11 +128,42 @@ static void test_streams_and_tiers(void **state) {
     close_subject(&subject);
 }
 
+struct written {
+    const struct subject *subject;
+    const char *path;
+};
+
+static enum status simulate_and_write(void *payload) {
+    const struct written *written = payload;
+    struct timeline timeline;
+    TRY(simulate(written->subject->program, &written->subject->costs, &timeline));
+    enum status status = timeline_write(&timeline, written->path);
+    timeline_free(&timeline);
+    return status;
+}
+
+/* The file is whole or the old one. */
+static void test_every_operation_fails_in_turn(void **state) {
+    struct subject subject;
+    open_subject(&subject);
+    struct written written = {&subject, temp_path(*state, "timeline.json")};
+    static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
+    assert_int_equal(simulate_and_write(&written), STATUS_OK);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        assert_true(fault_sweep(kinds[i], false, simulate_and_write, &written) >= 1);
+        json_t *object = json_load_file(written.path, 0, NULL);
+        assert_int_equal(json_equal(json_object_get(object, "names"), json_object_get(subject.json, "names")), 1);
+        json_decref(object);
+    }
+    close_subject(&subject);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_grains),
         cmocka_unit_test(test_streams_and_tiers),
+        cmocka_unit_test_setup_teardown(test_every_operation_fails_in_turn, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
