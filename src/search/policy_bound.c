@@ -100,9 +100,7 @@ static void add_parameters(const struct policy_bound_input *input, const struct 
                            const struct chunk_sum *away, struct loads *loads) {
     const struct states *states = input->states;
     if (policy->parameters == TIER_DEVICE) return;
-    int64_t held = 0;
-    for (int64_t c = policy->persistent_chunks; c < states_count(states); c++)
-        held = larger(held, states_of(states, c).parameters);
+    int64_t held = states->largest[policy->persistent_chunks];
     double again = (double)larger(away->packs - policy->buffers, 0);
     double bytes = (double)larger(away->parameters - policy->buffers * held, 0);
     bool trains = input->way->groups.count > 0 && away->gradient_packs > 0;
@@ -234,8 +232,7 @@ static int64_t used_bytes(const struct walk *walk, enum phase phase, int32_t blo
     int32_t index = (int32_t)phase * states->blocks + block;
     int64_t bytes = 0;
     for (int32_t i = states->users_first[index]; i < states->users_first[index + 1]; i++)
-        if (states->users[i] >= walk->policy->persistent_chunks)
-            bytes += states_of(states, states->users[i]).parameters;
+        if (states->users[i] >= walk->policy->persistent_chunks) bytes += states_parameters(states, states->users[i]);
     return bytes;
 }
 
@@ -268,7 +265,7 @@ static int64_t pass_bytes(const struct policy_bound_input *input, const struct p
     return larger(most, windows + walk.changes[walk.groups]);
 }
 
-static int64_t device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
+int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     const struct chunk_sum *all = input->states->from, *away = &all[policy->persistent_chunks];
     int64_t slots = policy->grains_per_pass, passes = (input->grains + slots - 1) / slots;
     int64_t last = passes > 2 ? slots : input->grains - (passes - 1) * slots;
@@ -306,7 +303,7 @@ struct policy_bound policy_bound_of(const struct policy_bound_input *input, cons
     const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
     struct policy_bound bound;
     bound_seconds(input, policy, &bound);
-    bound.bytes[TIER_DEVICE] = bound.likely_bytes = device_bytes(input, policy);
+    bound.bytes[TIER_DEVICE] = bound.likely_bytes = policy_bound_device_bytes(input, policy);
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         bound.bytes[tier] = lower_bytes(input, policy, tier);
     if (policy->parameters != TIER_DEVICE && away->packs > 0)

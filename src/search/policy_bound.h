@@ -28,6 +28,8 @@ struct policy_bound {
 };
 
 struct policy_bound policy_bound_of(const struct policy_bound_input *input, const struct policy *policy);
+/* Its bytes of the device alone. */
+int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy);
 static inline size_t policy_bound_scratch(const struct way *way) { return way->groups.count + 2; }
 /* Inputs, which are on the device all the time. */
 int64_t policy_bound_fixed_bytes(const struct graph *graph, int64_t grains);

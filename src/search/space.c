@@ -112,15 +112,25 @@ static enum status add_updates(struct space *space, struct family family) {
                                                                                 : STATUS_OK;
 }
 
+static bool has_frozen(const struct space *space) {
+    const struct chunk_sum *all = space->packings[0].from;
+    return all->trained < all->parameters;
+}
+
+/* Optimizer state goes as far away as anything: it is the most bytes, and is used once a step. What is frozen has none,
+ * and so sets no limit to parameters. */
 static enum status add_homes(struct space *space, struct family family, bool trains) {
     const struct search_input *input = space->input;
+    bool free_parameters = has_frozen(space);
     for (family.parameters = 0; family.parameters < TIER_COUNT; family.parameters++)
         for (family.gradients = 0; family.gradients < TIER_COUNT; family.gradients++)
             for (family.optimizer = 0; family.optimizer < TIER_COUNT; family.optimizer++) {
                 bool there = is_there(input, family.parameters) && is_there(input, family.gradients) &&
                              is_there(input, family.optimizer);
                 bool needed = trains || (family.gradients == TIER_DEVICE && family.optimizer == TIER_DEVICE);
-                if (there && needed) TRY(add_updates(space, family));
+                bool ordered =
+                    family.gradients <= family.optimizer && (family.parameters <= family.optimizer || free_parameters);
+                if (there && needed && ordered) TRY(add_updates(space, family));
             }
     return STATUS_OK;
 }
@@ -164,9 +174,8 @@ static void set_policy(const struct space *space, const struct family *family, i
     out->update = family->update;
 }
 
-static struct member bound_member(struct space *space, const struct family *family, int64_t persistent,
-                                  int64_t buffers) {
-    struct policy_bound_input input = {
+static struct policy_bound_input bound_input(const struct space *space, const struct family *family) {
+    return (struct policy_bound_input){
         space->input->graph,
         space->input->costs,
         &space->ways[(int64_t)family->schedule * LOOKAHEADS + way_lookahead(space, family)],
@@ -174,6 +183,11 @@ static struct member bound_member(struct space *space, const struct family *fami
         space->grains,
         space->fixed_bytes,
         space->scratch};
+}
+
+static struct member bound_member(struct space *space, const struct family *family, int64_t persistent,
+                                  int64_t buffers) {
+    struct policy_bound_input input = bound_input(space, family);
     set_policy(space, family, persistent, buffers, &space->policy);
     return (struct member){persistent, buffers, policy_bound_of(&input, &space->policy)};
 }
@@ -208,13 +222,19 @@ static enum status add_members(struct space *space, const struct family *family,
     return STATUS_OK;
 }
 
+static bool may_stay(struct space *space, const struct family *family, int64_t persistent) {
+    struct policy_bound_input input = bound_input(space, family);
+    set_policy(space, family, persistent, least_buffers(space, family, persistent), &space->policy);
+    return policy_bound_device_bytes(&input, &space->policy) <= space->input->capacity_bytes[TIER_DEVICE];
+}
+
 /* The most chunks that can stay, as far as bounds tell; -1 when not even none can. Bytes grow with them. */
 static int64_t most_persistent(struct space *space, const struct family *family) {
     int64_t low = -1, high = states_count(&space->packings[family->packing]) - 1;
+    if (!may_stay(space, family, 0)) return -1;
     while (low < high) {
         int64_t middle = low + (high - low + 1) / 2;
-        struct member member = bound_member(space, family, middle, least_buffers(space, family, middle));
-        if (member.bound.bytes[TIER_DEVICE] <= space->input->capacity_bytes[TIER_DEVICE])
+        if (may_stay(space, family, middle))
             low = middle;
         else
             high = middle - 1;
@@ -224,11 +244,9 @@ static int64_t most_persistent(struct space *space, const struct family *family)
 
 enum status space_members(struct space *space, const struct family *family, struct member_list *out) {
     int64_t chunks = states_count(&space->packings[family->packing]);
-    struct member least;
     out->list.count = 0;
-    TRY(space_least(space, family, &least));
+    TRY(measure_way(space, family->schedule, way_lookahead(space, family)));
     if (!states_move(family)) return add_members(space, family, 0, out);
-    if (least.bound.bytes[TIER_DEVICE] > space->input->capacity_bytes[TIER_DEVICE]) return STATUS_OK;
     int64_t most = most_persistent(space, family);
     for (int64_t fewer = 0; fewer <= most; fewer = chunks <= CHUNKS_ALL_MOST || fewer < 2 ? fewer + 1 : 2 * fewer)
         TRY(add_members(space, family, most - fewer, out));

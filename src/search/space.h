@@ -23,7 +23,7 @@ struct member_list {
     VEC(struct member) list;
 };
 
-enum { LOOKAHEADS = 3, PACKINGS_MAX = 3 };
+enum { LOOKAHEADS = 2, PACKINGS_MAX = 2 }; /* lookaheads from 0 on; packings: chunks twice as large each time */
 
 struct space {
     const struct search_input *input;

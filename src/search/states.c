@@ -78,6 +78,17 @@ static void sum_up(struct states *states) {
     }
 }
 
+static enum status find_largest(struct states *states) {
+    int64_t chunks = states_count(states);
+    states->largest = mem_array((size_t)chunks + 1, sizeof *states->largest);
+    if (!states->largest) return STATUS_FAILED;
+    for (int64_t c = chunks; c-- > 0;) {
+        int64_t bytes = states_parameters(states, c), next = states->largest[c + 1];
+        states->largest[c] = bytes > next ? bytes : next;
+    }
+    return STATUS_OK;
+}
+
 static int compare_ints(const void *a, const void *b) {
     int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
@@ -155,6 +166,7 @@ enum status states_create(const struct graph *graph, const struct costs *costs, 
     join_gradients(out);
     add_updates(graph, costs, out);
     sum_up(out);
+    TRY(find_largest(out));
     TRY(find_users(graph, out));
     return find_least_buffers(out);
 }
@@ -163,6 +175,7 @@ void states_free(struct states *states) {
     chunks_free(&states->chunks);
     mem_free(states->from);
     vec_free(&states->gradients);
+    mem_free(states->largest);
     mem_free(states->users_first);
     mem_free(states->users);
     mem_free(states->least_buffers);

@@ -25,6 +25,7 @@ struct states {
     /* By phase (forward, backward) * blocks + block: the chunks that its nodes read, ascending; one more at the end. */
     int32_t *users_first, *users;
     int32_t *least_buffers; /* by chunk, and one more: how many of those from it on one block uses; at least 1 */
+    int64_t *largest;       /* by chunk, and one more: parameters of the largest from it on */
     int32_t blocks;
     double once_s[ACTIVITY_COUNT]; /* kernels that run once a step and update no chunk: finished gradients, clipping */
 };
@@ -35,6 +36,9 @@ enum status states_create(const struct graph *graph, const struct costs *costs, 
 void states_free(struct states *states);
 
 static inline int32_t states_count(const struct states *states) { return (int32_t)states->chunks.chunks.count; }
+static inline int64_t states_parameters(const struct states *states, int64_t chunk) {
+    return states->from[chunk].parameters - states->from[chunk + 1].parameters;
+}
 /* What the chunk alone has, but for seconds. */
 struct chunk_sum states_of(const struct states *states, int64_t chunk);
 

@@ -9,7 +9,7 @@
 #include "support/synthetic_costs.h"
 #include "support/unit.h"
 
-enum { GRAINS = 3 };
+enum { GRAINS = 2 };
 
 struct bench {
     struct graph *graph;
@@ -151,19 +151,19 @@ static void check(int layers, int machine, uint64_t seed, double part, bool host
 
 static void test_disk(void **state) {
     (void)state;
-    for (int machine = 0; machine < SYNTHETIC_MACHINES; machine++)
-        check(2, machine, 20 + (uint64_t)machine, 0.1 + 0.2 * machine, false, true);
+    check(2, 0, 20, 0.1, false, true);
+    check(1, 1, 21, 0.3, false, true);
+    check(1, 2, 22, 0.5, false, true);
 }
 
 static void test_host_and_disk(void **state) {
     (void)state;
-    check(1, 3, 4, 0.3, true, true);
+    check(1, 3, 4, 0.02, true, true);
 }
 
 static void test_six_blocks(void **state) {
     (void)state;
     check(4, 2, 5, 0, false, true);
-    check(4, 0, 6, 0.2, false, true);
 }
 
 static void test_device_alone(void **state) {
