@@ -4,13 +4,19 @@
 
 #include "search/space.h"
 
+enum proposal_stage {
+    PROPOSAL_FAMILY,   /* all that is known is what it computes */
+    PROPOSAL_PROMISED, /* its most promising member was bounded */
+    PROPOSAL_MEMBER,
+};
+
 struct proposal {
     double key;   /* seconds that it is expected to take; least first */
     double bound; /* no program of it takes less */
     int64_t number;
     int32_t family;
-    bool expanded;        /* a member of the family; else all of it */
-    struct member member; /* where expanded */
+    enum proposal_stage stage;
+    struct member member; /* of PROPOSAL_MEMBER */
 };
 
 struct queue {

@@ -45,6 +45,18 @@ static enum status push_families(struct search *search) {
     return STATUS_OK;
 }
 
+/* A family goes back into the queue by its most promising member, unless none may fit. Members that hold less on the
+ * device can have bounds below that one's, so the bound stays what it was. */
+static enum status promise(struct search *search, struct proposal proposal) {
+    struct member member;
+    bool found;
+    TRY(space_promising(&search->space, &search->space.families.items[proposal.family], &member, &found));
+    proposal.stage = PROPOSAL_PROMISED;
+    if (found) proposal.key = expected_s(&member.bound);
+    search->result->enumerated++;
+    return queue_push(&search->queue, proposal);
+}
+
 static enum status expand(struct search *search, int32_t family) {
     struct member_list members = {0};
     enum status status = space_members(&search->space, &search->space.families.items[family], &members);
@@ -53,7 +65,7 @@ static enum status expand(struct search *search, int32_t family) {
         struct proposal proposal = {.key = expected_s(&member->bound),
                                     .bound = member->bound.step_s,
                                     .family = family,
-                                    .expanded = true,
+                                    .stage = PROPOSAL_MEMBER,
                                     .member = *member};
         search->result->enumerated++;
         if (!is_certain_loser(search, proposal.bound)) status = queue_push(&search->queue, proposal);
@@ -121,29 +133,32 @@ static bool may_compile(const struct search *search) {
     return search->input->most_compiled == 0 || search->result->compiled < search->input->most_compiled;
 }
 
-/* Those that are expected not to fit come when all others have been. */
-static enum status look(struct search *search) {
+static enum status look_at(struct search *search, const struct proposal *proposal, bool doubts) {
+    if (proposal->stage == PROPOSAL_FAMILY) return promise(search, *proposal);
+    if (proposal->stage == PROPOSAL_PROMISED) return expand(search, proposal->family);
+    if (doubts && is_doubtful(search, proposal)) return queue_push(&search->doubtful, *proposal);
+    return compile(search, proposal);
+}
+
+/* Ends with what may be compiled; what is then left and no certain loser stays unproved. */
+static enum status drain(struct search *search, struct queue *queue, bool doubts) {
     struct proposal next;
-    search->result->proved = true;
-    while (queue_pop(&search->queue, &next)) {
+    while (queue_pop(queue, &next)) {
         if (is_certain_loser(search, next.bound)) continue;
-        if (!next.expanded)
-            TRY(expand(search, next.family));
-        else if (is_doubtful(search, &next))
-            TRY(queue_push(&search->doubtful, next));
-        else if (!may_compile(search))
+        if (!may_compile(search)) {
             search->result->proved = false;
-        else
-            TRY(compile(search, &next));
-    }
-    while (queue_pop(&search->doubtful, &next)) {
-        if (is_certain_loser(search, next.bound)) continue;
-        if (!may_compile(search))
-            search->result->proved = false;
-        else
-            TRY(compile(search, &next));
+            return STATUS_OK;
+        }
+        TRY(look_at(search, &next, doubts));
     }
     return STATUS_OK;
+}
+
+/* Those that are expected not to fit come when all others have been. */
+static enum status look(struct search *search) {
+    search->result->proved = true;
+    TRY(drain(search, &search->queue, true));
+    return drain(search, &search->doubtful, false);
 }
 
 /* More grains and room for lookahead only take more. */
@@ -158,7 +173,7 @@ static enum status look_smallest(struct search *search) {
     enum status status = STATUS_OK;
     for (int32_t f = 0; f < (int32_t)search->space.families.count && status == STATUS_OK; f++) {
         const struct family *family = &search->space.families.items[f];
-        struct proposal proposal = {.family = f, .expanded = true};
+        struct proposal proposal = {.family = f, .stage = PROPOSAL_MEMBER};
         if (!may_be_least(search, family)) continue;
         status = space_least(&search->space, family, &proposal.member);
         const struct policy_bound *bound = &proposal.member.bound;

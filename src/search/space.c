@@ -242,6 +242,16 @@ static int64_t most_persistent(struct space *space, const struct family *family)
     return low;
 }
 
+enum status space_promising(struct space *space, const struct family *family, struct member *out, bool *found) {
+    TRY(measure_way(space, family->schedule, way_lookahead(space, family)));
+    int64_t persistent = states_move(family) ? most_persistent(space, family) : 0;
+    *found = persistent >= 0;
+    if (!*found) return STATUS_OK;
+    *out = bound_member(space, family, persistent, least_buffers(space, family, persistent));
+    *found = space_may_fit(space, &out->bound, TIER_DEVICE);
+    return STATUS_OK;
+}
+
 enum status space_members(struct space *space, const struct family *family, struct member_list *out) {
     int64_t chunks = states_count(&space->packings[family->packing]);
     out->list.count = 0;

@@ -46,6 +46,8 @@ struct space {
 enum status space_create(const struct search_input *input, struct space *out);
 void space_free(struct space *space);
 
+/* The member that likely is the fastest: as much stays as bounds let. `found` is false when none may fit. */
+enum status space_promising(struct space *space, const struct family *family, struct member *out, bool *found);
 /* All members of which no tier is certain to overflow. */
 enum status space_members(struct space *space, const struct family *family, struct member_list *out);
 /* The member of a family that takes least of the device. */

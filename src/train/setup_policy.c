@@ -3,8 +3,14 @@
 #include "search/search.h"
 #include "train/setup_compile.h"
 
-/* Programs that a search compiles: some 10 ms each for 12 layers, 70 for 96. */
-enum { COMPILED_MOST = 24 };
+/* Programs that a search compiles: one takes 10 ms at 12 layers (546 nodes), 70 ms at 96 (4242), so that the whole
+ * stays within about half a second. */
+enum { COMPILED_LEAST = 6, COMPILED_MOST = 24, COMPILED_NODES = 24000 };
+
+static int most_compiled(const struct graph *graph) {
+    size_t count = COMPILED_NODES / (graph->nodes.count + 1);
+    return count < COMPILED_LEAST ? COMPILED_LEAST : count > COMPILED_MOST ? COMPILED_MOST : (int)count;
+}
 
 /* Whether the tiers below the device hold the programs. */
 static bool fits_below(const struct train_setup *setup, const struct train_setup *programs) {
@@ -52,7 +58,7 @@ static enum status make_input(const struct train_setup *setup, int64_t **workspa
                                  .costs = &setup->costs,
                                  .recipe = &setup->plan.recipe,
                                  .grains_per_pass = grains_fixed ? setup->plan.policy.grains_per_pass : 0,
-                                 .most_compiled = COMPILED_MOST};
+                                 .most_compiled = most_compiled(main->graph)};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         out->capacity_bytes[tier] = setup->capacity_bytes[tier];
     return STATUS_OK;

@@ -151,7 +151,7 @@ static void check(int layers, int machine, uint64_t seed, double part, bool host
 
 static void test_disk(void **state) {
     (void)state;
-    check(2, 0, 20, 0.1, false, true);
+    check(1, 0, 20, 0.1, false, true);
     check(1, 1, 21, 0.3, false, true);
     check(1, 2, 22, 0.5, false, true);
 }
@@ -163,7 +163,7 @@ static void test_host_and_disk(void **state) {
 
 static void test_six_blocks(void **state) {
     (void)state;
-    check(4, 2, 5, 0, false, true);
+    check(4, 2, 5, 0, false, true); /* embedding, four layers, head */
 }
 
 static void test_device_alone(void **state) {
