@@ -45,6 +45,15 @@ static enum status find_matrix_rate(const struct train_setup *setup, double *flo
     return status;
 }
 
+/* Where the policy was searched for, the costs are known. */
+static enum status predict_step(struct train_run *run) {
+    struct prediction prediction;
+    if (!run->setup.costs.kernels) return STATUS_OK;
+    TRY(train_setup_predict(&run->setup, &prediction));
+    run->predicted_step_s = prediction.step_s;
+    return STATUS_OK;
+}
+
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
 static enum status prepare_run(struct train_run *run) {
     TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->dataset));
@@ -55,6 +64,7 @@ static enum status prepare_run(struct train_run *run) {
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->setup.plan;
     run->state.sequences = dataset_train_sequences(run->dataset);
+    TRY(predict_step(run));
     return find_matrix_rate(&run->setup, &run->matrix_flops_per_s);
 }
 

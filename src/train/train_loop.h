@@ -28,6 +28,7 @@ struct train_run {
     char *newest;              /* folder of the newest that is whole, NULL: none */
     bool validated;            /* whether the metrics hold the validation of state.step */
     double matrix_flops_per_s; /* 0: unknown */
+    double predicted_step_s;   /* 0: unknown */
     double smooth_step_s;      /* for the time that remains */
 };
 
