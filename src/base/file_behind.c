@@ -11,8 +11,9 @@
 #include "base/fault.h"
 #include "base/mem.h"
 
-/* More than two pieces: while the owner wakes up to fill the piece that was just written, the disk has another. */
-enum { PIECES = 4, ALIGNMENT = 4096 /* of memory, past the page cache */ };
+/* Enough that the disk has pieces left while the owner waits for a processor that is busy with a step: on a loaded
+ * machine a checkpoint took 2.3 times a plain write with four, 1.4 times with eight (medians). */
+enum { PIECES = 8, ALIGNMENT = 4096 /* of memory, past the page cache */ };
 
 struct file_behind {
     int descriptor;

@@ -94,11 +94,12 @@ enum status folder_remove(const char *path) {
     return rmdir(path) == 0 ? STATUS_OK : folder_failed(path, "remove");
 }
 
-static enum status sync_tree(const char *path) {
+/* Files were synced by their writers; a second time would cost a flush of the disk's cache for each. */
+static enum status sync_folders(const char *path) {
     struct stat info;
     if (lstat(path, &info) != 0) return folder_failed(path, "examine");
-    if (S_ISLNK(info.st_mode)) return STATUS_OK; /* the folder that holds a link holds all of it */
-    if (S_ISDIR(info.st_mode)) TRY(folder_visit(path, sync_tree));
+    if (!S_ISDIR(info.st_mode)) return STATUS_OK;
+    TRY(folder_visit(path, sync_folders));
     return sync_path(path);
 }
 
@@ -115,7 +116,7 @@ enum status file_rename(const char *from, const char *to) {
 }
 
 enum status folder_publish(const char *from, const char *to) {
-    TRY(sync_tree(from));
+    TRY(sync_folders(from));
     return file_rename(from, to);
 }
 

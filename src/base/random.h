@@ -5,6 +5,7 @@
 #ifndef BALLAST_BASE_RANDOM_H
 #define BALLAST_BASE_RANDOM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* One stream for each use, so that two uses of one seed never see the same numbers. */
@@ -17,6 +18,9 @@ uint64_t random_u64(uint64_t seed, uint32_t stream, uint32_t high, uint64_t coun
 double random_uniform(uint64_t seed, uint32_t stream, uint32_t high, uint64_t counter);
 /* Standard normal (Box-Muller). */
 double random_normal(uint64_t seed, uint32_t stream, uint32_t high, uint64_t counter);
+/* Draws first .. first + count - 1, as (float)(scale * random_normal(...)) to the bit, but several times faster. */
+void random_normals(uint64_t seed, uint32_t stream, uint32_t high, uint64_t first, size_t count, double scale,
+                    float *out);
 /* `index` < `count`. Position of element `index` in a random permutation of [0, count): a Feistel network over the next
  * power of four with cycle walking, so that any element is found without holding the permutation. `round` picks the
  * permutation (the epoch). */

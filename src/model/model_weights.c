@@ -126,13 +126,6 @@ static uint64_t hash_name(const char *name) {
     return hash;
 }
 
-static void store(void *data, enum dtype dtype, int64_t index, float value) {
-    if (dtype == DTYPE_BF16)
-        ((uint16_t *)data)[index] = bf16_from_float(value);
-    else
-        ((float *)data)[index] = value;
-}
-
 /* How the initial values of a parameter are drawn: element i from the random number (seed, key, first + i). */
 struct initial {
     enum { INITIAL_CONSTANT, INITIAL_NORMAL, INITIAL_UNIFORM } kind;
@@ -159,22 +152,46 @@ static struct initial initial_of(const struct model *model, uint64_t seed, const
     return initial;
 }
 
-static double initial_value(const struct initial *initial, uint64_t index) {
-    uint64_t counter = initial->first + index;
+enum { DRAW_BLOCK = 4096 };
+
+/* Elements [first, first + count) as fp32. */
+static void draw_block(const struct initial *initial, uint64_t first, size_t count, float *out) {
+    uint64_t counter = initial->first + first;
     switch (initial->kind) {
-    case INITIAL_CONSTANT: return initial->scale;
-    case INITIAL_NORMAL: return initial->scale * random_normal(initial->seed, RANDOM_INIT, initial->key, counter);
+    case INITIAL_CONSTANT:
+        for (size_t i = 0; i < count; i++)
+            out[i] = (float)initial->scale;
+        return;
+    case INITIAL_NORMAL:
+        random_normals(initial->seed, RANDOM_INIT, initial->key, counter, count, initial->scale, out);
+        return;
     case INITIAL_UNIFORM:
-        return (2 * random_uniform(initial->seed, RANDOM_INIT, initial->key, counter) - 1) * initial->scale;
+        for (size_t i = 0; i < count; i++) {
+            double uniform = random_uniform(initial->seed, RANDOM_INIT, initial->key, counter + i);
+            out[i] = (float)((2 * uniform - 1) * initial->scale);
+        }
+        return;
     }
     BUG("initial values of kind %d", initial->kind);
+}
+
+static void draw_rounded(const struct initial *initial, uint64_t first, size_t count, uint16_t *out) {
+    float values[DRAW_BLOCK];
+    draw_block(initial, first, count, values);
+    for (size_t i = 0; i < count; i++)
+        out[i] = bf16_from_float(values[i]);
 }
 
 /* Elements [first, first + count). */
 static void draw_values(const struct initial *initial, enum dtype dtype, int64_t first, int64_t count, void *out) {
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < count; i++)
-        store(out, dtype, i, (float)initial_value(initial, (uint64_t)(first + i)));
+    for (int64_t at = 0; at < count; at += DRAW_BLOCK) {
+        size_t here = (size_t)(count - at < DRAW_BLOCK ? count - at : DRAW_BLOCK);
+        if (dtype == DTYPE_BF16)
+            draw_rounded(initial, (uint64_t)(first + at), here, (uint16_t *)out + at);
+        else
+            draw_block(initial, (uint64_t)(first + at), here, (float *)out + at);
+    }
 }
 
 static void initialise(const struct model *model, const struct weight_target *target, uint64_t seed) {

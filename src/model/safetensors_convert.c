@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/wide_vectors.h"
 #include "model/safetensors.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is little-endian and used in place");
@@ -25,7 +26,7 @@ size_t safetensors_dtype_bits(enum safetensors_dtype dtype) { return dtypes[dtyp
 /* One loop for each pair of dtypes. Loads and stores go through memcpy, since nothing aligns the data in a file;
  * without `omp simd` -O2 would leave the loops scalar. */
 #define CONVERSION(name, from_type, to_type, converted)                                                                \
-    static void name(const unsigned char *restrict in, size_t count, unsigned char *restrict out) {                    \
+    WIDE_VECTORS static void name(const unsigned char *restrict in, size_t count, unsigned char *restrict out) {       \
         _Pragma("omp simd") for (size_t i = 0; i < count; i++) {                                                       \
             from_type value;                                                                                           \
             memcpy(&value, in + i * sizeof value, sizeof value);                                                       \

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include "base/half.h"
+#include "base/wide_vectors.h"
 #include "train/engine.h"
 
 /* `parameter` as it is kept in `home`: itself or its master. */
@@ -85,10 +86,17 @@ static bool is_master(const struct tensor *tensor) {
     return tensor->kind == TENSOR_STATE && strcmp(tensor->role, "master") == 0;
 }
 
-static void round_piece(const float *master, uint16_t *parameter, int64_t elements) {
-#pragma omp parallel for schedule(static)
+WIDE_VECTORS static void round_block(const float *restrict master, uint16_t *restrict parameter, int64_t elements) {
+#pragma omp simd
     for (int64_t e = 0; e < elements; e++)
         parameter[e] = bf16_from_float(master[e]);
+}
+
+static void round_piece(const float *master, uint16_t *parameter, int64_t elements) {
+    enum { BLOCK = 1 << 16 };
+#pragma omp parallel for schedule(static)
+    for (int64_t e = 0; e < elements; e += BLOCK)
+        round_block(master + e, parameter + e, elements - e < BLOCK ? elements - e : BLOCK);
 }
 
 static enum status round_home(const struct engine *engine, const struct tensor *master, float *room) {

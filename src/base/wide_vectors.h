@@ -1,0 +1,17 @@
+/* Loops over plain arrays for whatever vectors the processor has. */
+#ifndef BALLAST_BASE_WIDE_VECTORS_H
+#define BALLAST_BASE_WIDE_VECTORS_H
+
+#include <stdint.h> /* says whether the C library is glibc */
+
+/* Before a function: it is compiled for AVX-512 and AVX2 too, and the widest that the processor has is called (chosen
+ * when the program is loaded, by an indirect function, which needs glibc). Nothing is fused (-ffp-contract=off) and no
+ * sum may be reordered, so all of them give the same bits; kernels, whose sums follow the width, are compiled and
+ * chosen by the backend instead. */
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define WIDE_VECTORS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define WIDE_VECTORS
+#endif
+
+#endif
