@@ -117,11 +117,11 @@ static bool has_frozen(const struct space *space) {
     return all->trained < all->parameters;
 }
 
-/* Optimizer state goes as far away as anything: it is the most bytes, and is used once a step. What is frozen has none,
- * and so sets no limit to parameters. */
+/* Optimizer state goes as far away as anything: it is the most bytes, and is used once a step. What is not trained has
+ * none, and so sets no limit to parameters. */
 static enum status add_homes(struct space *space, struct family family, bool trains) {
     const struct search_input *input = space->input;
-    bool free_parameters = has_frozen(space);
+    bool free_parameters = !trains || has_frozen(space);
     for (family.parameters = 0; family.parameters < TIER_COUNT; family.parameters++)
         for (family.gradients = 0; family.gradients < TIER_COUNT; family.gradients++)
             for (family.optimizer = 0; family.optimizer < TIER_COUNT; family.optimizer++) {
