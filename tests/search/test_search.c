@@ -177,11 +177,8 @@ static void test_forward_alone(void **state) {
     (void)state;
     struct bench bench;
     struct search_result result;
-    struct small_graph_options options = {.layers = 3,
-                                          .dtype = DTYPE_F32,
-                                          .grain_sequences = 1,
-                                          .sequence_length = 4,
-                                          .forward_only = true};
+    struct small_graph_options options = {
+        .layers = 12, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 4, .forward_only = true};
     bench_open(&bench, 1, DTYPE_F32, 0, 3);
     struct search_input input = bench.input;
     struct graph *graph = small_graph_build(&options);
@@ -191,9 +188,11 @@ static void test_forward_alone(void **state) {
     input.graph = graph;
     input.workspace = &workspace;
     input.costs = &costs;
-    input.capacity_bytes[TIER_DEVICE] = 56 << 10;
     input.capacity_bytes[TIER_DISK] = 1 << 30;
-    assert_int_equal(search_policies(&input, &result), STATUS_OK);
+    struct candidate least;
+    assert_int_equal(search_least(&input, &least), STATUS_OK);
+    input.capacity_bytes[TIER_DEVICE] = least.tier_bytes[TIER_DEVICE];
+    if (search_policies(&input, &result) != STATUS_OK) fail_msg("%s", status_message());
     assert_true(result.front.count > 0);
     assert_int_equal(result.front.items[0].policy.parameters, TIER_DISK);
     search_result_free(&result);
@@ -222,7 +221,7 @@ static void test_plain(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_disk),         cmocka_unit_test(test_host_and_disk), cmocka_unit_test(test_six_blocks),
-        cmocka_unit_test(test_device_alone), cmocka_unit_test(test_plain), cmocka_unit_test(test_forward_alone),
+        cmocka_unit_test(test_device_alone), cmocka_unit_test(test_plain),         cmocka_unit_test(test_forward_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
