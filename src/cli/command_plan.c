@@ -20,25 +20,27 @@ static void print_reserve(void) {
            size_print(CLUSTER_PROCESS_BYTES, process), 100 * CLUSTER_RESERVE_FRACTION);
 }
 
-static enum status make_document(const char *model_folder, const struct train_setup *setup, json_t **out) {
+static enum status make_document(const char *model_folder, const struct train_setup *setup,
+                                 const struct step_summary *prediction, json_t **out) {
     struct scratch memory = {0};
     const char *absolute;
     enum status status = path_make_absolute(model_folder, &memory, &absolute);
-    if (status == STATUS_OK) status = plan_document_make(setup, absolute, out);
+    if (status == STATUS_OK) status = plan_document_make(setup, prediction, absolute, out);
     scratch_free(&memory);
     return status;
 }
 
-static enum status put_out(const struct options *options, const struct train_setup *setup) {
+static enum status put_out(const struct options *options, const struct train_setup *setup,
+                           const struct step_summary *prediction) {
     const char *path = options_text(options, OPT_OUTPUT);
     json_t *object;
-    TRY(make_document(options->arguments.items[0], setup, &object));
+    TRY(make_document(options->arguments.items[0], setup, prediction, &object));
     enum status status = path ? json_write(path, object) : STATUS_OK;
     if (status == STATUS_OK && options_flag(options, OPT_JSON)) return cli_print_json(object);
     json_decref(object);
     TRY(status);
     if (options_flag(options, OPT_JSON)) return STATUS_OK;
-    plan_table_print(stdout, setup);
+    plan_table_print(stdout, setup, prediction);
     if (!options_given(options, OPT_DEVICE_MEMORY)) print_reserve();
     return STATUS_OK;
 }
@@ -60,8 +62,11 @@ static enum status run(const struct options *options) {
     if (generate) plan.batch = plan.grain_sequences = plan.grains_per_pass = 0; /* it has one sequence */
     TRY(train_setup_create(options->arguments.items[0], generate ? SETUP_GENERATE : SETUP_TRAIN, &plan, &training,
                            &setup));
+    struct step_summary prediction;
     enum status status = train_setup_check_memory(&setup);
-    if (status == STATUS_OK) status = put_out(options, &setup);
+    if (status == STATUS_OK && !generate) status = train_setup_measure(&setup);
+    if (status == STATUS_OK && !generate) status = train_setup_predict(&setup, &prediction);
+    if (status == STATUS_OK) status = put_out(options, &setup, generate ? NULL : &prediction);
     train_setup_free(&setup);
     return status;
 }
@@ -72,10 +77,11 @@ const struct command command_plan = {
     .arguments = "MODEL_DIR",
     .least = 1,
     .most = 1,
-    .summary = "the memory of a training step, exactly, before anything is loaded",
-    .details = "Compiles the step (or, --for generate, the programs for text) and prints its memory by kind. Exits "
-               "with 3 when it does not fit, saying by how much "
-               "and what would. What does not fit in memory goes to --disk, if there is one. With -o, writes a plan "
-               "file that `ballast train --plan` takes.",
+    .summary = "the memory of a training step, exactly, and its time, before anything is loaded",
+    .details = "Compiles the step (or, --for generate, the programs for text) and prints its memory by kind, its "
+               "predicted time and what binds it. What does not fit in memory goes to --host-memory and --disk, if "
+               "there are any, by the fastest policy that a search finds. The first time on a machine it measures for "
+               "some seconds. Exits with 3 when nothing fits, saying by how much and what would. With -o, writes a "
+               "plan file that `ballast train --plan` takes.",
     .run = run,
 };

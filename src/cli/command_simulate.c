@@ -39,38 +39,6 @@ static double tokens_per_s(const struct prediction *prediction) {
     return (double)(recipe->batch * recipe->sequence_length) / prediction->timeline.step_s;
 }
 
-static const char *bound_text(const struct bound *bound, char text[96]) {
-    snprintf(text, 96, "%s during %s%s", activity_name(bound->activity), phase_name(bound->phase),
-             bound->role == STREAM_UPDATE ? " (deferred update)" : "");
-    return text;
-}
-
-static json_t *streams_to_json(const struct prediction *prediction) {
-    struct timeline_stream streams[STREAMS_MAX];
-    json_t *list = json_array();
-    int failed = !list;
-    timeline_summarise(&prediction->timeline, streams);
-    for (int s = 0; s < prediction->timeline.program->streams; s++)
-        failed |=
-            json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "role", stream_role_name(streams[s].role),
-                                                  "busy_s", streams[s].busy_s, "waiting_s", streams[s].waiting_s));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
-}
-
-static json_t *bounds_to_json(const struct prediction *prediction) {
-    char text[96];
-    json_t *list = json_array();
-    int failed = !list;
-    for (int i = 0; i < prediction->bound_count; i++)
-        failed |= json_array_append_new(list, json_pack("{s:s, s:f}", "what", bound_text(&prediction->bounds[i], text),
-                                                        "seconds", prediction->bounds[i].seconds));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
-}
-
 static json_t *tiers_to_json(const struct prediction *prediction) {
     json_t *list = json_array();
     int failed = !list;
@@ -87,35 +55,34 @@ static json_t *tiers_to_json(const struct prediction *prediction) {
 
 static json_t *document(const struct prediction *prediction) {
     double measured = measured_s(prediction);
-    json_t *object =
-        json_pack("{s:i, s:s, s:f, s:o, s:f, s:o, s:o, s:o, s:{s:i, s:i, s:f}}", "version", 1, "model",
-                  prediction->model, "step_s", prediction->timeline.step_s, "measured_step_s",
-                  measured < 0 ? json_null() : json_real(measured), "tokens_per_s", tokens_per_s(prediction), "streams",
-                  streams_to_json(prediction), "binds", bounds_to_json(prediction), "tiers", tiers_to_json(prediction),
-                  "profile", "operators", (int)prediction->profile.operators, "measured",
-                  (int)prediction->profile.measured, "noise", prediction->profile.noise);
-    if (!object) (void)status_no_memory(0, "the prediction's JSON");
-    return object;
+    json_t *object = json_pack("{s:i, s:s, s:o, s:f, s:o, s:{s:i, s:i, s:f}}", "version", 1, "model", prediction->model,
+                               "measured_step_s", measured < 0 ? json_null() : json_real(measured), "tokens_per_s",
+                               tokens_per_s(prediction), "tiers", tiers_to_json(prediction), "profile", "operators",
+                               (int)prediction->profile.operators, "measured", (int)prediction->profile.measured,
+                               "noise", prediction->profile.noise);
+    if (object && step_summary_add_json(&prediction->step, object) == STATUS_OK) return object;
+    json_decref(object);
+    (void)status_no_memory(0, "the prediction's JSON");
+    return NULL;
 }
 
 static void print_streams(const struct prediction *prediction) {
-    struct timeline_stream streams[STREAMS_MAX];
-    timeline_summarise(&prediction->timeline, streams);
-    for (int s = 0; s < prediction->timeline.program->streams; s++)
-        printf("%-16s %9.4f s at work, %9.4f s waiting\n", stream_role_name(streams[s].role), streams[s].busy_s,
-               streams[s].waiting_s);
+    const struct step_summary *step = &prediction->step;
+    for (int s = 0; s < step->stream_count; s++)
+        printf("%-16s %9.4f s at work, %9.4f s waiting\n", stream_role_name(step->streams[s].role),
+               step->streams[s].busy_s, step->streams[s].waiting_s);
 }
 
 static void print_summary(const struct prediction *prediction) {
-    char text[96], size[SIZE_TEXT];
+    char text[BOUND_WORDS_BYTES], size[SIZE_TEXT];
     double step = prediction->timeline.step_s, measured = measured_s(prediction);
     printf("predicted step   %9.4f s, %.0f tokens/s\n", step, tokens_per_s(prediction));
     if (measured > 0)
         printf("measured step    %9.4f s; the prediction is %+.1f%% off\n", measured, 100 * (step / measured - 1));
     print_streams(prediction);
-    for (int i = 0; i < prediction->bound_count; i++)
-        printf("%-16s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->bounds[i].seconds,
-               bound_text(&prediction->bounds[i], text));
+    for (int i = 0; i < prediction->step.bound_count; i++)
+        printf("%-16s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->step.bounds[i].seconds,
+               bound_words(&prediction->step.bounds[i], text));
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (prediction->setup.program_bytes[tier] > 0)
             printf("%-6s memory    %s (%" PRId64 " bytes)\n", tier_name(tier),

@@ -88,7 +88,7 @@ static enum status predict(struct prediction *prediction) {
     TRY(require_disk(prediction));
     TRY(measure_costs(prediction));
     TRY(simulate(prediction->setup.main->program, &prediction->costs, &prediction->timeline));
-    prediction->bound_count = timeline_bounds(&prediction->timeline, &prediction->costs, prediction->bounds);
+    step_summarise(&prediction->timeline, &prediction->costs, &prediction->step);
     return STATUS_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "cli/options.h"
 #include "profile/profile_model.h"
-#include "sim/simulate.h"
+#include "sim/step_summary.h"
 #include "train/train_setup.h"
 
 /* What is simulated, and all that is found out about it. */
@@ -25,8 +25,7 @@ struct prediction {
     struct costs costs;
     struct profile_report profile;
     struct timeline timeline;
-    struct bound bounds[BOUNDS_MAX];
-    int bound_count;
+    struct step_summary step;
 };
 
 /* Of the command's first argument, with its --model, --disk and --cluster. BAD_INPUT names file and field. It measures

@@ -52,9 +52,9 @@ static void share_persistent(struct program *program, const struct program *resi
     }
 }
 
-enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
-                                   const struct workspace_table *workspace, const struct program *resident,
-                                   struct program **out) {
+/* All passes but the proof. */
+static enum status make(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
+                        const struct program *resident, struct program **out) {
     TRY(plan_check(plan));
     struct program *program;
     TRY(program_schedule(graph, plan, workspace, &program));
@@ -65,18 +65,34 @@ enum status program_compile_beside(const struct graph *graph, const struct plan 
     }
     if (status == STATUS_OK) status = program_place(program);
     if (status == STATUS_OK) status = program_synchronise(program);
-    if (status == STATUS_OK) status = program_verify(program);
-    if (status != STATUS_OK) {
+    if (status == STATUS_OK)
+        *out = program;
+    else
         program_free(program);
-        return status;
-    }
-    *out = program;
-    return STATUS_OK;
+    return status;
+}
+
+enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
+                                   const struct workspace_table *workspace, const struct program *resident,
+                                   struct program **out) {
+    struct program *program;
+    TRY(make(graph, plan, workspace, resident, &program));
+    enum status status = program_verify(program);
+    if (status == STATUS_OK)
+        *out = program;
+    else
+        program_free(program);
+    return status;
 }
 
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
                             struct program **out) {
     return program_compile_beside(graph, plan, workspace, NULL, out);
+}
+
+enum status program_compile_unproved(const struct graph *graph, const struct plan *plan,
+                                     const struct workspace_table *workspace, struct program **out) {
+    return make(graph, plan, workspace, NULL, out);
 }
 
 void program_free(struct program *program) {

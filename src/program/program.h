@@ -153,9 +153,14 @@ struct workspace_table {
 /* schedule > move > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller frees. */
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
                             struct program **out);
-/* The same for a program that takes turns in one arena with `resident`, a program of the same parameters: these, and
- * caches that both have, lie where they lie there, and all else keeps clear of what `resident` keeps from step to step.
- * What else the new program keeps (its inputs; caches, if `resident` has none) does not outlast a step of `resident`.
+/* The same without the last pass: a program to be measured, not to be run. Choosing among programs takes the proof of
+ * the chosen one alone, which is half of the time. */
+enum status program_compile_unproved(const struct graph *graph, const struct plan *plan,
+                                     const struct workspace_table *workspace, struct program **out);
+/* The same as program_compile for a program that takes turns in one arena with `resident`, a program of the same
+ * parameters: these, and caches that both have, lie where they lie there, and all else keeps clear of what `resident`
+ * keeps from step to step. What else the new program keeps (its inputs; caches, if `resident` has none) does not
+ * outlast a step of `resident`.
  */
 enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
                                    const struct workspace_table *workspace, const struct program *resident,

@@ -9,8 +9,7 @@ static bool has_backward(const struct graph *graph) {
 }
 
 /* The lowest block whose backward adds to each accumulator is the last one to run. */
-static enum status find_finish_blocks(struct run_source *source) {
-    const struct graph *graph = source->graph;
+static enum status find_finish_blocks(const struct graph *graph, int32_t *number) {
     int32_t *last = mem_array(graph->tensors.count + 1, sizeof *last);
     if (!last) return STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count; i++)
@@ -21,7 +20,7 @@ static enum status find_finish_blocks(struct run_source *source) {
         for (int i = 0; i < node->op->inputs && node->phase == PHASE_FINISH; i++)
             if (node->in[i] && node->in[i]->kind == TENSOR_GRADIENT && last[node->in[i]->id] < block)
                 block = last[node->in[i]->id];
-        source->finish_block[n] = block;
+        number[n] = node->phase == PHASE_FINISH && block < INT32_MAX ? block : -1;
         for (int i = 0; i < node->op->outputs; i++)
             if (node->out[i] && node->out[i]->kind == TENSOR_GRADIENT && block < last[node->out[i]->id])
                 last[node->out[i]->id] = block;
@@ -30,34 +29,45 @@ static enum status find_finish_blocks(struct run_source *source) {
     return STATUS_OK;
 }
 
-static void find_update_chunks(struct run_source *source) {
-    for (size_t n = 0; n < source->graph->nodes.count; n++) {
-        const struct node *node = source->graph->nodes.items[n];
-        source->update_chunk[n] = -1;
-        if (node->phase != PHASE_UPDATE) continue;
-        for (int i = 0; i < node->op->outputs; i++) {
-            const struct tensor *out = node->out[i];
-            if (out && out->kind == TENSOR_PARAMETER) source->update_chunk[n] = source->chunks->chunk_of[out->id];
-        }
+static int32_t updated_chunk(const struct run_source *source, const struct node *node) {
+    int32_t chunk = -1;
+    for (int i = 0; i < node->op->outputs; i++) {
+        const struct tensor *out = node->out[i];
+        if (out && out->kind == TENSOR_PARAMETER) chunk = source->chunks->chunk_of[out->id];
     }
+    return chunk;
 }
 
-static enum status sort_nodes(struct run_source *source) {
-    const struct graph *graph = source->graph;
-    int32_t stages = 2 * source->blocks, count = 0;
-    source->nodes = mem_array(graph->nodes.count, sizeof *source->nodes);
-    source->first = mem_array((size_t)stages + 1, sizeof *source->first);
-    if (!source->nodes || !source->first) return STATUS_FAILED;
-    for (int32_t stage = 0; stage < stages; stage++) {
-        source->first[stage] = count;
-        for (size_t n = 0; n < graph->nodes.count; n++) {
-            const struct node *node = graph->nodes.items[n];
-            if (node->phase <= PHASE_BACKWARD && (int32_t)node->phase * source->blocks + node->block == stage)
-                source->nodes[count++] = node;
-        }
-    }
-    source->first[stages] = count;
+/* `number` by node id: below 0 for those in no group. */
+static enum status group_nodes(const struct graph *graph, const int32_t *number, int32_t groups,
+                               struct node_groups *out) {
+    out->nodes = mem_array(graph->nodes.count + 1, sizeof *out->nodes);
+    out->first = mem_array((size_t)groups + 2, sizeof *out->first);
+    if (!out->nodes || !out->first) return STATUS_FAILED;
+    int32_t *next = out->first + 1; /* while filling, the group's next place; in the end, where the one after begins */
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        if (number[n] >= 0) next[number[n] + 1]++;
+    for (int32_t g = 1; g <= groups; g++)
+        next[g] += next[g - 1];
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        if (number[n] >= 0) out->nodes[next[number[n]]++] = graph->nodes.items[n];
     return STATUS_OK;
+}
+
+static enum status group_all(struct run_source *source, int32_t *number) {
+    const struct graph *graph = source->graph;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        number[n] = node->phase <= PHASE_BACKWARD ? (int32_t)node->phase * source->blocks + node->block : -1;
+    }
+    TRY(group_nodes(graph, number, 2 * source->blocks, &source->passes));
+    TRY(find_finish_blocks(graph, number));
+    TRY(group_nodes(graph, number, source->blocks, &source->finish));
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        number[n] = node->phase == PHASE_UPDATE ? 1 + updated_chunk(source, node) : -1;
+    }
+    return group_nodes(graph, number, 1 + (int32_t)source->chunks->chunks.count, &source->updates);
 }
 
 enum status run_source_create(const struct graph *graph, const struct policy *policy, const struct chunk_list *chunks,
@@ -65,20 +75,22 @@ enum status run_source_create(const struct graph *graph, const struct policy *po
     *out = (struct run_source){.graph = graph, .policy = policy, .chunks = chunks, .blocks = graph_count_blocks(graph)};
     /* Without a backward there is one way to run; the schedule that comes with the plan is that of training. */
     TRY(activations_parse(has_backward(graph) ? policy->schedule : "", out->blocks, &out->stages));
-    TRY(sort_nodes(out));
-    out->finish_block = mem_array(graph->nodes.count, sizeof *out->finish_block);
-    out->update_chunk = mem_array(graph->nodes.count, sizeof *out->update_chunk);
-    if (!out->finish_block || !out->update_chunk) return STATUS_FAILED;
-    find_update_chunks(out);
-    return find_finish_blocks(out);
+    int32_t *number = mem_array(graph->nodes.count + 1, sizeof *number);
+    enum status status = number ? group_all(out, number) : STATUS_FAILED;
+    mem_free(number);
+    return status;
+}
+
+static void free_groups(struct node_groups *groups) {
+    mem_free(groups->nodes);
+    mem_free(groups->first);
 }
 
 void run_source_free(struct run_source *source) {
     stage_list_free(&source->stages);
-    mem_free(source->nodes);
-    mem_free(source->first);
-    mem_free(source->finish_block);
-    mem_free(source->update_chunk);
+    free_groups(&source->passes);
+    free_groups(&source->finish);
+    free_groups(&source->updates);
 }
 
 static enum status add_run(struct run_source *source, const struct node *node, int64_t slot, struct run_list *out) {
@@ -88,8 +100,8 @@ static enum status add_run(struct run_source *source, const struct node *node, i
 static enum status add_nodes(struct run_source *source, enum phase phase, int32_t block, int64_t slot,
                              struct run_list *out) {
     int32_t index = (int32_t)phase * source->blocks + block;
-    for (int32_t n = source->first[index]; n < source->first[index + 1]; n++) {
-        TRY(add_run(source, source->nodes[n], slot, out));
+    for (int32_t n = source->passes.first[index]; n < source->passes.first[index + 1]; n++) {
+        TRY(add_run(source, source->passes.nodes[n], slot, out));
         out->list.items[out->list.count - 1].repeated = block < source->forwards;
     }
     return STATUS_OK;
@@ -106,18 +118,14 @@ static enum status add_block(struct run_source *source, int32_t block, bool forw
 }
 
 static enum status add_finish(struct run_source *source, int32_t block, struct run_list *out) {
-    const struct graph *graph = source->graph;
-    for (size_t n = 0; n < graph->nodes.count; n++)
-        if (graph->nodes.items[n]->phase == PHASE_FINISH && source->finish_block[n] == block)
-            TRY(add_run(source, graph->nodes.items[n], 0, out));
+    for (int32_t n = source->finish.first[block]; n < source->finish.first[block + 1]; n++)
+        TRY(add_run(source, source->finish.nodes[n], 0, out));
     return STATUS_OK;
 }
 
 static enum status add_update(struct run_source *source, int32_t chunk, bool deferred, struct run_list *out) {
-    const struct graph *graph = source->graph;
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        if (graph->nodes.items[n]->phase != PHASE_UPDATE || source->update_chunk[n] != chunk) continue;
-        TRY(add_run(source, graph->nodes.items[n], 0, out));
+    for (int32_t n = source->updates.first[chunk + 1]; n < source->updates.first[chunk + 2]; n++) {
+        TRY(add_run(source, source->updates.nodes[n], 0, out));
         out->list.items[out->list.count - 1].deferred = deferred;
     }
     return STATUS_OK;

@@ -24,19 +24,24 @@ struct run_list {
     VEC(struct run) list;
 };
 
+/* Nodes by a number, each group in the graph's order. */
+struct node_groups {
+    const struct node **nodes;
+    int32_t *first; /* by number: where its nodes begin; one more at the end */
+};
+
 /* What is asked again for each section. */
 struct run_source {
     const struct graph *graph;
     const struct policy *policy;
     const struct chunk_list *chunks;
     struct stage_list stages;
-    int32_t blocks;            /* that passes run; the update's own is not one */
-    const struct node **nodes; /* of passes, by phase and block, each in the graph's order */
-    int32_t *first;            /* by phase * blocks + block: where its nodes begin; one more at the end */
-    int32_t *finish_block;     /* by node id, of PHASE_FINISH: the last block whose backward adds to its gradient */
-    int32_t *update_chunk;     /* by node id, of PHASE_UPDATE: the chunk whose parameter it updates; -1 */
-    int32_t forwards;          /* blocks whose forward has run in the present pass */
-    int32_t group;             /* next one to be counted */
+    int32_t blocks;             /* that passes run; the update's own is not one */
+    struct node_groups passes;  /* by phase * blocks + block */
+    struct node_groups finish;  /* PHASE_FINISH, by the last block whose backward adds to the gradient */
+    struct node_groups updates; /* PHASE_UPDATE, by 1 + the chunk whose parameter is updated; 0: of none */
+    int32_t forwards;           /* blocks whose forward has run in the present pass */
+    int32_t group;              /* next one to be counted */
 };
 
 /* BAD_INPUT when the schedule does not fit the graph. The caller frees, also after a failure. */

@@ -358,10 +358,9 @@ static enum status pack_chunks(struct scheduler *scheduler) {
 }
 
 static bool has_deferred(const struct scheduler *scheduler) {
-    for (size_t n = 0; n < scheduler->graph->nodes.count; n++) {
-        int32_t chunk = scheduler->source.update_chunk[n];
-        if (chunk >= 0 && policy_defers_update(&scheduler->plan->policy, chunk)) return true;
-    }
+    const int32_t *first = scheduler->source.updates.first + 1;
+    for (int32_t chunk = 0; chunk < (int32_t)scheduler->chunks.chunks.count; chunk++)
+        if (first[chunk] < first[chunk + 1] && policy_defers_update(&scheduler->plan->policy, chunk)) return true;
     return false;
 }
 

@@ -5,18 +5,24 @@
 
 #include "program/program.h"
 
+/* Segments [first, end). */
+struct reach {
+    int32_t first, end;
+};
+
 struct segments {
     VEC(int64_t) borders[TIER_COUNT]; /* ascending, without duplicates */
     int32_t first[TIER_COUNT];        /* index of the tier's first segment among all */
     int32_t count;                    /* of all tiers */
+    struct reach *reaches;            /* by instruction * OPERANDS_MAX + operand: the same in all runs of a section */
 };
 
 enum status segments_create(const struct program *program, struct segments *out);
 void segments_free(struct segments *segments);
 
-/* Segments [*first, *end) that an operand reaches in the given run of its section. Inputs' slices of all runs count as
- * one. */
-void segments_of_operand(const struct segments *segments, const struct program *program, const struct operand *operand,
-                         int32_t *first, int32_t *end);
+/* What operand k of an instruction reaches. Inputs' slices of all runs count as one. */
+static inline struct reach segments_of(const struct segments *segments, int32_t instruction, int k) {
+    return segments->reaches[(size_t)instruction * OPERANDS_MAX + (size_t)k];
+}
 
 #endif

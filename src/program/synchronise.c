@@ -47,26 +47,24 @@ static enum status require_ended(struct synchroniser *synchroniser, struct walk 
     return STATUS_OK;
 }
 
-static enum status order_access(struct synchroniser *synchroniser, struct walk *walk, const struct operand *operand) {
-    int32_t first, end;
-    segments_of_operand(&synchroniser->segments, synchroniser->program, operand, &first, &end);
-    for (int32_t i = first; i < end; i++) {
+static enum status order_access(struct synchroniser *synchroniser, struct walk *walk, enum access access,
+                                struct reach reach) {
+    int streams = access == ACCESS_READ ? 0 : synchroniser->program->streams;
+    for (int32_t i = reach.first; i < reach.end; i++) {
         const struct history *history = &synchroniser->histories[i];
         TRY(require_ended(synchroniser, walk, history->write_stream, &history->write));
-        for (int s = 0; s < STREAMS_MAX && operand->access != ACCESS_READ; s++)
+        for (int s = 0; s < streams; s++)
             TRY(require_ended(synchroniser, walk, s, &history->reads[s]));
     }
     return STATUS_OK;
 }
 
-static void record_access(struct synchroniser *synchroniser, const struct walk *walk, int stream,
-                          const struct operand *operand) {
-    int32_t first, end;
-    segments_of_operand(&synchroniser->segments, synchroniser->program, operand, &first, &end);
+static void record_access(struct synchroniser *synchroniser, const struct walk *walk, int stream, enum access access,
+                          struct reach reach) {
     struct issue issue = {.number = walk->number, .instruction = walk->instruction};
-    for (int32_t i = first; i < end; i++) {
+    for (int32_t i = reach.first; i < reach.end; i++) {
         struct history *history = &synchroniser->histories[i];
-        if (operand->access == ACCESS_READ)
+        if (access == ACCESS_READ)
             history->reads[stream] = issue;
         else
             *history = (struct history){.write = issue, .write_stream = stream};
@@ -76,15 +74,20 @@ static void record_access(struct synchroniser *synchroniser, const struct walk *
 static enum status synchronise_issue(void *payload, struct walk *walk) {
     struct synchroniser *synchroniser = payload;
     const struct instruction *instruction = &synchroniser->program->instructions.items[walk->instruction];
-    for (int k = 0; k < OPERANDS_MAX; k++)
-        if (instruction->operands[k].buffer >= 0) TRY(order_access(synchroniser, walk, &instruction->operands[k]));
+    struct reach reaches[OPERANDS_MAX];
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        const struct operand *operand = &instruction->operands[k];
+        if (operand->buffer < 0) continue;
+        reaches[k] = segments_of(&synchroniser->segments, walk->instruction, k);
+        TRY(order_access(synchroniser, walk, operand->access, reaches[k]));
+    }
     /* Reads first: a write of the same instruction replaces the history. */
     for (int pass = 0; pass < 2; pass++)
         for (int k = 0; k < OPERANDS_MAX; k++) {
             const struct operand *operand = &instruction->operands[k];
             bool reads = operand->access == ACCESS_READ;
             if (operand->buffer >= 0 && reads == (pass == 0))
-                record_access(synchroniser, walk, instruction->stream, operand);
+                record_access(synchroniser, walk, instruction->stream, operand->access, reaches[k]);
         }
     return STATUS_OK;
 }

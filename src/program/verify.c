@@ -335,7 +335,7 @@ static enum status verify_order(struct verifier *verifier, const struct walk *wa
         if (!walk_ended(walk, tenancy->write_stream, tenancy->write))
             return FAULT(verifier->program, walk->instruction, operand, "may run before a write on stream %d has ended",
                          tenancy->write_stream);
-        for (int s = 0; s < STREAMS_MAX && operand->access != ACCESS_READ; s++)
+        for (int s = 0; s < verifier->program->streams && operand->access != ACCESS_READ; s++)
             if (!walk_ended(walk, s, tenancy->reads[s]))
                 return FAULT(verifier->program, walk->instruction, operand, "may overwrite what stream %d still reads",
                              s);
@@ -411,7 +411,8 @@ static enum status verify_issue(void *payload, struct walk *walk) {
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const struct operand *operand = &instruction->operands[k];
         if (operand->buffer < 0) continue;
-        segments_of_operand(&verifier->segments, verifier->program, operand, &first[k], &end[k]);
+        struct reach reach = segments_of(&verifier->segments, walk->instruction, k);
+        first[k] = reach.first, end[k] = reach.end;
         if (operand->access != ACCESS_WRITE) TRY(verify_contents(verifier, walk, operand, first[k], end[k]));
         if (operand->access != ACCESS_WRITE)
             TRY(verify_holding(verifier, walk, operand, instruction, operand_tensor(instruction, k)));
@@ -446,9 +447,8 @@ static enum status settle_persistent(struct verifier *verifier) {
         for (int k = 0; k < OPERANDS_MAX; k++) {
             const struct operand *operand = &program->instructions.items[n].operands[k];
             if (operand->buffer < 0 || !program->buffers.items[operand->buffer].persistent) continue;
-            int32_t first, end;
-            segments_of_operand(&verifier->segments, program, operand, &first, &end);
-            for (int32_t i = first; i < end; i++)
+            struct reach reach = segments_of(&verifier->segments, (int32_t)n, k);
+            for (int32_t i = reach.first; i < reach.end; i++)
                 verifier->tenancies[i].buffer = operand->buffer;
         }
     return STATUS_OK;

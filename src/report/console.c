@@ -17,9 +17,11 @@ enum { LIVE_INTERVAL_NS = 100 * 1000 * 1000, PLAIN_INTERVAL_NS = 1000 * 1000 * 1
 struct console {
     FILE *out;
     bool quiet, live, colour;
-    bool line_open;    /* a live line stands there, without its end */
-    int64_t shown_ns;  /* when it was last drawn */
-    double valid_loss; /* the last one; NaN: none */
+    bool line_open;     /* a live line stands there, without its end */
+    int64_t shown_ns;   /* when it was last drawn */
+    double valid_loss;  /* the last one; NaN: none */
+    int64_t first_step; /* of this process, counted from 1 */
+    int off_steps;      /* in a row, that took much more or less than predicted */
     char line[CONSOLE_LINE_BYTES];
     struct train_events events;
 };
@@ -39,6 +41,7 @@ static void on_begin(void *payload, const struct train_setup *setup, const char 
                      int64_t steps, int64_t data_tokens) {
     struct console *console = payload;
     const struct recipe *recipe = &setup->plan.recipe;
+    console->first_step = first_step + 1;
     char arena[SIZE_TEXT], capacity[SIZE_TEXT];
     fprintf(console->out, "%s: %" PRId64 " parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
             setup->model->config.family->name, setup->parameters, dtype_name(recipe->dtype), recipe->batch,
@@ -50,8 +53,35 @@ static void on_begin(void *payload, const struct train_setup *setup, const char 
             size_print(setup->capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
 }
 
+/* The first step finds caches and pages cold. */
+enum { COMPARED_STEP = 2, OFF_STEPS = 10 };
+static const double OFF_PART = 0.2;
+
+/* Predicted beside measured, once; and once more when the prediction stays wrong. */
+static void compare_prediction(struct console *console, const struct train_step *step) {
+    if (step->predicted_step_s <= 0) return;
+    double off = step->step_s / step->predicted_step_s - 1;
+    if (step->step == console->first_step + COMPARED_STEP - 1) {
+        char predicted[SIZE_TEXT], measured[SIZE_TEXT];
+        wipe_line(console);
+        fprintf(console->out, "step %" PRId64 "  predicted %.4g s and %s, measured %.4g s and %s\n", step->step,
+                step->predicted_step_s, size_print(step->predicted_device_bytes, predicted), step->step_s,
+                size_print(step->device_bytes, measured));
+    }
+    bool is_off = off > OFF_PART || off < -OFF_PART;
+    if (console->off_steps >= OFF_STEPS) return; /* it was said */
+    console->off_steps = is_off ? console->off_steps + 1 : 0;
+    if (console->off_steps < OFF_STEPS) return;
+    wipe_line(console);
+    fprintf(console->out,
+            "step %" PRId64 "  the last %d steps took over %.0f%% %s than predicted; `ballast simulate` of this run's "
+            "folder shows in which streams\n",
+            step->step, OFF_STEPS, 100 * OFF_PART, off > 0 ? "more" : "less");
+}
+
 static void on_step(void *payload, const struct train_step *step) {
     struct console *console = payload;
+    compare_prediction(console, step);
     int64_t now = clock_now_ns(), interval = console->live ? LIVE_INTERVAL_NS : PLAIN_INTERVAL_NS;
     bool early = console->shown_ns != 0 && now - console->shown_ns < interval;
     if (early && !(console->live && !console->line_open) && step->step < step->steps) return;

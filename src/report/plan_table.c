@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "base/size.h"
+#include "report/policy_words.h"
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
@@ -17,26 +18,43 @@ static void print_recipe(FILE *out, const struct plan *plan) {
             plural(recipe->threads), recipe->isa, recipe->seed);
 }
 
-/* "optimizer on the disk, 3 chunks stay" and the like: what differs from the plain policy. */
-static void print_policy(FILE *out, const struct policy *policy) {
-    const struct {
-        const char *name;
-        enum tier tier;
-    } homes[] = {
-        {"parameters", policy->parameters}, {"gradients", policy->gradients}, {"optimizer", policy->optimizer}};
-    fprintf(out, "policy    %" PRId64 " grain%s a pass", policy->grains_per_pass, plural(policy->grains_per_pass));
-    bool plain = true;
-    for (int i = 0; i < 3; i++) {
-        if (homes[i].tier == TIER_DEVICE) continue;
-        fprintf(out, ", %s on the %s tier", homes[i].name, tier_name(homes[i].tier));
-        plain = false;
-    }
-    if (plain && !policy->schedule[0]) fprintf(out, ", all on the device tier");
-    if (!plain && policy->persistent_chunks > 0)
-        fprintf(out, ", but for the first %" PRId64 " chunk%s", policy->persistent_chunks,
-                plural(policy->persistent_chunks));
-    fprintf(out, "\n");
+static int32_t count_blocks(const struct train_setup *setup) { return graph_count_blocks(setup->main->graph); }
+
+static void print_policy(FILE *out, const struct train_setup *setup) {
+    const struct policy *policy = &setup->plan.policy;
+    char words[POLICY_WORDS_BYTES];
+    fprintf(out, "policy    %s\n", policy_words(policy, count_blocks(setup), words));
     if (policy->schedule[0]) fprintf(out, "schedule  %s\n", policy->schedule);
+}
+
+static void print_prediction(FILE *out, const struct train_setup *setup, const struct step_summary *prediction) {
+    const struct recipe *recipe = &setup->plan.recipe;
+    char words[BOUND_WORDS_BYTES];
+    fprintf(out, "\nstep, predicted\n  %-20s %9.4f s, %.0f tokens/s\n", "time", prediction->step_s,
+            (double)(recipe->batch * recipe->sequence_length) / prediction->step_s);
+    for (int s = 0; s < prediction->stream_count; s++)
+        fprintf(out, "  %-20s %9.4f s at work, %9.4f s waiting\n", stream_role_name(prediction->streams[s].role),
+                prediction->streams[s].busy_s, prediction->streams[s].waiting_s);
+    for (int i = 0; i < prediction->bound_count; i++)
+        fprintf(out, "  %-20s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->bounds[i].seconds,
+                bound_words(&prediction->bounds[i], words));
+}
+
+static void print_candidate(FILE *out, const struct train_setup *setup, const struct candidate *candidate) {
+    char size[SIZE_TEXT], words[POLICY_WORDS_BYTES];
+    fprintf(out, "  %9.4f s  %10s  %s\n", candidate->step_s, size_print(candidate->tier_bytes[TIER_DEVICE], size),
+            policy_words(&candidate->policy, count_blocks(setup), words));
+}
+
+static void print_search(FILE *out, const struct train_setup *setup) {
+    const struct search_result *search = &setup->search;
+    if (search->enumerated == 0) return;
+    fprintf(out, "\nchosen of %" PRId64 " policies, of which %" PRId64 " were compiled; %s\n", search->enumerated,
+            search->compiled,
+            search->proved ? "none of the others can be faster" : "others that might be faster were not tried");
+    if (search->runners_up.count > 0) fprintf(out, "other ways, the fastest of each\n");
+    for (size_t i = 0; i < search->runners_up.count; i++)
+        print_candidate(out, setup, &search->runners_up.items[i]);
 }
 
 static void print_model(FILE *out, const struct train_setup *setup) {
@@ -71,10 +89,12 @@ static void print_tier(FILE *out, const struct train_setup *setup, enum tier tie
             program > capacity ? ": does not fit" : "");
 }
 
-void plan_table_print(FILE *out, const struct train_setup *setup) {
+void plan_table_print(FILE *out, const struct train_setup *setup, const struct step_summary *prediction) {
     print_model(out, setup);
     print_recipe(out, &setup->plan);
-    print_policy(out, &setup->plan.policy);
+    print_policy(out, setup);
+    if (prediction) print_prediction(out, setup, prediction);
+    print_search(out, setup);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (setup->program_bytes[tier] > 0) print_tier(out, setup, tier);
 }

@@ -36,6 +36,9 @@ struct search_result {
 
 /* OK with an empty front when nothing fits. Deterministic. The caller frees. */
 enum status search_policies(const struct search_input *input, struct search_result *out);
+/* The policy whose program takes least of the device, of those that the tiers below hold; some of the smallest by their
+ * bounds are compiled. Needs no costs (input->costs may be NULL) and no capacity of the device. */
+enum status search_least(const struct search_input *input, struct candidate *out);
 void search_result_free(struct search_result *result);
 
 #endif

@@ -102,15 +102,17 @@ enum status metrics_append(struct metrics *metrics, const char *line, size_t byt
 }
 
 enum status metrics_write_step(struct metrics *metrics, const struct train_step *step) {
-    char line[1024], mfu[40] = "null";
+    char line[1024], mfu[40] = "null", predicted[40] = "null";
     if (isfinite(step->mfu)) snprintf(mfu, sizeof mfu, "%.6g", step->mfu);
-    int length = snprintf(line, sizeof line,
-                          "{\"step\": %" PRId64 ", \"loss\": %.17g, \"grad_norm\": %.17g, \"lr\": %.17g, "
-                          "\"tokens\": %" PRId64 ", \"tokens_per_s\": %.6g, \"step_s\": %.6g, \"mfu\": %s, "
-                          "\"device_bytes\": %" PRId64 ", \"predicted_step_s\": null, "
-                          "\"predicted_device_bytes\": %" PRId64 "}\n",
-                          step->step, step->loss, step->grad_norm, step->learning_rate, step->tokens,
-                          step->tokens_per_s, step->step_s, mfu, step->device_bytes, step->predicted_device_bytes);
+    if (step->predicted_step_s > 0) snprintf(predicted, sizeof predicted, "%.6g", step->predicted_step_s);
+    int length =
+        snprintf(line, sizeof line,
+                 "{\"step\": %" PRId64 ", \"loss\": %.17g, \"grad_norm\": %.17g, \"lr\": %.17g, "
+                 "\"tokens\": %" PRId64 ", \"tokens_per_s\": %.6g, \"step_s\": %.6g, \"mfu\": %s, "
+                 "\"device_bytes\": %" PRId64 ", \"predicted_step_s\": %s, "
+                 "\"predicted_device_bytes\": %" PRId64 "}\n",
+                 step->step, step->loss, step->grad_norm, step->learning_rate, step->tokens, step->tokens_per_s,
+                 step->step_s, mfu, step->device_bytes, predicted, step->predicted_device_bytes);
     return metrics_append(metrics, line, (size_t)length);
 }
 

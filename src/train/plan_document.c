@@ -31,17 +31,41 @@ static json_t *tiers_to_json(const struct train_setup *setup) {
     return NULL;
 }
 
-/* A plan file with what is known of it. Times are not predicted yet, so step_s is null and nothing was compared. */
-static json_t *document(const struct train_setup *setup) {
+static json_t *candidates_to_json(const struct candidate *candidates, size_t count) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (size_t i = 0; i < count; i++)
+        failed |=
+            json_array_append_new(list, json_pack("{s:f, s:I, s:I, s:I, s:o}", "step_s", candidates[i].step_s,
+                                                  "device_bytes", (json_int_t)candidates[i].tier_bytes[TIER_DEVICE],
+                                                  "host_bytes", (json_int_t)candidates[i].tier_bytes[TIER_HOST],
+                                                  "disk_bytes", (json_int_t)candidates[i].tier_bytes[TIER_DISK],
+                                                  "policy", policy_to_json(&candidates[i].policy)));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+/* Null where the policy was given, or plain and fitted: then none was searched for. */
+static json_t *search_to_json(const struct search_result *search) {
+    if (search->enumerated == 0) return json_null();
+    return json_pack("{s:I, s:I, s:b}", "enumerated", (json_int_t)search->enumerated, "compiled",
+                     (json_int_t)search->compiled, "proved", search->proved);
+}
+
+/* A plan file with what is known of it. prediction: NULL where none was made. */
+static json_t *document(const struct train_setup *setup, const struct step_summary *prediction) {
+    const struct step_summary none = {0};
+    const struct search_result *search = &setup->search;
     json_t *object = plan_to_json(&setup->plan);
-    json_t *tiers = object ? tiers_to_json(setup) : NULL;
-    int failed = !object || !tiers;
+    int failed = !object;
     if (!failed) {
-        failed |= json_object_set_new(object, "step_s", json_null());
-        failed |= json_object_set_new(object, "tiers", tiers);
-        failed |= json_object_set_new(object, "streams", json_array());
-        failed |= json_object_set_new(object, "runners_up", json_array());
-        failed |= json_object_set_new(object, "binds", json_null());
+        failed |= step_summary_add_json(prediction ? prediction : &none, object) != STATUS_OK;
+        failed |= json_object_set_new(object, "tiers", tiers_to_json(setup));
+        failed |= json_object_set_new(object, "runners_up",
+                                      candidates_to_json(search->runners_up.items, search->runners_up.count));
+        failed |= json_object_set_new(object, "front", candidates_to_json(search->front.items, search->front.count));
+        failed |= json_object_set_new(object, "search", search_to_json(search));
     }
     if (!failed) return object;
     json_decref(object);
@@ -49,8 +73,9 @@ static json_t *document(const struct train_setup *setup) {
     return NULL;
 }
 
-enum status plan_document_make(const struct train_setup *setup, const char *model_folder, json_t **out) {
-    json_t *object = document(setup);
+enum status plan_document_make(const struct train_setup *setup, const struct step_summary *prediction,
+                               const char *model_folder, json_t **out) {
+    json_t *object = document(setup, prediction);
     if (!object) return STATUS_FAILED;
     enum status status = plan_set_model(object, model_folder);
     if (status == STATUS_OK)
@@ -60,9 +85,10 @@ enum status plan_document_make(const struct train_setup *setup, const char *mode
     return status;
 }
 
-enum status plan_document_write(const char *run_folder, const struct train_setup *setup, const char *model_folder) {
+enum status plan_document_write(const char *run_folder, const struct train_setup *setup,
+                                const struct step_summary *prediction, const char *model_folder) {
     json_t *object;
-    TRY(plan_document_make(setup, model_folder, &object));
+    TRY(plan_document_make(setup, prediction, model_folder, &object));
     char *path = path_join(run_folder, "plan.json");
     enum status status = path ? json_write(path, object) : STATUS_FAILED;
     mem_free(path);

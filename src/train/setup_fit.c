@@ -6,16 +6,40 @@
 
 enum { SEQUENCE_LEAST = 32 };
 
-static enum status measure_plan(const struct train_setup *setup, const struct plan *plan, int64_t *bytes) {
+/* What a plan takes under the policy that takes least; `fits`: all programs, compiled and proved, fit. */
+struct least {
+    int64_t bytes; /* of the device */
+    int64_t tier_bytes[TIER_COUNT];
+    bool fits;
+};
+
+static enum status measure_least(const struct train_setup *setup, const struct plan *plan, struct least *out) {
     struct train_setup measured = *setup;
     measured.main = measured.validation = measured.prefill = measured.decode = NULL;
     measured.plan = *plan;
+    *out = (struct least){.fits = true};
     enum status status = setup_compile(setup, plan, &measured);
     measured.least_bytes = status == STATUS_OK ? setup_program_bytes(&measured, TIER_DEVICE) : 0;
-    if (status == STATUS_OK && !setup->policy_fixed) status = setup_choose_policy(&measured);
-    if (status == STATUS_OK) *bytes = measured.least_bytes;
+    if (status == STATUS_OK && !setup->policy_fixed) status = setup_choose_least(&measured);
+    for (enum tier tier = 0; tier < TIER_COUNT && status == STATUS_OK; tier++) {
+        out->tier_bytes[tier] = setup_program_bytes(&measured, tier);
+        out->fits &= out->tier_bytes[tier] <= setup->capacity_bytes[tier];
+    }
+    out->bytes = measured.least_bytes;
     setup_free_programs(&measured);
     return status;
+}
+
+/* The same plan, were there a disk: what it would have to hold; 0: that would not do. */
+static enum status measure_with_disk(const struct train_setup *setup, int64_t *disk_bytes) {
+    struct train_setup richer = *setup;
+    struct least least;
+    *disk_bytes = 0;
+    if (setup->capacity_bytes[TIER_DISK] > 0 || setup->policy_fixed) return STATUS_OK;
+    richer.capacity_bytes[TIER_DISK] = INT64_MAX / 4;
+    TRY(measure_least(&richer, &setup->plan, &least));
+    if (least.fits) *disk_bytes = least.tier_bytes[TIER_DISK];
+    return STATUS_OK;
 }
 
 /* Plans that take less, from the one that changes least: fewer grains at once, smaller grains, then shorter sequences.
@@ -46,10 +70,10 @@ static void describe_change(const struct plan *from, const struct plan *to, char
 }
 
 /* The first plan that fits; of those that do not, the least bytes. */
-static enum status find_fit(const struct train_setup *setup, int64_t capacity, struct plan *plan, int64_t *bytes) {
+static enum status find_fit(const struct train_setup *setup, struct plan *plan, struct least *least) {
     *plan = setup->plan;
-    while (*bytes > capacity && reduce_plan(plan, setup->recipe_fixed))
-        TRY(measure_plan(setup, plan, bytes));
+    while (!least->fits && reduce_plan(plan, setup->recipe_fixed))
+        TRY(measure_least(setup, plan, least));
     return STATUS_OK;
 }
 
@@ -64,27 +88,36 @@ static enum status check_lower_tier(const struct train_setup *setup, enum tier t
     return status_hint(status, "give it more by %s, or another plan", options[tier]);
 }
 
+/* What would do: less of what the plan asks for, or a disk. Whatever is said has been compiled. */
+static enum status hint_fit(const struct train_setup *setup, const struct plan *plan, const struct least *least,
+                            int64_t disk_bytes) {
+    char size[SIZE_TEXT], disk[SIZE_TEXT], change[128];
+    describe_change(&setup->plan, plan, change);
+    size_print(least->bytes, size);
+    size_print(disk_bytes, disk);
+    if (least->fits && disk_bytes > 0)
+        return status_hint(STATUS_NO_FIT, "%s would fit: %s; or --disk DIR with %s there", change, size, disk);
+    if (least->fits) return status_hint(STATUS_NO_FIT, "%s would fit: %s", change, size);
+    if (disk_bytes > 0) return status_hint(STATUS_NO_FIT, "--disk DIR with %s there would do", disk);
+    const char *but = change[0] ? "even " : setup->recipe_fixed ? "" : "nothing shorter helps: ";
+    return status_hint(
+        STATUS_NO_FIT, "%s%s takes %s: give a --device-memory of at least that, %sor take a smaller model", but,
+        change[0] ? change : "the least plan", size, setup->policy_fixed ? "" : "more --host-memory or --disk, ");
+}
+
 enum status train_setup_check_memory(const struct train_setup *setup) {
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         TRY(check_lower_tier(setup, tier));
-    int64_t bytes = setup->program_bytes[TIER_DEVICE], capacity = setup->capacity_bytes[TIER_DEVICE];
-    int64_t needed = setup->policy_fixed ? bytes : setup->least_bytes;
-    if (bytes <= capacity) return STATUS_OK;
+    int64_t bytes = setup->program_bytes[TIER_DEVICE], capacity = setup->capacity_bytes[TIER_DEVICE], disk_bytes;
+    struct least least = {.bytes = setup->policy_fixed ? bytes : setup->least_bytes};
     struct plan plan;
-    TRY(find_fit(setup, capacity, &plan, &needed));
+    if (bytes <= capacity) return STATUS_OK;
+    TRY(find_fit(setup, &plan, &least));
+    TRY(measure_with_disk(setup, &disk_bytes));
     setup->backend->set_threads(setup->plan.recipe.threads);
-    char need[SIZE_TEXT], over[SIZE_TEXT], there[SIZE_TEXT], least[SIZE_TEXT], change[128];
-    describe_change(&setup->plan, &plan, change);
-    size_print(needed, least);
+    char need[SIZE_TEXT], over[SIZE_TEXT], there[SIZE_TEXT];
+    int64_t needed = setup->policy_fixed ? bytes : setup->least_bytes;
     status_set(STATUS_NO_FIT, "no plan fits: the device tier needs %s, %s more than the %s that there are",
-               size_print(bytes, need), size_print(bytes - capacity, over), size_print(capacity, there));
-    if (needed <= capacity) return status_hint(STATUS_NO_FIT, "%s would fit: %s", change, least);
-    const char *but = change[0] ? "even " : setup->recipe_fixed ? "" : "nothing shorter helps: ";
-    bool lower = setup->capacity_bytes[TIER_HOST] > 0 || setup->capacity_bytes[TIER_DISK] > 0;
-    return status_hint(STATUS_NO_FIT,
-                       "%s%s takes %s: give a --device-memory of at least that, %sor take a smaller model", but,
-                       change[0] ? change : "the least plan", least,
-                       setup->policy_fixed ? ""
-                       : lower             ? "more --host-memory or --disk, "
-                                           : "a --disk DIR for what does not fit, ");
+               size_print(needed, need), size_print(needed - capacity, over), size_print(capacity, there));
+    return hint_fit(setup, &plan, &least, disk_bytes);
 }

@@ -46,6 +46,11 @@ static enum status find_matrix_rate(const struct train_setup *setup, double *flo
     return status;
 }
 
+/* Where the policy was searched for, the costs are known. */
+static enum status predict_step(struct train_run *run) {
+    return run->setup.costs.kernels ? train_setup_predict(&run->setup, &run->prediction) : STATUS_OK;
+}
+
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
 static enum status prepare_run(struct train_run *run) {
     TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->dataset));
@@ -56,6 +61,7 @@ static enum status prepare_run(struct train_run *run) {
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->setup.plan;
     run->state.sequences = dataset_train_sequences(run->dataset);
+    TRY(predict_step(run));
     return find_matrix_rate(&run->setup, &run->matrix_flops_per_s);
 }
 
@@ -136,7 +142,7 @@ static enum status begin_locked(struct train_run *run, struct run_settings *sett
     TRY(run_folder_check_new(run->folder));
     TRY(run_folder_create(run->folder, settings));
     TRY(run_folder_lock(run->folder, &lock));
-    enum status status = plan_document_write(run->folder, &run->setup, settings->model_folder);
+    enum status status = plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder);
     if (status == STATUS_OK) status = open_metrics(run);
     if (status == STATUS_OK) status = run_to_end(run);
     run_folder_unlock(lock);
@@ -233,7 +239,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
     TRY(run_folder_write(run->folder, settings));
-    TRY(plan_document_write(run->folder, &run->setup, settings->model_folder));
+    TRY(plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder));
     TRY(open_metrics(run));
     return run_to_end(run);
 }

@@ -31,8 +31,9 @@ struct train_step {
     double learning_rate;
     int64_t tokens; /* input tokens processed since step 1, masked ones included */
     double tokens_per_s, step_s;
-    double mfu;           /* model FLOPs per second over the machine's matrix rate; NaN when that is unknown */
-    int64_t device_bytes; /* of the arena, resident now */
+    double mfu;              /* model FLOPs per second over the machine's matrix rate; NaN when that is unknown */
+    int64_t device_bytes;    /* of the arena, resident now */
+    double predicted_step_s; /* 0: not known, since the plan needed no search */
     int64_t predicted_device_bytes;
     double remaining_s; /* at the pace of recent steps */
 };

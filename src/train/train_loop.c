@@ -46,6 +46,7 @@ static void describe_step(struct train_run *run, const struct step_numbers *numb
         .step_s = seconds,
         .mfu = run->matrix_flops_per_s > 0 ? flops_per_s / run->matrix_flops_per_s : NAN,
         .device_bytes = engine_resident_bytes(&run->engine),
+        .predicted_step_s = run->prediction.step_s,
         .predicted_device_bytes = run->setup.program_bytes[TIER_DEVICE],
         .remaining_s = run->smooth_step_s * (double)(run->options->steps - run->state.step),
     };

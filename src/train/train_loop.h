@@ -24,11 +24,12 @@ struct train_run {
     struct checkpoint_state state; /* after the last step */
     struct checkpoint_writer writer;
     struct step_record record;
-    int64_t saved_step;        /* of the newest checkpoint that was begun; -1: none */
-    char *newest;              /* folder of the newest that is whole, NULL: none */
-    bool validated;            /* whether the metrics hold the validation of state.step */
-    double matrix_flops_per_s; /* 0: unknown */
-    double smooth_step_s;      /* for the time that remains */
+    int64_t saved_step;             /* of the newest checkpoint that was begun; -1: none */
+    char *newest;                   /* folder of the newest that is whole, NULL: none */
+    bool validated;                 /* whether the metrics hold the validation of state.step */
+    double matrix_flops_per_s;      /* 0: unknown */
+    struct step_summary prediction; /* of a step; empty where the costs are not known */
+    double smooth_step_s;           /* for the time that remains */
 };
 
 /* From state.step to the end, or to a signal, with the last checkpoint. OK when the run is complete. However it ends,

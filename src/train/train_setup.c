@@ -273,6 +273,8 @@ enum status train_setup_create_step(const char *model_folder, const struct plan 
 }
 
 void train_setup_free(struct train_setup *setup) {
+    costs_free(&setup->costs);
+    search_result_free(&setup->search);
     setup_free_programs(setup);
     model_free(setup->model);
     *setup = (struct train_setup){0};

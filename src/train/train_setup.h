@@ -10,6 +10,8 @@
 #include "model/model.h"
 #include "program/program.h"
 #include "run/executable.h"
+#include "search/search.h"
+#include "sim/step_summary.h"
 #include "train/train_options.h"
 
 enum setup_purpose {
@@ -31,10 +33,12 @@ struct train_setup {
     struct executable *decode;  /* one token at a time */
     bool samples;
     struct memory_options limits;
-    struct cluster cluster; /* of --cluster; all zero without: its rates are then measured where they are needed */
-    bool policy_fixed;      /* by a plan file: no other is chosen */
-    bool grains_fixed;      /* by an option */
-    int64_t least_bytes;    /* device bytes of the plan that takes least, of those that were tried */
+    struct cluster cluster;      /* of --cluster; all zero without: its rates are then measured where they are needed */
+    struct costs costs;          /* of the main program's graph; without kernels before train_setup_measure */
+    struct search_result search; /* by which the policy was chosen; all zero: what was given, or plain, fitted */
+    bool policy_fixed;           /* by a plan file: no other is chosen */
+    bool grains_fixed;           /* by an option */
+    int64_t least_bytes;         /* device bytes of the plan that takes least, of those that were tried */
     int64_t program_bytes[TIER_COUNT];       /* arena sizes: the larger of the programs' */
     int64_t capacity_bytes[TIER_COUNT];      /* what there is: the option, or the machine's; 0: no such tier */
     struct memory_report memory[TIER_COUNT]; /* of the main program */
@@ -64,5 +68,12 @@ void train_setup_free(struct train_setup *setup);
 /* STATUS_NO_FIT when a tier's program is larger than its capacity: the message says by how much, the hint which
  * settings would fit (it compiles others to find out). */
 enum status train_setup_check_memory(const struct train_setup *setup);
+
+/* Finds the costs of the main program's operators and tiers, measuring what no run before has: some seconds the first
+ * time on a machine. Does nothing where they are known. */
+enum status train_setup_measure(struct train_setup *setup);
+
+/* A step of the main program, simulated. The costs must be known. */
+enum status train_setup_predict(const struct train_setup *setup, struct step_summary *out);
 
 #endif

@@ -1,0 +1,154 @@
+/* Time of compiling a training step, pass by pass: a search compiles several of them before a run starts.
+ *
+ *     build/bench/compile_speed [RUNS]
+ *
+ * Models without weights: a tiny one, GPT-2's 12 layers, and GPT-3's 96. Under the plain policy, and with everything
+ * that can be elsewhere on the disk, layers recomputed, and 1 or 8 grains in a pass. Processor time, the least of the
+ * runs of each. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "backend/backend.h"
+#include "graph/differentiate.h"
+#include "model/model.h"
+#include "plan/chunks.h"
+#include "program/passes.h"
+
+static const struct size {
+    const char *name;
+    int64_t layers, hidden, heads, vocabulary, sequence, grains;
+} sizes[] = {
+    {"tiny", 2, 64, 2, 512, 64, 8},
+    {"12 layers, hidden 768", 12, 768, 12, 50257, 1024, 8},
+    {"96 layers, hidden 12288", 96, 12288, 96, 50257, 2048, 8},
+};
+
+static const struct way {
+    const char *name;
+    bool streams;
+    int64_t grains_per_pass;
+} ways[] = {{"plain", false, 1}, {"streaming", true, 1}, {"streaming, 8 grains a pass", true, 8}};
+
+/* Of this thread alone: one thread compiles, and others may be busy. */
+static int64_t cpu_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+enum pass { SCHEDULE, MOVE, PLACE, SYNCHRONISE, VERIFY, PASSES };
+
+static enum status build(const struct size *size, struct graph **out) {
+    struct model_config config;
+    struct model *model;
+    struct tensor *loss;
+    TRY(model_config_init("gpt2", &config));
+    config.layers = size->layers;
+    config.hidden = size->hidden;
+    config.heads = size->heads;
+    config.vocab_size = size->vocabulary;
+    config.context = size->sequence;
+    TRY(model_create(&config, &model));
+    enum status status = model_build_graph(model, MODEL_LOSS, DTYPE_BF16, 1, size->sequence, out, &loss);
+    model_free(model);
+    TRY(status);
+    TRY(graph_differentiate(*out, loss));
+    struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
+    return ops_add_optimizer(*out, &optimizer);
+}
+
+static enum status choose_policy(const struct graph *graph, const struct way *way, struct policy *out) {
+    *out = (struct policy){.grains_per_pass = way->grains_per_pass};
+    if (!way->streams) return STATUS_OK;
+    out->parameters = out->gradients = out->optimizer = TIER_DISK;
+    out->lookahead = 1;
+    int32_t blocks = graph_count_blocks(graph);
+    size_t used = (size_t)snprintf(out->schedule, sizeof out->schedule, "f0-%d d0-%d", blocks - 1, blocks - 2);
+    for (int32_t i = blocks; i-- > 0;)
+        used += (size_t)snprintf(out->schedule + used, sizeof out->schedule - used,
+                                 i > 0 && i < blocks - 1 ? " f%d b%d" : " b%d", i, i);
+    struct chunk_list chunks;
+    int64_t bytes, least;
+    TRY(chunks_choose_bytes(graph, &bytes));
+    TRY(chunks_pack(graph, bytes, &chunks));
+    TRY(chunks_most_in_a_block(graph, &chunks, 0, &least));
+    chunks_free(&chunks);
+    out->buffers = least + 2;
+    return STATUS_OK;
+}
+
+static enum status compile_once(const struct graph *graph, const struct plan *plan,
+                                const struct workspace_table *workspace, double seconds[PASSES], size_t counts[2]) {
+    struct program *program;
+    int64_t times[PASSES + 1];
+    times[SCHEDULE] = cpu_now_ns();
+    TRY(program_schedule(graph, plan, workspace, &program));
+    times[MOVE] = cpu_now_ns();
+    enum status status = program_move(program, &plan->policy);
+    times[PLACE] = cpu_now_ns();
+    if (status == STATUS_OK) status = program_place(program);
+    times[SYNCHRONISE] = cpu_now_ns();
+    if (status == STATUS_OK) status = program_synchronise(program);
+    times[VERIFY] = cpu_now_ns();
+    if (status == STATUS_OK) status = program_verify(program);
+    times[PASSES] = cpu_now_ns();
+    for (int pass = 0; pass < PASSES; pass++)
+        seconds[pass] = fmin(seconds[pass], (double)(times[pass + 1] - times[pass]) * 1e-9);
+    counts[0] = program->instructions.count;
+    counts[1] = program->buffers.count;
+    program_free(program);
+    return status;
+}
+
+static enum status measure(const struct size *size, const struct graph *graph, const struct workspace_table *workspace,
+                           const struct way *way, int runs) {
+    struct plan plan = {.recipe = {.dtype = graph->dtype,
+                                   .batch = size->grains,
+                                   .sequence_length = size->sequence,
+                                   .grain_sequences = 1,
+                                   .threads = 1}};
+    double seconds[PASSES] = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY}, sum = 0;
+    size_t counts[2];
+    TRY(choose_policy(graph, way, &plan.policy));
+    for (int run = 0; run < runs; run++)
+        TRY(compile_once(graph, &plan, workspace, seconds, counts));
+    for (int pass = 0; pass < PASSES; pass++)
+        sum += seconds[pass];
+    printf("  %-27s %6zu %6zu %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", way->name, counts[0], counts[1],
+           1e3 * seconds[SCHEDULE], 1e3 * seconds[MOVE], 1e3 * seconds[PLACE], 1e3 * seconds[SYNCHRONISE],
+           1e3 * seconds[VERIFY], 1e3 * sum);
+    return STATUS_OK;
+}
+
+static enum status measure_size(const struct size *size, int runs) {
+    struct graph *graph;
+    int64_t start = cpu_now_ns();
+    TRY(build(size, &graph));
+    printf("%s: %zu nodes, graph in %.1f ms\n", size->name, graph->nodes.count, (double)(cpu_now_ns() - start) * 1e-6);
+    printf("  %-27s %6s %6s %8s %8s %8s %8s %8s %8s ms\n", "", "instr.", "buff.", "schedule", "move", "place",
+           "synchr.", "verify", "all");
+    int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
+    enum status status = bytes ? STATUS_OK : STATUS_FAILED;
+    /* About what the kernels of attention ask for; what it is changes no time. */
+    for (size_t n = 0; n < graph->nodes.count && bytes; n++)
+        bytes[n] = n % 4 == 0 ? size->hidden * size->sequence : 0;
+    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && status == STATUS_OK; i++)
+        status = measure(size, graph, &workspace, &ways[i], runs);
+    mem_free(bytes);
+    graph_free(graph);
+    return status;
+}
+
+int main(int count, char **arguments) {
+    int runs = count > 1 ? atoi(arguments[1]) : 3;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (measure_size(&sizes[i], runs > 0 ? runs : 1) != STATUS_OK) {
+            fprintf(stderr, "compile_speed: %s: %s\n", sizes[i].name, status_message());
+            return 1;
+        }
+    return 0;
+}

@@ -1,0 +1,147 @@
+/* Time of finding a policy, by size of the model and memory of the device, on a machine whose costs are made up: 1
+ * TFLOP/s, 20 GB/s of memory, a disk of 2 GB/s.
+ *
+ *     build/bench/search_speed [MOST_COMPILED]
+ *
+ * Processor time of all, and of one that compiles nothing but a single program: what enumerating takes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "graph/differentiate.h"
+#include "model/model.h"
+#include "report/policy_words.h"
+#include "search/search.h"
+
+static const struct size {
+    const char *name;
+    int64_t layers, hidden, heads, vocabulary, sequence, grains;
+} sizes[] = {
+    {"12 layers, hidden 768", 12, 768, 12, 50257, 1024, 8},
+    {"96 layers, hidden 12288", 96, 12288, 96, 50257, 2048, 8},
+};
+
+static double cpu_now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static enum status build(const struct size *size, struct graph **out) {
+    struct model_config config;
+    struct model *model;
+    struct tensor *loss;
+    TRY(model_config_init("gpt2", &config));
+    config.layers = size->layers;
+    config.hidden = size->hidden;
+    config.heads = size->heads;
+    config.vocab_size = size->vocabulary;
+    config.context = size->sequence;
+    TRY(model_create(&config, &model));
+    enum status status = model_build_graph(model, MODEL_LOSS, DTYPE_BF16, 1, size->sequence, out, &loss);
+    model_free(model);
+    TRY(status);
+    TRY(graph_differentiate(*out, loss));
+    struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
+    return ops_add_optimizer(*out, &optimizer);
+}
+
+static enum status make_costs(const struct graph *graph, struct costs *out) {
+    *out = (struct costs){.count = (int32_t)graph->nodes.count};
+    out->kernels = mem_array(graph->nodes.count, sizeof *out->kernels);
+    if (!out->kernels) return STATUS_FAILED;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        struct op_cost cost;
+        op_cost(graph->nodes.items[n], &cost);
+        out->kernels[n].seconds = cost.flops / 1e12 + cost.bytes / 20e9 + 1e-6;
+        out->kernels[n].activity = cost.flops > 50 * cost.bytes ? ACTIVITY_PRODUCT : ACTIVITY_STREAMING;
+    }
+    struct cluster_rates *rates = &out->rates;
+    rates->issue_s = 1e-7;
+    rates->zero = (struct transfer_rate){1e-6, 20e9};
+    for (int from = 0; from < TIER_COUNT; from++)
+        for (int to = 0; to < TIER_COUNT; to++) {
+            bool disk = from == TIER_DISK || to == TIER_DISK;
+            rates->copy[from][to] = disk ? (struct transfer_rate){1e-4, 2e9} : (struct transfer_rate){1e-6, 10e9};
+        }
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int b = 0; b < ACTIVITY_COUNT; b++)
+            rates->slowdown[a][b] = a == b ? 2 : 1.2;
+    return STATUS_OK;
+}
+
+static enum status search_once(const struct search_input *input, bool print, double *seconds) {
+    struct search_result result;
+    char words[POLICY_WORDS_BYTES];
+    double start = cpu_now_s();
+    TRY(search_policies(input, &result));
+    *seconds = cpu_now_s() - start;
+    int32_t blocks = graph_count_blocks(input->graph);
+    if (print)
+        printf("    %" PRId64 " bounded, %" PRId64 " compiled, %s\n", result.enumerated, result.compiled,
+               result.proved ? "proved" : "not proved");
+    for (size_t i = 0; i < result.front.count && i < 1 && print; i++)
+        printf("    %.3f s (bound %.3f) %s\n", result.front.items[i].step_s, result.front.items[i].bound_s,
+               policy_words(&result.front.items[i].policy, blocks, words));
+    if (result.front.count == 0 && print) printf("    nothing fits\n");
+    search_result_free(&result);
+    return STATUS_OK;
+}
+
+static int64_t plain_bytes(const struct search_input *input) {
+    struct plan plan = {.recipe = *input->recipe, .policy.grains_per_pass = 1};
+    struct program *program;
+    if (program_compile_unproved(input->graph, &plan, input->workspace, &program) != STATUS_OK) return 0;
+    int64_t bytes = program->tier_bytes[TIER_DEVICE];
+    program_free(program);
+    return bytes;
+}
+
+static enum status measure(struct search_input *input, double part, int most) {
+    double one, all;
+    input->capacity_bytes[TIER_DEVICE] = (int64_t)(part * (double)plain_bytes(input));
+    input->most_compiled = 1;
+    TRY(search_once(input, false, &one));
+    input->most_compiled = most;
+    printf("  %.2f of the plain policy's memory\n", part);
+    TRY(search_once(input, true, &all));
+    printf("    %.0f ms; %.0f ms with one compiled\n", 1e3 * all, 1e3 * one);
+    return STATUS_OK;
+}
+
+static enum status measure_size(const struct size *size, int most) {
+    static const double parts[] = {0.8, 0.5, 0.25, 0.1};
+    struct graph *graph;
+    struct costs costs;
+    TRY(build(size, &graph));
+    TRY(make_costs(graph, &costs));
+    int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
+    if (!bytes) return STATUS_FAILED;
+    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct recipe recipe = {.dtype = graph->dtype,
+                            .batch = size->grains,
+                            .sequence_length = size->sequence,
+                            .grain_sequences = 1,
+                            .threads = 1};
+    struct search_input input = {.graph = graph, .workspace = &workspace, .costs = &costs, .recipe = &recipe};
+    input.capacity_bytes[TIER_HOST] = plain_bytes(&input) / 4;
+    input.capacity_bytes[TIER_DISK] = INT64_MAX / 4;
+    printf("%s\n", size->name);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        TRY(measure(&input, parts[i], most));
+    mem_free(bytes);
+    costs_free(&costs);
+    graph_free(graph);
+    return STATUS_OK;
+}
+
+int main(int count, char **arguments) {
+    int most = count > 1 ? atoi(arguments[1]) : 24;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (measure_size(&sizes[i], most) != STATUS_OK) {
+            fprintf(stderr, "search_speed: %s: %s\n", sizes[i].name, status_message());
+            return 1;
+        }
+    return 0;
+}

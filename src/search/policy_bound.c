@@ -1,0 +1,321 @@
+#include "search/policy_bound.h"
+
+#include <math.h>
+#include <string.h>
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- seconds ---- */
+
+/* Work of a stream, by what it keeps busy. */
+struct load {
+    double seconds[ACTIVITY_COUNT];
+};
+
+struct loads {
+    const struct costs *costs;
+    struct load streams[STREAM_ROLE_COUNT];
+};
+
+static enum stream_role role_of_copy(enum tier from, enum tier to) {
+    if (from == TIER_DISK) return STREAM_DISK_IN;
+    if (to == TIER_DISK) return STREAM_DISK_OUT;
+    return to == TIER_DEVICE ? STREAM_COPY_IN : STREAM_COPY_OUT;
+}
+
+static enum activity activity_of_copy(enum tier from, enum tier to) {
+    if (from == TIER_DISK) return ACTIVITY_DISK_READ;
+    return to == TIER_DISK ? ACTIVITY_DISK_WRITE : ACTIVITY_COPY;
+}
+
+static void add_copies(struct loads *loads, enum tier from, enum tier to, double copies, double bytes) {
+    if (from == to || copies <= 0) return;
+    const struct cluster_rates *rates = &loads->costs->rates;
+    const struct transfer_rate *rate = &rates->copy[from][to];
+    loads->streams[role_of_copy(from, to)].seconds[activity_of_copy(from, to)] +=
+        copies * (rate->latency_s + rates->issue_s) + bytes / rate->bytes_per_s;
+}
+
+static double total(const struct load *load) {
+    double sum = 0;
+    for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
+        sum += load->seconds[activity];
+    return sum;
+}
+
+/* Least time of two streams, one of which (`narrow`) has one activity. While both run for t seconds, a of the wide one
+ * gets t / s(a,n) of its work done and the narrow one t / s(n,a): that saves t (1 / s(a,n) + 1 / s(n,a) - 1). Savings
+ * are taken from the activity that gives most for the narrow one's work, as in a fractional knapsack. */
+static double pair_least(const struct cluster_rates *rates, const struct load *wide, enum activity narrow,
+                         double narrow_s) {
+    double left[ACTIVITY_COUNT], narrow_left = narrow_s, saved = 0;
+    memcpy(left, wide->seconds, sizeof left);
+    while (narrow_left > 0) {
+        int best = -1;
+        double most = 0;
+        for (int a = 0; a < ACTIVITY_COUNT; a++) {
+            double mine = rates->slowdown[a][narrow], its = rates->slowdown[narrow][a];
+            double gain = its * (1 / mine + 1 / its - 1); /* per second of the narrow one's work */
+            if (left[a] > 0 && gain > most) most = gain, best = a;
+        }
+        if (best < 0) break;
+        double mine = rates->slowdown[best][narrow], its = rates->slowdown[narrow][best];
+        double together = fmin(left[best] * mine, narrow_left * its);
+        saved += together * (1 / mine + 1 / its - 1);
+        left[best] = together >= left[best] * mine ? 0 : left[best] - together / mine;
+        narrow_left = together >= narrow_left * its ? 0 : narrow_left - together / its;
+    }
+    return total(wide) + narrow_s - saved;
+}
+
+/* The only activity of a stream; ACTIVITY_COUNT when it has several or none. */
+static enum activity only_activity(const struct load *load) {
+    enum activity found = ACTIVITY_COUNT;
+    for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
+        if (load->seconds[activity] <= 0) continue;
+        if (found != ACTIVITY_COUNT) return ACTIVITY_COUNT;
+        found = (enum activity)activity;
+    }
+    return found;
+}
+
+static double least_seconds(const struct loads *loads) {
+    double most = 0;
+    for (int narrow = 0; narrow < STREAM_ROLE_COUNT; narrow++) {
+        most = fmax(most, total(&loads->streams[narrow]));
+        enum activity activity = only_activity(&loads->streams[narrow]);
+        if (activity == ACTIVITY_COUNT) continue;
+        for (int wide = 0; wide < STREAM_ROLE_COUNT; wide++)
+            if (wide != narrow)
+                most = fmax(most, pair_least(&loads->costs->rates, &loads->streams[wide], activity,
+                                             loads->streams[narrow].seconds[activity]));
+    }
+    /* Sums in another order than the simulator's differ in their last digits. */
+    return most * (1 - 1e-9);
+}
+
+/* Parameters that are elsewhere come once for forward; for backward again, but for those in the buffers. */
+static void add_parameters(const struct policy_bound_input *input, const struct policy *policy, double passes,
+                           const struct chunk_sum *away, struct loads *loads) {
+    const struct states *states = input->states;
+    if (policy->parameters == TIER_DEVICE) return;
+    int64_t held = states->largest[policy->persistent_chunks];
+    double again = (double)larger(away->packs - policy->buffers, 0);
+    double bytes = (double)larger(away->parameters - policy->buffers * held, 0);
+    bool trains = input->way->groups.count > 0 && away->gradient_packs > 0;
+    add_copies(loads, policy->parameters, TIER_DEVICE, passes * away->packs, passes * (double)away->parameters);
+    if (trains) add_copies(loads, policy->parameters, TIER_DEVICE, passes * again, passes * bytes);
+}
+
+static void add_gradients(const struct policy *policy, double passes, const struct chunk_sum *away,
+                          struct loads *loads) {
+    double packs = away->gradient_packs, bytes = (double)away->gradients;
+    add_copies(loads, TIER_DEVICE, policy->gradients, passes * packs, passes * bytes);
+    add_copies(loads, policy->gradients, TIER_DEVICE, (passes - 1) * packs, (passes - 1) * bytes);
+    add_copies(loads, policy->gradients, policy->update, packs, bytes);
+}
+
+/* The updates' kernels, and what they need from elsewhere. */
+static void add_updates(const struct policy_bound_input *input, const struct policy *policy,
+                        const struct chunk_sum *away, struct loads *loads) {
+    const struct states *states = input->states;
+    for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
+        double later_s = policy->optimizer != TIER_DEVICE ? away->update_s[activity] : 0;
+        loads->streams[STREAM_UPDATE].seconds[activity] += later_s;
+        loads->streams[STREAM_COMPUTE].seconds[activity] +=
+            states->from[0].update_s[activity] - later_s + states->once_s[activity];
+    }
+    add_copies(loads, policy->optimizer, policy->update, away->optimizer_packs, (double)away->optimizer);
+    add_copies(loads, policy->update, policy->optimizer, away->optimizer_packs, (double)away->optimizer);
+    add_copies(loads, policy->update, policy->parameters, away->trained_packs, (double)away->trained);
+}
+
+static void add_zeros(const struct policy_bound_input *input, struct loads *loads) {
+    const struct cluster_rates *rates = &loads->costs->rates;
+    const struct chunk_sum *all = input->states->from;
+    loads->streams[STREAM_COMPUTE].seconds[ACTIVITY_STREAMING] +=
+        all->gradient_packs * (rates->zero.latency_s + rates->issue_s) +
+        (double)all->gradients / rates->zero.bytes_per_s;
+}
+
+static void bound_seconds(const struct policy_bound_input *input, const struct policy *policy,
+                          struct policy_bound *out) {
+    const struct way *way = input->way;
+    const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
+    struct loads loads = {.costs = input->costs};
+    double grains = (double)input->grains;
+    double passes = (double)((input->grains + policy->grains_per_pass - 1) / policy->grains_per_pass);
+    for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
+        loads.streams[STREAM_COMPUTE].seconds[activity] = grains * way->compute_s[activity];
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
+        add_copies(&loads, TIER_DEVICE, tier, grains * (double)way->out[tier].copies,
+                   grains * (double)way->out[tier].bytes);
+        add_copies(&loads, tier, TIER_DEVICE, grains * (double)way->in[tier].copies,
+                   grains * (double)way->in[tier].bytes);
+    }
+    add_parameters(input, policy, passes, away, &loads);
+    add_gradients(policy, passes, away, &loads);
+    add_updates(input, policy, away, &loads);
+    add_zeros(input, &loads);
+    out->step_s = least_seconds(&loads);
+    out->serial_s = 0;
+    for (int role = 0; role < STREAM_ROLE_COUNT; role++)
+        out->serial_s += total(&loads.streams[role]);
+}
+
+/* ---- bytes ---- */
+
+/* Where in a step: gradients that are on the device are not there before the first pass's backward has begun. */
+struct pass {
+    bool first;
+    int64_t slots; /* grains */
+};
+
+struct walk {
+    const struct policy_bound_input *input;
+    const struct policy *policy;
+    struct pass pass;
+    int64_t groups;
+    int64_t *changes; /* by group, and one more for the update after the pass */
+};
+
+/* From the beginning of one group to the end of another; the update counts as one. */
+static void add_window(const struct walk *walk, int64_t first, int64_t last, int64_t bytes) {
+    if (first > last) return;
+    walk->changes[larger(first, 0)] += bytes;
+    walk->changes[smaller(last, walk->groups) + 1] -= bytes;
+}
+
+static bool defers(const struct policy *policy) { return policy->optimizer != TIER_DEVICE; }
+
+/* In the first pass a group's gradients are zeroed while it runs, some time before its end. */
+static void add_gradient_windows(const struct walk *walk) {
+    const struct policy *policy = walk->policy;
+    const struct states *states = walk->input->states;
+    for (size_t i = 0; i < states->gradients.count; i++) {
+        const struct gradient_pack *pack = &states->gradients.items[i];
+        bool stays = pack->chunk < policy->persistent_chunks, kept = !stays && defers(policy);
+        int64_t group = pack->block < states->blocks ? walk->input->way->backward[pack->block] : -1;
+        if (group < 0) continue;
+        if (stays || policy->gradients == TIER_DEVICE)
+            add_window(walk, kept || !walk->pass.first ? 0 : group + 1, walk->groups, pack->bytes);
+        else
+            add_window(walk, walk->pass.first ? group + 1 : group - policy->lookahead,
+                       smaller(group + policy->lookahead, walk->groups - 1), pack->bytes);
+    }
+}
+
+/* Deferred updates stand before the forward of the block that is two lookaheads before the one that needs them. State
+ * is fetched and stored, gradients are only fetched and gone before the block runs, and parameters are only stored, at
+ * the latest when they are used. */
+static void add_update_windows(const struct walk *walk) {
+    const struct policy *policy = walk->policy;
+    const struct states *states = walk->input->states;
+    if (!defers(policy) || policy->update != TIER_DEVICE || !walk->pass.first) return;
+    for (int64_t c = policy->persistent_chunks; c < states_count(states); c++) {
+        struct chunk_sum chunk = states_of(states, c);
+        int64_t user = states->chunks.chunks.items[c].block, block = larger(user - 2 * policy->lookahead, 0);
+        if (user >= states->blocks || chunk.trained == 0) continue;
+        int64_t group = walk->input->way->forward[block], used = walk->input->way->forward[user];
+        if (group < 0 || used < 0) continue;
+        int64_t early = group - policy->lookahead, late = smaller(group + policy->lookahead, walk->groups - 1);
+        add_window(walk, early, late, chunk.optimizer);
+        if (policy->gradients != TIER_DEVICE) add_window(walk, early, group - 1, chunk.gradients);
+        if (policy->parameters != TIER_DEVICE) add_window(walk, group, smaller(late, used - 1), chunk.trained);
+    }
+}
+
+/* Parameters that are elsewhere otherwise, of those that a phase of a block uses. */
+static int64_t used_bytes(const struct walk *walk, enum phase phase, int32_t block) {
+    const struct states *states = walk->input->states;
+    int32_t index = (int32_t)phase * states->blocks + block;
+    int64_t bytes = 0;
+    for (int32_t i = states->users_first[index]; i < states->users_first[index + 1]; i++)
+        if (states->users[i] >= walk->policy->persistent_chunks) bytes += states_parameters(states, states->users[i]);
+    return bytes;
+}
+
+/* What is in the buffers at the least when a group begins. A forward that is repeated leaves out what backward does not
+ * ask for, so what it uses is not counted. */
+static int64_t group_parameters(const struct walk *walk, int64_t index) {
+    const struct way *way = walk->input->way;
+    int32_t block = way->groups.items[index].block;
+    int64_t bytes = 0;
+    if (walk->policy->parameters == TIER_DEVICE || block < 0) return 0;
+    if (way->forward[block] == index) bytes = used_bytes(walk, PHASE_FORWARD, block);
+    if (way->backward[block] == index) bytes = larger(bytes, used_bytes(walk, PHASE_BACKWARD, block));
+    return bytes;
+}
+
+static int64_t pass_bytes(const struct policy_bound_input *input, const struct policy *policy, struct pass pass) {
+    const struct way *way = input->way;
+    struct walk walk = {input, policy, pass, (int64_t)way->groups.count, input->scratch};
+    memset(walk.changes, 0, policy_bound_scratch(way) * sizeof *walk.changes);
+    add_gradient_windows(&walk);
+    add_update_windows(&walk);
+    int64_t windows = 0, most = 0;
+    for (int64_t i = 0; i < walk.groups; i++) {
+        const struct way_group *group = &way->groups.items[i];
+        windows += walk.changes[i];
+        int64_t others = (pass.slots - 1) * larger(group->before, group->after);
+        int64_t beginning = pass.slots * group->before + group_parameters(&walk, i);
+        most = larger(most, windows + larger(group->peak + others, beginning));
+    }
+    return larger(most, windows + walk.changes[walk.groups]);
+}
+
+int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
+    const struct chunk_sum *all = input->states->from, *away = &all[policy->persistent_chunks];
+    int64_t slots = policy->grains_per_pass, passes = (input->grains + slots - 1) / slots;
+    int64_t last = passes > 2 ? slots : input->grains - (passes - 1) * slots;
+    int64_t most = pass_bytes(input, policy, (struct pass){true, slots});
+    if (passes > 1) most = larger(most, pass_bytes(input, policy, (struct pass){false, last}));
+    int64_t elsewhere = (policy->parameters != TIER_DEVICE ? away->parameters : 0) +
+                        (policy->optimizer != TIER_DEVICE ? away->optimizer : 0);
+    return input->fixed_bytes + all->parameters + all->optimizer - elsewhere + most;
+}
+
+/* Copies for the updates of one chunk. */
+static int64_t host_update_bytes(const struct policy_bound_input *input, const struct policy *policy) {
+    int64_t most = 0;
+    if (!defers(policy) || policy->update != TIER_HOST) return 0;
+    for (int64_t c = policy->persistent_chunks; c < states_count(input->states); c++) {
+        struct chunk_sum chunk = states_of(input->states, c);
+        most = larger(most, (policy->optimizer != TIER_HOST ? chunk.optimizer : 0) +
+                                (policy->gradients != TIER_HOST ? chunk.gradients : 0) +
+                                (policy->parameters != TIER_HOST ? chunk.trained : 0));
+    }
+    return most;
+}
+
+static int64_t lower_bytes(const struct policy_bound_input *input, const struct policy *policy, enum tier tier) {
+    const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
+    int64_t kept = 0, gradients = policy->gradients == tier ? away->gradients : 0;
+    if (policy->parameters == tier) kept += away->parameters;
+    if (policy->optimizer == tier) kept += away->optimizer;
+    int64_t passing = policy->grains_per_pass * input->way->away_bytes[tier];
+    if (tier == TIER_HOST) passing = larger(passing, host_update_bytes(input, policy));
+    return kept + larger(gradients, passing + (defers(policy) ? gradients : 0));
+}
+
+struct policy_bound policy_bound_of(const struct policy_bound_input *input, const struct policy *policy) {
+    const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
+    struct policy_bound bound;
+    bound_seconds(input, policy, &bound);
+    bound.bytes[TIER_DEVICE] = bound.likely_bytes = policy_bound_device_bytes(input, policy);
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
+        bound.bytes[tier] = lower_bytes(input, policy, tier);
+    if (policy->parameters != TIER_DEVICE && away->packs > 0)
+        bound.likely_bytes += policy->buffers * (away->parameters / away->packs);
+    return bound;
+}
+
+int64_t policy_bound_fixed_bytes(const struct graph *graph, int64_t grains) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind == TENSOR_INPUT) bytes += grains * shape_bytes(&tensor->shape);
+    }
+    return bytes;
+}

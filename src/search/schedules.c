@@ -1,0 +1,107 @@
+#include "search/schedules.h"
+
+#include <string.h>
+
+#include "plan/activations.h"
+#include "plan/plan.h"
+
+/* Blocks from the first layer on: `moved` of them, then `recomputed` ones; the rest is kept. */
+struct split {
+    int32_t moved, recomputed;
+    bool inputs; /* of all layers move, the recomputed ones' too */
+};
+
+static enum status push(struct stage_list *stages, enum stage_action action, int32_t block, enum tier tier) {
+    return vec_push(&stages->list, (struct stage){action, block, tier});
+}
+
+/* The embedding is no work and the head's backward comes at once: neither is recomputed, and what the head made is not
+ * moved. */
+static enum status write_stages(int32_t blocks, const struct split *split, enum tier tier, struct stage_list *stages) {
+    int32_t moving = split->inputs ? blocks - 1 : split->moved > 0 ? 1 + split->moved : 0;
+    for (int32_t i = 0; i < blocks; i++)
+        TRY(push(stages, STAGE_FORWARD, i, TIER_DEVICE));
+    for (int32_t i = 0; i < moving; i++)
+        TRY(push(stages, STAGE_MOVE, i, tier));
+    for (int32_t i = blocks; i-- > 0;) {
+        bool again = i > split->moved && i <= split->moved + split->recomputed;
+        if (again) TRY(push(stages, STAGE_FORWARD, i, TIER_DEVICE));
+        TRY(push(stages, STAGE_BACKWARD, i, TIER_DEVICE));
+    }
+    return STATUS_OK;
+}
+
+/* One that no text of a policy holds is left out. */
+static enum status add_stages(struct schedule_list *out, enum schedule_kind kind, enum tier tier,
+                              const struct stage_list *stages) {
+    char text[POLICY_SCHEDULE_BYTES];
+    if (activations_print(stages, text, sizeof text) != STATUS_OK) return STATUS_OK;
+    char *kept = scratch_format(&out->memory, "%s", text);
+    if (!kept) return STATUS_FAILED;
+    return vec_push(&out->list, (struct schedule){kind, tier, kept});
+}
+
+static enum status add_split(struct schedule_list *out, enum schedule_kind kind, enum tier tier, int32_t blocks,
+                             struct split split) {
+    struct stage_list stages = {0};
+    enum status status = write_stages(blocks, &split, tier, &stages);
+    if (status == STATUS_OK) status = add_stages(out, kind, tier, &stages);
+    stage_list_free(&stages);
+    return status;
+}
+
+/* The k-th of `most` counts up to `layers`. */
+static int32_t count_of(int32_t layers, int32_t most, int32_t k) {
+    return (int32_t)(((int64_t)layers * k + most - 1) / most);
+}
+
+static enum status add_moving(struct schedule_list *out, enum tier tier, int32_t blocks, int32_t most) {
+    int32_t layers = blocks - 2, coarse = most < 4 ? most : 4;
+    for (int32_t k = 1; k <= most; k++)
+        TRY(add_split(out, SCHEDULE_MOVE, tier, blocks, (struct split){count_of(layers, most, k), 0, false}));
+    for (int32_t k = 1; k < coarse; k++)
+        for (int32_t m = 1; m + k <= coarse; m++) {
+            int32_t moved = count_of(layers, coarse, k), both = count_of(layers, coarse, k + m);
+            TRY(add_split(out, SCHEDULE_MOVE_RECOMPUTE, tier, blocks, (struct split){moved, both - moved, false}));
+        }
+    return add_split(out, SCHEDULE_RECOMPUTE_INPUTS, tier, blocks, (struct split){0, layers, true});
+}
+
+/* Segments of `length` layers, each computed again from the input of its first, then once more layer by layer. */
+static enum status add_nested(struct schedule_list *out, int32_t blocks, int32_t length) {
+    struct stage_list stages = {0};
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < blocks && status == STATUS_OK; i++)
+        status = push(&stages, STAGE_FORWARD, i, TIER_DEVICE);
+    for (int32_t i = blocks; i-- > 0 && status == STATUS_OK;) {
+        int32_t first = i > 0 && i < blocks - 1 ? i - (i - 1) % length : i;
+        bool ends = i > 0 && i < blocks - 1 && (i == blocks - 2 || i % length == 0);
+        for (int32_t k = first; ends && k < i && status == STATUS_OK; k++)
+            status = push(&stages, STAGE_FORWARD, k, TIER_DEVICE);
+        if (status == STATUS_OK && i > 0 && i < blocks - 1) status = push(&stages, STAGE_FORWARD, i, TIER_DEVICE);
+        if (status == STATUS_OK) status = push(&stages, STAGE_BACKWARD, i, TIER_DEVICE);
+    }
+    if (status == STATUS_OK) status = add_stages(out, SCHEDULE_NESTED, TIER_DEVICE, &stages);
+    stage_list_free(&stages);
+    return status;
+}
+
+enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t most, struct schedule_list *out) {
+    int32_t layers = blocks - 2;
+    *out = (struct schedule_list){0};
+    TRY(vec_push(&out->list, (struct schedule){SCHEDULE_KEEP, TIER_DEVICE, ""}));
+    if (most > layers) most = layers;
+    for (int32_t k = 1; k <= most; k++)
+        TRY(add_split(out, SCHEDULE_RECOMPUTE, TIER_DEVICE, blocks,
+                      (struct split){0, count_of(layers, most, k), false}));
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT && most > 0; tier++)
+        if (tiers[tier]) TRY(add_moving(out, tier, blocks, most));
+    for (int32_t length = 2; length < layers; length *= 2)
+        TRY(add_nested(out, blocks, length));
+    return STATUS_OK;
+}
+
+void schedules_free(struct schedule_list *schedules) {
+    vec_free(&schedules->list);
+    scratch_free(&schedules->memory);
+}

@@ -1,0 +1,36 @@
+/* The activation schedules that a search tries (ProTrain, arXiv 2406.08334, section 3.2): early blocks go to another
+ * tier, as most computing is left to hide them; then come those that are computed again, and the last are kept. Beside
+ * them recomputation from inputs that wait elsewhere, and of several layers from one input, for less memory than the
+ * layers' inputs take. */
+#ifndef BALLAST_SEARCH_SCHEDULES_H
+#define BALLAST_SEARCH_SCHEDULES_H
+
+#include "base/mem.h"
+#include "cluster/tier.h"
+
+enum schedule_kind {
+    SCHEDULE_KEEP,
+    SCHEDULE_RECOMPUTE,        /* some blocks */
+    SCHEDULE_MOVE,             /* what some blocks made goes to another tier */
+    SCHEDULE_MOVE_RECOMPUTE,   /* some of each */
+    SCHEDULE_RECOMPUTE_INPUTS, /* all blocks, from inputs in another tier */
+    SCHEDULE_NESTED,           /* several blocks again from one input */
+};
+
+struct schedule {
+    enum schedule_kind kind;
+    enum tier tier; /* where activations wait; the device: none do */
+    const char *text;
+};
+
+struct schedule_list {
+    VEC(struct schedule) list;
+    struct scratch memory; /* of the texts */
+};
+
+/* For `blocks` blocks, embedding and head among them; `tiers`: whether activations may wait there. `most`: how many
+ * counts of blocks are tried of each kind, spread evenly. The caller frees, also after a failure. */
+enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t most, struct schedule_list *out);
+void schedules_free(struct schedule_list *schedules);
+
+#endif

@@ -1,0 +1,303 @@
+#include "search/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "search/queue.h"
+
+/* Best first. A family is expected to take its computing; a member, its bound and a part of what the bound takes to be
+ * hidden, since some of it never is. Only bounds end the search: what is expected decides the order alone. */
+static const double EXPOSED_PART = 0.25;
+/* Where nothing fits: the smallest that are compiled. */
+enum { SMALLEST_COMPILED = 12, RUNNERS_UP_MOST = 8 };
+
+/* How a program of a family differed from its bound: what others of it will take. */
+struct lesson {
+    bool learned;
+    int64_t excess_bytes; /* of the device */
+};
+
+struct search {
+    const struct search_input *input;
+    struct space space;
+    struct queue queue, doubtful; /* doubtful: expected not to fit */
+    struct lesson *lessons;       /* by family */
+    struct search_result *result;
+    VEC(int32_t) families; /* of the compiled ones */
+    VEC(struct candidate) candidates;
+    double best_s;
+    struct plan plan;
+    struct candidate least; /* of the device's bytes, of the compiled ones that the tiers below hold */
+};
+
+static double expected_s(const struct policy_bound *bound) {
+    return bound->step_s + EXPOSED_PART * (bound->serial_s - bound->step_s);
+}
+
+static bool is_certain_loser(const struct search *search, double bound) { return bound >= search->best_s * (1 - 1e-9); }
+
+static enum status push_families(struct search *search) {
+    for (int32_t f = 0; f < (int32_t)search->space.families.count; f++) {
+        double seconds = search->space.families.items[f].compute_s;
+        TRY(queue_push(&search->queue, (struct proposal){.key = seconds, .bound = seconds, .family = f}));
+    }
+    return STATUS_OK;
+}
+
+/* A family goes back into the queue by its most promising member, unless none may fit. Members that hold less on the
+ * device can have bounds below that one's, so the bound stays what it was. */
+static enum status promise(struct search *search, struct proposal proposal) {
+    struct member member;
+    bool found;
+    TRY(space_promising(&search->space, &search->space.families.items[proposal.family], &member, &found));
+    proposal.stage = PROPOSAL_PROMISED;
+    if (found) proposal.key = expected_s(&member.bound);
+    search->result->enumerated++;
+    return queue_push(&search->queue, proposal);
+}
+
+static enum status expand(struct search *search, int32_t family) {
+    struct member_list members = {0};
+    enum status status = space_members(&search->space, &search->space.families.items[family], &members);
+    for (size_t m = 0; m < members.list.count && status == STATUS_OK; m++) {
+        const struct member *member = &members.list.items[m];
+        struct proposal proposal = {.key = expected_s(&member->bound),
+                                    .bound = member->bound.step_s,
+                                    .family = family,
+                                    .stage = PROPOSAL_MEMBER,
+                                    .member = *member};
+        search->result->enumerated++;
+        if (!is_certain_loser(search, proposal.bound)) status = queue_push(&search->queue, proposal);
+    }
+    vec_free(&members.list);
+    return status;
+}
+
+static bool is_doubtful(const struct search *search, const struct proposal *proposal) {
+    const struct lesson *lesson = &search->lessons[proposal->family];
+    const struct policy_bound *bound = &proposal->member.bound;
+    int64_t bytes = lesson->learned ? bound->bytes[TIER_DEVICE] + lesson->excess_bytes : bound->likely_bytes;
+    return bytes > search->input->capacity_bytes[TIER_DEVICE];
+}
+
+static bool fits(const struct search_input *input, const struct candidate *candidate) {
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        if (candidate->tier_bytes[tier] > input->capacity_bytes[tier]) return false;
+    return true;
+}
+
+static enum status measure(struct search *search, struct candidate *candidate) {
+    const struct search_input *input = search->input;
+    struct program *program;
+    struct timeline timeline;
+    search->plan.policy = candidate->policy;
+    TRY(program_compile_unproved(input->graph, &search->plan, input->workspace, &program));
+    memcpy(candidate->tier_bytes, program->tier_bytes, sizeof candidate->tier_bytes);
+    candidate->compiled = true;
+    enum status status = STATUS_OK;
+    if (fits(input, candidate)) {
+        status = simulate(program, input->costs, &timeline);
+        if (status == STATUS_OK) {
+            candidate->step_s = timeline.step_s;
+            timeline_free(&timeline);
+        }
+    }
+    program_free(program);
+    return status;
+}
+
+static enum status compile(struct search *search, const struct proposal *proposal) {
+    const struct family *family = &search->space.families.items[proposal->family];
+    struct candidate candidate = {.bound_s = proposal->bound};
+    struct lesson *lesson = &search->lessons[proposal->family];
+    space_policy(&search->space, family, &proposal->member, &candidate.policy);
+    TRY(measure(search, &candidate));
+    search->result->compiled++;
+    int64_t bytes = candidate.tier_bytes[TIER_DEVICE];
+    int64_t excess = bytes - proposal->member.bound.bytes[TIER_DEVICE];
+    if (!lesson->learned || excess < lesson->excess_bytes) *lesson = (struct lesson){true, excess};
+    struct candidate lower = candidate;
+    lower.tier_bytes[TIER_DEVICE] = 0;
+    if (fits(search->input, &lower) && bytes < search->result->least_bytes) {
+        search->result->least_bytes = bytes;
+        search->least = candidate;
+    }
+    if (candidate.step_s <= 0) return STATUS_OK;
+    if (candidate.step_s < search->best_s) search->best_s = candidate.step_s;
+    TRY(vec_push(&search->families, proposal->family));
+    return vec_push(&search->candidates, candidate);
+}
+
+static bool may_compile(const struct search *search) {
+    return search->input->most_compiled == 0 || search->result->compiled < search->input->most_compiled;
+}
+
+static enum status look_at(struct search *search, const struct proposal *proposal, bool doubts) {
+    if (proposal->stage == PROPOSAL_FAMILY) return promise(search, *proposal);
+    if (proposal->stage == PROPOSAL_PROMISED) return expand(search, proposal->family);
+    if (doubts && is_doubtful(search, proposal)) return queue_push(&search->doubtful, *proposal);
+    return compile(search, proposal);
+}
+
+/* Ends with what may be compiled; what is then left and no certain loser stays unproved. */
+static enum status drain(struct search *search, struct queue *queue, bool doubts) {
+    struct proposal next;
+    while (queue_pop(queue, &next)) {
+        if (is_certain_loser(search, next.bound)) continue;
+        if (!may_compile(search)) {
+            search->result->proved = false;
+            return STATUS_OK;
+        }
+        TRY(look_at(search, &next, doubts));
+    }
+    return STATUS_OK;
+}
+
+/* Those that are expected not to fit come when all others have been. */
+static enum status look(struct search *search) {
+    search->result->proved = true;
+    TRY(drain(search, &search->queue, true));
+    return drain(search, &search->doubtful, false);
+}
+
+/* More grains and room for lookahead only take more. */
+static bool may_be_least(const struct search *search, const struct family *family) {
+    int64_t fixed = search->input->grains_per_pass;
+    return family->lookahead == 0 && family->grains_per_pass == (fixed > 0 ? fixed : 1);
+}
+
+/* Nothing fits, or nothing that fits was among those that were compiled: those that take least. */
+static enum status look_smallest(struct search *search) {
+    struct queue smallest = {0};
+    enum status status = STATUS_OK;
+    for (int32_t f = 0; f < (int32_t)search->space.families.count && status == STATUS_OK; f++) {
+        const struct family *family = &search->space.families.items[f];
+        struct proposal proposal = {.family = f, .stage = PROPOSAL_MEMBER};
+        if (!may_be_least(search, family)) continue;
+        status = space_least(&search->space, family, &proposal.member);
+        const struct policy_bound *bound = &proposal.member.bound;
+        if (status != STATUS_OK || !space_may_fit(&search->space, bound, TIER_HOST)) continue;
+        proposal.key = (double)bound->likely_bytes;
+        proposal.bound = bound->step_s;
+        status = queue_push(&smallest, proposal);
+    }
+    struct proposal next;
+    for (int i = 0; i < SMALLEST_COMPILED && status == STATUS_OK && queue_pop(&smallest, &next); i++)
+        status = compile(search, &next);
+    queue_free(&smallest);
+    return status;
+}
+
+/* ---- what came out ---- */
+
+struct ranked {
+    double step_s;
+    int64_t bytes;
+    size_t index;
+};
+
+/* The faster; of equals the smaller, then the one that was found first. */
+static int compare_ranked(const void *a, const void *b) {
+    const struct ranked *x = a, *y = b;
+    if (x->step_s < y->step_s || x->step_s > y->step_s) return x->step_s < y->step_s ? -1 : 1;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static bool same_way(const struct search *search, size_t a, size_t b) {
+    const struct family *x = &search->space.families.items[search->families.items[a]];
+    const struct family *y = &search->space.families.items[search->families.items[b]];
+    const struct schedule *p = space_schedule(&search->space, x), *q = space_schedule(&search->space, y);
+    return p->kind == q->kind && p->tier == q->tier && x->parameters == y->parameters && x->gradients == y->gradients &&
+           x->optimizer == y->optimizer && x->update == y->update;
+}
+
+static enum status add_runner_up(struct search *search, const struct ranked *ranks, size_t at) {
+    for (size_t i = 0; i < at; i++)
+        if (same_way(search, ranks[i].index, ranks[at].index)) return STATUS_OK;
+    if (search->result->runners_up.count == RUNNERS_UP_MOST) return STATUS_OK;
+    return vec_push(&search->result->runners_up, search->candidates.items[ranks[at].index]);
+}
+
+static enum status rank(struct search *search) {
+    size_t count = search->candidates.count;
+    struct ranked *ranks = mem_array(count + 1, sizeof *ranks);
+    if (!ranks) return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++) {
+        const struct candidate *candidate = &search->candidates.items[i];
+        ranks[i] = (struct ranked){candidate->step_s, candidate->tier_bytes[TIER_DEVICE], i};
+    }
+    if (count > 0) qsort(ranks, count, sizeof *ranks, compare_ranked);
+    enum status status = STATUS_OK;
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        if (ranks[i].bytes < least) {
+            least = ranks[i].bytes;
+            status = vec_push(&search->result->front, search->candidates.items[ranks[i].index]);
+        }
+        if (status == STATUS_OK && i > 0) status = add_runner_up(search, ranks, i);
+    }
+    mem_free(ranks);
+    return status;
+}
+
+static enum status open_space(struct search *search) {
+    TRY(space_create(search->input, &search->space));
+    search->lessons = mem_array(search->space.families.count, sizeof *search->lessons);
+    return search->lessons ? STATUS_OK : STATUS_FAILED;
+}
+
+static void close(struct search *search) {
+    queue_free(&search->queue);
+    queue_free(&search->doubtful);
+    mem_free(search->lessons);
+    vec_free(&search->families);
+    vec_free(&search->candidates);
+    space_free(&search->space);
+}
+
+static enum status run(struct search *search) {
+    TRY(open_space(search));
+    TRY(push_families(search));
+    TRY(look(search));
+    if (search->candidates.count == 0) TRY(look_smallest(search));
+    return rank(search);
+}
+
+enum status search_policies(const struct search_input *input, struct search_result *out) {
+    *out = (struct search_result){.least_bytes = INT64_MAX};
+    struct search search = {.input = input, .result = out, .best_s = INFINITY, .plan.recipe = *input->recipe};
+    enum status status = run(&search);
+    close(&search);
+    if (status != STATUS_OK) search_result_free(out);
+    return status;
+}
+
+/* On a machine where nothing takes time, with a device that holds nothing, so that nothing is simulated. */
+enum status search_least(const struct search_input *input, struct candidate *out) {
+    struct costs free_of_charge = {.count = (int32_t)input->graph->nodes.count};
+    struct search_input sizes = *input;
+    struct search_result result = {.least_bytes = INT64_MAX};
+    struct search search = {.input = &sizes, .result = &result, .best_s = INFINITY, .plan.recipe = *input->recipe};
+    free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
+    if (!free_of_charge.kernels) return STATUS_FAILED;
+    free_of_charge.rates.zero.bytes_per_s = 1;
+    for (int from = 0; from < TIER_COUNT; from++)
+        for (int to = 0; to < TIER_COUNT; to++)
+            free_of_charge.rates.copy[from][to].bytes_per_s = 1;
+    sizes.costs = &free_of_charge;
+    sizes.capacity_bytes[TIER_DEVICE] = 0;
+    enum status status = open_space(&search);
+    if (status == STATUS_OK) status = look_smallest(&search);
+    close(&search);
+    costs_free(&free_of_charge);
+    *out = search.least;
+    return status;
+}
+
+void search_result_free(struct search_result *result) {
+    vec_free(&result->front);
+    vec_free(&result->runners_up);
+    *result = (struct search_result){0};
+}

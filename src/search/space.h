@@ -1,0 +1,61 @@
+/* The policies that a search looks at: families, which differ in kind, and in each of them members, which differ in how
+ * much of the model states stays on the device. */
+#ifndef BALLAST_SEARCH_SPACE_H
+#define BALLAST_SEARCH_SPACE_H
+
+#include "search/policy_bound.h"
+#include "search/schedules.h"
+#include "search/search.h"
+
+struct family {
+    int32_t schedule, packing;
+    int64_t grains_per_pass, lookahead;
+    enum tier parameters, gradients, optimizer, update;
+    double compute_s; /* of forward and backward: no member takes less */
+};
+
+struct member {
+    int64_t persistent, buffers;
+    struct policy_bound bound;
+};
+
+struct member_list {
+    VEC(struct member) list;
+};
+
+enum { LOOKAHEADS = 2, PACKINGS_MAX = 2 }; /* lookaheads from 0 on; packings: chunks twice as large each time */
+
+struct space {
+    const struct search_input *input;
+    int64_t grains;
+    struct schedule_list schedules;
+    struct way
+        *ways; /* by schedule * LOOKAHEADS + lookahead; measured where they differ, and when they are asked for */
+    struct run_source source;
+    struct policy plain; /* that it was made with */
+    struct states packings[PACKINGS_MAX];
+    int32_t packing_count;
+    VEC(struct family) families;
+    int64_t fixed_bytes;
+    int64_t *scratch; /* for the longest way yet */
+    size_t scratch_count;
+    struct policy policy; /* being bounded; its text is not used */
+};
+
+/* The caller frees, also after a failure. */
+enum status space_create(const struct search_input *input, struct space *out);
+void space_free(struct space *space);
+
+/* The member that likely is the fastest: as much stays as bounds let. `found` is false when none may fit. */
+enum status space_promising(struct space *space, const struct family *family, struct member *out, bool *found);
+/* All members of which no tier is certain to overflow. */
+enum status space_members(struct space *space, const struct family *family, struct member_list *out);
+/* The member of a family that takes least of the device. */
+enum status space_least(struct space *space, const struct family *family, struct member *out);
+bool space_may_fit(const struct space *space, const struct policy_bound *bound, enum tier from);
+/* As the compiler takes it. */
+void space_policy(const struct space *space, const struct family *family, const struct member *member,
+                  struct policy *out);
+const struct schedule *space_schedule(const struct space *space, const struct family *family);
+
+#endif

@@ -1,0 +1,195 @@
+#include "search/states.h"
+
+#include <stdlib.h>
+
+#include "program/program.h"
+
+static int64_t aligned(const struct tensor *tensor) {
+    return (shape_bytes(&tensor->shape) + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+}
+
+static int compare_packs(const void *a, const void *b) {
+    const struct gradient_pack *x = a, *y = b;
+    if (x->chunk != y->chunk) return x->chunk < y->chunk ? -1 : 1;
+    return (x->block > y->block) - (x->block < y->block);
+}
+
+static enum status add_tensors(const struct graph *graph, struct states *states) {
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        const struct tensor *parameter = tensor->kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
+        if (tensor->base || !parameter || states->chunks.chunk_of[parameter->id] < 0) continue;
+        int32_t chunk = states->chunks.chunk_of[parameter->id];
+        struct chunk_sum *sum = &states->from[chunk];
+        if (tensor->kind == TENSOR_PARAMETER) sum->parameters += aligned(tensor), sum->packs = 1;
+        if (tensor->kind == TENSOR_PARAMETER && states->chunks.chunks.items[chunk].trained)
+            sum->trained += aligned(tensor), sum->trained_packs = 1;
+        if (tensor->kind == TENSOR_STATE) sum->optimizer += aligned(tensor), sum->optimizer_packs = 1;
+        if (tensor->kind != TENSOR_GRADIENT) continue;
+        sum->gradients += aligned(tensor);
+        TRY(vec_push(&states->gradients, (struct gradient_pack){chunk, tensor->block, aligned(tensor)}));
+    }
+    return STATUS_OK;
+}
+
+/* One pack for each chunk and block that adds to its gradients. */
+static void join_gradients(struct states *states) {
+    struct gradient_pack *packs = states->gradients.items;
+    size_t kept = 0;
+    if (states->gradients.count > 0) qsort(packs, states->gradients.count, sizeof *packs, compare_packs);
+    for (size_t i = 0; i < states->gradients.count; i++) {
+        if (kept > 0 && compare_packs(&packs[kept - 1], &packs[i]) == 0) {
+            packs[kept - 1].bytes += packs[i].bytes;
+            continue;
+        }
+        states->from[packs[i].chunk].gradient_packs++;
+        packs[kept++] = packs[i];
+    }
+    states->gradients.count = kept;
+}
+
+static void add_updates(const struct graph *graph, const struct costs *costs, struct states *states) {
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        if (node->phase <= PHASE_BACKWARD) continue;
+        int32_t chunk = -1;
+        for (int i = 0; i < node->op->outputs; i++)
+            if (node->phase == PHASE_UPDATE && node->out[i] && node->out[i]->kind == TENSOR_PARAMETER)
+                chunk = states->chunks.chunk_of[node->out[i]->id];
+        double *sums = chunk >= 0 ? states->from[chunk].update_s : states->once_s;
+        sums[costs->kernels[n].activity] += costs->kernels[n].seconds + costs->rates.issue_s;
+    }
+}
+
+static void sum_up(struct states *states) {
+    for (int32_t c = states_count(states); c-- > 0;) {
+        struct chunk_sum *sum = &states->from[c];
+        const struct chunk_sum *next = sum + 1;
+        sum->parameters += next->parameters;
+        sum->trained += next->trained;
+        sum->trained_packs += next->trained_packs;
+        sum->gradients += next->gradients;
+        sum->optimizer += next->optimizer;
+        sum->packs += next->packs;
+        sum->gradient_packs += next->gradient_packs;
+        sum->optimizer_packs += next->optimizer_packs;
+        for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
+            sum->update_s[activity] += next->update_s[activity];
+    }
+}
+
+static enum status find_largest(struct states *states) {
+    int64_t chunks = states_count(states);
+    states->largest = mem_array((size_t)chunks + 1, sizeof *states->largest);
+    if (!states->largest) return STATUS_FAILED;
+    for (int64_t c = chunks; c-- > 0;) {
+        int64_t bytes = states_parameters(states, c), next = states->largest[c + 1];
+        states->largest[c] = bytes > next ? bytes : next;
+    }
+    return STATUS_OK;
+}
+
+static int compare_ints(const void *a, const void *b) {
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Uses by (phase, block, chunk) as one number, sorted, without duplicates. */
+static enum status find_users(const struct graph *graph, struct states *states) {
+    VEC(int32_t) uses = {0};
+    int32_t chunks = states_count(states);
+    enum status status = STATUS_OK;
+    for (size_t n = 0; n < graph->nodes.count && status == STATUS_OK; n++) {
+        const struct node *node = graph->nodes.items[n];
+        for (int i = 0; i < node->op->inputs && node->phase <= PHASE_BACKWARD && status == STATUS_OK; i++) {
+            int32_t chunk = node->in[i] ? states->chunks.chunk_of[node->in[i]->id] : -1;
+            if (chunk >= 0)
+                status = vec_push(&uses, ((int32_t)node->phase * states->blocks + node->block) * chunks + chunk);
+        }
+    }
+    if (uses.count > 0) qsort(uses.items, uses.count, sizeof *uses.items, compare_ints);
+    states->users_first = mem_array(2 * (size_t)states->blocks + 1, sizeof *states->users_first);
+    states->users = mem_array(uses.count + 1, sizeof *states->users);
+    if (!states->users_first || !states->users) status = STATUS_FAILED;
+    int32_t block = 0, count = 0;
+    for (size_t i = 0; i < uses.count && status == STATUS_OK; i++) {
+        if (i > 0 && uses.items[i] == uses.items[i - 1]) continue;
+        while (block < uses.items[i] / chunks)
+            states->users_first[++block] = count;
+        states->users[count++] = uses.items[i] % chunks;
+    }
+    while (status == STATUS_OK && block < 2 * states->blocks)
+        states->users_first[++block] = count;
+    vec_free(&uses);
+    return status;
+}
+
+/* Of a block's chunks in both phases, those from `first` on. */
+static int32_t count_users(const struct states *states, int32_t block, int64_t first) {
+    int32_t count = 0;
+    const int32_t *end[2], *at[2];
+    for (int phase = 0; phase < 2; phase++) {
+        at[phase] = states->users + states->users_first[phase * states->blocks + block];
+        end[phase] = states->users + states->users_first[phase * states->blocks + block + 1];
+    }
+    while (at[0] < end[0] || at[1] < end[1]) {
+        bool forward = at[1] == end[1] || (at[0] < end[0] && *at[0] <= *at[1]);
+        int32_t chunk = forward ? *at[0] : *at[1];
+        for (int phase = 0; phase < 2; phase++)
+            at[phase] += at[phase] < end[phase] && *at[phase] == chunk;
+        count += chunk >= first;
+    }
+    return count;
+}
+
+static enum status find_least_buffers(struct states *states) {
+    int64_t chunks = states_count(states);
+    states->least_buffers = mem_array((size_t)chunks + 1, sizeof *states->least_buffers);
+    if (!states->least_buffers) return STATUS_FAILED;
+    for (int64_t first = 0; first <= chunks; first++) {
+        states->least_buffers[first] = 1;
+        for (int32_t block = 0; block < states->blocks; block++) {
+            int32_t count = count_users(states, block, first);
+            if (count > states->least_buffers[first]) states->least_buffers[first] = count;
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status states_create(const struct graph *graph, const struct costs *costs, int64_t chunk_bytes,
+                          struct states *out) {
+    *out = (struct states){.chunk_bytes = chunk_bytes, .blocks = graph_count_blocks(graph)};
+    TRY(chunks_pack(graph, chunk_bytes, &out->chunks));
+    out->from = mem_array(out->chunks.chunks.count + 1, sizeof *out->from);
+    if (!out->from) return STATUS_FAILED;
+    TRY(add_tensors(graph, out));
+    join_gradients(out);
+    add_updates(graph, costs, out);
+    sum_up(out);
+    TRY(find_largest(out));
+    TRY(find_users(graph, out));
+    return find_least_buffers(out);
+}
+
+void states_free(struct states *states) {
+    chunks_free(&states->chunks);
+    mem_free(states->from);
+    vec_free(&states->gradients);
+    mem_free(states->largest);
+    mem_free(states->users_first);
+    mem_free(states->users);
+    mem_free(states->least_buffers);
+    *states = (struct states){0};
+}
+
+struct chunk_sum states_of(const struct states *states, int64_t chunk) {
+    const struct chunk_sum *sum = &states->from[chunk], *next = sum + 1;
+    return (struct chunk_sum){.parameters = sum->parameters - next->parameters,
+                              .trained = sum->trained - next->trained,
+                              .gradients = sum->gradients - next->gradients,
+                              .optimizer = sum->optimizer - next->optimizer,
+                              .packs = sum->packs - next->packs,
+                              .trained_packs = sum->trained_packs - next->trained_packs,
+                              .gradient_packs = sum->gradient_packs - next->gradient_packs,
+                              .optimizer_packs = sum->optimizer_packs - next->optimizer_packs};
+}

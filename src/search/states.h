@@ -1,0 +1,45 @@
+/* Model states chunk by chunk: bytes, seconds of updates, and who uses them. */
+#ifndef BALLAST_SEARCH_STATES_H
+#define BALLAST_SEARCH_STATES_H
+
+#include "plan/chunks.h"
+#include "sim/costs.h"
+
+/* Sums over the chunks from one on to the last. */
+struct chunk_sum {
+    int64_t parameters, trained, gradients, optimizer; /* bytes; trained: of the parameters */
+    int32_t packs, trained_packs, gradient_packs, optimizer_packs;
+    double update_s[ACTIVITY_COUNT]; /* of kernels, with their issue */
+};
+
+struct gradient_pack {
+    int32_t chunk, block;
+    int64_t bytes;
+};
+
+struct states {
+    int64_t chunk_bytes;
+    struct chunk_list chunks;
+    struct chunk_sum *from;              /* by chunk, and one more: 0 */
+    VEC(struct gradient_pack) gradients; /* by chunk */
+    /* By phase (forward, backward) * blocks + block: the chunks that its nodes read, ascending; one more at the end. */
+    int32_t *users_first, *users;
+    int32_t *least_buffers; /* by chunk, and one more: how many of those from it on one block uses; at least 1 */
+    int64_t *largest;       /* by chunk, and one more: parameters of the largest from it on */
+    int32_t blocks;
+    double once_s[ACTIVITY_COUNT]; /* kernels that run once a step and update no chunk: finished gradients, clipping */
+};
+
+/* The caller frees, also after a failure. */
+enum status states_create(const struct graph *graph, const struct costs *costs, int64_t chunk_bytes,
+                          struct states *out);
+void states_free(struct states *states);
+
+static inline int32_t states_count(const struct states *states) { return (int32_t)states->chunks.chunks.count; }
+static inline int64_t states_parameters(const struct states *states, int64_t chunk) {
+    return states->from[chunk].parameters - states->from[chunk + 1].parameters;
+}
+/* What the chunk alone has, but for seconds. */
+struct chunk_sum states_of(const struct states *states, int64_t chunk);
+
+#endif

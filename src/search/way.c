@@ -1,0 +1,260 @@
+#include "search/way.h"
+
+#include <string.h>
+
+/* An activation in memory: what one run makes and others read. */
+struct instance {
+    int64_t bytes;
+    enum tier home;
+    int32_t first, last;             /* runs of the present visit to the device */
+    int32_t first_group, last_group; /* their groups */
+    int32_t visits;
+};
+
+/* Live bytes change at three places a run: where copies stand before its group, at the run, and behind its group. */
+enum { PLACE_BEFORE, PLACE_RUN, PLACE_BEHIND, PLACES };
+
+struct measurer {
+    const struct run_source *source;
+    const struct workspace_table *workspace;
+    const struct costs *costs;
+    struct way *way;
+    const struct run *runs;
+    int32_t count;
+    int32_t *begin; /* by group, those without runs too: its first run; one more at the end */
+    int32_t groups;
+    VEC(struct instance) instances;
+    int32_t *current; /* by storage id: the instance that holds it; -1 */
+    enum tier *homes; /* by block */
+    int64_t *changes[TIER_COUNT];
+};
+
+static void add_live(const struct measurer *measurer, enum tier tier, int32_t first, int first_place, int32_t last,
+                     int last_place, int64_t bytes) {
+    measurer->changes[tier][PLACES * first + first_place] += bytes;
+    measurer->changes[tier][PLACES * last + last_place + 1] -= bytes;
+}
+
+static int32_t group_at_most(const struct measurer *measurer, int64_t group) {
+    return group < measurer->groups ? (int32_t)group : measurer->groups - 1;
+}
+
+/* A visit to the device ends; `again`: another comes. By the rules of program/move.c: a store stands `lookahead` groups
+ * behind the last use, a fetch as many before the first. */
+static void end_visit(const struct measurer *measurer, const struct instance *instance, bool again) {
+    int64_t lookahead = measurer->way->lookahead, early = instance->first_group - lookahead;
+    bool fetched = instance->visits > 1, stored = again && instance->visits == 1;
+    int32_t first = fetched ? measurer->begin[early > 0 ? early : 0] : instance->first, last = instance->last;
+    if (stored) last = measurer->begin[group_at_most(measurer, instance->last_group + lookahead) + 1] - 1;
+    add_live(measurer, TIER_DEVICE, first, fetched ? PLACE_BEFORE : PLACE_RUN, last, stored ? PLACE_BEHIND : PLACE_RUN,
+             instance->bytes);
+}
+
+static void count_traffic(struct way_traffic *traffic, int64_t bytes) {
+    traffic->bytes += bytes;
+    traffic->copies++;
+}
+
+/* From the store behind the first visit to the fetch before the last. */
+static void begin_visit(const struct measurer *measurer, struct instance *instance, int32_t group) {
+    struct way *way = measurer->way;
+    end_visit(measurer, instance, true);
+    if (instance->visits == 1) count_traffic(&way->out[instance->home], instance->bytes);
+    count_traffic(&way->in[instance->home], instance->bytes);
+    int64_t from = instance->last_group + 1 + way->lookahead, to = group - way->lookahead;
+    if (from <= to && to < measurer->groups)
+        add_live(measurer, instance->home, measurer->begin[from], PLACE_BEFORE, measurer->begin[to], PLACE_BEFORE,
+                 instance->bytes);
+    instance->visits++;
+}
+
+static void use(const struct measurer *measurer, int32_t index, int32_t run, int32_t group) {
+    struct instance *instance = &measurer->instances.items[index];
+    bool near = group - instance->last_group <= 1 + 2 * measurer->way->lookahead;
+    if (instance->home != TIER_DEVICE && !near) {
+        begin_visit(measurer, instance, group);
+        instance->first = run;
+        instance->first_group = group;
+    }
+    instance->last = run;
+    instance->last_group = group;
+}
+
+static enum status make(struct measurer *measurer, int32_t r, int32_t group) {
+    const struct run *run = &measurer->runs[r];
+    const struct node *node = run->node;
+    for (int i = 0; i < node->op->outputs; i++) {
+        struct tensor *tensor = node->out[i] ? tensor_storage(node->out[i]) : NULL;
+        if (!tensor || tensor->kind != TENSOR_ACTIVATION) continue;
+        int32_t *current = &measurer->current[tensor->id];
+        if (i == 0 && run->takes_over)
+            *current = measurer->current[tensor_storage(node->in[node->op->in_place_input - 1])->id];
+        if (*current < 0) {
+            bool waits = node->phase == PHASE_FORWARD && !run->repeated && !tensor->kept;
+            struct instance made = {.bytes = shape_bytes(&tensor->shape),
+                                    .home = waits ? measurer->homes[node->block] : TIER_DEVICE,
+                                    .first = r,
+                                    .first_group = group,
+                                    .visits = 1};
+            *current = (int32_t)measurer->instances.count;
+            TRY(vec_push(&measurer->instances, made));
+            measurer->instances.items[*current].last_group = group;
+        }
+        use(measurer, *current, r, group);
+    }
+    return STATUS_OK;
+}
+
+static void read(const struct measurer *measurer, int32_t r, int32_t group) {
+    const struct node *node = measurer->runs[r].node;
+    for (int i = 0; i < node->op->inputs; i++) {
+        struct tensor *tensor = node->in[i] ? tensor_storage(node->in[i]) : NULL;
+        if (tensor && tensor->kind == TENSOR_ACTIVATION) use(measurer, measurer->current[tensor->id], r, group);
+    }
+}
+
+/* A block that runs again makes everything anew. */
+static void forget(const struct measurer *measurer, int32_t group) {
+    for (int32_t r = measurer->begin[group]; r < measurer->begin[group + 1]; r++)
+        for (int k = 0; k < measurer->runs[r].node->op->outputs; k++) {
+            struct tensor *tensor = measurer->runs[r].node->out[k];
+            if (tensor) measurer->current[tensor_storage(tensor)->id] = -1;
+        }
+}
+
+static void compute(struct measurer *measurer, int32_t r) {
+    const struct node *node = measurer->runs[r].node;
+    const struct kernel_cost *cost = &measurer->costs->kernels[node->id];
+    measurer->way->compute_s[cost->activity] += cost->seconds + measurer->costs->rates.issue_s;
+}
+
+static enum status walk(struct measurer *measurer) {
+    for (int32_t group = 0; group < measurer->groups; group++) {
+        forget(measurer, group);
+        for (int32_t r = measurer->begin[group]; r < measurer->begin[group + 1]; r++) {
+            read(measurer, r, group);
+            TRY(make(measurer, r, group));
+            compute(measurer, r);
+        }
+    }
+    for (size_t i = 0; i < measurer->instances.count; i++)
+        end_visit(measurer, &measurer->instances.items[i], false);
+    return STATUS_OK;
+}
+
+static void sum_away(const struct measurer *measurer, enum tier tier) {
+    int64_t live = 0, most = 0;
+    for (int32_t i = 0; i < PLACES * measurer->count; i++) {
+        live += measurer->changes[tier][i];
+        if (live > most) most = live;
+    }
+    measurer->way->away_bytes[tier] = most;
+}
+
+/* Groups are counted as runs_of_pass does: a forward whose backward follows at once shares its group. */
+static void find_stages(const struct measurer *measurer) {
+    struct way *way = measurer->way;
+    const struct stage_list *stages = &measurer->source->stages;
+    int32_t group = -1, forward = -1; /* the block that the stage before ran forward */
+    memset(way->forward, -1, (size_t)measurer->source->blocks * sizeof *way->forward);
+    for (size_t s = 0; s < stages->list.count; s++) {
+        const struct stage *stage = &stages->list.items[s];
+        if (stage->action == STAGE_MOVE) forward = -1;
+        if (stage->action == STAGE_MOVE) continue;
+        bool backward = stage->action == STAGE_BACKWARD;
+        group += !(backward && forward == stage->block);
+        forward = backward ? -1 : stage->block;
+        if (backward)
+            way->backward[stage->block] = group;
+        else if (way->forward[stage->block] < 0)
+            way->forward[stage->block] = group;
+    }
+}
+
+static enum status sum_groups(const struct measurer *measurer) {
+    const int64_t *changes = measurer->changes[TIER_DEVICE];
+    int64_t live = 0;
+    for (int32_t group = 0; group < measurer->groups; group++) {
+        int32_t first = measurer->begin[group], end = measurer->begin[group + 1];
+        const struct node *node = first < end ? measurer->runs[first].node : NULL;
+        struct way_group sum = {.block = node ? node->block : -1, .before = live, .peak = live};
+        for (int32_t r = first; r < end; r++) {
+            live += changes[PLACES * r + PLACE_BEFORE];
+            if (r == first) sum.before = live;
+            live += changes[PLACES * r + PLACE_RUN];
+            int64_t used = live + measurer->workspace->bytes[measurer->runs[r].node->id];
+            if (used > sum.peak) sum.peak = used;
+            live += changes[PLACES * r + PLACE_BEHIND];
+        }
+        sum.after = live;
+        TRY(vec_push(&measurer->way->groups, sum));
+    }
+    return STATUS_OK;
+}
+
+static enum status find_groups(struct measurer *measurer, const struct run_list *runs) {
+    measurer->runs = runs->list.items;
+    measurer->count = (int32_t)runs->list.count;
+    measurer->groups = measurer->source->group;
+    measurer->begin = mem_array((size_t)measurer->groups + 1, sizeof *measurer->begin);
+    if (!measurer->begin) return STATUS_FAILED;
+    for (int32_t r = 0, group = 0; r <= measurer->count; r++)
+        while (group <= (r < measurer->count ? measurer->runs[r].group : measurer->groups))
+            measurer->begin[group++] = r;
+    return STATUS_OK;
+}
+
+static enum status measure_runs(struct measurer *measurer, const struct run_list *runs) {
+    const struct graph *graph = measurer->source->graph;
+    TRY(find_groups(measurer, runs));
+    measurer->current = mem_array(graph->tensors.count + 1, sizeof *measurer->current);
+    measurer->homes = mem_array(graph->blocks.count + 1, sizeof *measurer->homes);
+    if (!measurer->current || !measurer->homes) return STATUS_FAILED;
+    memset(measurer->current, -1, (graph->tensors.count + 1) * sizeof *measurer->current);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
+        measurer->changes[tier] = mem_array(PLACES * ((size_t)measurer->count + 1), sizeof(int64_t));
+        if (!measurer->changes[tier]) return STATUS_FAILED;
+    }
+    const struct stage_list *stages = &measurer->source->stages;
+    for (size_t s = 0; s < stages->list.count; s++)
+        if (stages->list.items[s].action == STAGE_MOVE) {
+            measurer->homes[stages->list.items[s].block] = stages->list.items[s].tier;
+            measurer->way->moves = true;
+        }
+    size_t blocks = (size_t)measurer->source->blocks;
+    measurer->way->forward = mem_array(blocks, sizeof(int32_t));
+    measurer->way->backward = mem_array(blocks, sizeof(int32_t));
+    if (!measurer->way->forward || !measurer->way->backward) return STATUS_FAILED;
+    find_stages(measurer);
+    TRY(walk(measurer));
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
+        sum_away(measurer, tier);
+    return sum_groups(measurer);
+}
+
+enum status way_measure(struct run_source *source, const struct workspace_table *workspace, const struct costs *costs,
+                        const char *schedule, int64_t lookahead, struct way *out) {
+    *out = (struct way){.schedule = schedule, .lookahead = lookahead};
+    stage_list_free(&source->stages);
+    TRY(activations_parse(schedule, source->blocks, &source->stages));
+    struct run_list runs = {0};
+    source->group = 0;
+    enum status status = runs_of_pass(source, 1, false, false, &runs);
+    struct measurer measurer = {.source = source, .workspace = workspace, .costs = costs, .way = out};
+    if (status == STATUS_OK) status = measure_runs(&measurer, &runs);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        mem_free(measurer.changes[tier]);
+    vec_free(&measurer.instances);
+    mem_free(measurer.begin);
+    mem_free(measurer.current);
+    mem_free(measurer.homes);
+    vec_free(&runs.list);
+    return status;
+}
+
+void way_free(struct way *way) {
+    vec_free(&way->groups);
+    mem_free(way->forward);
+    mem_free(way->backward);
+    *way = (struct way){0};
+}

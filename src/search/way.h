@@ -1,0 +1,38 @@
+/* A way to keep activations: a schedule of plan/activations.h, with what one grain of it takes: seconds of computing,
+ * bytes on the device group by group, bytes that move. Read off the very runs that the compiler schedules
+ * (program/runs.h), so that it is no second model of them. */
+#ifndef BALLAST_SEARCH_WAY_H
+#define BALLAST_SEARCH_WAY_H
+
+#include "program/runs.h"
+#include "sim/costs.h"
+
+/* Bytes of one grain's activations on the device. */
+struct way_group {
+    int32_t block;         /* -1: none, all of its runs were of no use */
+    int64_t before, after; /* when the group begins, and when it has run */
+    int64_t peak;          /* most while it runs, workspace included */
+};
+
+struct way_traffic {
+    int64_t bytes, copies; /* of one grain */
+};
+
+struct way {
+    const char *schedule; /* borrowed */
+    int64_t lookahead;    /* that it was measured for */
+    bool moves;           /* activations; if none do, lookahead changes nothing */
+    VEC(struct way_group) groups;
+    int32_t *forward, *backward;      /* by block: the group of its first forward, of its backward; -1 */
+    double compute_s[ACTIVITY_COUNT]; /* of one grain: kernels of forward and backward, with their issue */
+    struct way_traffic out[TIER_COUNT], in[TIER_COUNT]; /* by the tier where activations wait */
+    int64_t away_bytes[TIER_COUNT];                     /* most of one grain's there at once */
+};
+
+/* `source` was made for the graph and any schedule; its stages become those of `schedule`. The caller frees with
+ * way_free, also after a failure. BAD_INPUT when the schedule does not fit the graph. */
+enum status way_measure(struct run_source *source, const struct workspace_table *workspace, const struct costs *costs,
+                        const char *schedule, int64_t lookahead, struct way *out);
+void way_free(struct way *way);
+
+#endif

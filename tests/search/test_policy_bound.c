@@ -1,0 +1,108 @@
+/* Bounds: no program of a policy is faster or smaller than they say. */
+#include "search/policy_bound.h"
+#include "sim/simulate.h"
+#include "support/random_policy.h"
+#include "support/small_graph.h"
+#include "support/synthetic_costs.h"
+#include "support/unit.h"
+
+enum { GRAINS = 5, SEEDS = 400 };
+
+struct closeness {
+    double time, bytes;
+    int count;
+};
+
+static struct program *compile(const struct graph *graph, const struct plan *plan,
+                               const struct workspace_table *workspace) {
+    struct program *program;
+    assert_int_equal(program_compile_unproved(graph, plan, workspace, &program), STATUS_OK);
+    return program;
+}
+
+static struct policy_bound find_bound(const struct graph *graph, const struct plan *plan,
+                                      const struct workspace_table *workspace, const struct costs *costs) {
+    struct states states;
+    struct run_source source;
+    struct way way;
+    assert_int_equal(states_create(graph, costs, plan->policy.chunk_bytes, &states), STATUS_OK);
+    assert_int_equal(run_source_create(graph, &plan->policy, &states.chunks, &source), STATUS_OK);
+    assert_int_equal(way_measure(&source, workspace, costs, plan->policy.schedule, plan->policy.lookahead, &way),
+                     STATUS_OK);
+    int64_t *scratch = mem_array(policy_bound_scratch(&way), sizeof *scratch);
+    assert_non_null(scratch);
+    struct policy_bound_input input = {graph,  costs, &way, &states, GRAINS, policy_bound_fixed_bytes(graph, GRAINS),
+                                       scratch};
+    struct policy_bound bound = policy_bound_of(&input, &plan->policy);
+    mem_free(scratch);
+    way_free(&way);
+    run_source_free(&source);
+    states_free(&states);
+    return bound;
+}
+
+static void check(const struct graph *graph, const struct workspace_table *workspace, int machine, uint64_t seed,
+                  struct closeness *closeness) {
+    struct plan plan = small_plan(graph, GRAINS, 1);
+    plan.policy = random_policy(graph, GRAINS, seed);
+    struct costs costs = synthetic_costs(graph, machine, seed);
+    struct policy_bound bound = find_bound(graph, &plan, workspace, &costs);
+    struct program *program = compile(graph, &plan, workspace);
+    struct timeline timeline;
+    assert_int_equal(simulate(program, &costs, &timeline), STATUS_OK);
+    bool held = timeline.step_s >= bound.step_s && bound.step_s > 0;
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        held &= program->tier_bytes[tier] >= bound.bytes[tier];
+    if (!held) {
+        print_policy(&plan.policy, seed);
+        for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+            print_message("%s: %lld bytes, bound %lld\n", tier_name(tier), (long long)program->tier_bytes[tier],
+                          (long long)bound.bytes[tier]);
+        print_message("%s: %g s, bound %g s\n", synthetic_machine_name(machine), timeline.step_s, bound.step_s);
+        fail_msg("a bound above what it bounds");
+    }
+    closeness->time += bound.step_s / timeline.step_s;
+    closeness->bytes += (double)bound.bytes[TIER_DEVICE] / (double)program->tier_bytes[TIER_DEVICE];
+    closeness->count++;
+    timeline_free(&timeline);
+    program_free(program);
+    costs_free(&costs);
+}
+
+/* Bounds that hold because they say nothing would be of no use: on average they are near. */
+static void check_graph(const struct small_graph_options *options, uint64_t first_seed) {
+    struct graph *graph = small_graph_build(options);
+    int64_t *bytes = small_graph_workspace(graph);
+    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct closeness closeness = {0};
+    for (uint64_t seed = first_seed; seed < first_seed + SEEDS; seed++)
+        check(graph, &workspace, (int)(seed % SYNTHETIC_MACHINES), seed, &closeness);
+    print_message("%d layers: time %.3f, bytes %.3f of what they bound\n", options->layers,
+                  closeness.time / closeness.count, closeness.bytes / closeness.count);
+    assert_true(closeness.time > 0.6 * closeness.count);
+    assert_true(closeness.bytes > 0.5 * closeness.count);
+    mem_free(bytes);
+    graph_free(graph);
+}
+
+static void test_small(void **state) {
+    (void)state;
+    struct small_graph_options options = {
+        .layers = 2, .tied = true, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 16};
+    check_graph(&options, 1);
+}
+
+static void test_deeper(void **state) {
+    (void)state;
+    struct small_graph_options options = {
+        .layers = 5, .packed_qkv = true, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 32};
+    check_graph(&options, 10000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_deeper),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
