@@ -9,7 +9,7 @@
  *
  * Whatever a tier takes is taken by arena_open: arena_read and arena_write allocate nothing. Besides its bytes an arena
  * of the disk tier takes, for each channel, DISK_REQUESTS request records (about 1 KiB) and either one io_uring (about
- * 16 KiB in the kernel) or DISK_REQUESTS threads with stacks of 64 KiB, of which they touch 8. */
+ * 16 KiB in the kernel) or DISK_REQUESTS threads with stacks of 512 KiB, of which they touch 8. */
 #ifndef BALLAST_STORE_ARENA_H
 #define BALLAST_STORE_ARENA_H
 

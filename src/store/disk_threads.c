@@ -9,7 +9,9 @@
 #include "base/mem.h"
 #include "store/disk_engine.h"
 
-enum { STACK_BYTES = 64 << 10 };
+/* Of which some 8 KiB are touched. What the libraries keep for each thread is in it, too: with those of CUDA 64 KiB
+ * are too few. */
+enum { STACK_BYTES = 512 << 10 };
 
 struct finished_list {
     struct disk_request *first;
