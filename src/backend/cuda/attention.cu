@@ -76,6 +76,15 @@ template <class TILES> constexpr size_t attention_shared_bytes(void) {
            sizeof(float) * (size_t)TILES::SCRATCH_FLOATS;
 }
 
+/* The first tile of keys from k0 on of which a query's segment is; `end` or more when there is none. */
+template <class TILES>
+__device__ int next_tile(const struct attention &at, int sequence, const int segments[2], int k0, int end) {
+    while (k0 < end && !segments_meet<TILES>(at, sequence, segments, k0))
+        k0 += TILES::COLUMNS;
+    return k0;
+}
+
+/* While a tile of keys is multiplied its values come, and while these are weighted the next keys. */
 template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) attention_kernel(struct attention at) {
     DYNAMIC_SHARED(shared);
     typedef typename TILES::element T;
@@ -90,15 +99,18 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) atte
     int segments[2];
     for (int r = 0; r < 2; r++)
         segments[r] = segment_at(at, place.sequence, q0 + TILES::row(r));
+    int k0 = next_tile<TILES>(at, place.sequence, segments, first / TILES::COLUMNS * TILES::COLUMNS, end);
     tile_load<TILES, TILES::ROWS>(at, at.q, place.sequence, place.head, q0, queries);
-    for (int k0 = first / TILES::COLUMNS * TILES::COLUMNS; k0 < end; k0 += TILES::COLUMNS) {
-        if (!segments_meet<TILES>(at, place.sequence, segments, k0)) continue;
-        __syncthreads(); /* the tiles before have been read */
-        tile_load<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, k0, keys);
-        tile_load<TILES, TILES::COLUMNS>(at, at.v, place.sequence, kv_head, k0, values);
-        __syncthreads();
+    tile_request<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, k0, keys);
+    while (k0 < end) {
+        copies_wait<0>();
+        __syncthreads(); /* the keys are there, and the values before have been read */
+        tile_request<TILES, TILES::COLUMNS>(at, at.v, place.sequence, kv_head, k0, values);
         float scores[2][TILES::SCORES] = {};
         TILES::product(queries, keys, scores);
+        int next = next_tile<TILES>(at, place.sequence, segments, k0 + TILES::COLUMNS, end);
+        __syncthreads(); /* the keys have been read */
+        tile_request<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, next, keys);
 #pragma unroll
         for (int n = 0; n < TILES::SCORES; n++) {
             int key = k0 + TILES::column(n), key_segment = segment_at(at, place.sequence, key);
@@ -109,7 +121,10 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) atte
             }
         }
         running_softmax<TILES>(scores, largest, sum, outputs);
+        copies_wait<1>();
+        __syncthreads(); /* the values are there */
         TILES::accumulate(scores, values, scratch, outputs);
+        k0 = next;
     }
     float factors[2];
     for (int r = 0; r < 2; r++) {
@@ -120,6 +135,7 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) atte
             at.lse[((int64_t)place.sequence * at.heads + place.head) * at.length + query] =
                 largest[r] * LN_2 + logf(total);
     }
+    copies_wait<0>();
     __syncthreads(); /* the queries have been read: outputs take their place */
     tile_write<TILES>(outputs, factors, queries);
     __syncthreads();

@@ -195,6 +195,23 @@ __device__ void tile_load(const struct attention &at, const struct heads &heads,
     }
 }
 
+/* The same, but in its own time: a group of copies. Heads that cannot be moved 16 bytes at a time are there at once. */
+template <class TILES, int POSITIONS>
+__device__ void tile_request(const struct attention &at, const struct heads &heads, int sequence, int head, int start,
+                             typename TILES::element *tile) {
+    typedef typename TILES::element T;
+    constexpr int W = VECTOR<T>, PIECES = TILES::D / W;
+    const T *from = head_data<const T>(at, heads, sequence, head);
+    if (!heads.vectors) tile_load<TILES, POSITIONS>(at, heads, sequence, head, start, tile);
+    for (int i = (int)threadIdx.x; heads.vectors && i < POSITIONS * PIECES; i += ATTENTION_THREADS) {
+        int position = start + i / PIECES, feature = i % PIECES * W;
+        bool inside = position < at.length && feature < at.head_dim;
+        copy_later(tile + i / PIECES * TILES::STRIDE + feature,
+                   inside ? from + position * heads.stride + feature : from, inside);
+    }
+    copies_end();
+}
+
 /* A thread's outputs, each of its rows times a factor, into a tile of rows. */
 template <class TILES>
 __device__ void tile_write(const float outputs[2][TILES::OUTPUTS], const float factors[2],

@@ -1,5 +1,5 @@
-/* The tensor cores' instructions for bf16 (PTX ISA, "Matrix multiply-accumulate instructions", mma.m16n8k16), which a
- * warp gives together. Thread `lane` has group = lane / 4 and two columns from 2 * (lane % 4) on. */
+/* Instructions that CUDA's language has no words for (PTX ISA). The tensor cores' for bf16, mma.m16n8k16, are given by
+ * a warp together: thread `lane` has group = lane / 4 and two columns from 2 * (lane % 4) on. */
 #ifndef BALLAST_BACKEND_CUDA_MMA_CUH
 #define BALLAST_BACKEND_CUDA_MMA_CUH
 
@@ -32,6 +32,22 @@ __device__ inline void multiply_add(float c0[2], float c1[2], const uint32_t a[4
                  "{%0, %1, %2, %3};"
                  : "+f"(c0[0]), "+f"(c0[1]), "+f"(c1[0]), "+f"(c1[1])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Asks for 16 bytes to be copied to shared memory, both at multiples of 16; `inside` false: zeros, and nothing is read.
+ */
+__device__ inline void copy_later(void *to, const void *from, bool inside) {
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(inside ? 16 : 0)
+                 : "memory");
+}
+
+/* What the thread has asked for since the last call is a group, be it empty. */
+__device__ inline void copies_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/* Returns when all of the thread's groups but the last LEFT have arrived; other threads see that after a barrier. */
+template <int LEFT> __device__ inline void copies_wait(void) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
 /* Two values rounded to bf16, the first in the low half. */

@@ -4,6 +4,8 @@
 
 #include <cuda_bf16.h>
 
+#include <vector>
+
 #include "cuda_runtime.h"
 
 struct emulated_matrices {
@@ -74,6 +76,42 @@ inline void emulated_multiply(void **all, int) {
 inline void multiply_add(float c0[2], float c1[2], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     struct emulated_product own = {c0, c1, {a[0], a[1], a[2], a[3]}, {b0, b1}};
     emulator_meet(false, emulated_multiply, &own);
+}
+
+/* Copies are made when they are waited for, and until then the place is spoiled. */
+struct emulated_copy {
+    void *to;
+    const void *from;
+    bool inside;
+};
+struct emulated_copies {
+    std::vector<std::vector<emulated_copy>> groups; /* the last is open */
+};
+inline emulated_copies &emulated_own(void) {
+    static emulated_copies all[1024];
+    emulated_copies &own = all[threadIdx.x];
+    if (own.groups.empty()) own.groups.resize(1);
+    return own;
+}
+
+inline void copy_later(void *to, const void *from, bool inside) {
+    if ((uintptr_t)to % 16 || (uintptr_t)from % 16) emulator_fail("a misaligned copy");
+    memset(to, 0xff, 16);
+    emulated_own().groups.back().push_back({to, from, inside});
+}
+
+inline void copies_end(void) { emulated_own().groups.resize(emulated_own().groups.size() + 1); }
+
+template <int LEFT> void copies_wait(void) {
+    emulated_copies &own = emulated_own();
+    while (own.groups.size() > LEFT + 1) {
+        for (const emulated_copy &copy : own.groups.front())
+            if (copy.inside)
+                memcpy(copy.to, copy.from, 16);
+            else
+                memset(copy.to, 0, 16);
+        own.groups.erase(own.groups.begin());
+    }
 }
 
 inline uint32_t pack_bf16(float first, float second) {
