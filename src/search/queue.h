@@ -5,7 +5,7 @@
 #include "search/space.h"
 
 enum proposal_stage {
-    PROPOSAL_FAMILY,   /* all that is known is what it computes */
+    PROPOSAL_FAMILY,   /* bounded as a whole, by closed forms */
     PROPOSAL_PROMISED, /* its most promising member was bounded */
     PROPOSAL_MEMBER,
 };

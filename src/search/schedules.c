@@ -38,7 +38,7 @@ static enum status add_stages(struct schedule_list *out, enum schedule_kind kind
     if (activations_print(stages, text, sizeof text) != STATUS_OK) return STATUS_OK;
     char *kept = scratch_format(&out->memory, "%s", text);
     if (!kept) return STATUS_FAILED;
-    return vec_push(&out->list, (struct schedule){kind, tier, kept});
+    return vec_push(&out->list, (struct schedule){kind, tier, -1, kept});
 }
 
 static enum status add_split(struct schedule_list *out, enum schedule_kind kind, enum tier tier, int32_t blocks,
@@ -89,13 +89,19 @@ static enum status add_nested(struct schedule_list *out, int32_t blocks, int32_t
 enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t most, struct schedule_list *out) {
     int32_t layers = blocks - 2;
     *out = (struct schedule_list){0};
-    TRY(vec_push(&out->list, (struct schedule){SCHEDULE_KEEP, TIER_DEVICE, ""}));
+    TRY(vec_push(&out->list, (struct schedule){SCHEDULE_KEEP, TIER_DEVICE, -1, ""}));
     if (most > layers) most = layers;
     for (int32_t k = 1; k <= most; k++)
         TRY(add_split(out, SCHEDULE_RECOMPUTE, TIER_DEVICE, blocks,
                       (struct split){0, count_of(layers, most, k), false}));
-    for (enum tier tier = TIER_HOST; tier < TIER_COUNT && most > 0; tier++)
-        if (tiers[tier]) TRY(add_moving(out, tier, blocks, most));
+    int32_t before = 0, here = 0; /* where the schedules of the tier before begin, and those of this one; 0: none */
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT && most > 0; tier++) {
+        if (!tiers[tier]) continue;
+        before = here, here = (int32_t)out->list.count;
+        TRY(add_moving(out, tier, blocks, most));
+        for (int32_t i = here; i < (int32_t)out->list.count && before > 0; i++)
+            out->list.items[i].twin = before + i - here;
+    }
     for (int32_t length = 2; length < layers; length *= 2)
         TRY(add_nested(out, blocks, length));
     return STATUS_OK;

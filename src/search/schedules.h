@@ -20,6 +20,7 @@ enum schedule_kind {
 struct schedule {
     enum schedule_kind kind;
     enum tier tier; /* where activations wait; the device: none do */
+    int32_t twin;   /* one before it in the list that differs in the tier alone; -1: there is none */
     const char *text;
 };
 

@@ -6,8 +6,8 @@
 
 #include "search/queue.h"
 
-/* Best first. A family is expected to take its computing; a member, its bound and a part of what the bound takes to be
- * hidden, since some of it never is. Only bounds end the search: what is expected decides the order alone. */
+/* Best first. What is expected of a family or a member is its bound and a part of what the bound takes to be hidden,
+ * since some of it never is. Only bounds end the search: what is expected decides the order alone. */
 static const double EXPOSED_PART = 0.25;
 /* Where nothing fits: the smallest that are compiled. */
 enum { SMALLEST_COMPILED = 12, RUNNERS_UP_MOST = 8 };
@@ -31,29 +31,30 @@ struct search {
     struct candidate least; /* of the device's bytes, of the compiled ones that the tiers below hold */
 };
 
-static double expected_s(const struct policy_bound *bound) {
-    return bound->step_s + EXPOSED_PART * (bound->serial_s - bound->step_s);
+static double expected_s(const struct policy_seconds *seconds) {
+    return seconds->step_s + EXPOSED_PART * (seconds->serial_s - seconds->step_s);
 }
 
 static bool is_certain_loser(const struct search *search, double bound) { return bound >= search->best_s * (1 - 1e-9); }
 
 static enum status push_families(struct search *search) {
     for (int32_t f = 0; f < (int32_t)search->space.families.count; f++) {
-        double seconds = search->space.families.items[f].compute_s;
-        TRY(queue_push(&search->queue, (struct proposal){.key = seconds, .bound = seconds, .family = f}));
+        const struct family *family = &search->space.families.items[f];
+        search->result->enumerated++;
+        if (family->most_persistent < 0) continue;
+        struct proposal proposal = {.key = expected_s(&family->least), .bound = family->least.step_s, .family = f};
+        TRY(queue_push(&search->queue, proposal));
     }
     return STATUS_OK;
 }
 
-/* A family goes back into the queue by its most promising member, unless none may fit. Members that hold less on the
- * device can have bounds below that one's, so the bound stays what it was. */
+/* A family goes back into the queue by its most promising member, unless the device holds none. Members that hold less
+ * there can have bounds below that one's, so the bound stays what it was. */
 static enum status promise(struct search *search, struct proposal proposal) {
     struct member member;
-    bool found;
-    TRY(space_promising(&search->space, &search->space.families.items[proposal.family], &member, &found));
+    if (!space_promising(&search->space, &search->space.families.items[proposal.family], &member)) return STATUS_OK;
     proposal.stage = PROPOSAL_PROMISED;
-    if (found) proposal.key = expected_s(&member.bound);
-    search->result->enumerated++;
+    proposal.key = expected_s(&member.bound.seconds);
     return queue_push(&search->queue, proposal);
 }
 
@@ -62,8 +63,8 @@ static enum status expand(struct search *search, int32_t family) {
     enum status status = space_members(&search->space, &search->space.families.items[family], &members);
     for (size_t m = 0; m < members.list.count && status == STATUS_OK; m++) {
         const struct member *member = &members.list.items[m];
-        struct proposal proposal = {.key = expected_s(&member->bound),
-                                    .bound = member->bound.step_s,
+        struct proposal proposal = {.key = expected_s(&member->bound.seconds),
+                                    .bound = member->bound.seconds.step_s,
                                     .family = family,
                                     .stage = PROPOSAL_MEMBER,
                                     .member = *member};
@@ -175,11 +176,11 @@ static enum status look_smallest(struct search *search) {
         const struct family *family = &search->space.families.items[f];
         struct proposal proposal = {.family = f, .stage = PROPOSAL_MEMBER};
         if (!may_be_least(search, family)) continue;
-        status = space_least(&search->space, family, &proposal.member);
+        proposal.member = space_least(&search->space, family);
         const struct policy_bound *bound = &proposal.member.bound;
-        if (status != STATUS_OK || !space_may_fit(&search->space, bound, TIER_HOST)) continue;
+        if (!space_may_fit(&search->space, bound, TIER_HOST)) continue;
         proposal.key = (double)bound->likely_bytes;
-        proposal.bound = bound->step_s;
+        proposal.bound = bound->seconds.step_s;
         status = queue_push(&smallest, proposal);
     }
     struct proposal next;
@@ -209,8 +210,8 @@ static bool same_way(const struct search *search, size_t a, size_t b) {
     const struct family *x = &search->space.families.items[search->families.items[a]];
     const struct family *y = &search->space.families.items[search->families.items[b]];
     const struct schedule *p = space_schedule(&search->space, x), *q = space_schedule(&search->space, y);
-    return p->kind == q->kind && p->tier == q->tier && x->parameters == y->parameters && x->gradients == y->gradients &&
-           x->optimizer == y->optimizer && x->update == y->update;
+    return p->kind == q->kind && p->tier == q->tier && x->at.parameters == y->at.parameters &&
+           x->at.gradients == y->at.gradients && x->at.optimizer == y->at.optimizer && x->at.update == y->at.update;
 }
 
 static enum status add_runner_up(struct search *search, const struct ranked *ranks, size_t at) {
