@@ -28,6 +28,7 @@ struct search {
     VEC(struct candidate) candidates;
     double best_s;
     struct plan plan;
+    int64_t enough_bytes;   /* of the device: nothing smaller is looked for */
     struct candidate least; /* of the device's bytes, of the compiled ones that the tiers below hold */
 };
 
@@ -41,7 +42,7 @@ static enum status push_families(struct search *search) {
     for (int32_t f = 0; f < (int32_t)search->space.families.count; f++) {
         const struct family *family = &search->space.families.items[f];
         search->result->enumerated++;
-        if (family->most_persistent < 0) continue;
+        if (space_is_hopeless(&search->space, family)) continue;
         struct proposal proposal = {.key = expected_s(&family->least), .bound = family->least.step_s, .family = f};
         TRY(queue_push(&search->queue, proposal));
     }
@@ -134,9 +135,10 @@ static bool may_compile(const struct search *search) {
     return search->input->most_compiled == 0 || search->result->compiled < search->input->most_compiled;
 }
 
-static enum status look_at(struct search *search, const struct proposal *proposal, bool doubts) {
+static enum status look_at(struct search *search, struct proposal *proposal, bool doubts) {
     if (proposal->stage == PROPOSAL_FAMILY) return promise(search, *proposal);
     if (proposal->stage == PROPOSAL_PROMISED) return expand(search, proposal->family);
+    if (doubts) space_weigh(&search->space, &search->space.families.items[proposal->family], &proposal->member);
     if (doubts && is_doubtful(search, proposal)) return queue_push(&search->doubtful, *proposal);
     return compile(search, proposal);
 }
@@ -168,6 +170,10 @@ static bool may_be_least(const struct search *search, const struct family *famil
     return family->lookahead == 0 && family->grains_per_pass == (fixed > 0 ? fixed : 1);
 }
 
+static bool is_enough(const struct search *search) {
+    return search->least.compiled && search->least.tier_bytes[TIER_DEVICE] <= search->enough_bytes;
+}
+
 /* Nothing fits, or nothing that fits was among those that were compiled: those that take least. */
 static enum status look_smallest(struct search *search) {
     struct queue smallest = {0};
@@ -184,7 +190,9 @@ static enum status look_smallest(struct search *search) {
         status = queue_push(&smallest, proposal);
     }
     struct proposal next;
-    for (int i = 0; i < SMALLEST_COMPILED && status == STATUS_OK && queue_pop(&smallest, &next); i++)
+    int asked = search->input->most_compiled;
+    int most = asked > 0 && asked < SMALLEST_COMPILED ? asked : SMALLEST_COMPILED;
+    for (int i = 0; i < most && status == STATUS_OK && !is_enough(search) && queue_pop(&smallest, &next); i++)
         status = compile(search, &next);
     queue_free(&smallest);
     return status;
@@ -280,7 +288,11 @@ enum status search_least(const struct search_input *input, struct candidate *out
     struct costs free_of_charge = {.count = (int32_t)input->graph->nodes.count};
     struct search_input sizes = *input;
     struct search_result result = {.least_bytes = INT64_MAX};
-    struct search search = {.input = &sizes, .result = &result, .best_s = INFINITY, .plan.recipe = *input->recipe};
+    struct search search = {.input = &sizes,
+                            .result = &result,
+                            .best_s = INFINITY,
+                            .plan.recipe = *input->recipe,
+                            .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
     free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
     if (!free_of_charge.kernels) return STATUS_FAILED;
     free_of_charge.rates.zero.bytes_per_s = 1;

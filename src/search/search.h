@@ -37,7 +37,8 @@ struct search_result {
 /* OK with an empty front when nothing fits. Deterministic. The caller frees. */
 enum status search_policies(const struct search_input *input, struct search_result *out);
 /* The policy whose program takes least of the device, of those that the tiers below hold; some of the smallest by their
- * bounds are compiled. Needs no costs (input->costs may be NULL) and no capacity of the device. */
+ * bounds are compiled, as far as the first that the device holds (capacity 0: all of them). Needs no costs
+ * (input->costs may be NULL). */
 enum status search_least(const struct search_input *input, struct candidate *out);
 void search_result_free(struct search_result *result);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Few numbers for large models, where their compilation takes long and neighbours differ little. */
-enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32 };
+enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32, FITS = 16 };
 
 static bool is_there(const struct search_input *input, enum tier tier) {
     return tier == TIER_DEVICE || input->capacity_bytes[tier] > 0;
@@ -133,20 +133,29 @@ static int64_t quick_most_persistent(struct space *space, const struct family *f
     return low;
 }
 
+static bool is_away(enum tier tier) { return tier != TIER_DEVICE; }
+
+/* Of the 16 fits of a packing. */
+static int32_t fit_of(const struct placement *at) {
+    return is_away(at->parameters) + 2 * is_away(at->gradients) + 4 * is_away(at->optimizer) + 8 * is_away(at->update);
+}
+
 /* A family none of whose members fits has no seconds; it is there for what takes least. */
 static enum status add_family(struct space *space, struct family family, const struct pass_activations *activations) {
     struct policy_bound_input input = bound_input(space, &family);
+    struct fit *fit = &space->fits.items[family.fit];
     set_policy(space, &family, 0, least_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
-    family.most_persistent = quick_most_persistent(space, &family, activations);
-    if (family.most_persistent >= 0)
-        family.least = policy_bound_least_seconds(&input, &space->policy, family.most_persistent);
+    if (!fit->listed) fit->most_persistent = quick_most_persistent(space, &family, activations);
+    fit->listed = true;
+    if (fit->most_persistent >= 0)
+        family.least = policy_bound_least_seconds(&input, &space->policy, fit->most_persistent);
     return vec_push(&space->families, family);
 }
 
 /* All placements and packings. Numbers that change nothing are tried once: packing and lookahead where nothing moves,
  * grains likewise. */
 static enum status add_families(struct space *space, struct family family, const struct placement_list *placements,
-                                bool first) {
+                                int32_t first_fit, bool first) {
     const struct way *way = way_at(space, family.schedule, family.lookahead);
     struct pass_activations activations = policy_bound_activations(way, space->grains, family.grains_per_pass);
     bool moves = space_schedule(space, &family)->tier != TIER_DEVICE;
@@ -154,20 +163,29 @@ static enum status add_families(struct space *space, struct family family, const
         family.at = placements->list.items[i];
         bool states_move = family_moves_states(&family);
         if (!states_move && !moves && !first) continue;
-        for (family.packing = 0; family.packing < (states_move ? space->packing_count : 1); family.packing++)
+        for (family.packing = 0; family.packing < (states_move ? space->packing_count : 1); family.packing++) {
+            family.fit = first_fit + FITS * family.packing + fit_of(&family.at);
             TRY(add_family(space, family, &activations));
+        }
     }
     return STATUS_OK;
 }
 
+/* A schedule's families have the fits of its twin's, in the same order. */
 static enum status add_schedule(struct space *space, int32_t schedule, const struct placement_list *placements) {
+    int32_t twin = space->schedules.list.items[schedule].twin;
+    int32_t fit = twin >= 0 ? space->first_fits[twin] : (int32_t)space->fits.count;
+    space->first_fits[schedule] = fit;
     int64_t fixed = space->input->grains_per_pass;
     int64_t most = fixed > 0 ? fixed : space->grains < GRAINS_MOST ? space->grains : GRAINS_MOST;
     for (int64_t lookahead = 0; lookahead < LOOKAHEADS; lookahead++)
         for (int64_t grains = fixed > 0 ? fixed : 1;; grains = 2 * grains < most ? 2 * grains : most) {
             struct family family = {.schedule = schedule, .lookahead = lookahead, .grains_per_pass = grains};
             bool first = lookahead == 0 && (fixed > 0 || grains == 1);
-            TRY(add_families(space, family, placements, first));
+            while ((int32_t)space->fits.count < fit + PACKINGS_MAX * FITS)
+                TRY(vec_push(&space->fits, (struct fit){0}));
+            TRY(add_families(space, family, placements, fit, first));
+            fit += PACKINGS_MAX * FITS;
             if (grains == most) break;
         }
     return STATUS_OK;
@@ -205,6 +223,8 @@ static enum status list_placements(const struct space *space, bool trains, struc
 
 static enum status list_families(struct space *space, bool trains) {
     struct placement_list placements = {0};
+    space->first_fits = mem_array(space->schedules.list.count, sizeof *space->first_fits);
+    if (!space->first_fits) return STATUS_FAILED;
     enum status status = list_placements(space, trains, &placements);
     for (int32_t s = 0; s < (int32_t)space->schedules.list.count && status == STATUS_OK; s++)
         status = add_schedule(space, s, &placements);
@@ -231,6 +251,8 @@ void space_free(struct space *space) {
     schedules_free(&space->schedules);
     run_source_free(&space->source);
     vec_free(&space->families);
+    vec_free(&space->fits);
+    mem_free(space->first_fits);
     mem_free(space->scratch);
 }
 
@@ -262,38 +284,55 @@ struct member space_least(struct space *space, const struct family *family) {
 static enum status add_members(struct space *space, const struct family *family, int64_t persistent,
                                struct member_list *out) {
     static const int64_t more[] = {0, 1, 2, BUFFERS_MORE_MAX};
-    int64_t least = least_buffers(space, family, persistent), bytes = device_bytes(space, family, persistent);
+    int64_t least = least_buffers(space, family, persistent);
     int64_t most = states_count(&space->packings[family->packing]) - persistent;
     for (size_t i = 0; i < (family->at.parameters == TIER_DEVICE ? 1 : sizeof more / sizeof *more); i++) {
         if (i > 0 && least + more[i] > most) break;
-        struct member member = bound_member(space, family, persistent, least + more[i], bytes);
+        struct member member = bound_member(space, family, persistent, least + more[i], 0);
         if (space_may_fit(space, &member.bound, TIER_DEVICE)) TRY(vec_push(&out->list, member));
     }
     return STATUS_OK;
 }
 
 /* The most chunks that can stay, as far as bounds tell; -1 when not even none can. Bytes grow with them. */
-static int64_t most_persistent(struct space *space, const struct family *family) {
+static const struct fit *find_fit(struct space *space, const struct family *family) {
+    struct fit *fit = &space->fits.items[family->fit];
     int64_t capacity = space->input->capacity_bytes[TIER_DEVICE];
-    int64_t low = -1, high = family->most_persistent;
-    for (int64_t next = high; low < high; next = low + (high - low + 1) / 2)
-        if (device_bytes(space, family, next) <= capacity)
-            low = next;
+    if (fit->promised) return fit;
+    int64_t low = -1, high = fit->most_persistent;
+    for (int64_t next = high; low < high; next = low + (high - low + 1) / 2) {
+        int64_t bytes = device_bytes(space, family, next);
+        if (bytes <= capacity)
+            low = next, fit->promising_bytes = bytes;
         else
             high = next - 1;
-    return low;
+    }
+    fit->promising = low;
+    fit->promised = true;
+    return fit;
 }
 
 bool space_promising(struct space *space, const struct family *family, struct member *out) {
-    int64_t persistent = most_persistent(space, family);
-    if (persistent < 0) return false;
-    *out = bound_member(space, family, persistent, least_buffers(space, family, persistent),
-                        device_bytes(space, family, persistent));
+    const struct fit *fit = find_fit(space, family);
+    if (fit->promising < 0) return false;
+    int64_t buffers = least_buffers(space, family, fit->promising);
+    *out = bound_member(space, family, fit->promising, buffers, fit->promising_bytes);
     return true;
 }
 
+void space_weigh(struct space *space, const struct family *family, struct member *member) {
+    struct policy_bound *bound = &member->bound;
+    int64_t bytes = device_bytes(space, family, member->persistent);
+    bound->bytes[TIER_DEVICE] += bytes;
+    bound->likely_bytes += bytes;
+}
+
+bool space_is_hopeless(const struct space *space, const struct family *family) {
+    return space->fits.items[family->fit].most_persistent < 0;
+}
+
 enum status space_members(struct space *space, const struct family *family, struct member_list *out) {
-    int64_t chunks = states_count(&space->packings[family->packing]), most = most_persistent(space, family);
+    int64_t chunks = states_count(&space->packings[family->packing]), most = find_fit(space, family)->promising;
     out->list.count = 0;
     for (int64_t fewer = 0; fewer <= most; fewer = chunks <= CHUNKS_ALL_MOST || fewer < 2 ? fewer + 1 : 2 * fewer)
         TRY(add_members(space, family, most - fewer, out));

@@ -16,11 +16,17 @@ struct placement_list {
     VEC(struct placement) list;
 };
 
+/* What families share that differ in tiers alone: the device's bytes. */
+struct fit {
+    int64_t most_persistent; /* chunks that may stay, by a closed form: no member has more; -1: no member fits */
+    int64_t promising, promising_bytes; /* chunks that stay and bytes of the most promising member */
+    bool listed, promised;              /* whether the numbers are known */
+};
+
 struct family {
-    int32_t schedule, packing;
+    int32_t schedule, packing, fit;
     int64_t grains_per_pass, lookahead;
     struct placement at;
-    int64_t most_persistent;     /* chunks that may stay, by a closed form: no member has more; -1: no member fits */
     struct policy_seconds least; /* no member takes less */
 };
 
@@ -49,6 +55,8 @@ struct space {
     struct states packings[PACKINGS_MAX];
     int32_t packing_count;
     VEC(struct family) families;
+    VEC(struct fit) fits;
+    int32_t *first_fits; /* by schedule */
     int64_t fixed_bytes;
     int64_t *scratch; /* for the longest way */
     size_t scratch_count;
@@ -61,8 +69,12 @@ void space_free(struct space *space);
 
 /* The member that likely is the fastest: as much stays as bounds let. False when the device holds none. */
 bool space_promising(struct space *space, const struct family *family, struct member *out);
-/* All members of which no tier is certain to overflow. */
+/* By the closed form alone: the device holds no member. */
+bool space_is_hopeless(const struct space *space, const struct family *family);
+/* All members of which no tier is certain to overflow. Their bytes of the device are yet to be weighed: that takes a
+ * walk through the pass, and few are ever asked. */
 enum status space_members(struct space *space, const struct family *family, struct member_list *out);
+void space_weigh(struct space *space, const struct family *family, struct member *member);
 /* The member of a family that takes least of the device. */
 struct member space_least(struct space *space, const struct family *family);
 bool space_may_fit(const struct space *space, const struct policy_bound *bound, enum tier from);
