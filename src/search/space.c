@@ -191,11 +191,6 @@ static enum status add_schedule(struct space *space, int32_t schedule, const str
     return STATUS_OK;
 }
 
-static bool has_frozen(const struct space *space) {
-    const struct chunk_sum *all = space->packings[0].from;
-    return all->trained < all->parameters;
-}
-
 static enum status add_placement(const struct search_input *input, struct placement at,
                                  struct placement_list *placements) {
     if (!is_there(input, at.parameters) || !is_there(input, at.gradients) || !is_there(input, at.optimizer))
@@ -206,18 +201,15 @@ static enum status add_placement(const struct search_input *input, struct placem
     return choice ? vec_push(&placements->list, at) : STATUS_OK;
 }
 
-/* Optimizer state goes as far away as anything: it is the most bytes, and is used once a step. What is not trained has
- * none, and so sets no limit to parameters. */
+/* None is left out: optimizer state is the most bytes and is used once a step, but with one pass a step parameters are
+ * used hardly more often, and in bf16 are a sixth of it, so that they, too, may be what is best farthest away. */
 static enum status list_placements(const struct space *space, bool trains, struct placement_list *placements) {
-    bool free_parameters = !trains || has_frozen(space);
+    enum tier farthest = trains ? TIER_COUNT - 1 : TIER_DEVICE; /* of what only training has */
     struct placement at = {0};
     for (at.parameters = 0; at.parameters < TIER_COUNT; at.parameters++)
-        for (at.gradients = 0; at.gradients < TIER_COUNT; at.gradients++)
-            for (at.optimizer = 0; at.optimizer < TIER_COUNT; at.optimizer++) {
-                bool needed = trains || (at.gradients == TIER_DEVICE && at.optimizer == TIER_DEVICE);
-                bool ordered = at.gradients <= at.optimizer && (at.parameters <= at.optimizer || free_parameters);
-                if (needed && ordered) TRY(add_placement(space->input, at, placements));
-            }
+        for (at.gradients = 0; at.gradients <= farthest; at.gradients++)
+            for (at.optimizer = 0; at.optimizer <= farthest; at.optimizer++)
+                TRY(add_placement(space->input, at, placements));
     return STATUS_OK;
 }
 

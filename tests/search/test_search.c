@@ -127,13 +127,14 @@ static int64_t find_least(struct bench *bench) {
     return least;
 }
 
-/* The device has `part` of what lies between the least and the plain policy's. */
-static void check(int layers, int machine, uint64_t seed, double part, bool host, bool disk) {
+/* The device has `part` of what lies between the least and the plain policy's. `grains`: in a pass; 0: free. */
+static void check(int layers, int machine, uint64_t seed, double part, bool host, bool disk, int64_t grains) {
     struct bench bench;
     struct search_result result;
     int64_t tried = 0;
     bench_open(&bench, layers, seed % 2 ? DTYPE_BF16 : DTYPE_F32, machine, seed);
     int64_t plain = plain_bytes(&bench);
+    bench.input.grains_per_pass = grains;
     if (host) bench.input.capacity_bytes[TIER_HOST] = plain / 2;
     if (disk) bench.input.capacity_bytes[TIER_DISK] = 4 * plain;
     int64_t least = find_least(&bench);
@@ -151,25 +152,25 @@ static void check(int layers, int machine, uint64_t seed, double part, bool host
 
 static void test_disk(void **state) {
     (void)state;
-    check(1, 0, 20, 0.1, false, true);
-    check(1, 1, 21, 0.3, false, true);
-    check(1, 2, 22, 0.5, false, true);
+    check(1, 0, 20, 0.1, false, true, 0);
+    check(1, 1, 21, 0.3, false, true, 2);
+    check(1, 2, 22, 0.5, false, true, 0);
 }
 
 static void test_host_and_disk(void **state) {
     (void)state;
-    check(1, 3, 4, 0.02, true, true);
+    check(1, 3, 4, 0.02, true, true, 1);
 }
 
 static void test_six_blocks(void **state) {
     (void)state;
-    check(4, 2, 5, 0, false, true); /* embedding, four layers, head */
+    check(4, 2, 5, 0, false, true, 1); /* embedding, four layers, head */
 }
 
 static void test_device_alone(void **state) {
     (void)state;
     for (int machine = 0; machine < SYNTHETIC_MACHINES; machine++)
-        check(4, machine, 7 + (uint64_t)machine, 0.3 * machine, false, false);
+        check(4, machine, 7 + (uint64_t)machine, 0.3 * machine, false, false, 0);
 }
 
 /* Without gradients parameters alone can be elsewhere. */
