@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "search/step_chain.h"
+
 /* Few numbers for large models, where their compilation takes long and neighbours differ little. */
 enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32, FITS = 16 };
 
@@ -50,13 +52,45 @@ static enum status measure_schedule(struct space *space, int32_t s, struct run_l
     return STATUS_OK;
 }
 
-static enum status measure_ways(struct space *space) {
+/* Halves of what keeping all takes; and what the states leave on the device when all of them stay there, when the
+ * optimizer's do not, and when none do. */
+static int list_budgets(const struct space *space, const struct way *keep, int64_t budgets[BUDGETS_MOST]) {
+    const struct chunk_sum *all = space->packings[0].from;
+    const int64_t states[] = {all->parameters + all->gradients + all->optimizer, all->parameters + all->gradients, 0};
+    int64_t kept = way_least_bytes(keep, 1);
+    int count = 0;
+    for (int divisor = 2; divisor <= 16; divisor *= 2)
+        budgets[count++] = kept / divisor;
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        int64_t left = space->input->capacity_bytes[TIER_DEVICE] - space->fixed_bytes - states[i];
+        if (left > 0 && left < kept) budgets[count++] = left;
+    }
+    return count;
+}
+
+/* The first schedule keeps all: what it takes says what computing again would save. */
+static enum status add_fastest(struct space *space, struct run_list *runs) {
+    const struct search_input *input = space->input;
+    struct way keep = {0};
+    struct chain chain = {0};
+    int64_t budgets[BUDGETS_MOST];
+    TRY(way_list_runs(&space->source, "", runs));
+    enum status status = way_measure(&space->source, runs, input->workspace, input->costs, "", 0, &keep);
+    if (status == STATUS_OK) status = step_chain_create(input->graph, input->costs, &keep, &chain);
+    if (status == STATUS_OK)
+        status = schedules_add_fastest(&chain, budgets, list_budgets(space, &keep, budgets), &space->schedules);
+    chain_free(&chain);
+    way_free(&keep);
+    return status;
+}
+
+static enum status measure_ways(struct space *space, bool trains) {
     struct run_list runs = {0};
     space->plain.grains_per_pass = 1;
-    space->ways = mem_array(space->schedules.list.count * LOOKAHEADS, sizeof *space->ways);
-    if (!space->ways) return STATUS_FAILED;
     TRY(run_source_create(space->input->graph, &space->plain, &space->packings[0].chunks, &space->source));
-    enum status status = STATUS_OK;
+    enum status status = trains ? add_fastest(space, &runs) : STATUS_OK;
+    space->ways = mem_array(space->schedules.list.count * LOOKAHEADS, sizeof *space->ways);
+    if (!space->ways) status = STATUS_FAILED;
     for (int32_t s = 0; s < (int32_t)space->schedules.list.count && status == STATUS_OK; s++)
         status = measure_schedule(space, s, &runs);
     vec_free(&runs.list);
@@ -230,7 +264,7 @@ enum status space_create(const struct search_input *input, struct space *out) {
     bool trains = has_gradients(input->graph);
     TRY(pack(out));
     TRY(list_schedules(out, trains));
-    TRY(measure_ways(out));
+    TRY(measure_ways(out, trains));
     return list_families(out, trains);
 }
 
