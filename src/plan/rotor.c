@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "base/wide_vectors.h"
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -68,16 +69,22 @@ static double keep_time(const struct table *table, int i, int l, int64_t m) {
     return table_row(table, i, i)[m] + table_row(table, i + 1, l)[m - chain->stages[i].saved];
 }
 
-static void take_checkpoint(const struct table *table, int i, int l, int j, int64_t least, double forward) {
-    int64_t value = chain_value(table->chain, j), from = larger(least, value);
-    if (from > table->most) return;
-    double *restrict times = table_row(table, i, l) + from;
-    const double *restrict later = table_row(table, j, l) + (from - value);
-    const double *restrict earlier = table_row(table, i, j - 1) + from;
-    for (int64_t k = 0; k <= table->most - from; k++) {
+/* The less of `times` and the sum, slot by slot: where the solver spends its time. Without `omp simd` -O2 would leave
+ * the loop scalar. */
+WIDE_VECTORS static void take_less(double forward, const double *restrict later, const double *restrict earlier,
+                                   int64_t count, double *restrict times) {
+#pragma omp simd
+    for (int64_t k = 0; k < count; k++) {
         double time = forward + later[k] + earlier[k];
         times[k] = time < times[k] ? time : times[k];
     }
+}
+
+static void take_checkpoint(const struct table *table, int i, int l, int j, int64_t least, double forward) {
+    int64_t value = chain_value(table->chain, j), from = larger(least, value);
+    if (from > table->most) return;
+    take_less(forward, table_row(table, j, l) + (from - value), table_row(table, i, j - 1) + from,
+              table->most - from + 1, table_row(table, i, l) + from);
 }
 
 static void fill_segment(const struct table *table, int i, int l) {
