@@ -16,7 +16,8 @@ struct proposal {
     int64_t number;
     int32_t family;
     enum proposal_stage stage;
-    struct member member; /* of PROPOSAL_MEMBER */
+    struct member member; /* the family's most promising one; of PROPOSAL_MEMBER: this */
+    bool weighed;         /* the member was */
 };
 
 struct queue {

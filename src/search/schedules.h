@@ -17,6 +17,7 @@ enum schedule_kind {
     SCHEDULE_RECOMPUTE_INPUTS, /* all blocks, from inputs in another tier */
     SCHEDULE_NESTED,           /* several blocks again from one input */
     SCHEDULE_FASTEST,          /* what a solver finds in a budget of bytes, nested as need be */
+    SCHEDULE_KINDS
 };
 
 struct schedule {

@@ -9,6 +9,8 @@
 /* Best first. What is expected of a family or a member is its bound and a part of what the bound takes to be hidden,
  * since some of it never is. Only bounds end the search: what is expected decides the order alone. */
 static const double EXPOSED_PART = 0.25;
+/* Within a dozen programs that do not fit, those are looked at that are likely to take a quarter of what there is. */
+static const double MORE_CAUTION = 1.12;
 /* Where nothing fits: the smallest that are compiled. */
 enum { SMALLEST_COMPILED = 12, RUNNERS_UP_MOST = 8 };
 
@@ -18,11 +20,23 @@ struct lesson {
     int64_t excess_bytes; /* of the device */
 };
 
+/* The same for families that are alike (same kind of schedule, the same kinds of states elsewhere): the least of what
+ * their programs took. */
+struct hint {
+    bool weighed, timed;
+    double bytes;   /* by the bytes that were likely */
+    double exposed; /* part of what the bound takes to be hidden */
+};
+enum { HINTS = SCHEDULE_KINDS * TIER_COUNT * SPACE_FITS };
+
 struct search {
     const struct search_input *input;
     struct space space;
-    struct queue queue, doubtful; /* doubtful: expected not to fit */
+    struct queue still;           /* families that move nothing, whose bounds are about what they take */
+    struct queue queue, doubtful; /* all others; what is expected not to fit */
     struct lesson *lessons;       /* by family */
+    struct hint hints[HINTS];
+    double caution; /* with the device's bytes: more after each program that did not fit, as long as none has */
     struct search_result *result;
     VEC(int32_t) families; /* of the compiled ones */
     VEC(struct candidate) candidates;
@@ -32,8 +46,17 @@ struct search {
     struct candidate least; /* of the device's bytes, of the compiled ones that the tiers below hold */
 };
 
-static double expected_s(const struct policy_seconds *seconds) {
-    return seconds->step_s + EXPOSED_PART * (seconds->serial_s - seconds->step_s);
+static struct hint *hint_of(struct search *search, int32_t index) {
+    const struct family *family = &search->space.families.items[index];
+    const struct schedule *schedule = space_schedule(&search->space, family);
+    int32_t kind = (int32_t)schedule->kind * TIER_COUNT + (int32_t)schedule->tier;
+    return &search->hints[kind * SPACE_FITS + space_fit_number(&family->at)];
+}
+
+static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
+    const struct hint *hint = hint_of(search, family);
+    double exposed = hint->timed ? hint->exposed : EXPOSED_PART;
+    return seconds->step_s + exposed * (seconds->serial_s - seconds->step_s);
 }
 
 static bool is_certain_loser(const struct search *search, double bound) { return bound >= search->best_s * (1 - 1e-9); }
@@ -43,44 +66,51 @@ static enum status push_families(struct search *search) {
         const struct family *family = &search->space.families.items[f];
         search->result->enumerated++;
         if (space_is_hopeless(&search->space, family)) continue;
-        struct proposal proposal = {.key = expected_s(&family->least), .bound = family->least.step_s, .family = f};
-        TRY(queue_push(&search->queue, proposal));
+        struct proposal proposal = {.key = expected_s(search, f, &family->least), .bound = family->least.step_s, .family = f};
+        bool moves = family_moves_states(family) || space_schedule(&search->space, family)->tier != TIER_DEVICE;
+        TRY(queue_push(moves ? &search->queue : &search->still, proposal));
     }
     return STATUS_OK;
 }
 
 /* A family goes back into the queue by its most promising member, unless the device holds none. Members that hold less
  * there can have bounds below that one's, so the bound stays what it was. */
-static enum status promise(struct search *search, struct proposal proposal) {
+static enum status promise(struct search *search, struct proposal proposal, struct queue *queue) {
     struct member member;
     if (!space_promising(&search->space, &search->space.families.items[proposal.family], &member)) return STATUS_OK;
     proposal.stage = PROPOSAL_PROMISED;
-    proposal.key = expected_s(&member.bound.seconds);
-    return queue_push(&search->queue, proposal);
+    proposal.member = member;
+    proposal.key = expected_s(search, proposal.family, &member.bound.seconds);
+    return queue_push(queue, proposal);
 }
 
-static enum status expand(struct search *search, int32_t family) {
+static enum status expand(struct search *search, int32_t family, struct queue *queue) {
     struct member_list members = {0};
     enum status status = space_members(&search->space, &search->space.families.items[family], &members);
     for (size_t m = 0; m < members.list.count && status == STATUS_OK; m++) {
         const struct member *member = &members.list.items[m];
-        struct proposal proposal = {.key = expected_s(&member->bound.seconds),
+        struct proposal proposal = {.key = expected_s(search, family, &member->bound.seconds),
                                     .bound = member->bound.seconds.step_s,
                                     .family = family,
                                     .stage = PROPOSAL_MEMBER,
                                     .member = *member};
         search->result->enumerated++;
-        if (!is_certain_loser(search, proposal.bound)) status = queue_push(&search->queue, proposal);
+        if (!is_certain_loser(search, proposal.bound)) status = queue_push(queue, proposal);
     }
     vec_free(&members.list);
     return status;
 }
 
-static bool is_doubtful(const struct search *search, const struct proposal *proposal) {
+static bool is_doubtful(struct search *search, const struct proposal *proposal) {
     const struct lesson *lesson = &search->lessons[proposal->family];
+    const struct hint *hint = hint_of(search, proposal->family);
     const struct policy_bound *bound = &proposal->member.bound;
-    int64_t bytes = lesson->learned ? bound->bytes[TIER_DEVICE] + lesson->excess_bytes : bound->likely_bytes;
-    return bytes > search->input->capacity_bytes[TIER_DEVICE];
+    int64_t bytes = bound->likely_bytes;
+    if (lesson->learned)
+        bytes = bound->bytes[TIER_DEVICE] + lesson->excess_bytes;
+    else if (hint->weighed)
+        bytes = (int64_t)(hint->bytes * (double)bytes);
+    return (double)bytes * search->caution > (double)search->input->capacity_bytes[TIER_DEVICE];
 }
 
 static bool fits(const struct search_input *input, const struct candidate *candidate) {
@@ -109,22 +139,37 @@ static enum status measure(struct search *search, struct candidate *candidate) {
     return status;
 }
 
+static void learn(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
+    const struct policy_bound *bound = &proposal->member.bound;
+    struct lesson *lesson = &search->lessons[proposal->family];
+    struct hint *hint = hint_of(search, proposal->family);
+    int64_t excess = candidate->tier_bytes[TIER_DEVICE] - bound->bytes[TIER_DEVICE];
+    if (!lesson->learned || excess < lesson->excess_bytes) *lesson = (struct lesson){true, excess};
+    double bytes = (double)candidate->tier_bytes[TIER_DEVICE] / (double)(bound->likely_bytes + 1);
+    if (!hint->weighed || bytes < hint->bytes) hint->bytes = bytes;
+    hint->weighed = true;
+    double hidden_s = bound->seconds.serial_s - bound->seconds.step_s;
+    if (candidate->step_s <= 0 || hidden_s <= 0) return;
+    double exposed = (candidate->step_s - bound->seconds.step_s) / hidden_s;
+    if (!hint->timed || exposed < hint->exposed) hint->exposed = exposed;
+    hint->timed = true;
+}
+
 static enum status compile(struct search *search, const struct proposal *proposal) {
     const struct family *family = &search->space.families.items[proposal->family];
     struct candidate candidate = {.bound_s = proposal->bound};
-    struct lesson *lesson = &search->lessons[proposal->family];
     space_policy(&search->space, family, &proposal->member, &candidate.policy);
     TRY(measure(search, &candidate));
     search->result->compiled++;
     int64_t bytes = candidate.tier_bytes[TIER_DEVICE];
-    int64_t excess = bytes - proposal->member.bound.bytes[TIER_DEVICE];
-    if (!lesson->learned || excess < lesson->excess_bytes) *lesson = (struct lesson){true, excess};
+    learn(search, proposal, &candidate);
     struct candidate lower = candidate;
     lower.tier_bytes[TIER_DEVICE] = 0;
     if (fits(search->input, &lower) && bytes < search->result->least_bytes) {
         search->result->least_bytes = bytes;
         search->least = candidate;
     }
+    search->caution = candidate.step_s > 0 || search->candidates.count > 0 ? 1 : search->caution * MORE_CAUTION;
     if (candidate.step_s <= 0) return STATUS_OK;
     if (candidate.step_s < search->best_s) search->best_s = candidate.step_s;
     TRY(vec_push(&search->families, proposal->family));
@@ -135,16 +180,26 @@ static bool may_compile(const struct search *search) {
     return search->input->most_compiled == 0 || search->result->compiled < search->input->most_compiled;
 }
 
-static enum status look_at(struct search *search, struct proposal *proposal, bool doubts) {
-    if (proposal->stage == PROPOSAL_FAMILY) return promise(search, *proposal);
-    if (proposal->stage == PROPOSAL_PROMISED) return expand(search, proposal->family);
-    if (doubts) space_weigh(&search->space, &search->space.families.items[proposal->family], &proposal->member);
-    if (doubts && is_doubtful(search, proposal)) return queue_push(&search->doubtful, *proposal);
+/* What is doubtful goes to `doubtful`; NULL: there are no doubts. */
+static enum status look_at(struct search *search, struct proposal *proposal, struct queue *from,
+                           struct queue *doubtful) {
+    if (proposal->stage == PROPOSAL_FAMILY) return promise(search, *proposal, from);
+    double expected = expected_s(search, proposal->family, &proposal->member.bound.seconds);
+    if (expected > proposal->key * (1 + 1e-9)) {
+        proposal->key = expected; /* more was learned since it was put there */
+        return queue_push(from, *proposal);
+    }
+    if (proposal->stage == PROPOSAL_PROMISED) return expand(search, proposal->family, from);
+    if (!proposal->weighed) {
+        space_weigh(&search->space, &search->space.families.items[proposal->family], &proposal->member);
+        proposal->weighed = true;
+    }
+    if (doubtful && is_doubtful(search, proposal)) return queue_push(doubtful, *proposal);
     return compile(search, proposal);
 }
 
 /* Ends with what may be compiled; what is then left and no certain loser stays unproved. */
-static enum status drain(struct search *search, struct queue *queue, bool doubts) {
+static enum status drain(struct search *search, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
     while (queue_pop(queue, &next)) {
         if (is_certain_loser(search, next.bound)) continue;
@@ -152,16 +207,20 @@ static enum status drain(struct search *search, struct queue *queue, bool doubts
             search->result->proved = false;
             return STATUS_OK;
         }
-        TRY(look_at(search, &next, doubts));
+        TRY(look_at(search, &next, queue, doubtful));
     }
     return STATUS_OK;
 }
 
-/* Those that are expected not to fit come when all others have been. */
+/* What moves nothing comes first: the fastest of it that fits costs one program or two, and what others must beat is then
+ * known. Those that are expected not to fit come when all others have been; first those of them that are not any more,
+ * by what was learned meanwhile. */
 static enum status look(struct search *search) {
     search->result->proved = true;
-    TRY(drain(search, &search->queue, true));
-    return drain(search, &search->doubtful, false);
+    TRY(drain(search, &search->still, &search->doubtful));
+    TRY(drain(search, &search->queue, &search->doubtful));
+    TRY(drain(search, &search->doubtful, &search->queue));
+    return drain(search, &search->queue, NULL);
 }
 
 /* More grains and room for lookahead only take more. */
@@ -258,6 +317,7 @@ static enum status open_space(struct search *search) {
 }
 
 static void close(struct search *search) {
+    queue_free(&search->still);
     queue_free(&search->queue);
     queue_free(&search->doubtful);
     mem_free(search->lessons);
@@ -276,7 +336,7 @@ static enum status run(struct search *search) {
 
 enum status search_policies(const struct search_input *input, struct search_result *out) {
     *out = (struct search_result){.least_bytes = INT64_MAX};
-    struct search search = {.input = input, .result = out, .best_s = INFINITY, .plan.recipe = *input->recipe};
+    struct search search = {.input = input, .result = out, .best_s = INFINITY, .caution = 1, .plan.recipe = *input->recipe};
     enum status status = run(&search);
     close(&search);
     if (status != STATUS_OK) search_result_free(out);
@@ -291,6 +351,7 @@ enum status search_least(const struct search_input *input, struct candidate *out
     struct search search = {.input = &sizes,
                             .result = &result,
                             .best_s = INFINITY,
+                            .caution = 1,
                             .plan.recipe = *input->recipe,
                             .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
     free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);

@@ -6,7 +6,7 @@
 #include "search/step_chain.h"
 
 /* Few numbers for large models, where their compilation takes long and neighbours differ little. */
-enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32, FITS = 16 };
+enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32 };
 
 static bool is_there(const struct search_input *input, enum tier tier) {
     return tier == TIER_DEVICE || input->capacity_bytes[tier] > 0;
@@ -169,8 +169,7 @@ static int64_t quick_most_persistent(struct space *space, const struct family *f
 
 static bool is_away(enum tier tier) { return tier != TIER_DEVICE; }
 
-/* Of the 16 fits of a packing. */
-static int32_t fit_of(const struct placement *at) {
+int32_t space_fit_number(const struct placement *at) {
     return is_away(at->parameters) + 2 * is_away(at->gradients) + 4 * is_away(at->optimizer) + 8 * is_away(at->update);
 }
 
@@ -198,7 +197,7 @@ static enum status add_families(struct space *space, struct family family, const
         bool states_move = family_moves_states(&family);
         if (!states_move && !moves && !first) continue;
         for (family.packing = 0; family.packing < (states_move ? space->packing_count : 1); family.packing++) {
-            family.fit = first_fit + FITS * family.packing + fit_of(&family.at);
+            family.fit = first_fit + SPACE_FITS * family.packing + space_fit_number(&family.at);
             TRY(add_family(space, family, &activations));
         }
     }
@@ -216,10 +215,10 @@ static enum status add_schedule(struct space *space, int32_t schedule, const str
         for (int64_t grains = fixed > 0 ? fixed : 1;; grains = 2 * grains < most ? 2 * grains : most) {
             struct family family = {.schedule = schedule, .lookahead = lookahead, .grains_per_pass = grains};
             bool first = lookahead == 0 && (fixed > 0 || grains == 1);
-            while ((int32_t)space->fits.count < fit + PACKINGS_MAX * FITS)
+            while ((int32_t)space->fits.count < fit + PACKINGS_MAX * SPACE_FITS)
                 TRY(vec_push(&space->fits, (struct fit){0}));
             TRY(add_families(space, family, placements, fit, first));
-            fit += PACKINGS_MAX * FITS;
+            fit += PACKINGS_MAX * SPACE_FITS;
             if (grains == most) break;
         }
     return STATUS_OK;

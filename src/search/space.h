@@ -43,6 +43,7 @@ enum {
     LOOKAHEADS = 2,     /* from 0 on */
     PACKINGS_MAX = 2,   /* chunks twice as large each time */
     BUFFERS_MORE_MAX = 4, /* than the least */
+    SPACE_FITS = 16,      /* kinds of states that are elsewhere, and whether the update is */
 };
 
 struct space {
@@ -78,6 +79,8 @@ void space_weigh(struct space *space, const struct family *family, struct member
 /* The member of a family that takes least of the device. */
 struct member space_least(struct space *space, const struct family *family);
 bool space_may_fit(const struct space *space, const struct policy_bound *bound, enum tier from);
+/* Below SPACE_FITS. */
+int32_t space_fit_number(const struct placement *at);
 bool family_moves_states(const struct family *family);
 /* As the compiler takes it. */
 void space_policy(const struct space *space, const struct family *family, const struct member *member,
