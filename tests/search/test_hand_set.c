@@ -44,53 +44,49 @@ static struct policy hand_set(const struct graph *graph, const struct hand *hand
     return policy;
 }
 
+enum { HANDS = 2 * STREAMED * 2 * 2 };
+
 struct bench {
     struct graph *graph;
     struct plan plan;
     struct search_input input;
+    struct policy policies[HANDS];
+    struct program *programs[HANDS];
 };
 
-/* Infinite where it does not fit. */
-static double step_s(const struct bench *bench, const struct policy *policy) {
-    const struct search_input *input = &bench->input;
-    struct plan plan = bench->plan;
-    struct program *program;
-    struct timeline timeline;
-    double seconds = INFINITY;
-    plan.policy = *policy;
-    assert_int_equal(program_compile_unproved(bench->graph, &plan, input->workspace, &program), STATUS_OK);
-    if (program->tier_bytes[TIER_DEVICE] <= input->capacity_bytes[TIER_DEVICE]) {
-        assert_int_equal(simulate(program, input->costs, &timeline), STATUS_OK);
-        seconds = timeline.step_s;
-        timeline_free(&timeline);
+static void compile_hands(struct bench *bench) {
+    for (int i = 0; i < HANDS; i++) {
+        struct hand hand = {i % 2, (enum streamed)(i / 2 % STREAMED), i / (2 * STREAMED) % 2 ? GRAINS : 1,
+                            i / (4 * STREAMED)};
+        struct plan plan = {bench->plan.recipe, hand_set(bench->graph, &hand)};
+        bench->policies[i] = plan.policy;
+        assert_int_equal(
+            program_compile_unproved(bench->graph, &plan, bench->input.workspace, &bench->programs[i]), STATUS_OK);
     }
-    program_free(program);
-    return seconds;
 }
 
-static double best_by_hand(const struct bench *bench, struct policy *best) {
+/* Infinite where none fits. */
+static double best_by_hand(const struct bench *bench, const struct policy **best) {
     double least = INFINITY;
-    for (int recompute = 0; recompute < 2; recompute++)
-        for (enum streamed streamed = 0; streamed < STREAMED; streamed++)
-            for (int64_t grains = 1; grains <= GRAINS; grains *= GRAINS)
-                for (int64_t lookahead = 0; lookahead < 2; lookahead++) {
-                    struct hand hand = {recompute, streamed, grains, lookahead};
-                    struct policy policy = hand_set(bench->graph, &hand);
-                    double seconds = step_s(bench, &policy);
-                    if (seconds < least) least = seconds, *best = policy;
-                }
+    for (int i = 0; i < HANDS; i++) {
+        struct timeline timeline;
+        if (bench->programs[i]->tier_bytes[TIER_DEVICE] > bench->input.capacity_bytes[TIER_DEVICE]) continue;
+        assert_int_equal(simulate(bench->programs[i], bench->input.costs, &timeline), STATUS_OK);
+        if (timeline.step_s < least) least = timeline.step_s, *best = &bench->policies[i];
+        timeline_free(&timeline);
+    }
     return least;
 }
 
 static void check(const struct bench *bench, int machine, double part) {
     struct search_result result;
-    struct policy best = {0};
+    const struct policy *best = NULL;
     double by_hand = best_by_hand(bench, &best);
     assert_int_equal(search_policies(&bench->input, &result), STATUS_OK);
     double found = result.front.count > 0 ? result.front.items[0].step_s : INFINITY;
     print_message("%s, %.2f: by hand %g s, searched %g s\n", synthetic_machine_name(machine), part, by_hand, found);
     if (found > by_hand * (1 + 1e-9)) {
-        print_policy(&best, 0);
+        print_policy(best, 0);
         if (result.front.count > 0) print_policy(&result.front.items[0].policy, 1);
         fail_msg("a policy that is set by hand is faster");
     }
@@ -107,21 +103,20 @@ static void check_model(int layers, enum dtype dtype, uint64_t seed) {
     struct bench bench = {.graph = graph, .plan = small_plan(graph, GRAINS, 1)};
     bench.input = (struct search_input){
         .graph = graph, .workspace = &workspace, .recipe = &bench.plan.recipe, .most_compiled = COMPILED};
-    struct policy plain = {.grains_per_pass = 1};
-    struct program *program;
-    bench.plan.policy = plain;
-    assert_int_equal(program_compile_unproved(graph, &bench.plan, &workspace, &program), STATUS_OK);
+    compile_hands(&bench);
+    int64_t plain_bytes = bench.programs[0]->tier_bytes[TIER_DEVICE];
+    bench.input.capacity_bytes[TIER_DISK] = INT64_MAX / 4;
     for (int machine = 0; machine < SYNTHETIC_MACHINES; machine++) {
         struct costs costs = synthetic_costs(graph, machine, seed);
         bench.input.costs = &costs;
-        bench.input.capacity_bytes[TIER_DISK] = INT64_MAX / 4;
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-            bench.input.capacity_bytes[TIER_DEVICE] = (int64_t)(parts[i] * (double)program->tier_bytes[TIER_DEVICE]);
+            bench.input.capacity_bytes[TIER_DEVICE] = (int64_t)(parts[i] * (double)plain_bytes);
             check(&bench, machine, parts[i]);
         }
         costs_free(&costs);
     }
-    program_free(program);
+    for (int i = 0; i < HANDS; i++)
+        program_free(bench.programs[i]);
     mem_free(bytes);
     graph_free(graph);
 }
