@@ -278,12 +278,12 @@ static bool is_machine_kept(const struct profile *profile, const struct cluster 
     struct cluster_rates rates;
     double flops_per_s;
     char *key = rates_key(profile->options);
-    bool kept = key && (has_rates(&cluster->rates, profile->options) ||
-                        profile_cache_find_rates(&profile->cache, key, &rates));
-    kept &= cluster->device.fp32_flops_per_s > 0 ||
-            profile_cache_find_product(&profile->cache, DTYPE_F32, &flops_per_s);
-    kept &= cluster->device.bf16_flops_per_s > 0 ||
-            profile_cache_find_product(&profile->cache, DTYPE_BF16, &flops_per_s);
+    bool kept =
+        key && (has_rates(&cluster->rates, profile->options) || profile_cache_find_rates(&profile->cache, key, &rates));
+    kept &=
+        cluster->device.fp32_flops_per_s > 0 || profile_cache_find_product(&profile->cache, DTYPE_F32, &flops_per_s);
+    kept &=
+        cluster->device.bf16_flops_per_s > 0 || profile_cache_find_product(&profile->cache, DTYPE_BF16, &flops_per_s);
     mem_free(key);
     return kept;
 }
@@ -306,8 +306,7 @@ enum status profile_model_kept(const struct backend *backend, const struct graph
     *found = false;
     enum status status = is_all_kept(&profile, cluster, found);
     close_profile(&profile);
-    if (status == STATUS_OK && *found)
-        status = profile_model(backend, graph, cluster, options, out, NULL);
+    if (status == STATUS_OK && *found) status = profile_model(backend, graph, cluster, options, out, NULL);
     return status;
 }
 

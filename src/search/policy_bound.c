@@ -350,8 +350,7 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
 struct policy_bound policy_bound_of(const struct policy_bound_input *input, const struct policy *policy,
                                     int64_t device_bytes) {
     const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
-    const struct elsewhere elsewhere = {away, away, policy->buffers,
-                                        input->states->largest[policy->persistent_chunks]};
+    const struct elsewhere elsewhere = {away, away, policy->buffers, input->states->largest[policy->persistent_chunks]};
     struct policy_bound bound = {.seconds = bound_seconds(input, policy, &elsewhere)};
     bound.bytes[TIER_DEVICE] = bound.likely_bytes = device_bytes;
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)

@@ -7,7 +7,8 @@
 #include "plan/plan.h"
 #include "plan/rotor.h"
 
-/* Of the largest budget. The solver's time grows with them: 15 ms at 98 blocks, which fill a hundredth of a pass each. */
+/* Of the largest budget. The solver's time grows with them: 15 ms at 98 blocks, which fill a hundredth of a pass each.
+ */
 enum { SOLVER_SLOTS = 64 };
 
 /* Blocks from the first layer on: `moved` of them, then `recomputed` ones; the rest is kept. */

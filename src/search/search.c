@@ -66,7 +66,8 @@ static enum status push_families(struct search *search) {
         const struct family *family = &search->space.families.items[f];
         search->result->enumerated++;
         if (space_is_hopeless(&search->space, family)) continue;
-        struct proposal proposal = {.key = expected_s(search, f, &family->least), .bound = family->least.step_s, .family = f};
+        struct proposal proposal = {
+            .key = expected_s(search, f, &family->least), .bound = family->least.step_s, .family = f};
         bool moves = family_moves_states(family) || space_schedule(&search->space, family)->tier != TIER_DEVICE;
         TRY(queue_push(moves ? &search->queue : &search->still, proposal));
     }
@@ -212,9 +213,9 @@ static enum status drain(struct search *search, struct queue *queue, struct queu
     return STATUS_OK;
 }
 
-/* What moves nothing comes first: the fastest of it that fits costs one program or two, and what others must beat is then
- * known. Those that are expected not to fit come when all others have been; first those of them that are not any more,
- * by what was learned meanwhile. */
+/* What moves nothing comes first: the fastest of it that fits costs one program or two, and what others must beat is
+ * then known. Those that are expected not to fit come when all others have been; first those of them that are not any
+ * more, by what was learned meanwhile. */
 static enum status look(struct search *search) {
     search->result->proved = true;
     TRY(drain(search, &search->still, &search->doubtful));
@@ -336,7 +337,8 @@ static enum status run(struct search *search) {
 
 enum status search_policies(const struct search_input *input, struct search_result *out) {
     *out = (struct search_result){.least_bytes = INT64_MAX};
-    struct search search = {.input = input, .result = out, .best_s = INFINITY, .caution = 1, .plan.recipe = *input->recipe};
+    struct search search = {
+        .input = input, .result = out, .best_s = INFINITY, .caution = 1, .plan.recipe = *input->recipe};
     enum status status = run(&search);
     close(&search);
     if (status != STATUS_OK) search_result_free(out);

@@ -119,7 +119,8 @@ const struct schedule *space_schedule(const struct space *space, const struct fa
 /* ---- families ---- */
 
 bool family_moves_states(const struct family *family) {
-    return family->at.parameters != TIER_DEVICE || family->at.gradients != TIER_DEVICE || family->at.optimizer != TIER_DEVICE;
+    return family->at.parameters != TIER_DEVICE || family->at.gradients != TIER_DEVICE ||
+           family->at.optimizer != TIER_DEVICE;
 }
 
 static void set_policy(const struct space *space, const struct family *family, int64_t persistent, int64_t buffers,

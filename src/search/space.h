@@ -40,8 +40,8 @@ struct member_list {
 };
 
 enum {
-    LOOKAHEADS = 2,     /* from 0 on */
-    PACKINGS_MAX = 2,   /* chunks twice as large each time */
+    LOOKAHEADS = 2,       /* from 0 on */
+    PACKINGS_MAX = 2,     /* chunks twice as large each time */
     BUFFERS_MORE_MAX = 4, /* than the least */
     SPACE_FITS = 16,      /* kinds of states that are elsewhere, and whether the update is */
 };

@@ -1,5 +1,5 @@
-/* What the search finds, with the few programs that a start has time for, is no slower than the simple policies that one
- * would set by hand. */
+/* What the search finds, with the few programs that a start has time for, is no slower than the simple policies that
+ * one would set by hand. */
 #include <math.h>
 #include <stdio.h>
 
@@ -60,8 +60,8 @@ static void compile_hands(struct bench *bench) {
                             i / (4 * STREAMED)};
         struct plan plan = {bench->plan.recipe, hand_set(bench->graph, &hand)};
         bench->policies[i] = plan.policy;
-        assert_int_equal(
-            program_compile_unproved(bench->graph, &plan, bench->input.workspace, &bench->programs[i]), STATUS_OK);
+        assert_int_equal(program_compile_unproved(bench->graph, &plan, bench->input.workspace, &bench->programs[i]),
+                         STATUS_OK);
     }
 }
 

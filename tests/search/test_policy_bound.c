@@ -9,7 +9,7 @@
 enum { GRAINS = 5, SEEDS = 400 };
 
 struct closeness {
-    double time, bytes; /* of the bounds, by what they bound */
+    double time, bytes;  /* of the bounds, by what they bound */
     double least, quick; /* of the closed forms, by the bounds */
     int count;
 };
