@@ -203,6 +203,39 @@ static void test_forward_alone(void **state) {
     bench_close(&bench);
 }
 
+static double compute_s(const struct way *way) {
+    double seconds = 0;
+    for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
+        seconds += way->compute_s[activity];
+    return seconds;
+}
+
+/* The solver's schedules: slower than keeping all and smaller, the smallest of them smaller than computing every layer
+ * again once. */
+static void test_fastest_schedules(void **state) {
+    (void)state;
+    struct bench bench;
+    struct space space;
+    bench_open(&bench, 12, DTYPE_F32, 0, 4);
+    bench.input.capacity_bytes[TIER_DEVICE] = INT64_MAX / 4;
+    assert_int_equal(space_create(&bench.input, &space), STATUS_OK);
+    int64_t kept = way_least_bytes(&space.ways[0], 1), recomputed = kept, solved = kept;
+    for (size_t s = 0; s < space.schedules.list.count; s++) {
+        const struct way *way = &space.ways[s * LOOKAHEADS];
+        int64_t bytes = way_least_bytes(way, 1);
+        enum schedule_kind kind = space.schedules.list.items[s].kind;
+        if (kind == SCHEDULE_RECOMPUTE && bytes < recomputed) recomputed = bytes;
+        if (kind != SCHEDULE_FASTEST) continue;
+        assert_true(bytes < kept);
+        assert_true(compute_s(way) > compute_s(&space.ways[0]));
+        if (bytes < solved) solved = bytes;
+    }
+    assert_true(recomputed < kept);
+    assert_true(solved < recomputed);
+    space_free(&space);
+    bench_close(&bench);
+}
+
 /* What fits as it is stays as it is, without a second program. */
 static void test_plain(void **state) {
     (void)state;
@@ -221,8 +254,13 @@ static void test_plain(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_disk),         cmocka_unit_test(test_host_and_disk), cmocka_unit_test(test_six_blocks),
-        cmocka_unit_test(test_device_alone), cmocka_unit_test(test_plain),         cmocka_unit_test(test_forward_alone),
+        cmocka_unit_test(test_disk),
+        cmocka_unit_test(test_host_and_disk),
+        cmocka_unit_test(test_six_blocks),
+        cmocka_unit_test(test_device_alone),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_forward_alone),
+        cmocka_unit_test(test_fastest_schedules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
