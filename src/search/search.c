@@ -204,7 +204,7 @@ static enum status drain(struct search *search, struct queue *queue, struct queu
     struct proposal next;
     while (queue_pop(queue, &next)) {
         if (is_certain_loser(search, next.bound)) continue;
-        if (!may_compile(search)) {
+        if (next.stage == PROPOSAL_MEMBER && !may_compile(search)) {
             search->result->proved = false;
             return STATUS_OK;
         }
@@ -251,7 +251,7 @@ static enum status look_smallest(struct search *search) {
     }
     struct proposal next;
     int asked = search->input->most_compiled;
-    int most = asked > 0 && asked < SMALLEST_COMPILED ? asked : SMALLEST_COMPILED;
+    int most = asked != 0 && asked < SMALLEST_COMPILED ? asked : SMALLEST_COMPILED;
     for (int i = 0; i < most && status == STATUS_OK && !is_enough(search) && queue_pop(&smallest, &next); i++)
         status = compile(search, &next);
     queue_free(&smallest);

@@ -13,7 +13,8 @@ struct search_input {
     const struct recipe *recipe;
     int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
     int64_t grains_per_pass;            /* 0: free; else no other */
-    int most_compiled; /* 0: as many as it takes to prove that none is faster; else that many of the best by bounds */
+    int most_compiled; /* 0: as many as it takes to prove that none is faster; else that many of the best by bounds;
+                          below 0: none, all is done that comes before the first */
 };
 
 struct candidate {
