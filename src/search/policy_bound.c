@@ -80,20 +80,23 @@ static enum activity only_activity(const struct load *load) {
     return found;
 }
 
-/* A pair takes no longer than one after the other, so few need a closer look. */
+/* A pair takes no longer than one after the other, so few need a closer look; and the same whichever of two streams
+ * with one activity each is the narrow one. */
 static double least_seconds(const struct loads *loads) {
     double totals[STREAM_ROLE_COUNT], most = 0;
+    enum activity only[STREAM_ROLE_COUNT];
     for (int role = 0; role < STREAM_ROLE_COUNT; role++) {
         totals[role] = total(&loads->streams[role]);
+        only[role] = only_activity(&loads->streams[role]);
         most = fmax(most, totals[role]);
     }
-    for (int narrow = 0; narrow < STREAM_ROLE_COUNT; narrow++) {
-        enum activity activity = only_activity(&loads->streams[narrow]);
-        if (activity == ACTIVITY_COUNT) continue;
-        for (int wide = 0; wide < STREAM_ROLE_COUNT; wide++)
-            if (wide != narrow && totals[wide] + totals[narrow] > most)
-                most = fmax(most, pair_least(&loads->costs->rates, &loads->streams[wide], activity, totals[narrow]));
-    }
+    for (int narrow = 0; narrow < STREAM_ROLE_COUNT; narrow++)
+        for (int wide = 0; wide < STREAM_ROLE_COUNT && only[narrow] != ACTIVITY_COUNT; wide++) {
+            bool done = wide == narrow || (wide < narrow && only[wide] != ACTIVITY_COUNT);
+            if (done || totals[wide] + totals[narrow] <= most) continue;
+            const struct cluster_rates *rates = &loads->costs->rates;
+            most = fmax(most, pair_least(rates, &loads->streams[wide], only[narrow], totals[narrow]));
+        }
     /* Sums in another order than the simulator's differ in their last digits. */
     return most * (1 - 1e-9);
 }

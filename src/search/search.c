@@ -331,7 +331,7 @@ static enum status run(struct search *search) {
     TRY(open_space(search));
     TRY(push_families(search));
     TRY(look(search));
-    if (search->candidates.count == 0) TRY(look_smallest(search));
+    if (search->candidates.count == 0 && search->input->most_compiled >= 0) TRY(look_smallest(search));
     return rank(search);
 }
 
