@@ -116,23 +116,31 @@ void chunks_free(struct chunk_list *chunks) {
     *chunks = (struct chunk_list){0};
 }
 
-/* The most that one block's parameters of one kind take, those aside that are larger than all others of their block
- * together (embeddings and heads), which are chunks by themselves. */
-static int64_t largest_layer(const struct graph *graph) {
-    int64_t largest = 0;
-    for (int block = 0; block < (int)graph->blocks.count; block++) {
-        int64_t sum = 0, most = 0;
-        for (size_t i = 0; i < graph->tensors.count; i++) {
-            const struct tensor *tensor = graph->tensors.items[i];
-            if (tensor->kind != TENSOR_PARAMETER || tensor->block != block) continue;
-            int64_t bytes = shape_bytes(&tensor->shape);
-            sum += bytes;
-            if (bytes > most) most = bytes;
-        }
-        int64_t layer = 2 * most > sum ? sum - most : sum;
-        if (layer > largest) largest = layer;
+struct layer {
+    int64_t sum, most; /* bytes of its parameters, and of the largest of them */
+};
+
+/* The most that one block's parameters take, those aside that are larger than all others of their block together
+ * (embeddings and heads), which are chunks by themselves. */
+static enum status largest_layer(const struct graph *graph, int64_t *out) {
+    struct layer *layers = mem_array(graph->blocks.count + 1, sizeof *layers);
+    if (!layers) return STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != TENSOR_PARAMETER || tensor->block < 0) continue;
+        struct layer *layer = &layers[tensor->block];
+        int64_t bytes = shape_bytes(&tensor->shape);
+        layer->sum += bytes;
+        if (bytes > layer->most) layer->most = bytes;
     }
-    return largest > 0 ? largest : 1;
+    *out = 1;
+    for (size_t block = 0; block < graph->blocks.count; block++) {
+        const struct layer *layer = &layers[block];
+        int64_t bytes = 2 * layer->most > layer->sum ? layer->sum - layer->most : layer->sum;
+        if (bytes > *out) *out = bytes;
+    }
+    mem_free(layers);
+    return STATUS_OK;
 }
 
 static int64_t total_bytes(const struct graph *graph) {
@@ -154,7 +162,8 @@ enum { LEAST_BUFFERS = 2 };
 
 enum status chunks_choose_bytes(const struct graph *graph, int64_t *out) {
     static const int64_t largest_bytes = (int64_t)256 << 20;
-    int64_t layer = largest_layer(graph), least = INT64_MAX;
+    int64_t layer, least = INT64_MAX;
+    TRY(largest_layer(graph, &layer));
     /* With all in one chunk nothing changes any more. */
     int64_t most = total_bytes(graph) < largest_bytes ? total_bytes(graph) : largest_bytes;
     for (int64_t bytes = layer; bytes == layer || bytes <= most; bytes += layer) {

@@ -25,4 +25,9 @@
 enum status rotor_solve(const struct chain *chain, int64_t slots, struct recompute_schedule *out,
                         struct recompute_cost *cost);
 
+/* The fastest schedules in several numbers of slots, ascending, read off one table. Where there is none, schedule and
+ * cost are empty. The caller frees each of `out` with vec_free, also after a failure. */
+enum status rotor_solve_each(const struct chain *chain, const int64_t *slots, int count, struct recompute_schedule *out,
+                             struct recompute_cost *costs);
+
 #endif

@@ -261,6 +261,60 @@ enum status profile_model(const struct backend *backend, const struct graph *gra
     return status;
 }
 
+static enum status is_kept(struct profile *profile, const struct operands *operands, bool *kept) {
+    struct measurement measurement;
+    const char *key = operator_key(operands, &profile->keys);
+    if (!key) return STATUS_FAILED;
+    *kept &= profile_cache_find(&profile->cache, key, &measurement);
+    return STATUS_OK;
+}
+
+static enum status is_entry_kept(struct profile *profile, const struct entry *entry, bool *kept) {
+    if (!curve_fits(entry->operands.node)) return is_kept(profile, &entry->operands, kept);
+    for (int i = 0; i < CURVE_POINTS; i++) {
+        struct curve_node point;
+        curve_node_make(&entry->operands, curve_elements[i], &point);
+        TRY(is_kept(profile, &point.operands, kept));
+    }
+    return STATUS_OK;
+}
+
+static bool is_machine_kept(const struct profile *profile, const struct cluster *cluster) {
+    struct cluster_rates rates;
+    double flops_per_s;
+    char *key = rates_key(profile->options);
+    bool kept =
+        key && (has_rates(&cluster->rates, profile->options) || profile_cache_find_rates(&profile->cache, key, &rates));
+    kept &=
+        cluster->device.fp32_flops_per_s > 0 || profile_cache_find_product(&profile->cache, DTYPE_F32, &flops_per_s);
+    kept &=
+        cluster->device.bf16_flops_per_s > 0 || profile_cache_find_product(&profile->cache, DTYPE_BF16, &flops_per_s);
+    mem_free(key);
+    return kept;
+}
+
+/* What is of the machine comes first: where it is missing, no node is looked at. */
+static enum status is_all_kept(struct profile *profile, const struct cluster *cluster, bool *kept) {
+    const struct profile_options *options = profile->options;
+    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, false, &profile->cache));
+    *kept = is_machine_kept(profile, cluster);
+    if (*kept) TRY(find_entries(profile));
+    for (size_t i = 0; i < profile->entries.count && *kept; i++)
+        TRY(is_entry_kept(profile, &profile->entries.items[i], kept));
+    return STATUS_OK;
+}
+
+enum status profile_model_kept(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
+                               const struct profile_options *options, struct costs *out, bool *found) {
+    struct profile profile = {.backend = backend, .graph = graph, .options = options};
+    *out = (struct costs){0};
+    *found = false;
+    enum status status = is_all_kept(&profile, cluster, found);
+    close_profile(&profile);
+    if (status == STATUS_OK && *found) status = profile_model(backend, graph, cluster, options, out, NULL);
+    return status;
+}
+
 void profile_report_free(struct profile_report *report) {
     mem_free(report->list);
     mem_free(report->of_node);

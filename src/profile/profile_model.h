@@ -49,4 +49,8 @@ enum status profile_machine(const struct backend *backend, const struct profile_
 enum status profile_model(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
                           const struct profile_options *options, struct costs *out, struct profile_report *report);
 
+/* The same without measuring: `found` is false, and `out` empty, where something of it is not kept. */
+enum status profile_model_kept(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
+                               const struct profile_options *options, struct costs *out, bool *found);
+
 #endif

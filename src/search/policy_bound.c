@@ -80,29 +80,40 @@ static enum activity only_activity(const struct load *load) {
     return found;
 }
 
+/* A pair takes no longer than one after the other, so few need a closer look; and the same whichever of two streams
+ * with one activity each is the narrow one. */
 static double least_seconds(const struct loads *loads) {
-    double most = 0;
-    for (int narrow = 0; narrow < STREAM_ROLE_COUNT; narrow++) {
-        most = fmax(most, total(&loads->streams[narrow]));
-        enum activity activity = only_activity(&loads->streams[narrow]);
-        if (activity == ACTIVITY_COUNT) continue;
-        for (int wide = 0; wide < STREAM_ROLE_COUNT; wide++)
-            if (wide != narrow)
-                most = fmax(most, pair_least(&loads->costs->rates, &loads->streams[wide], activity,
-                                             loads->streams[narrow].seconds[activity]));
+    double totals[STREAM_ROLE_COUNT], most = 0;
+    enum activity only[STREAM_ROLE_COUNT];
+    for (int role = 0; role < STREAM_ROLE_COUNT; role++) {
+        totals[role] = total(&loads->streams[role]);
+        only[role] = only_activity(&loads->streams[role]);
+        most = fmax(most, totals[role]);
     }
+    for (int narrow = 0; narrow < STREAM_ROLE_COUNT; narrow++)
+        for (int wide = 0; wide < STREAM_ROLE_COUNT && only[narrow] != ACTIVITY_COUNT; wide++) {
+            bool done = wide == narrow || (wide < narrow && only[wide] != ACTIVITY_COUNT);
+            if (done || totals[wide] + totals[narrow] <= most) continue;
+            const struct cluster_rates *rates = &loads->costs->rates;
+            most = fmax(most, pair_least(rates, &loads->streams[wide], only[narrow], totals[narrow]));
+        }
     /* Sums in another order than the simulator's differ in their last digits. */
     return most * (1 - 1e-9);
 }
 
+/* What is elsewhere, of one policy or of the one of several that has least of it. */
+struct elsewhere {
+    const struct chunk_sum *moves, *updates; /* chunks that move; those whose updates are deferred, if any are */
+    int64_t buffers, buffer_bytes;           /* the most, and the largest */
+};
+
 /* Parameters that are elsewhere come once for forward; for backward again, but for those in the buffers. */
 static void add_parameters(const struct policy_bound_input *input, const struct policy *policy, double passes,
-                           const struct chunk_sum *away, struct loads *loads) {
-    const struct states *states = input->states;
+                           const struct elsewhere *elsewhere, struct loads *loads) {
+    const struct chunk_sum *away = elsewhere->moves;
     if (policy->parameters == TIER_DEVICE) return;
-    int64_t held = states->largest[policy->persistent_chunks];
-    double again = (double)larger(away->packs - policy->buffers, 0);
-    double bytes = (double)larger(away->parameters - policy->buffers * held, 0);
+    double again = (double)larger(away->packs - elsewhere->buffers, 0);
+    double bytes = (double)larger(away->parameters - elsewhere->buffers * elsewhere->buffer_bytes, 0);
     bool trains = input->way->groups.count > 0 && away->gradient_packs > 0;
     add_copies(loads, policy->parameters, TIER_DEVICE, passes * away->packs, passes * (double)away->parameters);
     if (trains) add_copies(loads, policy->parameters, TIER_DEVICE, passes * again, passes * bytes);
@@ -118,11 +129,13 @@ static void add_gradients(const struct policy *policy, double passes, const stru
 
 /* The updates' kernels, and what they need from elsewhere. */
 static void add_updates(const struct policy_bound_input *input, const struct policy *policy,
-                        const struct chunk_sum *away, struct loads *loads) {
+                        const struct elsewhere *elsewhere, struct loads *loads) {
     const struct states *states = input->states;
+    const struct chunk_sum *away = elsewhere->moves;
+    bool defers = policy->optimizer != TIER_DEVICE;
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
-        double later_s = policy->optimizer != TIER_DEVICE ? away->update_s[activity] : 0;
-        loads->streams[STREAM_UPDATE].seconds[activity] += later_s;
+        double later_s = defers ? elsewhere->updates->update_s[activity] : 0;
+        loads->streams[STREAM_UPDATE].seconds[activity] += defers ? away->update_s[activity] : 0;
         loads->streams[STREAM_COMPUTE].seconds[activity] +=
             states->from[0].update_s[activity] - later_s + states->once_s[activity];
     }
@@ -139,10 +152,9 @@ static void add_zeros(const struct policy_bound_input *input, struct loads *load
         (double)all->gradients / rates->zero.bytes_per_s;
 }
 
-static void bound_seconds(const struct policy_bound_input *input, const struct policy *policy,
-                          struct policy_bound *out) {
+static struct policy_seconds bound_seconds(const struct policy_bound_input *input, const struct policy *policy,
+                                           const struct elsewhere *elsewhere) {
     const struct way *way = input->way;
-    const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
     struct loads loads = {.costs = input->costs};
     double grains = (double)input->grains;
     double passes = (double)((input->grains + policy->grains_per_pass - 1) / policy->grains_per_pass);
@@ -154,14 +166,24 @@ static void bound_seconds(const struct policy_bound_input *input, const struct p
         add_copies(&loads, tier, TIER_DEVICE, grains * (double)way->in[tier].copies,
                    grains * (double)way->in[tier].bytes);
     }
-    add_parameters(input, policy, passes, away, &loads);
-    add_gradients(policy, passes, away, &loads);
-    add_updates(input, policy, away, &loads);
+    add_parameters(input, policy, passes, elsewhere, &loads);
+    add_gradients(policy, passes, elsewhere->moves, &loads);
+    add_updates(input, policy, elsewhere, &loads);
     add_zeros(input, &loads);
-    out->step_s = least_seconds(&loads);
-    out->serial_s = 0;
+    struct policy_seconds seconds = {least_seconds(&loads), 0};
     for (int role = 0; role < STREAM_ROLE_COUNT; role++)
-        out->serial_s += total(&loads.streams[role]);
+        seconds.serial_s += total(&loads.streams[role]);
+    return seconds;
+}
+
+/* Each stream has what the policy with least of it has: copies and deferred updates are fewer the more chunks stay, and
+ * what is left of the updates for the end of the step is less the fewer stay. */
+struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input *input, const struct policy *policy,
+                                                 int64_t most_persistent) {
+    const struct states *states = input->states;
+    const struct elsewhere elsewhere = {&states->from[most_persistent], &states->from[0], policy->buffers,
+                                        states->largest[0]};
+    return bound_seconds(input, policy, &elsewhere);
 }
 
 /* ---- bytes ---- */
@@ -230,10 +252,10 @@ static void add_update_windows(const struct walk *walk) {
 static int64_t used_bytes(const struct walk *walk, enum phase phase, int32_t block) {
     const struct states *states = walk->input->states;
     int32_t index = (int32_t)phase * states->blocks + block;
-    int64_t bytes = 0;
-    for (int32_t i = states->users_first[index]; i < states->users_first[index + 1]; i++)
-        if (states->users[i] >= walk->policy->persistent_chunks) bytes += states_parameters(states, states->users[i]);
-    return bytes;
+    int32_t first = states->users_first[index], end = states->users_first[index + 1];
+    while (first < end && states->users[first] < walk->policy->persistent_chunks)
+        first++;
+    return states->users_bytes[first] - states->users_bytes[end];
 }
 
 /* What is in the buffers at the least when a group begins. A forward that is repeated leaves out what backward does not
@@ -246,6 +268,16 @@ static int64_t group_parameters(const struct walk *walk, int64_t index) {
     if (way->forward[block] == index) bytes = used_bytes(walk, PHASE_FORWARD, block);
     if (way->backward[block] == index) bytes = larger(bytes, used_bytes(walk, PHASE_BACKWARD, block));
     return bytes;
+}
+
+/* Slots of the first pass and of the last one, and how many passes there are. */
+struct passes {
+    int64_t count, slots, last;
+};
+
+static struct passes passes_of(int64_t grains, int64_t slots) {
+    int64_t count = (grains + slots - 1) / slots;
+    return (struct passes){count, slots, count > 2 ? slots : grains - (count - 1) * slots};
 }
 
 static int64_t pass_bytes(const struct policy_bound_input *input, const struct policy *policy, struct pass pass) {
@@ -265,15 +297,34 @@ static int64_t pass_bytes(const struct policy_bound_input *input, const struct p
     return larger(most, windows + walk.changes[walk.groups]);
 }
 
-int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
+/* Parameters and optimizer state that are on the device all the time. */
+static int64_t constant_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     const struct chunk_sum *all = input->states->from, *away = &all[policy->persistent_chunks];
-    int64_t slots = policy->grains_per_pass, passes = (input->grains + slots - 1) / slots;
-    int64_t last = passes > 2 ? slots : input->grains - (passes - 1) * slots;
-    int64_t most = pass_bytes(input, policy, (struct pass){true, slots});
-    if (passes > 1) most = larger(most, pass_bytes(input, policy, (struct pass){false, last}));
     int64_t elsewhere = (policy->parameters != TIER_DEVICE ? away->parameters : 0) +
                         (policy->optimizer != TIER_DEVICE ? away->optimizer : 0);
-    return input->fixed_bytes + all->parameters + all->optimizer - elsewhere + most;
+    return input->fixed_bytes + all->parameters + all->optimizer - elsewhere;
+}
+
+int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
+    struct passes passes = passes_of(input->grains, policy->grains_per_pass);
+    int64_t most = pass_bytes(input, policy, (struct pass){true, passes.slots});
+    if (passes.count > 1) most = larger(most, pass_bytes(input, policy, (struct pass){false, passes.last}));
+    return constant_bytes(input, policy) + most;
+}
+
+struct pass_activations policy_bound_activations(const struct way *way, int64_t grains, int64_t grains_per_pass) {
+    struct passes passes = passes_of(grains, grains_per_pass);
+    return (struct pass_activations){way_least_bytes(way, passes.slots),
+                                     passes.count > 1 ? way_least_bytes(way, passes.last) : -1};
+}
+
+/* All gradients that stay are there in a later pass, and when the first one has ended. */
+int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, const struct policy *policy,
+                                        const struct pass_activations *activations) {
+    const struct chunk_sum *all = input->states->from, *away = &all[policy->persistent_chunks];
+    int64_t gradients = all->gradients - (policy->gradients != TIER_DEVICE ? away->gradients : 0);
+    int64_t later = activations->later >= 0 ? gradients + activations->later : gradients;
+    return constant_bytes(input, policy) + larger(activations->first, later);
 }
 
 /* Copies for the updates of one chunk. */
@@ -299,11 +350,12 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
     return kept + larger(gradients, passing + (defers(policy) ? gradients : 0));
 }
 
-struct policy_bound policy_bound_of(const struct policy_bound_input *input, const struct policy *policy) {
+struct policy_bound policy_bound_of(const struct policy_bound_input *input, const struct policy *policy,
+                                    int64_t device_bytes) {
     const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
-    struct policy_bound bound;
-    bound_seconds(input, policy, &bound);
-    bound.bytes[TIER_DEVICE] = bound.likely_bytes = policy_bound_device_bytes(input, policy);
+    const struct elsewhere elsewhere = {away, away, policy->buffers, input->states->largest[policy->persistent_chunks]};
+    struct policy_bound bound = {.seconds = bound_seconds(input, policy, &elsewhere)};
+    bound.bytes[TIER_DEVICE] = bound.likely_bytes = device_bytes;
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         bound.bytes[tier] = lower_bytes(input, policy, tier);
     if (policy->parameters != TIER_DEVICE && away->packs > 0)

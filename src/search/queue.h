@@ -5,7 +5,7 @@
 #include "search/space.h"
 
 enum proposal_stage {
-    PROPOSAL_FAMILY,   /* all that is known is what it computes */
+    PROPOSAL_FAMILY,   /* bounded as a whole, by closed forms */
     PROPOSAL_PROMISED, /* its most promising member was bounded */
     PROPOSAL_MEMBER,
 };
@@ -16,7 +16,8 @@ struct proposal {
     int64_t number;
     int32_t family;
     enum proposal_stage stage;
-    struct member member; /* of PROPOSAL_MEMBER */
+    struct member member; /* the family's most promising one; of PROPOSAL_MEMBER: this */
+    bool weighed;         /* the member was */
 };
 
 struct queue {

@@ -1,9 +1,15 @@
 #include "search/schedules.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/activations.h"
 #include "plan/plan.h"
+#include "plan/rotor.h"
+
+/* Of the largest budget. The solver's time grows with them: 15 ms at 98 blocks, which fill a hundredth of a pass each.
+ */
+enum { SOLVER_SLOTS = 64 };
 
 /* Blocks from the first layer on: `moved` of them, then `recomputed` ones; the rest is kept. */
 struct split {
@@ -31,14 +37,16 @@ static enum status write_stages(int32_t blocks, const struct split *split, enum 
     return STATUS_OK;
 }
 
-/* One that no text of a policy holds is left out. */
+/* One that no text of a policy holds is left out, and one that is there. */
 static enum status add_stages(struct schedule_list *out, enum schedule_kind kind, enum tier tier,
                               const struct stage_list *stages) {
     char text[POLICY_SCHEDULE_BYTES];
     if (activations_print(stages, text, sizeof text) != STATUS_OK) return STATUS_OK;
+    for (size_t i = 0; i < out->list.count; i++)
+        if (strcmp(out->list.items[i].text, text) == 0) return STATUS_OK;
     char *kept = scratch_format(&out->memory, "%s", text);
     if (!kept) return STATUS_FAILED;
-    return vec_push(&out->list, (struct schedule){kind, tier, kept});
+    return vec_push(&out->list, (struct schedule){kind, tier, -1, kept});
 }
 
 static enum status add_split(struct schedule_list *out, enum schedule_kind kind, enum tier tier, int32_t blocks,
@@ -89,16 +97,65 @@ static enum status add_nested(struct schedule_list *out, int32_t blocks, int32_t
 enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t most, struct schedule_list *out) {
     int32_t layers = blocks - 2;
     *out = (struct schedule_list){0};
-    TRY(vec_push(&out->list, (struct schedule){SCHEDULE_KEEP, TIER_DEVICE, ""}));
+    TRY(vec_push(&out->list, (struct schedule){SCHEDULE_KEEP, TIER_DEVICE, -1, ""}));
     if (most > layers) most = layers;
     for (int32_t k = 1; k <= most; k++)
         TRY(add_split(out, SCHEDULE_RECOMPUTE, TIER_DEVICE, blocks,
                       (struct split){0, count_of(layers, most, k), false}));
-    for (enum tier tier = TIER_HOST; tier < TIER_COUNT && most > 0; tier++)
-        if (tiers[tier]) TRY(add_moving(out, tier, blocks, most));
+    int32_t before = 0, here = 0; /* where the schedules of the tier before begin, and those of this one; 0: none */
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT && most > 0; tier++) {
+        if (!tiers[tier]) continue;
+        before = here, here = (int32_t)out->list.count;
+        TRY(add_moving(out, tier, blocks, most));
+        for (int32_t i = here; i < (int32_t)out->list.count && before > 0; i++)
+            out->list.items[i].twin = before + i - here;
+    }
     for (int32_t length = 2; length < layers; length *= 2)
         TRY(add_nested(out, blocks, length));
     return STATUS_OK;
+}
+
+static enum status add_solved(const struct recompute_schedule *solved, struct schedule_list *out) {
+    struct stage_list stages;
+    if (solved->count == 0) return STATUS_OK;
+    enum status status = activations_from_recompute(solved, &stages);
+    if (status == STATUS_OK) status = add_stages(out, SCHEDULE_FASTEST, TIER_DEVICE, &stages);
+    stage_list_free(&stages);
+    return status;
+}
+
+/* `chain` and `slots` in slots. */
+static enum status solve(const struct chain *chain, const int64_t *slots, int count, struct schedule_list *out) {
+    struct recompute_schedule solved[BUDGETS_MOST];
+    struct recompute_cost costs[BUDGETS_MOST];
+    enum status status = rotor_solve_each(chain, slots, count, solved, costs);
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        status = add_solved(&solved[i], out);
+    for (int i = 0; i < count; i++)
+        vec_free(&solved[i]);
+    return status;
+}
+
+static int compare_slots(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+enum status schedules_add_fastest(const struct chain *chain, const int64_t *budgets_bytes, int count,
+                                  struct schedule_list *out) {
+    int64_t most = 0, slots[BUDGETS_MOST];
+    int used = 0;
+    for (int i = 0; i < count; i++)
+        if (budgets_bytes[i] > most) most = budgets_bytes[i];
+    if (most < SOLVER_SLOTS || chain->count > SOLVED_BLOCKS_MOST) return STATUS_OK;
+    for (int i = 0; i < count && used < BUDGETS_MOST; i++)
+        if (budgets_bytes[i] > 0) slots[used++] = (int64_t)((__int128)budgets_bytes[i] * SOLVER_SLOTS / most);
+    qsort(slots, (size_t)used, sizeof *slots, compare_slots);
+    struct chain rounded;
+    TRY(chain_discretise(chain, most, SOLVER_SLOTS, &rounded));
+    enum status status = solve(&rounded, slots, used, out);
+    chain_free(&rounded);
+    return status;
 }
 
 void schedules_free(struct schedule_list *schedules) {

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "cluster/tier.h"
+#include "plan/chain.h"
 
 enum schedule_kind {
     SCHEDULE_KEEP,
@@ -15,11 +16,14 @@ enum schedule_kind {
     SCHEDULE_MOVE_RECOMPUTE,   /* some of each */
     SCHEDULE_RECOMPUTE_INPUTS, /* all blocks, from inputs in another tier */
     SCHEDULE_NESTED,           /* several blocks again from one input */
+    SCHEDULE_FASTEST,          /* what a solver finds in a budget of bytes, nested as need be */
+    SCHEDULE_KINDS
 };
 
 struct schedule {
     enum schedule_kind kind;
     enum tier tier; /* where activations wait; the device: none do */
+    int32_t twin;   /* one before it in the list that differs in the tier alone; -1: there is none */
     const char *text;
 };
 
@@ -31,6 +35,12 @@ struct schedule_list {
 /* For `blocks` blocks, embedding and head among them; `tiers`: whether activations may wait there. `most`: how many
  * counts of blocks are tried of each kind, spread evenly. The caller frees, also after a failure. */
 enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t most, struct schedule_list *out);
+/* Adds the fastest schedules (plan/rotor.h) whose activations of one grain stay within budgets of bytes, those that are
+ * not in the list yet. Nothing is added where no schedule stays within a budget, nor for more than SOLVED_BLOCKS_MOST
+ * blocks. */
+enum { SOLVED_BLOCKS_MOST = 128, BUDGETS_MOST = 8 };
+enum status schedules_add_fastest(const struct chain *chain, const int64_t *budgets_bytes, int count,
+                                  struct schedule_list *out);
 void schedules_free(struct schedule_list *schedules);
 
 #endif

@@ -6,9 +6,11 @@
 
 #include "search/queue.h"
 
-/* Best first. A family is expected to take its computing; a member, its bound and a part of what the bound takes to be
- * hidden, since some of it never is. Only bounds end the search: what is expected decides the order alone. */
+/* Best first. What is expected of a family or a member is its bound and a part of what the bound takes to be hidden,
+ * since some of it never is. Only bounds end the search: what is expected decides the order alone. */
 static const double EXPOSED_PART = 0.25;
+/* Within a dozen programs that do not fit, those are looked at that are likely to take a quarter of what there is. */
+static const double MORE_CAUTION = 1.12;
 /* Where nothing fits: the smallest that are compiled. */
 enum { SMALLEST_COMPILED = 12, RUNNERS_UP_MOST = 8 };
 
@@ -18,67 +20,98 @@ struct lesson {
     int64_t excess_bytes; /* of the device */
 };
 
+/* The same for families that are alike (same kind of schedule, the same kinds of states elsewhere): the least of what
+ * their programs took. */
+struct hint {
+    bool weighed, timed;
+    double bytes;   /* by the bytes that were likely */
+    double exposed; /* part of what the bound takes to be hidden */
+};
+enum { HINTS = SCHEDULE_KINDS * TIER_COUNT * SPACE_FITS };
+
 struct search {
     const struct search_input *input;
     struct space space;
-    struct queue queue, doubtful; /* doubtful: expected not to fit */
+    struct queue still;           /* families that move nothing, whose bounds are about what they take */
+    struct queue queue, doubtful; /* all others; what is expected not to fit */
     struct lesson *lessons;       /* by family */
+    struct hint hints[HINTS];
+    double caution; /* with the device's bytes: more after each program that did not fit, as long as none has */
     struct search_result *result;
     VEC(int32_t) families; /* of the compiled ones */
     VEC(struct candidate) candidates;
     double best_s;
     struct plan plan;
+    int64_t enough_bytes;   /* of the device: nothing smaller is looked for */
     struct candidate least; /* of the device's bytes, of the compiled ones that the tiers below hold */
 };
 
-static double expected_s(const struct policy_bound *bound) {
-    return bound->step_s + EXPOSED_PART * (bound->serial_s - bound->step_s);
+static struct hint *hint_of(struct search *search, int32_t index) {
+    const struct family *family = &search->space.families.items[index];
+    const struct schedule *schedule = space_schedule(&search->space, family);
+    int32_t kind = (int32_t)schedule->kind * TIER_COUNT + (int32_t)schedule->tier;
+    return &search->hints[kind * SPACE_FITS + space_fit_number(&family->at)];
+}
+
+static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
+    const struct hint *hint = hint_of(search, family);
+    double exposed = hint->timed ? hint->exposed : EXPOSED_PART;
+    return seconds->step_s + exposed * (seconds->serial_s - seconds->step_s);
 }
 
 static bool is_certain_loser(const struct search *search, double bound) { return bound >= search->best_s * (1 - 1e-9); }
 
 static enum status push_families(struct search *search) {
     for (int32_t f = 0; f < (int32_t)search->space.families.count; f++) {
-        double seconds = search->space.families.items[f].compute_s;
-        TRY(queue_push(&search->queue, (struct proposal){.key = seconds, .bound = seconds, .family = f}));
+        const struct family *family = &search->space.families.items[f];
+        search->result->enumerated++;
+        if (space_is_hopeless(&search->space, family)) continue;
+        struct proposal proposal = {
+            .key = expected_s(search, f, &family->least), .bound = family->least.step_s, .family = f};
+        bool moves = family_moves_states(family) || space_schedule(&search->space, family)->tier != TIER_DEVICE;
+        TRY(queue_push(moves ? &search->queue : &search->still, proposal));
     }
     return STATUS_OK;
 }
 
-/* A family goes back into the queue by its most promising member, unless none may fit. Members that hold less on the
- * device can have bounds below that one's, so the bound stays what it was. */
-static enum status promise(struct search *search, struct proposal proposal) {
+/* A family goes back into the queue by its most promising member, unless the device holds none. Members that hold less
+ * there can have bounds below that one's, so the bound stays what it was. */
+static enum status promise(struct search *search, struct proposal proposal, struct queue *queue) {
     struct member member;
-    bool found;
-    TRY(space_promising(&search->space, &search->space.families.items[proposal.family], &member, &found));
+    if (!space_promising(&search->space, &search->space.families.items[proposal.family], &member)) return STATUS_OK;
     proposal.stage = PROPOSAL_PROMISED;
-    if (found) proposal.key = expected_s(&member.bound);
-    search->result->enumerated++;
-    return queue_push(&search->queue, proposal);
+    proposal.member = member;
+    proposal.key = expected_s(search, proposal.family, &member.bound.seconds);
+    return queue_push(queue, proposal);
 }
 
-static enum status expand(struct search *search, int32_t family) {
+static enum status expand(struct search *search, int32_t family, struct queue *queue) {
     struct member_list members = {0};
     enum status status = space_members(&search->space, &search->space.families.items[family], &members);
     for (size_t m = 0; m < members.list.count && status == STATUS_OK; m++) {
         const struct member *member = &members.list.items[m];
-        struct proposal proposal = {.key = expected_s(&member->bound),
-                                    .bound = member->bound.step_s,
+        struct proposal proposal = {.key = expected_s(search, family, &member->bound.seconds),
+                                    .bound = member->bound.seconds.step_s,
                                     .family = family,
                                     .stage = PROPOSAL_MEMBER,
                                     .member = *member};
         search->result->enumerated++;
-        if (!is_certain_loser(search, proposal.bound)) status = queue_push(&search->queue, proposal);
+        if (!is_certain_loser(search, proposal.bound)) status = queue_push(queue, proposal);
     }
     vec_free(&members.list);
     return status;
 }
 
-static bool is_doubtful(const struct search *search, const struct proposal *proposal) {
+static bool is_doubtful(struct search *search, const struct proposal *proposal) {
     const struct lesson *lesson = &search->lessons[proposal->family];
+    const struct hint *hint = hint_of(search, proposal->family);
     const struct policy_bound *bound = &proposal->member.bound;
-    int64_t bytes = lesson->learned ? bound->bytes[TIER_DEVICE] + lesson->excess_bytes : bound->likely_bytes;
-    return bytes > search->input->capacity_bytes[TIER_DEVICE];
+    int64_t bytes = bound->likely_bytes;
+    if (lesson->learned)
+        bytes = bound->bytes[TIER_DEVICE] + lesson->excess_bytes;
+    else if (hint->weighed)
+        bytes = (int64_t)(hint->bytes * (double)bytes);
+    return (double)bytes * search->caution > (double)search->input->capacity_bytes[TIER_DEVICE];
 }
 
 static bool fits(const struct search_input *input, const struct candidate *candidate) {
@@ -107,22 +140,37 @@ static enum status measure(struct search *search, struct candidate *candidate) {
     return status;
 }
 
+static void learn(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
+    const struct policy_bound *bound = &proposal->member.bound;
+    struct lesson *lesson = &search->lessons[proposal->family];
+    struct hint *hint = hint_of(search, proposal->family);
+    int64_t excess = candidate->tier_bytes[TIER_DEVICE] - bound->bytes[TIER_DEVICE];
+    if (!lesson->learned || excess < lesson->excess_bytes) *lesson = (struct lesson){true, excess};
+    double bytes = (double)candidate->tier_bytes[TIER_DEVICE] / (double)(bound->likely_bytes + 1);
+    if (!hint->weighed || bytes < hint->bytes) hint->bytes = bytes;
+    hint->weighed = true;
+    double hidden_s = bound->seconds.serial_s - bound->seconds.step_s;
+    if (candidate->step_s <= 0 || hidden_s <= 0) return;
+    double exposed = (candidate->step_s - bound->seconds.step_s) / hidden_s;
+    if (!hint->timed || exposed < hint->exposed) hint->exposed = exposed;
+    hint->timed = true;
+}
+
 static enum status compile(struct search *search, const struct proposal *proposal) {
     const struct family *family = &search->space.families.items[proposal->family];
     struct candidate candidate = {.bound_s = proposal->bound};
-    struct lesson *lesson = &search->lessons[proposal->family];
     space_policy(&search->space, family, &proposal->member, &candidate.policy);
     TRY(measure(search, &candidate));
     search->result->compiled++;
     int64_t bytes = candidate.tier_bytes[TIER_DEVICE];
-    int64_t excess = bytes - proposal->member.bound.bytes[TIER_DEVICE];
-    if (!lesson->learned || excess < lesson->excess_bytes) *lesson = (struct lesson){true, excess};
+    learn(search, proposal, &candidate);
     struct candidate lower = candidate;
     lower.tier_bytes[TIER_DEVICE] = 0;
     if (fits(search->input, &lower) && bytes < search->result->least_bytes) {
         search->result->least_bytes = bytes;
         search->least = candidate;
     }
+    search->caution = candidate.step_s > 0 || search->candidates.count > 0 ? 1 : search->caution * MORE_CAUTION;
     if (candidate.step_s <= 0) return STATUS_OK;
     if (candidate.step_s < search->best_s) search->best_s = candidate.step_s;
     TRY(vec_push(&search->families, proposal->family));
@@ -133,38 +181,57 @@ static bool may_compile(const struct search *search) {
     return search->input->most_compiled == 0 || search->result->compiled < search->input->most_compiled;
 }
 
-static enum status look_at(struct search *search, const struct proposal *proposal, bool doubts) {
-    if (proposal->stage == PROPOSAL_FAMILY) return promise(search, *proposal);
-    if (proposal->stage == PROPOSAL_PROMISED) return expand(search, proposal->family);
-    if (doubts && is_doubtful(search, proposal)) return queue_push(&search->doubtful, *proposal);
+/* What is doubtful goes to `doubtful`; NULL: there are no doubts. */
+static enum status look_at(struct search *search, struct proposal *proposal, struct queue *from,
+                           struct queue *doubtful) {
+    if (proposal->stage == PROPOSAL_FAMILY) return promise(search, *proposal, from);
+    double expected = expected_s(search, proposal->family, &proposal->member.bound.seconds);
+    if (expected > proposal->key * (1 + 1e-9)) {
+        proposal->key = expected; /* more was learned since it was put there */
+        return queue_push(from, *proposal);
+    }
+    if (proposal->stage == PROPOSAL_PROMISED) return expand(search, proposal->family, from);
+    if (!proposal->weighed) {
+        space_weigh(&search->space, &search->space.families.items[proposal->family], &proposal->member);
+        proposal->weighed = true;
+    }
+    if (doubtful && is_doubtful(search, proposal)) return queue_push(doubtful, *proposal);
     return compile(search, proposal);
 }
 
 /* Ends with what may be compiled; what is then left and no certain loser stays unproved. */
-static enum status drain(struct search *search, struct queue *queue, bool doubts) {
+static enum status drain(struct search *search, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
     while (queue_pop(queue, &next)) {
         if (is_certain_loser(search, next.bound)) continue;
-        if (!may_compile(search)) {
+        if (next.stage == PROPOSAL_MEMBER && !may_compile(search)) {
             search->result->proved = false;
             return STATUS_OK;
         }
-        TRY(look_at(search, &next, doubts));
+        TRY(look_at(search, &next, queue, doubtful));
     }
     return STATUS_OK;
 }
 
-/* Those that are expected not to fit come when all others have been. */
+/* What moves nothing comes first: the fastest of it that fits costs one program or two, and what others must beat is
+ * then known. Those that are expected not to fit come when all others have been; first those of them that are not any
+ * more, by what was learned meanwhile. */
 static enum status look(struct search *search) {
     search->result->proved = true;
-    TRY(drain(search, &search->queue, true));
-    return drain(search, &search->doubtful, false);
+    TRY(drain(search, &search->still, &search->doubtful));
+    TRY(drain(search, &search->queue, &search->doubtful));
+    TRY(drain(search, &search->doubtful, &search->queue));
+    return drain(search, &search->queue, NULL);
 }
 
 /* More grains and room for lookahead only take more. */
 static bool may_be_least(const struct search *search, const struct family *family) {
     int64_t fixed = search->input->grains_per_pass;
     return family->lookahead == 0 && family->grains_per_pass == (fixed > 0 ? fixed : 1);
+}
+
+static bool is_enough(const struct search *search) {
+    return search->least.compiled && search->least.tier_bytes[TIER_DEVICE] <= search->enough_bytes;
 }
 
 /* Nothing fits, or nothing that fits was among those that were compiled: those that take least. */
@@ -175,15 +242,17 @@ static enum status look_smallest(struct search *search) {
         const struct family *family = &search->space.families.items[f];
         struct proposal proposal = {.family = f, .stage = PROPOSAL_MEMBER};
         if (!may_be_least(search, family)) continue;
-        status = space_least(&search->space, family, &proposal.member);
+        proposal.member = space_least(&search->space, family);
         const struct policy_bound *bound = &proposal.member.bound;
-        if (status != STATUS_OK || !space_may_fit(&search->space, bound, TIER_HOST)) continue;
+        if (!space_may_fit(&search->space, bound, TIER_HOST)) continue;
         proposal.key = (double)bound->likely_bytes;
-        proposal.bound = bound->step_s;
+        proposal.bound = bound->seconds.step_s;
         status = queue_push(&smallest, proposal);
     }
     struct proposal next;
-    for (int i = 0; i < SMALLEST_COMPILED && status == STATUS_OK && queue_pop(&smallest, &next); i++)
+    int asked = search->input->most_compiled;
+    int most = asked != 0 && asked < SMALLEST_COMPILED ? asked : SMALLEST_COMPILED;
+    for (int i = 0; i < most && status == STATUS_OK && !is_enough(search) && queue_pop(&smallest, &next); i++)
         status = compile(search, &next);
     queue_free(&smallest);
     return status;
@@ -209,8 +278,8 @@ static bool same_way(const struct search *search, size_t a, size_t b) {
     const struct family *x = &search->space.families.items[search->families.items[a]];
     const struct family *y = &search->space.families.items[search->families.items[b]];
     const struct schedule *p = space_schedule(&search->space, x), *q = space_schedule(&search->space, y);
-    return p->kind == q->kind && p->tier == q->tier && x->parameters == y->parameters && x->gradients == y->gradients &&
-           x->optimizer == y->optimizer && x->update == y->update;
+    return p->kind == q->kind && p->tier == q->tier && x->at.parameters == y->at.parameters &&
+           x->at.gradients == y->at.gradients && x->at.optimizer == y->at.optimizer && x->at.update == y->at.update;
 }
 
 static enum status add_runner_up(struct search *search, const struct ranked *ranks, size_t at) {
@@ -249,6 +318,7 @@ static enum status open_space(struct search *search) {
 }
 
 static void close(struct search *search) {
+    queue_free(&search->still);
     queue_free(&search->queue);
     queue_free(&search->doubtful);
     mem_free(search->lessons);
@@ -261,13 +331,14 @@ static enum status run(struct search *search) {
     TRY(open_space(search));
     TRY(push_families(search));
     TRY(look(search));
-    if (search->candidates.count == 0) TRY(look_smallest(search));
+    if (search->candidates.count == 0 && search->input->most_compiled >= 0) TRY(look_smallest(search));
     return rank(search);
 }
 
 enum status search_policies(const struct search_input *input, struct search_result *out) {
     *out = (struct search_result){.least_bytes = INT64_MAX};
-    struct search search = {.input = input, .result = out, .best_s = INFINITY, .plan.recipe = *input->recipe};
+    struct search search = {
+        .input = input, .result = out, .best_s = INFINITY, .caution = 1, .plan.recipe = *input->recipe};
     enum status status = run(&search);
     close(&search);
     if (status != STATUS_OK) search_result_free(out);
@@ -279,7 +350,12 @@ enum status search_least(const struct search_input *input, struct candidate *out
     struct costs free_of_charge = {.count = (int32_t)input->graph->nodes.count};
     struct search_input sizes = *input;
     struct search_result result = {.least_bytes = INT64_MAX};
-    struct search search = {.input = &sizes, .result = &result, .best_s = INFINITY, .plan.recipe = *input->recipe};
+    struct search search = {.input = &sizes,
+                            .result = &result,
+                            .best_s = INFINITY,
+                            .caution = 1,
+                            .plan.recipe = *input->recipe,
+                            .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
     free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
     if (!free_of_charge.kernels) return STATUS_FAILED;
     free_of_charge.rates.zero.bytes_per_s = 1;

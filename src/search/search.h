@@ -13,7 +13,8 @@ struct search_input {
     const struct recipe *recipe;
     int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
     int64_t grains_per_pass;            /* 0: free; else no other */
-    int most_compiled; /* 0: as many as it takes to prove that none is faster; else that many of the best by bounds */
+    int most_compiled; /* 0: as many as it takes to prove that none is faster; else that many of the best by bounds;
+                          below 0: none, all is done that comes before the first */
 };
 
 struct candidate {
@@ -37,7 +38,8 @@ struct search_result {
 /* OK with an empty front when nothing fits. Deterministic. The caller frees. */
 enum status search_policies(const struct search_input *input, struct search_result *out);
 /* The policy whose program takes least of the device, of those that the tiers below hold; some of the smallest by their
- * bounds are compiled. Needs no costs (input->costs may be NULL) and no capacity of the device. */
+ * bounds are compiled, as far as the first that the device holds (capacity 0: all of them). Needs no costs
+ * (input->costs may be NULL). */
 enum status search_least(const struct search_input *input, struct candidate *out);
 void search_result_free(struct search_result *result);
 

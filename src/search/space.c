@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "search/step_chain.h"
+
 /* Few numbers for large models, where their compilation takes long and neighbours differ little. */
 enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32 };
 
@@ -20,36 +22,80 @@ static bool has_gradients(const struct graph *graph) {
 
 static enum status list_schedules(struct space *space, bool trains) {
     const struct search_input *input = space->input;
-    if (!trains) return vec_push(&space->schedules.list, (struct schedule){SCHEDULE_KEEP, TIER_DEVICE, ""});
+    if (!trains) return vec_push(&space->schedules.list, (struct schedule){SCHEDULE_KEEP, TIER_DEVICE, -1, ""});
     bool tiers[TIER_COUNT];
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         tiers[tier] = tier != TIER_DEVICE && is_there(input, tier);
     return schedules_list(graph_count_blocks(input->graph), tiers, COUNTS_MOST, &space->schedules);
 }
 
-/* Measures a way unless that was done. */
-static enum status measure_way(struct space *space, int32_t schedule, int64_t lookahead) {
+static struct way *way_at(const struct space *space, int32_t schedule, int64_t lookahead) {
+    bool moves = space->schedules.list.items[schedule].tier != TIER_DEVICE;
+    return &space->ways[(int64_t)schedule * LOOKAHEADS + (moves ? lookahead : 0)];
+}
+
+/* What does not move activations is the same with every lookahead, what moves them to another tier the same but for
+ * that. */
+static enum status measure_schedule(struct space *space, int32_t s, struct run_list *runs) {
     const struct search_input *input = space->input;
-    struct way *way = &space->ways[(int64_t)schedule * LOOKAHEADS + lookahead];
-    if (way->groups.count > 0) return STATUS_OK;
-    TRY(way_measure(&space->source, input->workspace, input->costs, space->schedules.list.items[schedule].text,
-                    lookahead, way));
-    if (policy_bound_scratch(way) <= space->scratch_count) return STATUS_OK;
-    space->scratch_count = policy_bound_scratch(way);
-    int64_t *scratch = mem_resize(space->scratch, space->scratch_count, sizeof *scratch);
-    if (!scratch) return STATUS_FAILED;
-    space->scratch = scratch;
+    const struct schedule *schedule = &space->schedules.list.items[s];
+    int64_t lookaheads = schedule->tier != TIER_DEVICE ? LOOKAHEADS : 1;
+    if (schedule->twin < 0) TRY(way_list_runs(&space->source, schedule->text, runs));
+    for (int64_t lookahead = 0; lookahead < lookaheads; lookahead++) {
+        struct way *way = way_at(space, s, lookahead);
+        if (schedule->twin >= 0)
+            TRY(way_copy(way_at(space, schedule->twin, lookahead), schedule->text, schedule->tier, way));
+        else
+            TRY(way_measure(&space->source, runs, input->workspace, input->costs, schedule->text, lookahead, way));
+        if (policy_bound_scratch(way) > space->scratch_count) space->scratch_count = policy_bound_scratch(way);
+    }
     return STATUS_OK;
 }
 
-static enum status measure_ways(struct space *space) {
+/* Halves of what keeping all takes; and what the states leave on the device when all of them stay there, when the
+ * optimizer's do not, and when none do. */
+static int list_budgets(const struct space *space, const struct way *keep, int64_t budgets[BUDGETS_MOST]) {
+    const struct chunk_sum *all = space->packings[0].from;
+    const int64_t states[] = {all->parameters + all->gradients + all->optimizer, all->parameters + all->gradients, 0};
+    int64_t kept = way_least_bytes(keep, 1);
+    int count = 0;
+    for (int divisor = 2; divisor <= 16; divisor *= 2)
+        budgets[count++] = kept / divisor;
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        int64_t left = space->input->capacity_bytes[TIER_DEVICE] - space->fixed_bytes - states[i];
+        if (left > 0 && left < kept) budgets[count++] = left;
+    }
+    return count;
+}
+
+/* The first schedule keeps all: what it takes says what computing again would save. */
+static enum status add_fastest(struct space *space, struct run_list *runs) {
+    const struct search_input *input = space->input;
+    struct way keep = {0};
+    struct chain chain = {0};
+    int64_t budgets[BUDGETS_MOST];
+    TRY(way_list_runs(&space->source, "", runs));
+    enum status status = way_measure(&space->source, runs, input->workspace, input->costs, "", 0, &keep);
+    if (status == STATUS_OK) status = step_chain_create(input->graph, input->costs, &keep, &chain);
+    if (status == STATUS_OK)
+        status = schedules_add_fastest(&chain, budgets, list_budgets(space, &keep, budgets), &space->schedules);
+    chain_free(&chain);
+    way_free(&keep);
+    return status;
+}
+
+static enum status measure_ways(struct space *space, bool trains) {
+    struct run_list runs = {0};
     space->plain.grains_per_pass = 1;
-    space->ways = mem_array(space->schedules.list.count * LOOKAHEADS, sizeof *space->ways);
-    if (!space->ways) return STATUS_FAILED;
     TRY(run_source_create(space->input->graph, &space->plain, &space->packings[0].chunks, &space->source));
-    for (int32_t s = 0; s < (int32_t)space->schedules.list.count; s++)
-        TRY(measure_way(space, s, 0));
-    return STATUS_OK;
+    enum status status = trains ? add_fastest(space, &runs) : STATUS_OK;
+    space->ways = mem_array(space->schedules.list.count * LOOKAHEADS, sizeof *space->ways);
+    if (!space->ways) status = STATUS_FAILED;
+    for (int32_t s = 0; s < (int32_t)space->schedules.list.count && status == STATUS_OK; s++)
+        status = measure_schedule(space, s, &runs);
+    vec_free(&runs.list);
+    space->scratch = mem_array(space->scratch_count, sizeof *space->scratch);
+    return space->scratch ? status : STATUS_FAILED;
 }
 
 /* The size that wastes least, and multiples: fewer, longer copies. */
@@ -66,73 +112,150 @@ static enum status pack(struct space *space) {
     return STATUS_OK;
 }
 
-/* What does not move activations is the same with every lookahead. */
-static int64_t way_lookahead(const struct space *space, const struct family *family) {
-    return space_schedule(space, family)->tier != TIER_DEVICE ? family->lookahead : 0;
-}
-
 const struct schedule *space_schedule(const struct space *space, const struct family *family) {
     return &space->schedules.list.items[family->schedule];
 }
 
 /* ---- families ---- */
 
-static bool states_move(const struct family *family) {
-    return family->parameters != TIER_DEVICE || family->gradients != TIER_DEVICE || family->optimizer != TIER_DEVICE;
+bool family_moves_states(const struct family *family) {
+    return family->at.parameters != TIER_DEVICE || family->at.gradients != TIER_DEVICE ||
+           family->at.optimizer != TIER_DEVICE;
 }
 
-static enum status add_family(struct space *space, struct family family) {
-    const struct way *way = &space->ways[(int64_t)family.schedule * LOOKAHEADS];
-    double seconds = 0;
-    for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
-        seconds += way->compute_s[activity];
-    family.compute_s = (double)space->grains * seconds * (1 - 1e-9);
+static void set_policy(const struct space *space, const struct family *family, int64_t persistent, int64_t buffers,
+                       struct policy *out) {
+    out->grains_per_pass = family->grains_per_pass;
+    out->chunk_bytes = family_moves_states(family) ? space->packings[family->packing].chunk_bytes : 0;
+    out->persistent_chunks = persistent;
+    out->buffers = buffers;
+    out->lookahead = family->lookahead;
+    out->parameters = family->at.parameters;
+    out->gradients = family->at.gradients;
+    out->optimizer = family->at.optimizer;
+    out->update = family->at.update;
+}
+
+static struct policy_bound_input bound_input(const struct space *space, const struct family *family) {
+    return (struct policy_bound_input){space->input->graph,
+                                       space->input->costs,
+                                       way_at(space, family->schedule, family->lookahead),
+                                       &space->packings[family->packing],
+                                       space->grains,
+                                       space->fixed_bytes,
+                                       space->scratch};
+}
+
+static int64_t least_buffers(const struct space *space, const struct family *family, int64_t persistent) {
+    const struct states *states = &space->packings[family->packing];
+    return family->at.parameters == TIER_DEVICE ? 0 : states->least_buffers[persistent];
+}
+
+/* By the closed form: the most chunks that can stay; -1 when not even none can. Bytes grow with them. */
+static int64_t quick_most_persistent(struct space *space, const struct family *family,
+                                     const struct pass_activations *activations) {
+    struct policy_bound_input input = bound_input(space, family);
+    int64_t capacity = space->input->capacity_bytes[TIER_DEVICE];
+    int64_t low = -1, high = family_moves_states(family) ? states_count(input.states) - 1 : 0;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        space->policy.persistent_chunks = middle;
+        if (policy_bound_quick_device_bytes(&input, &space->policy, activations) <= capacity)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static bool is_away(enum tier tier) { return tier != TIER_DEVICE; }
+
+int32_t space_fit_number(const struct placement *at) {
+    return is_away(at->parameters) + 2 * is_away(at->gradients) + 4 * is_away(at->optimizer) + 8 * is_away(at->update);
+}
+
+/* A family none of whose members fits has no seconds; it is there for what takes least. */
+static enum status add_family(struct space *space, struct family family, const struct pass_activations *activations) {
+    struct policy_bound_input input = bound_input(space, &family);
+    struct fit *fit = &space->fits.items[family.fit];
+    set_policy(space, &family, 0, least_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
+    if (!fit->listed) fit->most_persistent = quick_most_persistent(space, &family, activations);
+    fit->listed = true;
+    if (fit->most_persistent >= 0)
+        family.least = policy_bound_least_seconds(&input, &space->policy, fit->most_persistent);
     return vec_push(&space->families, family);
 }
 
-/* Numbers that change nothing are tried once: packing and lookahead where nothing moves, grains likewise. */
-static enum status add_numbers(struct space *space, struct family family) {
-    bool moves = states_move(&family), any = moves || space_schedule(space, &family)->tier != TIER_DEVICE;
+/* All placements and packings. Numbers that change nothing are tried once: packing and lookahead where nothing moves,
+ * grains likewise. */
+static enum status add_families(struct space *space, struct family family, const struct placement_list *placements,
+                                int32_t first_fit, bool first) {
+    const struct way *way = way_at(space, family.schedule, family.lookahead);
+    struct pass_activations activations = policy_bound_activations(way, space->grains, family.grains_per_pass);
+    bool moves = space_schedule(space, &family)->tier != TIER_DEVICE;
+    for (size_t i = 0; i < placements->list.count; i++) {
+        family.at = placements->list.items[i];
+        bool states_move = family_moves_states(&family);
+        if (!states_move && !moves && !first) continue;
+        for (family.packing = 0; family.packing < (states_move ? space->packing_count : 1); family.packing++) {
+            family.fit = first_fit + SPACE_FITS * family.packing + space_fit_number(&family.at);
+            TRY(add_family(space, family, &activations));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* A schedule's families have the fits of its twin's, in the same order. */
+static enum status add_schedule(struct space *space, int32_t schedule, const struct placement_list *placements) {
+    int32_t twin = space->schedules.list.items[schedule].twin;
+    int32_t fit = twin >= 0 ? space->first_fits[twin] : (int32_t)space->fits.count;
+    space->first_fits[schedule] = fit;
     int64_t fixed = space->input->grains_per_pass;
-    int64_t most = fixed > 0 ? fixed : !any ? 1 : space->grains < GRAINS_MOST ? space->grains : GRAINS_MOST;
-    for (family.packing = 0; family.packing < (moves ? space->packing_count : 1); family.packing++)
-        for (family.lookahead = 0; family.lookahead < (any ? LOOKAHEADS : 1); family.lookahead++)
-            for (int64_t grains = fixed > 0 ? fixed : 1;; grains = 2 * grains < most ? 2 * grains : most) {
-                family.grains_per_pass = grains;
-                TRY(add_family(space, family));
-                if (grains == most) break;
-            }
+    int64_t most = fixed > 0 ? fixed : space->grains < GRAINS_MOST ? space->grains : GRAINS_MOST;
+    for (int64_t lookahead = 0; lookahead < LOOKAHEADS; lookahead++)
+        for (int64_t grains = fixed > 0 ? fixed : 1;; grains = 2 * grains < most ? 2 * grains : most) {
+            struct family family = {.schedule = schedule, .lookahead = lookahead, .grains_per_pass = grains};
+            bool first = lookahead == 0 && (fixed > 0 || grains == 1);
+            while ((int32_t)space->fits.count < fit + PACKINGS_MAX * SPACE_FITS)
+                TRY(vec_push(&space->fits, (struct fit){0}));
+            TRY(add_families(space, family, placements, fit, first));
+            fit += PACKINGS_MAX * SPACE_FITS;
+            if (grains == most) break;
+        }
     return STATUS_OK;
 }
 
-static enum status add_updates(struct space *space, struct family family) {
-    TRY(add_numbers(space, family));
-    family.update = TIER_HOST;
-    return family.optimizer != TIER_DEVICE && is_there(space->input, TIER_HOST) ? add_numbers(space, family)
-                                                                                : STATUS_OK;
+static enum status add_placement(const struct search_input *input, struct placement at,
+                                 struct placement_list *placements) {
+    if (!is_there(input, at.parameters) || !is_there(input, at.gradients) || !is_there(input, at.optimizer))
+        return STATUS_OK;
+    TRY(vec_push(&placements->list, at));
+    at.update = TIER_HOST;
+    bool choice = at.optimizer != TIER_DEVICE && is_there(input, TIER_HOST);
+    return choice ? vec_push(&placements->list, at) : STATUS_OK;
 }
 
-static bool has_frozen(const struct space *space) {
-    const struct chunk_sum *all = space->packings[0].from;
-    return all->trained < all->parameters;
-}
-
-/* Optimizer state goes as far away as anything: it is the most bytes, and is used once a step. What is not trained has
- * none, and so sets no limit to parameters. */
-static enum status add_homes(struct space *space, struct family family, bool trains) {
-    const struct search_input *input = space->input;
-    bool free_parameters = !trains || has_frozen(space);
-    for (family.parameters = 0; family.parameters < TIER_COUNT; family.parameters++)
-        for (family.gradients = 0; family.gradients < TIER_COUNT; family.gradients++)
-            for (family.optimizer = 0; family.optimizer < TIER_COUNT; family.optimizer++) {
-                bool there = is_there(input, family.parameters) && is_there(input, family.gradients) &&
-                             is_there(input, family.optimizer);
-                bool needed = trains || (family.gradients == TIER_DEVICE && family.optimizer == TIER_DEVICE);
-                bool ordered =
-                    family.gradients <= family.optimizer && (family.parameters <= family.optimizer || free_parameters);
-                if (there && needed && ordered) TRY(add_updates(space, family));
-            }
+/* None is left out: optimizer state is the most bytes and is used once a step, but with one pass a step parameters are
+ * used hardly more often, and in bf16 are a sixth of it, so that they, too, may be what is best farthest away. */
+static enum status list_placements(const struct space *space, bool trains, struct placement_list *placements) {
+    enum tier farthest = trains ? TIER_COUNT - 1 : TIER_DEVICE; /* of what only training has */
+    struct placement at = {0};
+    for (at.parameters = 0; at.parameters < TIER_COUNT; at.parameters++)
+        for (at.gradients = 0; at.gradients <= farthest; at.gradients++)
+            for (at.optimizer = 0; at.optimizer <= farthest; at.optimizer++)
+                TRY(add_placement(space->input, at, placements));
     return STATUS_OK;
+}
+
+static enum status list_families(struct space *space, bool trains) {
+    struct placement_list placements = {0};
+    space->first_fits = mem_array(space->schedules.list.count, sizeof *space->first_fits);
+    if (!space->first_fits) return STATUS_FAILED;
+    enum status status = list_placements(space, trains, &placements);
+    for (int32_t s = 0; s < (int32_t)space->schedules.list.count && status == STATUS_OK; s++)
+        status = add_schedule(space, s, &placements);
+    vec_free(&placements.list);
+    return status;
 }
 
 enum status space_create(const struct search_input *input, struct space *out) {
@@ -141,10 +264,8 @@ enum status space_create(const struct search_input *input, struct space *out) {
     bool trains = has_gradients(input->graph);
     TRY(pack(out));
     TRY(list_schedules(out, trains));
-    TRY(measure_ways(out));
-    for (int32_t s = 0; s < (int32_t)out->schedules.list.count; s++)
-        TRY(add_homes(out, (struct family){.schedule = s}, trains));
-    return STATUS_OK;
+    TRY(measure_ways(out, trains));
+    return list_families(out, trains);
 }
 
 void space_free(struct space *space) {
@@ -156,40 +277,24 @@ void space_free(struct space *space) {
     schedules_free(&space->schedules);
     run_source_free(&space->source);
     vec_free(&space->families);
+    vec_free(&space->fits);
+    mem_free(space->first_fits);
     mem_free(space->scratch);
 }
 
 /* ---- members ---- */
 
-static void set_policy(const struct space *space, const struct family *family, int64_t persistent, int64_t buffers,
-                       struct policy *out) {
-    out->grains_per_pass = family->grains_per_pass;
-    out->chunk_bytes = states_move(family) ? space->packings[family->packing].chunk_bytes : 0;
-    out->persistent_chunks = persistent;
-    out->buffers = buffers;
-    out->lookahead = family->lookahead;
-    out->parameters = family->parameters;
-    out->gradients = family->gradients;
-    out->optimizer = family->optimizer;
-    out->update = family->update;
+static int64_t device_bytes(struct space *space, const struct family *family, int64_t persistent) {
+    struct policy_bound_input input = bound_input(space, family);
+    set_policy(space, family, persistent, 0, &space->policy);
+    return policy_bound_device_bytes(&input, &space->policy);
 }
 
-static struct policy_bound_input bound_input(const struct space *space, const struct family *family) {
-    return (struct policy_bound_input){
-        space->input->graph,
-        space->input->costs,
-        &space->ways[(int64_t)family->schedule * LOOKAHEADS + way_lookahead(space, family)],
-        &space->packings[family->packing],
-        space->grains,
-        space->fixed_bytes,
-        space->scratch};
-}
-
-static struct member bound_member(struct space *space, const struct family *family, int64_t persistent,
-                                  int64_t buffers) {
+static struct member bound_member(struct space *space, const struct family *family, int64_t persistent, int64_t buffers,
+                                  int64_t device_bytes) {
     struct policy_bound_input input = bound_input(space, family);
     set_policy(space, family, persistent, buffers, &space->policy);
-    return (struct member){persistent, buffers, policy_bound_of(&input, &space->policy)};
+    return (struct member){persistent, buffers, policy_bound_of(&input, &space->policy, device_bytes)};
 }
 
 bool space_may_fit(const struct space *space, const struct policy_bound *bound, enum tier from) {
@@ -198,66 +303,63 @@ bool space_may_fit(const struct space *space, const struct policy_bound *bound, 
     return true;
 }
 
-static int64_t least_buffers(const struct space *space, const struct family *family, int64_t persistent) {
-    const struct states *states = &space->packings[family->packing];
-    return family->parameters == TIER_DEVICE ? 0 : states->least_buffers[persistent];
-}
-
-enum status space_least(struct space *space, const struct family *family, struct member *out) {
-    TRY(measure_way(space, family->schedule, way_lookahead(space, family)));
-    *out = bound_member(space, family, 0, least_buffers(space, family, 0));
-    return STATUS_OK;
+struct member space_least(struct space *space, const struct family *family) {
+    return bound_member(space, family, 0, least_buffers(space, family, 0), device_bytes(space, family, 0));
 }
 
 static enum status add_members(struct space *space, const struct family *family, int64_t persistent,
                                struct member_list *out) {
-    static const int64_t more[] = {0, 1, 2, 4};
+    static const int64_t more[] = {0, 1, 2, BUFFERS_MORE_MAX};
     int64_t least = least_buffers(space, family, persistent);
     int64_t most = states_count(&space->packings[family->packing]) - persistent;
-    for (size_t i = 0; i < (family->parameters == TIER_DEVICE ? 1 : sizeof more / sizeof *more); i++) {
+    for (size_t i = 0; i < (family->at.parameters == TIER_DEVICE ? 1 : sizeof more / sizeof *more); i++) {
         if (i > 0 && least + more[i] > most) break;
-        struct member member = bound_member(space, family, persistent, least + more[i]);
+        struct member member = bound_member(space, family, persistent, least + more[i], 0);
         if (space_may_fit(space, &member.bound, TIER_DEVICE)) TRY(vec_push(&out->list, member));
     }
     return STATUS_OK;
 }
 
-static bool may_stay(struct space *space, const struct family *family, int64_t persistent) {
-    struct policy_bound_input input = bound_input(space, family);
-    set_policy(space, family, persistent, least_buffers(space, family, persistent), &space->policy);
-    return policy_bound_device_bytes(&input, &space->policy) <= space->input->capacity_bytes[TIER_DEVICE];
-}
-
 /* The most chunks that can stay, as far as bounds tell; -1 when not even none can. Bytes grow with them. */
-static int64_t most_persistent(struct space *space, const struct family *family) {
-    int64_t low = -1, high = states_count(&space->packings[family->packing]) - 1;
-    if (!may_stay(space, family, 0)) return -1;
-    while (low < high) {
-        int64_t middle = low + (high - low + 1) / 2;
-        if (may_stay(space, family, middle))
-            low = middle;
+static const struct fit *find_fit(struct space *space, const struct family *family) {
+    struct fit *fit = &space->fits.items[family->fit];
+    int64_t capacity = space->input->capacity_bytes[TIER_DEVICE];
+    if (fit->promised) return fit;
+    int64_t low = -1, high = fit->most_persistent;
+    for (int64_t next = high; low < high; next = low + (high - low + 1) / 2) {
+        int64_t bytes = device_bytes(space, family, next);
+        if (bytes <= capacity)
+            low = next, fit->promising_bytes = bytes;
         else
-            high = middle - 1;
+            high = next - 1;
     }
-    return low;
+    fit->promising = low;
+    fit->promised = true;
+    return fit;
 }
 
-enum status space_promising(struct space *space, const struct family *family, struct member *out, bool *found) {
-    TRY(measure_way(space, family->schedule, way_lookahead(space, family)));
-    int64_t persistent = states_move(family) ? most_persistent(space, family) : 0;
-    *found = persistent >= 0;
-    if (!*found) return STATUS_OK;
-    *out = bound_member(space, family, persistent, least_buffers(space, family, persistent));
-    *found = space_may_fit(space, &out->bound, TIER_DEVICE);
-    return STATUS_OK;
+bool space_promising(struct space *space, const struct family *family, struct member *out) {
+    const struct fit *fit = find_fit(space, family);
+    if (fit->promising < 0) return false;
+    int64_t buffers = least_buffers(space, family, fit->promising);
+    *out = bound_member(space, family, fit->promising, buffers, fit->promising_bytes);
+    return true;
+}
+
+void space_weigh(struct space *space, const struct family *family, struct member *member) {
+    struct policy_bound *bound = &member->bound;
+    int64_t bytes = device_bytes(space, family, member->persistent);
+    bound->bytes[TIER_DEVICE] += bytes;
+    bound->likely_bytes += bytes;
+}
+
+bool space_is_hopeless(const struct space *space, const struct family *family) {
+    return space->fits.items[family->fit].most_persistent < 0;
 }
 
 enum status space_members(struct space *space, const struct family *family, struct member_list *out) {
-    int64_t chunks = states_count(&space->packings[family->packing]);
+    int64_t chunks = states_count(&space->packings[family->packing]), most = find_fit(space, family)->promising;
     out->list.count = 0;
-    TRY(measure_way(space, family->schedule, way_lookahead(space, family)));
-    if (!states_move(family)) return add_members(space, family, 0, out);
-    int64_t most = most_persistent(space, family);
     for (int64_t fewer = 0; fewer <= most; fewer = chunks <= CHUNKS_ALL_MOST || fewer < 2 ? fewer + 1 : 2 * fewer)
         TRY(add_members(space, family, most - fewer, out));
     return STATUS_OK;

@@ -110,7 +110,8 @@ static enum status find_users(const struct graph *graph, struct states *states) 
     if (uses.count > 0) qsort(uses.items, uses.count, sizeof *uses.items, compare_ints);
     states->users_first = mem_array(2 * (size_t)states->blocks + 1, sizeof *states->users_first);
     states->users = mem_array(uses.count + 1, sizeof *states->users);
-    if (!states->users_first || !states->users) status = STATUS_FAILED;
+    states->users_bytes = mem_array(uses.count + 1, sizeof *states->users_bytes);
+    if (!states->users_first || !states->users || !states->users_bytes) status = STATUS_FAILED;
     int32_t block = 0, count = 0;
     for (size_t i = 0; i < uses.count && status == STATUS_OK; i++) {
         if (i > 0 && uses.items[i] == uses.items[i - 1]) continue;
@@ -120,6 +121,8 @@ static enum status find_users(const struct graph *graph, struct states *states) 
     }
     while (status == STATUS_OK && block < 2 * states->blocks)
         states->users_first[++block] = count;
+    for (int32_t i = count; i-- > 0 && status == STATUS_OK;)
+        states->users_bytes[i] = states->users_bytes[i + 1] + states_parameters(states, states->users[i]);
     vec_free(&uses);
     return status;
 }
@@ -178,6 +181,7 @@ void states_free(struct states *states) {
     mem_free(states->largest);
     mem_free(states->users_first);
     mem_free(states->users);
+    mem_free(states->users_bytes);
     mem_free(states->least_buffers);
     *states = (struct states){0};
 }

@@ -225,6 +225,7 @@ static enum status measure_runs(struct measurer *measurer, const struct run_list
     measurer->way->forward = mem_array(blocks, sizeof(int32_t));
     measurer->way->backward = mem_array(blocks, sizeof(int32_t));
     if (!measurer->way->forward || !measurer->way->backward) return STATUS_FAILED;
+    measurer->way->blocks = measurer->source->blocks;
     find_stages(measurer);
     TRY(walk(measurer));
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
@@ -232,24 +233,51 @@ static enum status measure_runs(struct measurer *measurer, const struct run_list
     return sum_groups(measurer);
 }
 
-enum status way_measure(struct run_source *source, const struct workspace_table *workspace, const struct costs *costs,
-                        const char *schedule, int64_t lookahead, struct way *out) {
-    *out = (struct way){.schedule = schedule, .lookahead = lookahead};
+enum status way_list_runs(struct run_source *source, const char *schedule, struct run_list *runs) {
     stage_list_free(&source->stages);
     TRY(activations_parse(schedule, source->blocks, &source->stages));
-    struct run_list runs = {0};
     source->group = 0;
-    enum status status = runs_of_pass(source, 1, false, false, &runs);
+    runs->list.count = 0;
+    return runs_of_pass(source, 1, false, false, runs);
+}
+
+enum status way_measure(const struct run_source *source, const struct run_list *runs,
+                        const struct workspace_table *workspace, const struct costs *costs, const char *schedule,
+                        int64_t lookahead, struct way *out) {
+    *out = (struct way){.schedule = schedule, .lookahead = lookahead};
     struct measurer measurer = {.source = source, .workspace = workspace, .costs = costs, .way = out};
-    if (status == STATUS_OK) status = measure_runs(&measurer, &runs);
+    enum status status = measure_runs(&measurer, runs);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         mem_free(measurer.changes[tier]);
     vec_free(&measurer.instances);
     mem_free(measurer.begin);
     mem_free(measurer.current);
     mem_free(measurer.homes);
-    vec_free(&runs.list);
     return status;
+}
+
+static enum status copy_groups(const struct way *way, size_t blocks, struct way *out) {
+    out->groups = (typeof(out->groups)){0};
+    out->forward = mem_array(blocks, sizeof *out->forward);
+    out->backward = mem_array(blocks, sizeof *out->backward);
+    if (!out->forward || !out->backward) return STATUS_FAILED;
+    memcpy(out->forward, way->forward, blocks * sizeof *out->forward);
+    memcpy(out->backward, way->backward, blocks * sizeof *out->backward);
+    for (size_t i = 0; i < way->groups.count; i++)
+        TRY(vec_push(&out->groups, way->groups.items[i]));
+    return STATUS_OK;
+}
+
+enum status way_copy(const struct way *way, const char *schedule, enum tier tier, struct way *out) {
+    *out = *way;
+    out->schedule = schedule;
+    for (enum tier t = TIER_HOST; t < TIER_COUNT; t++)
+        if (t != tier) {
+            out->out[tier] = way->out[t], out->out[t] = (struct way_traffic){0};
+            out->in[tier] = way->in[t], out->in[t] = (struct way_traffic){0};
+            out->away_bytes[tier] = way->away_bytes[t], out->away_bytes[t] = 0;
+        }
+    return copy_groups(way, (size_t)way->blocks, out);
 }
 
 void way_free(struct way *way) {
@@ -257,4 +285,16 @@ void way_free(struct way *way) {
     mem_free(way->forward);
     mem_free(way->backward);
     *way = (struct way){0};
+}
+
+int64_t way_least_bytes(const struct way *way, int64_t slots) {
+    int64_t most = 0;
+    for (size_t i = 0; i < way->groups.count; i++) {
+        const struct way_group *group = &way->groups.items[i];
+        int64_t waiting = group->before > group->after ? group->before : group->after;
+        int64_t running = group->peak + (slots - 1) * waiting, beginning = slots * group->before;
+        int64_t bytes = running > beginning ? running : beginning;
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }

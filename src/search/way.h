@@ -23,16 +23,26 @@ struct way {
     int64_t lookahead;    /* that it was measured for */
     bool moves;           /* activations; if none do, lookahead changes nothing */
     VEC(struct way_group) groups;
+    int32_t blocks;
     int32_t *forward, *backward;      /* by block: the group of its first forward, of its backward; -1 */
     double compute_s[ACTIVITY_COUNT]; /* of one grain: kernels of forward and backward, with their issue */
     struct way_traffic out[TIER_COUNT], in[TIER_COUNT]; /* by the tier where activations wait */
     int64_t away_bytes[TIER_COUNT];                     /* most of one grain's there at once */
 };
 
-/* `source` was made for the graph and any schedule; its stages become those of `schedule`. The caller frees with
- * way_free, also after a failure. BAD_INPUT when the schedule does not fit the graph. */
-enum status way_measure(struct run_source *source, const struct workspace_table *workspace, const struct costs *costs,
-                        const char *schedule, int64_t lookahead, struct way *out);
+/* The runs of one grain under `schedule`, in place of those that `runs` held. `source` was made for the graph and any
+ * schedule; its stages become those of this one. BAD_INPUT when the schedule does not fit the graph. */
+enum status way_list_runs(struct run_source *source, const char *schedule, struct run_list *runs);
+/* Of the runs that way_list_runs gave for `schedule` just before. The caller frees with way_free, also after a failure.
+ */
+enum status way_measure(const struct run_source *source, const struct run_list *runs,
+                        const struct workspace_table *workspace, const struct costs *costs, const char *schedule,
+                        int64_t lookahead, struct way *out);
+/* The same way with activations that wait in another tier: `schedule` says so. The caller frees, also after a failure.
+ */
+enum status way_copy(const struct way *way, const char *schedule, enum tier tier, struct way *out);
 void way_free(struct way *way);
+/* What activations take at the most busy time of a pass over `slots` grains. */
+int64_t way_least_bytes(const struct way *way, int64_t slots);
 
 #endif

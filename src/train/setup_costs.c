@@ -9,9 +9,10 @@
 /* A start waits for it: seconds for operators that no run before has measured. */
 static const double OPERATORS_BUDGET_S = 1.0;
 
-static enum status measure(struct train_setup *setup, const char *cache) {
+/* `found`: NULL: what is not kept is measured; else whether all was kept. */
+static enum status find_costs(struct train_setup *setup, const char *cache, bool *found) {
     struct cluster cluster = setup->cluster;
-    struct profile_report report;
+    const struct graph *graph = setup->main->graph;
     if (!cluster.rates.measured) TRY(cluster_measure(&cluster));
     snprintf(cluster.device.isa, sizeof cluster.device.isa, "%s", setup->backend->isa());
     const struct profile_options options = {
@@ -21,18 +22,24 @@ static enum status measure(struct train_setup *setup, const char *cache) {
         .cache_folder = cache,
         .threads = setup->plan.recipe.threads,
         .budget_s = OPERATORS_BUDGET_S};
-    TRY(profile_model(setup->backend, setup->main->graph, &cluster, &options, &setup->costs, &report));
-    profile_report_free(&report);
-    return STATUS_OK;
+    return found ? profile_model_kept(setup->backend, graph, &cluster, &options, &setup->costs, found)
+                 : profile_model(setup->backend, graph, &cluster, &options, &setup->costs, NULL);
 }
 
-enum status train_setup_measure(struct train_setup *setup) {
+static enum status find(struct train_setup *setup, bool *found) {
     if (setup->costs.kernels) return STATUS_OK;
     char *cache = cache_folder();
     if (!cache) return STATUS_FAILED;
-    enum status status = measure(setup, cache);
+    enum status status = find_costs(setup, cache, found);
     mem_free(cache);
     return status;
+}
+
+enum status train_setup_measure(struct train_setup *setup) { return find(setup, NULL); }
+
+enum status train_setup_find_costs(struct train_setup *setup) {
+    bool found;
+    return find(setup, &found);
 }
 
 enum status train_setup_predict(const struct train_setup *setup, struct step_summary *out) {

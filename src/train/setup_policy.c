@@ -72,15 +72,26 @@ static enum status try_fastest(struct train_setup *setup, const struct search_in
     return STATUS_OK;
 }
 
-/* The least comes first: where it does not fit, nothing is measured in vain. */
-static enum status try_all(struct train_setup *setup, const struct search_input *input, bool fastest) {
+/* Whatever the main program's device is: other programs may need more than that one. */
+static enum status try_least(struct train_setup *setup, const struct search_input *input) {
+    struct search_input any = *input;
     struct candidate least;
+    bool fitted;
+    any.capacity_bytes[TIER_DEVICE] = 0;
+    TRY(search_least(&any, &least));
+    return least.compiled ? try_policy(setup, &least.policy, &fitted) : STATUS_OK;
+}
+
+/* Small ones come first: where none fits, nothing is measured in vain. */
+static enum status try_all(struct train_setup *setup, const struct search_input *input, bool fastest) {
+    struct candidate small;
     bool fitted = false;
-    TRY(search_least(input, &least));
-    if (!least.compiled) return STATUS_OK;
-    bool hopeless = least.tier_bytes[TIER_DEVICE] > input->capacity_bytes[TIER_DEVICE];
-    if (fastest && !hopeless) TRY(try_fastest(setup, input, &fitted));
-    return fitted ? STATUS_OK : try_policy(setup, &least.policy, &fitted);
+    TRY(search_least(input, &small));
+    if (!small.compiled) return STATUS_OK;
+    if (small.tier_bytes[TIER_DEVICE] > input->capacity_bytes[TIER_DEVICE])
+        return try_policy(setup, &small.policy, &fitted);
+    if (fastest) TRY(try_fastest(setup, input, &fitted));
+    return fitted ? STATUS_OK : try_least(setup, input);
 }
 
 static enum status choose(struct train_setup *setup, bool fastest) {

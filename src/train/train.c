@@ -46,8 +46,9 @@ static enum status find_matrix_rate(const struct train_setup *setup, double *flo
     return status;
 }
 
-/* Where the policy was searched for, the costs are known. */
+/* Where the policy was searched for, or the model was planned or profiled before, the costs are known. */
 static enum status predict_step(struct train_run *run) {
+    TRY(train_setup_find_costs(&run->setup));
     return run->setup.costs.kernels ? train_setup_predict(&run->setup, &run->prediction) : STATUS_OK;
 }
 

@@ -227,6 +227,23 @@ static void test_large_later_gradient(void **state) {
     assert_true(solved_time(&chain, 18) == 12);
 }
 
+/* One table gives what several would; `chain` has no schedule in the first. */
+static void expect_each(const struct chain *chain) {
+    const int64_t slots[] = {chain->input, 90, 140, 200, 320};
+    enum { COUNT = sizeof slots / sizeof *slots };
+    struct recompute_schedule schedules[COUNT];
+    struct recompute_cost costs[COUNT];
+    assert_int_equal(rotor_solve_each(chain, slots, COUNT, schedules, costs), STATUS_OK);
+    assert_int_equal(schedules[0].count, 0);
+    for (int i = 1; i < COUNT; i++) {
+        double time = solved_time(chain, slots[i]);
+        assert_true(schedules[i].count > 0 ? costs[i].time == time && costs[i].peak <= slots[i] : isinf(time));
+    }
+    assert_true(schedules[COUNT - 1].count > 0);
+    for (int i = 0; i < COUNT; i++)
+        vec_free(&schedules[i]);
+}
+
 static void test_random_long(void **state) {
     (void)state;
     struct chain chain;
@@ -242,6 +259,7 @@ static void test_random_long(void **state) {
                                                .forward_temporary = draw(7, &counter, 0, 9),
                                                .backward_temporary = draw(7, &counter, 0, 9)};
     }
+    expect_each(&chain);
     double before = INFINITY;
     for (int64_t slots = 20; slots < 320; slots += 12) {
         double time = solved_time(&chain, slots);

@@ -191,6 +191,28 @@ static struct graph *small_graph(void) {
     return graph;
 }
 
+/* Nothing is measured for it: it is found where all of it was. */
+static void test_what_is_kept_alone(void **state) {
+    struct graph *graph = small_graph();
+    struct profile_options options = options_in(*state);
+    struct cluster cluster = known_machine();
+    struct costs costs;
+    bool found = true;
+    assert_int_equal(profile_model_kept(&backend_cpu, graph, &cluster, &options, &costs, &found), STATUS_OK);
+    assert_false(found);
+    assert_null(costs.kernels);
+    struct profiled profiled = profile(graph, &options);
+    assert_int_equal(profile_model_kept(&backend_cpu, graph, &cluster, &options, &costs, &found), STATUS_OK);
+    assert_true(found);
+    expect_equal(&profiled.costs, &costs);
+    costs_free(&costs);
+    struct cluster unknown = {0}; /* whose rates nothing has measured */
+    assert_int_equal(profile_model_kept(&backend_cpu, graph, &unknown, &options, &costs, &found), STATUS_OK);
+    assert_false(found);
+    drop(&profiled);
+    graph_free(graph);
+}
+
 static const char *only_file(const char *folder) {
     struct names names;
     assert_int_equal(folder_list(folder, &names), STATUS_OK);
@@ -286,6 +308,7 @@ int main(void) {
         cmocka_unit_test(test_equal_nodes_have_one_measurement),
         cmocka_unit_test(test_updates_follow_their_size),
         cmocka_unit_test_setup_teardown(test_what_is_kept_is_found_again, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(test_what_is_kept_alone, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(test_damaged_files_are_measured_anew, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(test_no_folder_is_no_error, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(test_threads_that_do_not_start),

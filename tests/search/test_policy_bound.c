@@ -9,7 +9,8 @@
 enum { GRAINS = 5, SEEDS = 400 };
 
 struct closeness {
-    double time, bytes;
+    double time, bytes;  /* of the bounds, by what they bound */
+    double least, quick; /* of the closed forms, by the bounds */
     int count;
 };
 
@@ -20,25 +21,48 @@ static struct program *compile(const struct graph *graph, const struct plan *pla
     return program;
 }
 
-static struct policy_bound find_bound(const struct graph *graph, const struct plan *plan,
-                                      const struct workspace_table *workspace, const struct costs *costs) {
+/* Of a policy, and of those among which it is. */
+struct bounds {
+    struct policy_bound bound;
+    int64_t quick_bytes;
+    struct policy_seconds least, least_of_many; /* with just as much that stays, with more */
+};
+
+static struct bounds bounds_of(const struct policy_bound_input *input, const struct policy *policy, uint64_t seed) {
+    struct pass_activations activations = policy_bound_activations(input->way, GRAINS, policy->grains_per_pass);
+    int64_t chunks = states_count(input->states), persistent = policy->persistent_chunks;
+    struct policy wide = *policy;
+    wide.buffers += (int64_t)(seed % 3);
+    return (struct bounds){.bound = policy_bound_of(input, policy, policy_bound_device_bytes(input, policy)),
+                           .quick_bytes = policy_bound_quick_device_bytes(input, policy, &activations),
+                           .least = policy_bound_least_seconds(input, policy, persistent),
+                           .least_of_many = policy_bound_least_seconds(
+                               input, &wide, persistent + (int64_t)(seed % 7) * (chunks - persistent) / 6)};
+}
+
+static struct bounds find_bounds(const struct graph *graph, const struct plan *plan,
+                                 const struct workspace_table *workspace, const struct costs *costs, uint64_t seed) {
+    const struct policy *policy = &plan->policy;
     struct states states;
     struct run_source source;
+    struct run_list runs = {0};
     struct way way;
-    assert_int_equal(states_create(graph, costs, plan->policy.chunk_bytes, &states), STATUS_OK);
-    assert_int_equal(run_source_create(graph, &plan->policy, &states.chunks, &source), STATUS_OK);
-    assert_int_equal(way_measure(&source, workspace, costs, plan->policy.schedule, plan->policy.lookahead, &way),
+    assert_int_equal(states_create(graph, costs, policy->chunk_bytes, &states), STATUS_OK);
+    assert_int_equal(run_source_create(graph, policy, &states.chunks, &source), STATUS_OK);
+    assert_int_equal(way_list_runs(&source, policy->schedule, &runs), STATUS_OK);
+    assert_int_equal(way_measure(&source, &runs, workspace, costs, policy->schedule, policy->lookahead, &way),
                      STATUS_OK);
     int64_t *scratch = mem_array(policy_bound_scratch(&way), sizeof *scratch);
     assert_non_null(scratch);
     struct policy_bound_input input = {graph,  costs, &way, &states, GRAINS, policy_bound_fixed_bytes(graph, GRAINS),
                                        scratch};
-    struct policy_bound bound = policy_bound_of(&input, &plan->policy);
+    struct bounds bounds = bounds_of(&input, policy, seed);
     mem_free(scratch);
     way_free(&way);
+    vec_free(&runs.list);
     run_source_free(&source);
     states_free(&states);
-    return bound;
+    return bounds;
 }
 
 static void check(const struct graph *graph, const struct workspace_table *workspace, int machine, uint64_t seed,
@@ -46,11 +70,16 @@ static void check(const struct graph *graph, const struct workspace_table *works
     struct plan plan = small_plan(graph, GRAINS, 1);
     plan.policy = random_policy(graph, GRAINS, seed);
     struct costs costs = synthetic_costs(graph, machine, seed);
-    struct policy_bound bound = find_bound(graph, &plan, workspace, &costs);
+    struct bounds bounds = find_bounds(graph, &plan, workspace, &costs, seed);
+    struct policy_bound bound = bounds.bound;
     struct program *program = compile(graph, &plan, workspace);
     struct timeline timeline;
     assert_int_equal(simulate(program, &costs, &timeline), STATUS_OK);
-    bool held = timeline.step_s >= bound.step_s && bound.step_s > 0;
+    double bound_s = bound.seconds.step_s;
+    bool held = timeline.step_s >= bound_s && bound_s > 0;
+    held &= timeline.step_s >= bounds.least.step_s && timeline.step_s >= bounds.least_of_many.step_s;
+    held &= bounds.least_of_many.serial_s <= bound.seconds.serial_s * (1 + 1e-9);
+    held &= bounds.quick_bytes <= bound.bytes[TIER_DEVICE];
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         held &= program->tier_bytes[tier] >= bound.bytes[tier];
     if (!held) {
@@ -58,10 +87,14 @@ static void check(const struct graph *graph, const struct workspace_table *works
         for (enum tier tier = 0; tier < TIER_COUNT; tier++)
             print_message("%s: %lld bytes, bound %lld\n", tier_name(tier), (long long)program->tier_bytes[tier],
                           (long long)bound.bytes[tier]);
-        print_message("%s: %g s, bound %g s\n", synthetic_machine_name(machine), timeline.step_s, bound.step_s);
+        print_message("quick bound %lld\n", (long long)bounds.quick_bytes);
+        print_message("%s: %g s, bounds %g, %g and %g s\n", synthetic_machine_name(machine), timeline.step_s, bound_s,
+                      bounds.least.step_s, bounds.least_of_many.step_s);
         fail_msg("a bound above what it bounds");
     }
-    closeness->time += bound.step_s / timeline.step_s;
+    closeness->time += bound_s / timeline.step_s;
+    closeness->least += bounds.least.step_s / bound_s;
+    closeness->quick += (double)bounds.quick_bytes / (double)bound.bytes[TIER_DEVICE];
     closeness->bytes += (double)bound.bytes[TIER_DEVICE] / (double)program->tier_bytes[TIER_DEVICE];
     closeness->count++;
     timeline_free(&timeline);
@@ -79,6 +112,10 @@ static void check_graph(const struct small_graph_options *options, uint64_t firs
         check(graph, &workspace, (int)(seed % SYNTHETIC_MACHINES), seed, &closeness);
     print_message("%d layers: time %.3f, bytes %.3f of what they bound\n", options->layers,
                   closeness.time / closeness.count, closeness.bytes / closeness.count);
+    print_message("closed forms: time %.3f, bytes %.3f of the bounds\n", closeness.least / closeness.count,
+                  closeness.quick / closeness.count);
+    assert_true(closeness.least > 0.8 * closeness.count);
+    assert_true(closeness.quick > 0.6 * closeness.count);
     assert_true(closeness.time > 0.6 * closeness.count);
     assert_true(closeness.bytes > 0.5 * closeness.count);
     mem_free(bytes);

@@ -127,13 +127,14 @@ static int64_t find_least(struct bench *bench) {
     return least;
 }
 
-/* The device has `part` of what lies between the least and the plain policy's. */
-static void check(int layers, int machine, uint64_t seed, double part, bool host, bool disk) {
+/* The device has `part` of what lies between the least and the plain policy's. `grains`: in a pass; 0: free. */
+static void check(int layers, int machine, uint64_t seed, double part, bool host, bool disk, int64_t grains) {
     struct bench bench;
     struct search_result result;
     int64_t tried = 0;
     bench_open(&bench, layers, seed % 2 ? DTYPE_BF16 : DTYPE_F32, machine, seed);
     int64_t plain = plain_bytes(&bench);
+    bench.input.grains_per_pass = grains;
     if (host) bench.input.capacity_bytes[TIER_HOST] = plain / 2;
     if (disk) bench.input.capacity_bytes[TIER_DISK] = 4 * plain;
     int64_t least = find_least(&bench);
@@ -151,25 +152,25 @@ static void check(int layers, int machine, uint64_t seed, double part, bool host
 
 static void test_disk(void **state) {
     (void)state;
-    check(1, 0, 20, 0.1, false, true);
-    check(1, 1, 21, 0.3, false, true);
-    check(1, 2, 22, 0.5, false, true);
+    check(1, 0, 20, 0.1, false, true, 0);
+    check(1, 1, 21, 0.3, false, true, 2);
+    check(1, 2, 22, 0.5, false, true, 0);
 }
 
 static void test_host_and_disk(void **state) {
     (void)state;
-    check(1, 3, 4, 0.02, true, true);
+    check(1, 3, 4, 0.02, true, true, 1);
 }
 
 static void test_six_blocks(void **state) {
     (void)state;
-    check(4, 2, 5, 0, false, true); /* embedding, four layers, head */
+    check(4, 2, 5, 0, false, true, 1); /* embedding, four layers, head */
 }
 
 static void test_device_alone(void **state) {
     (void)state;
     for (int machine = 0; machine < SYNTHETIC_MACHINES; machine++)
-        check(4, machine, 7 + (uint64_t)machine, 0.3 * machine, false, false);
+        check(4, machine, 7 + (uint64_t)machine, 0.3 * machine, false, false, 0);
 }
 
 /* Without gradients parameters alone can be elsewhere. */
@@ -202,6 +203,39 @@ static void test_forward_alone(void **state) {
     bench_close(&bench);
 }
 
+static double compute_s(const struct way *way) {
+    double seconds = 0;
+    for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
+        seconds += way->compute_s[activity];
+    return seconds;
+}
+
+/* The solver's schedules: slower than keeping all and smaller, the smallest of them smaller than computing every layer
+ * again once. */
+static void test_fastest_schedules(void **state) {
+    (void)state;
+    struct bench bench;
+    struct space space;
+    bench_open(&bench, 12, DTYPE_F32, 0, 4);
+    bench.input.capacity_bytes[TIER_DEVICE] = INT64_MAX / 4;
+    assert_int_equal(space_create(&bench.input, &space), STATUS_OK);
+    int64_t kept = way_least_bytes(&space.ways[0], 1), recomputed = kept, solved = kept;
+    for (size_t s = 0; s < space.schedules.list.count; s++) {
+        const struct way *way = &space.ways[s * LOOKAHEADS];
+        int64_t bytes = way_least_bytes(way, 1);
+        enum schedule_kind kind = space.schedules.list.items[s].kind;
+        if (kind == SCHEDULE_RECOMPUTE && bytes < recomputed) recomputed = bytes;
+        if (kind != SCHEDULE_FASTEST) continue;
+        assert_true(bytes < kept);
+        assert_true(compute_s(way) > compute_s(&space.ways[0]));
+        if (bytes < solved) solved = bytes;
+    }
+    assert_true(recomputed < kept);
+    assert_true(solved < recomputed);
+    space_free(&space);
+    bench_close(&bench);
+}
+
 /* What fits as it is stays as it is, without a second program. */
 static void test_plain(void **state) {
     (void)state;
@@ -220,8 +254,13 @@ static void test_plain(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_disk),         cmocka_unit_test(test_host_and_disk), cmocka_unit_test(test_six_blocks),
-        cmocka_unit_test(test_device_alone), cmocka_unit_test(test_plain),         cmocka_unit_test(test_forward_alone),
+        cmocka_unit_test(test_disk),
+        cmocka_unit_test(test_host_and_disk),
+        cmocka_unit_test(test_six_blocks),
+        cmocka_unit_test(test_device_alone),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_forward_alone),
+        cmocka_unit_test(test_fastest_schedules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,140 @@
+/* What the search finds, with the few programs that a start has time for, is no slower than the simple policies that
+ * one would set by hand. */
+#include <math.h>
+#include <stdio.h>
+
+#include "plan/chunks.h"
+#include "search/search.h"
+#include "support/random_policy.h"
+#include "support/small_graph.h"
+#include "support/synthetic_costs.h"
+#include "support/unit.h"
+
+enum { GRAINS = 4, COMPILED = 24 };
+
+/* How much of the states is elsewhere. */
+enum streamed { STREAM_NOTHING, STREAM_HALF, STREAM_ALL, STREAMED };
+
+struct hand {
+    bool recompute;
+    enum streamed streamed;
+    int64_t grains_per_pass, lookahead;
+};
+
+static void recompute_all(int32_t blocks, char *text, size_t bytes) {
+    size_t used = (size_t)snprintf(text, bytes, "f0-%d", blocks - 1);
+    for (int32_t i = blocks; i-- > 0;)
+        used += (size_t)snprintf(text + used, bytes - used, i > 0 && i < blocks - 1 ? " f%d b%d" : " b%d", i, i);
+}
+
+static struct policy hand_set(const struct graph *graph, const struct hand *hand) {
+    struct policy policy = {.grains_per_pass = hand->grains_per_pass};
+    if (hand->recompute) recompute_all(graph_count_blocks(graph), policy.schedule, sizeof policy.schedule);
+    if (hand->streamed == STREAM_NOTHING) return policy;
+    struct chunk_list chunks;
+    int64_t least;
+    assert_int_equal(chunks_choose_bytes(graph, &policy.chunk_bytes), STATUS_OK);
+    assert_int_equal(chunks_pack(graph, policy.chunk_bytes, &chunks), STATUS_OK);
+    policy.persistent_chunks = hand->streamed == STREAM_HALF ? (int64_t)chunks.chunks.count / 2 : 0;
+    assert_int_equal(chunks_most_in_a_block(graph, &chunks, policy.persistent_chunks, &least), STATUS_OK);
+    chunks_free(&chunks);
+    policy.buffers = least + 2;
+    policy.lookahead = hand->lookahead;
+    policy.parameters = policy.gradients = policy.optimizer = TIER_DISK;
+    return policy;
+}
+
+enum { HANDS = 2 * STREAMED * 2 * 2 };
+
+struct bench {
+    struct graph *graph;
+    struct plan plan;
+    struct search_input input;
+    struct policy policies[HANDS];
+    struct program *programs[HANDS];
+};
+
+static void compile_hands(struct bench *bench) {
+    for (int i = 0; i < HANDS; i++) {
+        struct hand hand = {i % 2, (enum streamed)(i / 2 % STREAMED), i / (2 * STREAMED) % 2 ? GRAINS : 1,
+                            i / (4 * STREAMED)};
+        struct plan plan = {bench->plan.recipe, hand_set(bench->graph, &hand)};
+        bench->policies[i] = plan.policy;
+        assert_int_equal(program_compile_unproved(bench->graph, &plan, bench->input.workspace, &bench->programs[i]),
+                         STATUS_OK);
+    }
+}
+
+/* Infinite where none fits. */
+static double best_by_hand(const struct bench *bench, const struct policy **best) {
+    double least = INFINITY;
+    for (int i = 0; i < HANDS; i++) {
+        struct timeline timeline;
+        if (bench->programs[i]->tier_bytes[TIER_DEVICE] > bench->input.capacity_bytes[TIER_DEVICE]) continue;
+        assert_int_equal(simulate(bench->programs[i], bench->input.costs, &timeline), STATUS_OK);
+        if (timeline.step_s < least) least = timeline.step_s, *best = &bench->policies[i];
+        timeline_free(&timeline);
+    }
+    return least;
+}
+
+static void check(const struct bench *bench, int machine, double part) {
+    struct search_result result;
+    const struct policy *best = NULL;
+    double by_hand = best_by_hand(bench, &best);
+    assert_int_equal(search_policies(&bench->input, &result), STATUS_OK);
+    double found = result.front.count > 0 ? result.front.items[0].step_s : INFINITY;
+    print_message("%s, %.2f: by hand %g s, searched %g s\n", synthetic_machine_name(machine), part, by_hand, found);
+    if (found > by_hand * (1 + 1e-9)) {
+        print_policy(best, 0);
+        if (result.front.count > 0) print_policy(&result.front.items[0].policy, 1);
+        fail_msg("a policy that is set by hand is faster");
+    }
+    search_result_free(&result);
+}
+
+static void check_model(int layers, enum dtype dtype, uint64_t seed) {
+    static const double parts[] = {0.3, 0.5, 0.7};
+    struct small_graph_options options = {
+        .layers = layers, .tied = seed % 2, .dtype = dtype, .grain_sequences = 1, .sequence_length = 128};
+    struct graph *graph = small_graph_build(&options);
+    int64_t *bytes = small_graph_workspace(graph);
+    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct bench bench = {.graph = graph, .plan = small_plan(graph, GRAINS, 1)};
+    bench.input = (struct search_input){
+        .graph = graph, .workspace = &workspace, .recipe = &bench.plan.recipe, .most_compiled = COMPILED};
+    compile_hands(&bench);
+    int64_t plain_bytes = bench.programs[0]->tier_bytes[TIER_DEVICE];
+    bench.input.capacity_bytes[TIER_DISK] = INT64_MAX / 4;
+    for (int machine = 0; machine < SYNTHETIC_MACHINES; machine++) {
+        struct costs costs = synthetic_costs(graph, machine, seed);
+        bench.input.costs = &costs;
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            bench.input.capacity_bytes[TIER_DEVICE] = (int64_t)(parts[i] * (double)plain_bytes);
+            check(&bench, machine, parts[i]);
+        }
+        costs_free(&costs);
+    }
+    for (int i = 0; i < HANDS; i++)
+        program_free(bench.programs[i]);
+    mem_free(bytes);
+    graph_free(graph);
+}
+
+static void test_four_layers(void **state) {
+    (void)state;
+    check_model(4, DTYPE_F32, 2);
+}
+
+static void test_seven_layers(void **state) {
+    (void)state;
+    check_model(7, DTYPE_BF16, 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_four_layers),
+        cmocka_unit_test(test_seven_layers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
