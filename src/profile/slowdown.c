@@ -1,6 +1,7 @@
 #include "profile/slowdown.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,13 +11,14 @@
 #include "base/fault.h"
 
 enum { RACERS = 2, MESSAGE_BYTES = 512 };
-static const int64_t WINDOW_NS = 50 * 1000 * 1000;
+static const double WINDOW_MOST_S = 0.016;
 
 /* Works that run at once. Each begins when all are ready, and goes on until all have had their time, so that none is
  * timed with nothing beside it. */
 struct race {
     pthread_barrier_t start;
     atomic_int unfinished;
+    int64_t window_ns;
 };
 
 struct racer {
@@ -41,7 +43,7 @@ static void run_racer(struct racer *racer) {
         if (!timed) continue;
         last = clock_now_ns();
         pieces++;
-        if (last - begin < WINDOW_NS) continue;
+        if (last - begin < racer->race->window_ns) continue;
         timed = false;
         atomic_fetch_sub(&racer->race->unfinished, 1);
     }
@@ -60,7 +62,9 @@ static void *race_thread(void *argument) {
 
 /* The first racer runs in the calling thread, so that a second one that cannot be started leaves no one waiting. */
 static enum status race(struct rate_work *const *works, int count, double seconds[RACERS]) {
-    struct race race = {.unfinished = count};
+    double window_s = allowance_next(works[0]->machine->allowance);
+    if (window_s > WINDOW_MOST_S) window_s = WINDOW_MOST_S;
+    struct race race = {.unfinished = count, .window_ns = (int64_t)(window_s * 1e9)};
     struct racer racers[RACERS] = {{.race = &race, .work = works[0]}, {.race = &race, .work = works[count - 1]}};
     pthread_barrier_init(&race.start, NULL, (unsigned)count);
     int error = 0;
@@ -80,6 +84,8 @@ static enum status race(struct rate_work *const *works, int count, double second
 struct slowdowns {
     struct rate_work works[ACTIVITY_COUNT][RACERS];
     const bool *present;
+    struct sample alone[ACTIVITY_COUNT][SLOWDOWN_ROUNDS];
+    double beside[ACTIVITY_COUNT][ACTIVITY_COUNT]; /* least seconds of a piece of the first while the second runs */
 };
 
 static enum status open_works(const struct rate_machine *machine, struct slowdowns *slowdowns) {
@@ -89,44 +95,61 @@ static enum status open_works(const struct rate_machine *machine, struct slowdow
     return STATUS_OK;
 }
 
-static enum status measure_alone(struct slowdowns *slowdowns, double out[ACTIVITY_COUNT]) {
+static enum status race_alone(struct slowdowns *slowdowns, int round) {
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
         struct rate_work *works[RACERS] = {&slowdowns->works[a][0]};
-        if (slowdowns->present[a]) TRY(race(works, 1, &out[a]));
+        if (!slowdowns->present[a]) continue;
+        double seconds[RACERS];
+        TRY(race(works, 1, seconds));
+        slowdowns->alone[a][round] = (struct sample){.seconds = seconds[0]};
     }
     return STATUS_OK;
 }
 
-static double at_least_1(double factor) { return factor > 1 ? factor : 1; }
+static void keep_least(double *least, double seconds) {
+    if (*least == 0 || seconds < *least) *least = seconds;
+}
 
-static enum status measure_pairs(struct slowdowns *slowdowns, double together[ACTIVITY_COUNT][ACTIVITY_COUNT]) {
+static enum status race_pairs(struct slowdowns *slowdowns) {
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = a; b < ACTIVITY_COUNT; b++) {
             struct rate_work *works[RACERS] = {&slowdowns->works[a][0], &slowdowns->works[b][1]};
             double seconds[RACERS];
             if (!slowdowns->present[a] || !slowdowns->present[b]) continue;
             TRY(race(works, RACERS, seconds));
-            together[a][b] = a == b ? (seconds[0] + seconds[1]) / 2 : seconds[0];
-            if (a != b) together[b][a] = seconds[1];
+            keep_least(&slowdowns->beside[a][b], a == b ? (seconds[0] + seconds[1]) / 2 : seconds[0]);
+            if (a != b) keep_least(&slowdowns->beside[b][a], seconds[1]);
         }
     return STATUS_OK;
 }
 
-static enum status measure(const struct rate_machine *machine, struct slowdowns *slowdowns,
-                           struct cluster_rates *rates) {
-    double before[ACTIVITY_COUNT] = {0}, after[ACTIVITY_COUNT] = {0}, together[ACTIVITY_COUNT][ACTIVITY_COUNT];
-    TRY(open_works(machine, slowdowns));
-    TRY(measure_alone(slowdowns, before));
-    TRY(measure_pairs(slowdowns, together));
-    TRY(measure_alone(slowdowns, after));
+static void fill_rates(struct slowdowns *slowdowns, int rounds, struct cluster_rates *rates) {
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
         if (!slowdowns->present[a]) continue;
-        double least = before[a] < after[a] ? before[a] : after[a], most = before[a] + after[a] - least;
-        if (most / least - 1 > rates->noise) rates->noise = most / least - 1;
+        struct measurement alone = measurement_of(slowdowns->alone[a], rounds);
+        if (alone.spread > rates->noise) rates->noise = alone.spread;
         for (int b = 0; b < ACTIVITY_COUNT; b++)
-            if (slowdowns->present[b]) rates->slowdown[a][b] = at_least_1(together[a][b] / least);
+            if (slowdowns->present[b]) rates->slowdown[a][b] = fmax(1, slowdowns->beside[a][b] / alone.seconds);
     }
+}
+
+static enum status measure(const struct rate_machine *machine, struct slowdowns *slowdowns,
+                           struct cluster_rates *rates) {
+    int round = 0;
+    TRY(open_works(machine, slowdowns));
+    for (; round < SLOWDOWN_ROUNDS && (round == 0 || clock_now_ns() < machine->allowance->end_ns); round++) {
+        TRY(race_alone(slowdowns, round));
+        TRY(race_pairs(slowdowns));
+    }
+    fill_rates(slowdowns, round, rates);
     return STATUS_OK;
+}
+
+int slowdown_races(const bool present[ACTIVITY_COUNT]) {
+    int count = 0;
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        count += present[a];
+    return SLOWDOWN_ROUNDS * (count + count * (count + 1) / 2);
 }
 
 enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],

@@ -4,9 +4,14 @@
 
 #include "profile/rate_work.h"
 
+/* Each activity alone and each pair run so often, apart in time: the least of each counts. */
+enum { SLOWDOWN_ROUNDS = 3 };
+/* Measurements that slowdown_measure takes of the machine's allowance. */
+int slowdown_races(const bool present[ACTIVITY_COUNT]);
+
 /* Fills rates->slowdown and raises rates->noise, for the activities that are `present`; with others it is 1. Each pair
- * runs for 50 ms in two threads, as the runner's workers do: each with compute threads of its own. About 0.2 s for two
- * activities, 1.3 s for all five. */
+ * runs for up to 16 ms in two threads, as the runner's workers do: each with compute threads of its own. Goes beyond
+ * the machine's allowance only so far that each has run once. */
 enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
                              struct cluster_rates *rates);
 
