@@ -6,15 +6,19 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
 
 enum { RACERS = 2, MESSAGE_BYTES = 512 };
-static const double WINDOW_MOST_S = 0.016;
+static const double WINDOW_MOST_S = 0.024;
 
 /* Works that run at once. Each begins when all are ready, and goes on until all have had their time, so that none is
- * timed with nothing beside it. */
+ * timed with nothing beside it. The first works on and on, as the compute stream does. The second rests after each
+ * piece for as long as the piece took, as streams do that wait for others: a thread that slept is given a processor at
+ * once, and one that never sleeps only its share, by which copies beside products would seem to take three times as
+ * long. */
 struct race {
     pthread_barrier_t start;
     atomic_int unfinished;
@@ -24,31 +28,44 @@ struct race {
 struct racer {
     struct race *race;
     struct rate_work *work;
+    bool rests;
     pthread_t thread;
     enum status status;
     char message[MESSAGE_BYTES];
     double seconds; /* of a piece */
+    double busy;    /* part of the time that it was at work */
 };
 
 static bool is_kernel(enum activity activity) { return activity == ACTIVITY_PRODUCT || activity == ACTIVITY_STREAMING; }
 
+static void rest(int64_t ns) {
+    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    nanosleep(&time, NULL);
+}
+
 static void run_racer(struct racer *racer) {
     bool timed = true;
-    int64_t pieces = 0, begin, last;
+    int64_t pieces = 0, worked = 0, timed_pieces = 0, timed_work = 0, begin, now;
     racer->status = rate_work_run(racer->work);
     pthread_barrier_wait(&racer->race->start);
-    begin = last = clock_now_ns();
+    begin = now = clock_now_ns();
     while (racer->status == STATUS_OK && (timed || atomic_load(&racer->race->unfinished) > 0)) {
+        int64_t before = clock_now_ns();
         racer->status = rate_work_run(racer->work);
-        if (!timed) continue;
-        last = clock_now_ns();
+        int64_t taken = clock_now_ns() - before;
         pieces++;
-        if (last - begin < racer->race->window_ns) continue;
+        worked += taken;
+        if (racer->rests) rest(taken);
+        now = clock_now_ns();
+        if (!timed || now - begin < racer->race->window_ns) continue;
         timed = false;
+        timed_pieces = pieces;
+        timed_work = worked;
         atomic_fetch_sub(&racer->race->unfinished, 1);
     }
     if (timed) atomic_fetch_sub(&racer->race->unfinished, 1);
-    racer->seconds = pieces > 0 ? (double)(last - begin) * 1e-9 / (double)pieces : 0;
+    racer->seconds = timed_pieces > 0 ? (double)timed_work * 1e-9 / (double)timed_pieces : 0;
+    racer->busy = now > begin ? (double)worked / (double)(now - begin) : 1;
 }
 
 static void *race_thread(void *argument) {
@@ -61,11 +78,12 @@ static void *race_thread(void *argument) {
 }
 
 /* The first racer runs in the calling thread, so that a second one that cannot be started leaves no one waiting. */
-static enum status race(struct rate_work *const *works, int count, double seconds[RACERS]) {
+static enum status race(struct rate_work *const *works, int count, struct racer racers[RACERS]) {
     double window_s = allowance_next(works[0]->machine->allowance);
     if (window_s > WINDOW_MOST_S) window_s = WINDOW_MOST_S;
     struct race race = {.unfinished = count, .window_ns = (int64_t)(window_s * 1e9)};
-    struct racer racers[RACERS] = {{.race = &race, .work = works[0]}, {.race = &race, .work = works[count - 1]}};
+    for (int i = 0; i < count; i++)
+        racers[i] = (struct racer){.race = &race, .work = works[i], .rests = i > 0};
     pthread_barrier_init(&race.start, NULL, (unsigned)count);
     int error = 0;
     if (count > 1)
@@ -74,10 +92,8 @@ static enum status race(struct rate_work *const *works, int count, double second
     if (error == 0 && count > 1) pthread_join(racers[1].thread, NULL);
     pthread_barrier_destroy(&race.start);
     if (error) return status_set(STATUS_FAILED, "cannot start a thread to measure with: %s", strerror(error));
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         if (racers[i].status != STATUS_OK) return status_set(racers[i].status, "%s", racers[i].message);
-        seconds[i] = racers[i].seconds;
-    }
     return STATUS_OK;
 }
 
@@ -85,7 +101,8 @@ struct slowdowns {
     struct rate_work works[ACTIVITY_COUNT][RACERS];
     const bool *present;
     struct sample alone[ACTIVITY_COUNT][SLOWDOWN_ROUNDS];
-    double beside[ACTIVITY_COUNT][ACTIVITY_COUNT]; /* least seconds of a piece of the first while the second runs */
+    double beside[ACTIVITY_COUNT][ACTIVITY_COUNT]; /* least seconds of a piece of the first while the second runs, */
+    double busy[ACTIVITY_COUNT][ACTIVITY_COUNT];   /* which is so much of the time at work */
 };
 
 static enum status open_works(const struct rate_machine *machine, struct slowdowns *slowdowns) {
@@ -98,27 +115,31 @@ static enum status open_works(const struct rate_machine *machine, struct slowdow
 static enum status race_alone(struct slowdowns *slowdowns, int round) {
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
         struct rate_work *works[RACERS] = {&slowdowns->works[a][0]};
+        struct racer racers[RACERS];
         if (!slowdowns->present[a]) continue;
-        double seconds[RACERS];
-        TRY(race(works, 1, seconds));
-        slowdowns->alone[a][round] = (struct sample){.seconds = seconds[0]};
+        TRY(race(works, 1, racers));
+        slowdowns->alone[a][round] = (struct sample){.seconds = racers[0].seconds};
     }
     return STATUS_OK;
 }
 
-static void keep_least(double *least, double seconds) {
-    if (*least == 0 || seconds < *least) *least = seconds;
+static void keep_least(struct slowdowns *slowdowns, const struct racer *racer, const struct racer *other) {
+    enum activity a = racer->work->activity, b = other->work->activity;
+    double *least = &slowdowns->beside[a][b];
+    if (*least > 0 && racer->seconds >= *least) return;
+    *least = racer->seconds;
+    slowdowns->busy[a][b] = other->busy;
 }
 
 static enum status race_pairs(struct slowdowns *slowdowns) {
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = a; b < ACTIVITY_COUNT; b++) {
             struct rate_work *works[RACERS] = {&slowdowns->works[a][0], &slowdowns->works[b][1]};
-            double seconds[RACERS];
+            struct racer racers[RACERS];
             if (!slowdowns->present[a] || !slowdowns->present[b]) continue;
-            TRY(race(works, RACERS, seconds));
-            keep_least(&slowdowns->beside[a][b], a == b ? (seconds[0] + seconds[1]) / 2 : seconds[0]);
-            if (a != b) keep_least(&slowdowns->beside[b][a], seconds[1]);
+            TRY(race(works, RACERS, racers));
+            keep_least(slowdowns, &racers[0], &racers[1]);
+            if (a != b) keep_least(slowdowns, &racers[1], &racers[0]);
         }
     return STATUS_OK;
 }
@@ -128,8 +149,11 @@ static void fill_rates(struct slowdowns *slowdowns, int rounds, struct cluster_r
         if (!slowdowns->present[a]) continue;
         struct measurement alone = measurement_of(slowdowns->alone[a], rounds);
         if (alone.spread > rates->noise) rates->noise = alone.spread;
-        for (int b = 0; b < ACTIVITY_COUNT; b++)
-            if (slowdowns->present[b]) rates->slowdown[a][b] = fmax(1, slowdowns->beside[a][b] / alone.seconds);
+        for (int b = 0; b < ACTIVITY_COUNT; b++) {
+            if (!slowdowns->present[b]) continue;
+            double longer = slowdowns->beside[a][b] / alone.seconds - 1;
+            rates->slowdown[a][b] = 1 + fmax(0, longer / slowdowns->busy[a][b]);
+        }
     }
 }
 
