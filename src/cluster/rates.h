@@ -31,7 +31,8 @@ struct transfer_rate {
 
 struct cluster_rates {
     bool measured;
-    double issue_s; /* of an instruction beside its work: waits, the call */
+    double issue_s; /* of an instruction beside its work: the look at its waits, the word to all that it ended */
+    double wake_s;  /* from that word until a stream that slept for it goes on */
     struct transfer_rate zero;
     struct transfer_rate copy[TIER_COUNT][TIER_COUNT]; /* from, to */
     /* slowdown[a][b], at least 1: the time of a while b runs beside it, over its time alone. slowdown[a][a] is that of

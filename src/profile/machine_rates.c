@@ -16,7 +16,7 @@ static enum status measure(struct rate_machine *machine, const struct rates_opti
                                           [ACTIVITY_DISK_READ] = disk,
                                           [ACTIVITY_DISK_WRITE] = disk};
     machine->allowance->left = transfer_sizes(options->host_tier, disk) + slowdown_races(present);
-    TRY(issue_measure(&rates->issue_s));
+    TRY(issue_measure(&rates->issue_s, &rates->wake_s));
     TRY(transfer_measure_zero(machine, rates));
     if (options->host_tier) TRY(transfer_measure_host(machine, rates));
     TRY(transfer_measure_disk(machine, rates));

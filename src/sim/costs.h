@@ -1,9 +1,9 @@
 /* Costs: how long what a program is made of takes. With them a program can be simulated (sim/simulate.h).
  *
- * An instruction alone takes its own seconds. Beside others, those active at once share the machine as measured: it
- * then advances at the rate
- *     1 / (1 + sum over the others of (slowdown[mine][theirs] - 1)),
- * which is exact for n equal users of one resource (slowdown 2, rate 1 / n) and for users of different ones (1). */
+ * An instruction alone takes its own seconds, and rates.wake_s before them where its stream slept until another's
+ * ended. Beside others, those active at once share the machine as measured: it then advances at the rate 1 / (1 + sum
+ * over the others of (slowdown[mine][theirs] - 1)), which is exact for n equal users of one resource (slowdown 2, rate
+ * 1 / n) and for users of different ones (1). */
 #ifndef BALLAST_SIM_COSTS_H
 #define BALLAST_SIM_COSTS_H
 

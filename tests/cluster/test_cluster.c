@@ -52,6 +52,7 @@ static struct cluster example_with_rates(void) {
     cluster.rates = (struct cluster_rates){
         .measured = true,
         .issue_s = 1.25e-6,
+        .wake_s = 2.5e-5,
         .noise = 0.03125,
         .zero = {1e-7, 1.5e10},
         .copy = {[TIER_DEVICE][TIER_DISK] = {2e-4, 1.1e9}, [TIER_DISK][TIER_DEVICE] = {1e-4, 2.2e9}},
@@ -64,7 +65,7 @@ static struct cluster example_with_rates(void) {
 
 static void expect_equal_rates(const struct cluster_rates *a, const struct cluster_rates *b) {
     assert_int_equal(a->measured, b->measured);
-    assert_true(a->issue_s == b->issue_s && a->noise == b->noise);
+    assert_true(a->issue_s == b->issue_s && a->wake_s == b->wake_s && a->noise == b->noise);
     assert_memory_equal(&a->zero, &b->zero, sizeof a->zero);
     assert_memory_equal(a->copy, b->copy, sizeof a->copy);
     assert_memory_equal(a->slowdown, b->slowdown, sizeof a->slowdown);
@@ -115,7 +116,7 @@ static void refuse_rate(const char *owner_name, const char *inner, const char *f
 
 static void test_bad_rates_are_named(void **state) {
     (void)state;
-    static const char *const required[] = {"issue_s", "noise", "zero", "copies", "slowdown"};
+    static const char *const required[] = {"issue_s", "wake_s", "noise", "zero", "copies", "slowdown"};
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
         refuse_rate(NULL, NULL, required[i], NULL);
     refuse_rate(NULL, NULL, "issue_s", json_real(-1));
