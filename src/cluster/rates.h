@@ -41,5 +41,8 @@ struct cluster_rates {
     /* Relative spread of the repeated measurements, the worst of them: 0.1 says that 10% is noise. */
     double noise;
 };
+/* Of two measurements of one machine: what else ran can only have made transfers slower, so of each the faster one;
+ * slowdowns, which are quotients, of the less noisy measurement. */
+struct cluster_rates rates_lower(const struct cluster_rates *a, const struct cluster_rates *b);
 
 #endif

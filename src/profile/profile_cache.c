@@ -171,9 +171,9 @@ bool profile_cache_find_rates(const struct profile_cache *cache, const char *key
 }
 
 enum status profile_cache_put_rates(struct profile_cache *cache, const char *key, const struct cluster_rates *rates) {
-    struct cluster_rates kept;
-    bool better = profile_cache_find_rates(cache, key, &kept) && kept.noise < rates->noise;
-    return better ? STATUS_OK : put(cache, SECTION_RATES, key, rates_to_json(rates));
+    struct cluster_rates kept, lower = *rates;
+    if (profile_cache_find_rates(cache, key, &kept)) lower = rates_lower(&kept, rates);
+    return put(cache, SECTION_RATES, key, rates_to_json(&lower));
 }
 
 bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, struct measurement *out) {

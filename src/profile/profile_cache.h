@@ -2,8 +2,7 @@
  * threads, version of the kernels), by the texts that stand for what was measured.
  *
  * What is noisy (measurement.h, rates_noisy) was taken while something else ran. It is found like the rest, for the
- * caller to measure again; of it and of what is put in its place or found in the file, the lower is kept, of rates the
- * less noisy.
+ * caller to measure again; of it and of what is put in its place or found in the file, the lower is kept (rates_lower).
  *
  * A file that is damaged, or of another machine, is as if there were none. It is written beside and renamed, after what
  * other runs have put there meanwhile was read in, so that runs may share a folder. What cannot be written is noted and

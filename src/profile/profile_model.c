@@ -106,7 +106,8 @@ static enum status find_rates(const struct backend *backend, const struct profil
     if (key && (!profile_cache_find_rates(cache, key, rates) || rates_noisy(rates))) {
         status = machine_rates_measure(backend, &machine, rates);
         if (status == STATUS_OK) status = profile_cache_put_rates(cache, key, rates);
-        if (status == STATUS_OK) (void)profile_cache_find_rates(cache, key, rates); /* the less noisy ones */
+        if (status == STATUS_OK)
+            (void)profile_cache_find_rates(cache, key, rates); /* lower ones, where there were some */
         (*measured)++;
     }
     mem_free(key);
