@@ -28,8 +28,8 @@ enum status points_add(struct points *points, const struct operands *operands, i
 struct measurement points_cost(const struct points *points, const struct node *node, int32_t first);
 
 /* Measures those that the cache has not, or has noisy ones of, and puts them there: the small ones first, each with an
- * equal part of the time that is left until `end_ns` (clock.h), but one call at least; then again what is still noisy,
- * until there is no more time. Counts them in *measured. The backend's threads must be set before. */
+ * equal part of the time that is left until `end_ns` (clock.h), but one call at least; then again what is still noisy
+ * and fits in what is left of the time. Counts them in *measured. The backend's threads must be set before. */
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured);
 
