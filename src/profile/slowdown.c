@@ -101,8 +101,10 @@ struct slowdowns {
     struct rate_work works[ACTIVITY_COUNT][RACERS];
     const bool *present;
     struct sample alone[ACTIVITY_COUNT][SLOWDOWN_ROUNDS];
-    double beside[ACTIVITY_COUNT][ACTIVITY_COUNT]; /* least seconds of a piece of the first while the second runs, */
-    double busy[ACTIVITY_COUNT][ACTIVITY_COUNT];   /* which is so much of the time at work */
+    struct beside {
+        double seconds; /* of a piece of the first while the second runs, */
+        double busy;    /* which is so much of the time at work */
+    } beside[ACTIVITY_COUNT][ACTIVITY_COUNT][SLOWDOWN_ROUNDS];
 };
 
 static enum status open_works(const struct rate_machine *machine, struct slowdowns *slowdowns) {
@@ -123,25 +125,30 @@ static enum status race_alone(struct slowdowns *slowdowns, int round) {
     return STATUS_OK;
 }
 
-static void keep_least(struct slowdowns *slowdowns, const struct racer *racer, const struct racer *other) {
-    enum activity a = racer->work->activity, b = other->work->activity;
-    double *least = &slowdowns->beside[a][b];
-    if (*least > 0 && racer->seconds >= *least) return;
-    *least = racer->seconds;
-    slowdowns->busy[a][b] = other->busy;
+static void keep(struct slowdowns *slowdowns, int round, const struct racer *racer, const struct racer *other) {
+    slowdowns->beside[racer->work->activity][other->work->activity][round] =
+        (struct beside){racer->seconds, other->busy};
 }
 
-static enum status race_pairs(struct slowdowns *slowdowns) {
+static enum status race_pairs(struct slowdowns *slowdowns, int round) {
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = a; b < ACTIVITY_COUNT; b++) {
             struct rate_work *works[RACERS] = {&slowdowns->works[a][0], &slowdowns->works[b][1]};
             struct racer racers[RACERS];
             if (!slowdowns->present[a] || !slowdowns->present[b]) continue;
             TRY(race(works, RACERS, racers));
-            keep_least(slowdowns, &racers[0], &racers[1]);
-            if (a != b) keep_least(slowdowns, &racers[1], &racers[0]);
+            keep(slowdowns, round, &racers[0], &racers[1]);
+            if (a != b) keep(slowdowns, round, &racers[1], &racers[0]);
         }
     return STATUS_OK;
+}
+
+/* The least of all rounds; a round in which the other one hardly ran says little, and what it says is much. */
+static double least_slowdown(const struct beside *rounds, int count, double alone_s) {
+    double least = INFINITY;
+    for (int i = 0; i < count; i++)
+        least = fmin(least, (rounds[i].seconds / alone_s - 1) / rounds[i].busy);
+    return 1 + fmax(0, least);
 }
 
 static void fill_rates(struct slowdowns *slowdowns, int rounds, struct cluster_rates *rates) {
@@ -149,11 +156,9 @@ static void fill_rates(struct slowdowns *slowdowns, int rounds, struct cluster_r
         if (!slowdowns->present[a]) continue;
         struct measurement alone = measurement_of(slowdowns->alone[a], rounds);
         if (alone.spread > rates->noise) rates->noise = alone.spread;
-        for (int b = 0; b < ACTIVITY_COUNT; b++) {
-            if (!slowdowns->present[b]) continue;
-            double longer = slowdowns->beside[a][b] / alone.seconds - 1;
-            rates->slowdown[a][b] = 1 + fmax(0, longer / slowdowns->busy[a][b]);
-        }
+        for (int b = 0; b < ACTIVITY_COUNT; b++)
+            if (slowdowns->present[b])
+                rates->slowdown[a][b] = least_slowdown(slowdowns->beside[a][b], rounds, alone.seconds);
     }
 }
 
@@ -163,7 +168,7 @@ static enum status measure(const struct rate_machine *machine, struct slowdowns 
     TRY(open_works(machine, slowdowns));
     for (; round < SLOWDOWN_ROUNDS && (round == 0 || clock_now_ns() < machine->allowance->end_ns); round++) {
         TRY(race_alone(slowdowns, round));
-        TRY(race_pairs(slowdowns));
+        TRY(race_pairs(slowdowns, round));
     }
     fill_rates(slowdowns, round, rates);
     return STATUS_OK;
