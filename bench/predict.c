@@ -4,11 +4,14 @@
  *                         [--grain N] [--dtype fp32|bf16] [--threads N] [--policies N] [--repeats N] [--seed N]
  *                         [-o FILE]
  *
- * Repeats are interleaved: each round opens every policy anew, runs two steps that settle it and times a third. A
- * product of matrices is timed beside each step and beside the profile, and times are taken in its units, so that what
- * slows the whole machine for a while (heat, neighbours) is not taken for a difference of policies. The first plan and
- * two more are in the list twice: how far the medians of equal plans are apart is the noise floor. Memory is right
- * where the system says that exactly the arenas' bytes are resident. -o also writes the report to a file. */
+ * Repeats are interleaved: each round opens every policy anew, runs a step that settles it and times the next one. The
+ * machine is profiled before each round, as runs after one another do it: what was noisy is measured again. Beside each
+ * step a product of matrices is timed, the mean of some calls and not the best, so that what slows the machine for a
+ * while (heat, neighbours) slows it too: a step counts as long as it would have taken at the fastest product of all,
+ * and of a plan's repeats the half beside the fastest products counts, by its median. The first plan and two more are
+ * in the list twice: how far equal plans are apart is the noise floor. Memory is right where the system says that
+ * exactly the arenas' bytes are resident. Below, what streams were at work on, predicted and in the step beside the
+ * fastest product. -o also writes the report to a file. The profile is kept in DIR/profile. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
@@ -18,14 +21,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "profile/profile.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "profile/profile_model.h"
+#include "profile/rate_work.h"
 #include "sim/simulate.h"
 #include "support/median.h"
 #include "support/model_step.h"
 #include "support/policy_spread.h"
 
-enum { POLICIES_MOST = 256, REPEATS_MOST = 25, TWINS = 3, WARM_STEPS = 2 };
+enum { POLICIES_MOST = 256, REPEATS_MOST = 25, TWINS = 3, REFERENCE_CALLS = 10 };
 
 struct settings {
     struct model_step_options step;
@@ -33,24 +38,46 @@ struct settings {
     const char *output;
 };
 
+struct repeat {
+    double step_s, reference_s; /* the step, and a reference product beside it */
+};
+
+/* Seconds at work. */
+struct shares {
+    double busy_s[STREAM_ROLE_COUNT][ACTIVITY_COUNT];
+};
+
 struct entry {
     struct policy policy;
     int64_t twin; /* the entry of the same plan; -1: none */
     double predicted_s, measured_s;
-    double measured[REPEATS_MOST]; /* in the profile's units of time */
+    struct repeat repeats[REPEATS_MOST];
+    struct shares predicted, measured; /* the latter in the repeat beside the fastest product */
     int64_t predicted_bytes[TIER_COUNT], measured_bytes[TIER_COUNT];
 };
 
 struct bench {
     struct settings settings;
     struct costs costs;
-    double profile_flops_per_s; /* of the product, beside the profile */
+    struct rate_machine machine;
+    struct rate_work reference;
+    double profile_reference_s;
+    char *cache_folder;
     struct entry entries[POLICIES_MOST + TWINS];
     int64_t count;
 };
 
-static enum status product_rate(double *flops_per_s) {
-    return profile_matrix_rate(&backend_cpu, DTYPE_F32, flops_per_s);
+static enum status open_reference(struct bench *bench, int threads) {
+    bench->machine = (struct rate_machine){.backend = &backend_cpu, .threads = threads};
+    return rate_work_open(&bench->machine, ACTIVITY_PRODUCT, 0, &bench->reference);
+}
+
+static enum status time_reference(struct bench *bench, double *seconds) {
+    int64_t begin = clock_now_ns();
+    for (int i = 0; i < REFERENCE_CALLS; i++)
+        TRY(rate_work_run(&bench->reference));
+    *seconds = (double)(clock_now_ns() - begin) * 1e-9 / REFERENCE_CALLS;
+    return STATUS_OK;
 }
 
 static struct model_step_options options_of(const struct bench *bench, const struct policy *policy) {
@@ -77,23 +104,40 @@ static enum status choose_policies(struct bench *bench, const struct model_step 
 }
 
 /* One profile serves all policies: they have one graph. */
-static enum status profile(struct bench *bench, const struct model_step *plain) {
+static enum status profile(struct bench *bench, const struct model_step *plain, bool anew) {
     struct cluster cluster;
-    double before, after;
     struct profile_report report = {0};
-    const struct profile_options options = {
-        .disk_folder = bench->settings.step.disk_folder, .host_tier = true, .threads = plain->plan.recipe.threads};
+    const struct profile_options options = {.disk_folder = bench->settings.step.disk_folder,
+                                            .host_tier = true,
+                                            .cache_folder = bench->cache_folder,
+                                            .anew = anew,
+                                            .threads = plain->plan.recipe.threads};
     TRY(cluster_measure(&cluster));
     snprintf(cluster.device.isa, sizeof cluster.device.isa, "%s", backend_cpu.isa());
-    TRY(product_rate(&before));
+    costs_free(&bench->costs);
+    double before, after;
+    TRY(time_reference(bench, &before));
     TRY(profile_model(&backend_cpu, plain->executable->graph, &cluster, &options, &bench->costs, &report));
-    TRY(product_rate(&after));
-    bench->profile_flops_per_s = (before + after) / 2;
-    fprintf(stderr, "profile: %d operators in %.1f s, the noisiest (%s) by %.0f%%; product %.1f and %.1f GFLOP/s\n",
-            report.operators, report.seconds, report.noisiest ? report.noisiest : "none", 100 * report.noise,
-            before * 1e-9, after * 1e-9);
+    TRY(time_reference(bench, &after));
+    /* Times are kept from the least disturbed of the profiles, or from the least disturbed part of one. */
+    bench->profile_reference_s = fmin(bench->profile_reference_s, fmin(before, after));
+    fprintf(stderr,
+            "\nprofile: %d measurements in %.1f s, the noisiest of %d operators (%s) by %.0f%%, rates by %.0f%%\n",
+            report.measured, report.seconds, report.operators, report.noisiest ? report.noisiest : "none",
+            100 * report.noise, 100 * cluster.rates.noise);
     profile_report_free(&report);
     return STATUS_OK;
+}
+
+static void add_shares(const struct timeline *timeline, const struct costs *costs, struct shares *out) {
+    const struct program *program = timeline->program;
+    *out = (struct shares){0};
+    for (size_t i = 0; i < timeline->events.count; i++) {
+        const struct timeline_event *event = &timeline->events.items[i];
+        const struct instruction *instruction = &program->instructions.items[event->instruction];
+        out->busy_s[program->roles[instruction->stream]][costs_of(costs, program, instruction).activity] +=
+            event->end_s - event->start_s;
+    }
 }
 
 static enum status predict(struct bench *bench, struct entry *entry) {
@@ -104,6 +148,7 @@ static enum status predict(struct bench *bench, struct entry *entry) {
     if (status == STATUS_OK) status = simulate(step.executable->program, &bench->costs, &timeline);
     if (status == STATUS_OK) {
         entry->predicted_s = timeline.step_s;
+        add_shares(&timeline, &bench->costs, &entry->predicted);
         memcpy(entry->predicted_bytes, step.executable->program->tier_bytes, sizeof entry->predicted_bytes);
         timeline_free(&timeline);
     }
@@ -123,39 +168,67 @@ static int64_t resident_bytes(const struct arena *arena) {
     return resident;
 }
 
-static enum status run_steps(const struct bench *bench, struct model_step *step, double *seconds) {
+static enum status run_steps(struct bench *bench, struct model_step *step, struct timeline *timeline,
+                             struct repeat *out) {
     int64_t ns = 0;
     double before, after;
-    for (int i = 0; i < WARM_STEPS; i++)
-        TRY(model_step_run(step, &ns));
-    TRY(product_rate(&before));
     TRY(model_step_run(step, &ns));
-    TRY(product_rate(&after));
-    *seconds = (double)ns * 1e-9 * (before + after) / 2 / bench->profile_flops_per_s;
+    runner_set_recorder(step->runner, timeline);
+    TRY(time_reference(bench, &before));
+    TRY(model_step_run(step, &ns));
+    TRY(time_reference(bench, &after));
+    *out = (struct repeat){(double)ns * 1e-9, (before + after) / 2};
     return STATUS_OK;
+}
+
+static bool beside_fastest(const struct entry *entry, int64_t round) {
+    for (int64_t i = 0; i < round; i++)
+        if (entry->repeats[i].reference_s <= entry->repeats[round].reference_s) return false;
+    return true;
 }
 
 static enum status measure(struct bench *bench, struct entry *entry, int64_t round) {
     struct model_step_options options = options_of(bench, &entry->policy);
     struct model_step step;
+    struct timeline timeline = {0};
     enum status status = model_step_open(&options, &step);
-    if (status == STATUS_OK) status = run_steps(bench, &step, &entry->measured[round]);
+    if (status == STATUS_OK) status = timeline_create(step.executable->program, &timeline);
+    if (status == STATUS_OK) status = run_steps(bench, &step, &timeline, &entry->repeats[round]);
+    if (status == STATUS_OK && beside_fastest(entry, round)) add_shares(&timeline, &bench->costs, &entry->measured);
     for (enum tier tier = 0; tier < TIER_COUNT && status == STATUS_OK; tier++)
         entry->measured_bytes[tier] = resident_bytes(&step.arenas[tier]);
+    timeline_free(&timeline);
     model_step_close(&step);
     return status;
 }
 
-static enum status measure_all(struct bench *bench) {
-    for (int64_t round = 0; round < bench->settings.repeats; round++)
+static int by_reference(const void *left, const void *right) {
+    double a = ((const struct repeat *)left)->reference_s, b = ((const struct repeat *)right)->reference_s;
+    return (a > b) - (a < b);
+}
+
+static double settle(struct entry *entry, int repeats, double profile_reference_s) {
+    double seconds[REPEATS_MOST];
+    int half = (repeats + 1) / 2;
+    qsort(entry->repeats, (size_t)repeats, sizeof *entry->repeats, by_reference);
+    for (int i = 0; i < half; i++)
+        seconds[i] = entry->repeats[i].step_s * profile_reference_s / entry->repeats[i].reference_s;
+    return median(seconds, half);
+}
+
+static enum status measure_all(struct bench *bench, const struct model_step *plain) {
+    for (int64_t round = 0; round < bench->settings.repeats; round++) {
+        TRY(profile(bench, plain, round == 0));
         for (int64_t i = 0; i < bench->count; i++) {
             TRY(measure(bench, &bench->entries[i], round));
             fprintf(stderr, "\rround %" PRId64 " of %" PRId64 ", plan %" PRId64 " of %" PRId64 "  ", round + 1,
                     bench->settings.repeats, i + 1, bench->count);
         }
-    fprintf(stderr, "\n");
+    }
+    TRY(profile(bench, plain, false));
     for (int64_t i = 0; i < bench->count; i++)
-        bench->entries[i].measured_s = median(bench->entries[i].measured, (int)bench->settings.repeats);
+        bench->entries[i].measured_s =
+            settle(&bench->entries[i], (int)bench->settings.repeats, bench->profile_reference_s);
     return STATUS_OK;
 }
 
@@ -199,8 +272,8 @@ static void print_setting(const struct bench *bench, FILE *out) {
     const struct model_step_options *step = &bench->settings.step;
     fprintf(out,
             "%s, %" PRId64 " layers of %" PRId64 ", vocabulary %" PRId64 "; %" PRId64 " x %" PRId64
-            " tokens in grains of %" PRId64 ", %s, %s; %" PRId64 " policies of seed %" PRId64 ", median of %" PRId64
-            " interleaved steps\n\n",
+            " tokens in grains of %" PRId64 ", %s, %s; %" PRId64 " policies of seed %" PRId64 ", %" PRId64
+            " interleaved steps of each\n\n",
             step->family, step->layers, step->hidden, step->vocab, step->plan.batch, step->plan.sequence_length,
             step->plan.grain_sequences, dtype_name(step->plan.dtype), backend_cpu.isa(), bench->settings.policies,
             bench->settings.seed, bench->settings.repeats);
@@ -208,19 +281,36 @@ static void print_setting(const struct bench *bench, FILE *out) {
 
 static void print_table(const struct bench *bench, FILE *out) {
     char text[POLICY_TEXT];
-    fprintf(out, "%4s %9s %9s %7s %7s %6s  %s\n", "plan", "predicted", "measured", "error", "spread", "memory",
-            "policy");
+    fprintf(out, "%4s %9s %9s %7s %7s %6s  %s\n", "plan", "predicted", "measured", "error", "load", "memory", "policy");
     for (int64_t i = 0; i < bench->count; i++) {
         const struct entry *entry = &bench->entries[i];
-        /* In order since the median was taken. */
-        double spread = (entry->measured[bench->settings.repeats - 1] - entry->measured[0]) / entry->measured_s;
+        /* In the order of the reference since they were settled. */
+        double load = entry->repeats[(bench->settings.repeats - 1) / 4].reference_s / bench->profile_reference_s - 1;
         fprintf(out, "%4" PRId64 " %9.4f %9.4f %+6.1f%% %6.1f%% %6s  %s", i, entry->predicted_s, entry->measured_s,
-                100 * error_of(entry), 100 * spread, memory_exact(entry) ? "exact" : "off",
+                100 * error_of(entry), 100 * load, memory_exact(entry) ? "exact" : "off",
                 policy_spread_print(&entry->policy, text));
         if (entry->twin >= 0)
             fprintf(out, " (again plan %" PRId64 ")\n", entry->twin);
         else
             fprintf(out, "\n");
+    }
+    fprintf(out, "load: how much slower the product was beside a typical one of the repeats that count\n");
+}
+
+/* A line for each plan: "compute matrix products 0.0900 0.1000" is predicted and measured time at work. */
+static void print_shares(const struct bench *bench, FILE *out) {
+    fprintf(out, "\nms at work, predicted and measured:\n");
+    for (int64_t i = 0; i < bench->settings.policies; i++) {
+        const struct entry *entry = &bench->entries[i];
+        double scale = bench->profile_reference_s / entry->repeats[0].reference_s;
+        fprintf(out, "%4" PRId64, i);
+        for (int role = 0; role < STREAM_ROLE_COUNT; role++)
+            for (int a = 0; a < ACTIVITY_COUNT; a++)
+                if (entry->predicted.busy_s[role][a] > 0 || entry->measured.busy_s[role][a] > 0)
+                    fprintf(out, "  %s %s %.1f %.1f;", stream_role_name((enum stream_role)role),
+                            activity_name((enum activity)a), 1e3 * entry->predicted.busy_s[role][a],
+                            1e3 * scale * entry->measured.busy_s[role][a]);
+        fprintf(out, "\n");
     }
 }
 
@@ -229,7 +319,7 @@ static void print_verdict(const struct bench *bench, FILE *out) {
     double median_limit = fmax(0.05, 2 * verdict.floor), p90_limit = fmax(0.10, 3 * verdict.floor);
     const struct entry *choice = &bench->entries[verdict.predicted_fastest], *best = &bench->entries[verdict.fastest];
     double behind = choice->measured_s / best->measured_s - 1, behind_limit = 0.05 + verdict.floor;
-    fprintf(out, "\nnoise floor      %.1f%%: the most that medians of one plan are apart, of %d plans run twice\n",
+    fprintf(out, "\nnoise floor      %.1f%%: the most that equal plans are apart, of %d plans run twice\n",
             100 * verdict.floor, TWINS);
     fprintf(out, "median error     %.1f%%, at most %.1f%%: %s\n", 100 * verdict.median_error, 100 * median_limit,
             met(verdict.median_error <= median_limit));
@@ -247,6 +337,7 @@ static void print_report(const struct bench *bench, FILE *out) {
     print_setting(bench, out);
     print_table(bench, out);
     print_verdict(bench, out);
+    print_shares(bench, out);
 }
 
 static enum status put_out(const struct bench *bench) {
@@ -258,18 +349,26 @@ static enum status put_out(const struct bench *bench) {
     return fclose(file) == 0 ? STATUS_OK : status_set(STATUS_FAILED, "%s: cannot be written", bench->settings.output);
 }
 
+static enum status run_with(struct bench *bench, const struct model_step *plain) {
+    TRY(choose_policies(bench, plain));
+    TRY(open_reference(bench, plain->plan.recipe.threads));
+    TRY(measure_all(bench, plain));
+    for (int64_t i = 0; i < bench->count; i++)
+        TRY(predict(bench, &bench->entries[i]));
+    return put_out(bench);
+}
+
 static enum status run(struct bench *bench) {
     struct model_step plain;
     struct model_step_options options = options_of(bench, NULL);
+    bench->cache_folder = path_join(bench->settings.step.disk_folder, "profile");
+    if (!bench->cache_folder) return STATUS_FAILED;
     enum status status = model_step_compile(&options, &plain);
-    if (status == STATUS_OK) status = choose_policies(bench, &plain);
-    if (status == STATUS_OK) status = profile(bench, &plain);
+    if (status == STATUS_OK) status = run_with(bench, &plain);
+    rate_work_close(&bench->reference);
     model_step_close(&plain);
-    TRY(status);
-    for (int64_t i = 0; i < bench->count; i++)
-        TRY(predict(bench, &bench->entries[i]));
-    TRY(measure_all(bench));
-    return put_out(bench);
+    mem_free(bench->cache_folder);
+    return status;
 }
 
 static enum status parse_whole(const char *name, const char *text, int64_t most, int64_t *out) {
@@ -344,15 +443,16 @@ static void limit_spinning(char **words) {
 int main(int count, char **words) {
     limit_spinning(words);
     static struct bench bench = {
-        .settings = {.step = {.family = "gpt2", .layers = 6, .hidden = 256, .heads = 4, .vocab = 2048},
+        .profile_reference_s = 1e30,
+        .settings = {.step = {.family = "gpt2", .layers = 4, .hidden = 256, .heads = 4, .vocab = 2048},
                      .policies = 32,
                      .repeats = 5,
                      .seed = 1}};
     struct plan_options *plan = &bench.settings.step.plan;
     plan_options_init(plan);
-    plan->batch = 8;
-    plan->sequence_length = 128;
-    plan->grain_sequences = 2;
+    plan->batch = 4;
+    plan->sequence_length = 256;
+    plan->grain_sequences = 1;
     plan->dtype = DTYPE_F32;
     enum status status = parse(count, words, &bench.settings);
     if (status == STATUS_OK) status = run(&bench);

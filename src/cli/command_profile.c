@@ -167,7 +167,8 @@ const struct command command_profile = {
     .details =
         "Measures matrix products in fp32 and bf16, zeros, copies to the host and disk tiers where --host-memory and "
         "--disk give them, and how much slower each is beside each other: a second or two. With a model, also each "
-        "distinct operator of its training step; no weight is read. What is measured is kept in the cache folder for "
-        "other runs. With -o, writes a cluster file, which --cluster takes.",
+        "distinct operator of its training step, for three seconds; no weight is read. What is measured is kept in the "
+        "cache folder for other runs; what other programs disturbed is measured again by the next. With -o, writes a "
+        "cluster file, which --cluster takes.",
     .run = run,
 };

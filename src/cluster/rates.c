@@ -1,5 +1,6 @@
 #include "cluster/rates.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *const names[] = {
@@ -15,4 +16,26 @@ enum activity activity_find(const char *name) {
     while (activity < ACTIVITY_COUNT && strcmp(names[activity], name) != 0)
         activity++;
     return activity;
+}
+
+static const double TYPICAL_BYTES = 4 << 20; /* of a chunk */
+
+static double typical_s(const struct transfer_rate *rate) {
+    return rate->bytes_per_s > 0 ? rate->latency_s + TYPICAL_BYTES / rate->bytes_per_s : INFINITY;
+}
+
+static void keep_faster(const struct transfer_rate *other, struct transfer_rate *kept) {
+    if (typical_s(other) < typical_s(kept)) *kept = *other;
+}
+
+struct cluster_rates rates_lower(const struct cluster_rates *a, const struct cluster_rates *b) {
+    const struct cluster_rates *other = a->noise <= b->noise ? b : a;
+    struct cluster_rates lower = a->noise <= b->noise ? *a : *b;
+    lower.issue_s = fmin(a->issue_s, b->issue_s);
+    lower.wake_s = fmin(a->wake_s, b->wake_s);
+    keep_faster(&other->zero, &lower.zero);
+    for (int from = 0; from < TIER_COUNT; from++)
+        for (int to = 0; to < TIER_COUNT; to++)
+            keep_faster(&other->copy[from][to], &lower.copy[from][to]);
+    return lower;
 }

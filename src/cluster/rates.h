@@ -31,7 +31,8 @@ struct transfer_rate {
 
 struct cluster_rates {
     bool measured;
-    double issue_s; /* of an instruction beside its work: waits, the call */
+    double issue_s; /* of an instruction beside its work: the look at its waits, the word to all that it ended */
+    double wake_s;  /* from that word until a stream that slept for it goes on */
     struct transfer_rate zero;
     struct transfer_rate copy[TIER_COUNT][TIER_COUNT]; /* from, to */
     /* slowdown[a][b], at least 1: the time of a while b runs beside it, over its time alone. slowdown[a][a] is that of
@@ -40,5 +41,8 @@ struct cluster_rates {
     /* Relative spread of the repeated measurements, the worst of them: 0.1 says that 10% is noise. */
     double noise;
 };
+/* Of two measurements of one machine: what else ran can only have made transfers slower, so of each the faster one;
+ * slowdowns, which are quotients, of the less noisy measurement. */
+struct cluster_rates rates_lower(const struct cluster_rates *a, const struct cluster_rates *b);
 
 #endif

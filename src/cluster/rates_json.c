@@ -44,9 +44,9 @@ static json_t *slowdown_to_json(const struct cluster_rates *rates) {
 }
 
 json_t *rates_to_json(const struct cluster_rates *rates) {
-    json_t *object =
-        json_pack("{s:f, s:f, s:o, s:o, s:o}", "issue_s", rates->issue_s, "noise", rates->noise, "zero",
-                  transfer_to_json(&rates->zero), "copies", copies_to_json(rates), "slowdown", slowdown_to_json(rates));
+    json_t *object = json_pack("{s:f, s:f, s:f, s:o, s:o, s:o}", "issue_s", rates->issue_s, "wake_s", rates->wake_s,
+                               "noise", rates->noise, "zero", transfer_to_json(&rates->zero), "copies",
+                               copies_to_json(rates), "slowdown", slowdown_to_json(rates));
     if (!object) (void)status_no_memory(0, "the rates' JSON");
     return object;
 }
@@ -106,6 +106,7 @@ enum status rates_from_json(const char *file, const json_t *object, struct clust
     struct cluster_rates rates = {.measured = true};
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: rates: must be an object", file);
     TRY(read_number(file, "rates", object, "issue_s", 0, MOST_SECONDS, &rates.issue_s));
+    TRY(read_number(file, "rates", object, "wake_s", 0, MOST_SECONDS, &rates.wake_s));
     TRY(read_number(file, "rates", object, "noise", 0, MOST_SLOWDOWN, &rates.noise));
     TRY(read_transfer(file, "rates.zero", json_object_get(object, "zero"), &rates.zero));
     TRY(read_copies(file, json_object_get(object, "copies"), &rates));

@@ -1,10 +1,13 @@
 #include "profile/machine_rates.h"
 
+#include "base/clock.h"
 #include "profile/issue_rate.h"
 #include "profile/slowdown.h"
 #include "profile/transfer_rates.h"
 
-static enum status measure(const struct rate_machine *machine, const struct rates_options *options,
+static const int64_t RATES_BUDGET_NS = 2500000000;
+
+static enum status measure(struct rate_machine *machine, const struct rates_options *options,
                            struct cluster_rates *rates) {
     bool disk = options->disk_folder != NULL;
     const bool present[ACTIVITY_COUNT] = {[ACTIVITY_PRODUCT] = true,
@@ -12,16 +15,19 @@ static enum status measure(const struct rate_machine *machine, const struct rate
                                           [ACTIVITY_COPY] = options->host_tier,
                                           [ACTIVITY_DISK_READ] = disk,
                                           [ACTIVITY_DISK_WRITE] = disk};
-    TRY(issue_measure(&rates->issue_s));
+    machine->allowance->left = transfer_sizes(options->host_tier, disk) + slowdown_races(present);
+    TRY(issue_measure(&rates->issue_s, &rates->wake_s));
     TRY(transfer_measure_zero(machine, rates));
-    if (options->host_tier) TRY(transfer_measure_host(rates));
+    if (options->host_tier) TRY(transfer_measure_host(machine, rates));
     TRY(transfer_measure_disk(machine, rates));
     return slowdown_measure(machine, present, rates);
 }
 
 enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
                                   struct cluster_rates *out) {
-    struct rate_machine machine = {.backend = backend, .threads = options->threads};
+    struct allowance allowance = {.end_ns = clock_now_ns() + RATES_BUDGET_NS};
+    struct rate_machine machine = {
+        .backend = backend, .threads = options->threads, .piece_bytes = RATE_WORK_PIECE_BYTES, .allowance = &allowance};
     struct arena_settings settings = {.folder = options->disk_folder, .channels = RATE_WORK_CHANNELS};
     struct cluster_rates rates = {.measured = true};
     backend->set_threads(options->threads);

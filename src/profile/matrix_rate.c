@@ -1,19 +1,18 @@
-
-#include "base/clock.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "ops/ops.h"
+#include "profile/measurement.h"
 #include "profile/profile.h"
 #include "profile/profile_cache.h"
 
-enum { ALIGNMENT = 64, SIZES = 2 };
+enum { ALIGNMENT = 64, SIZES = 2, CALLS_MOST = 9 };
 
 struct product {
     int64_t rows, inputs, outputs;
 };
 /* The products of a transformer block's MLP. */
 static const struct product products[SIZES] = {{512, 768, 3072}, {512, 3072, 768}};
-static const int64_t BUDGET_NS = 40 * 1000 * 1000; /* for each size */
+static const double BUDGET_S = 0.15; /* for both sizes */
 
 /* What takes larger grains to reach its rate takes larger products. */
 static struct product product_for(const struct backend *backend, struct product product) {
@@ -111,60 +110,86 @@ static void bench_close(struct bench *bench) {
     graph_free(bench->graph);
 }
 
-static enum status run_once(const struct bench *bench) {
+static enum status time_call(const struct bench *bench, struct sample *out) {
     const double scalars[SCALAR_COUNT] = {0};
     const struct backend_streams *streams = bench->backend->streams;
     struct kernel_call call = bench->call;
     call.scalars = scalars;
+    struct stopwatch stopwatch = stopwatch_begin();
     bench->kernel->run(bench->kernel, &call);
-    return streams ? streams->finish(bench->stream) : STATUS_OK;
-}
-
-static enum status best_rate(const struct bench *bench, double *flops_per_s) {
-    TRY(run_once(bench)); /* warms caches and threads */
-    int64_t best = INT64_MAX, begin = clock_now_ns(), now = begin;
-    do {
-        int64_t before = now;
-        TRY(run_once(bench));
-        now = clock_now_ns();
-        if (now - before < best) best = now - before;
-    } while (now - begin < BUDGET_NS);
-    *flops_per_s = bench->flops / ((double)(best > 0 ? best : 1) * 1e-9);
+    if (streams) TRY(streams->finish(bench->stream));
+    *out = stopwatch_end(&stopwatch);
+    out->seconds /= bench->flops * 1e-9;
+    out->waited_s /= bench->flops * 1e-9;
     return STATUS_OK;
 }
 
-enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype, double *flops_per_s) {
-    double best = 0;
+/* The sizes take turns, so that the calls of each are spread over the time. */
+static enum status measure_turns(const struct bench benches[SIZES], struct measurement *out) {
+    struct sample calls[SIZES][CALLS_MOST];
+    struct measurement sizes[SIZES];
+    double spent = 0;
+    int count = 0;
+    for (int i = 0; i < SIZES; i++)
+        TRY(time_call(&benches[i], &calls[i][0])); /* warms caches and threads */
+    do {
+        for (int i = 0; i < SIZES; i++) {
+            TRY(time_call(&benches[i], &calls[i][count]));
+            spent += calls[i][count].seconds * benches[i].flops * 1e-9;
+        }
+        count++;
+    } while (count < CALLS_MOST && spent < BUDGET_S);
+    for (int i = 0; i < SIZES; i++)
+        sizes[i] = measurement_of(calls[i], count);
+    *out = sizes[0].seconds <= sizes[1].seconds ? sizes[0] : sizes[1];
+    return STATUS_OK;
+}
+
+static enum status measure(const struct backend *backend, enum dtype dtype, struct measurement *out) {
+    struct bench benches[SIZES] = {0};
+    enum status status = STATUS_OK;
     if (!backend->supports(&op_linear, dtype))
         return status_set(STATUS_FAILED, "the %s backend has no products of %s matrices", backend->name,
                           dtype_name(dtype));
-    for (int i = 0; i < SIZES; i++) {
-        struct bench bench = {0};
+    for (int i = 0; i < SIZES && status == STATUS_OK; i++) {
         struct product product = product_for(backend, products[i]);
-        double rate = 0;
-        enum status status = bench_open(backend, dtype, &product, &bench);
-        if (status == STATUS_OK) status = best_rate(&bench, &rate);
-        bench_close(&bench);
-        TRY(status);
-        if (rate > best) best = rate;
+        status = bench_open(backend, dtype, &product, &benches[i]);
     }
-    *flops_per_s = best;
+    if (status == STATUS_OK) status = measure_turns(benches, out);
+    for (int i = 0; i < SIZES; i++)
+        bench_close(&benches[i]);
+    return status;
+}
+
+static double rate_of(const struct measurement *gflop) { return 1e9 / gflop->seconds; }
+
+enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype, double *flops_per_s) {
+    struct measurement gflop;
+    TRY(measure(backend, dtype, &gflop));
+    *flops_per_s = rate_of(&gflop);
     return STATUS_OK;
 }
 
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
-                                     double *flops_per_s) {
-    if (profile_cache_find_product(cache, dtype, flops_per_s)) return STATUS_OK;
-    TRY(profile_matrix_rate(backend, dtype, flops_per_s));
-    return profile_cache_put_product(cache, dtype, *flops_per_s);
+                                     double *flops_per_s, int32_t *measured) {
+    struct measurement gflop;
+    if (!profile_cache_find_product(cache, dtype, &gflop) || measurement_noisy(&gflop)) {
+        TRY(measure(backend, dtype, &gflop));
+        TRY(profile_cache_put_product(cache, dtype, &gflop));
+        (*measured)++;
+        (void)profile_cache_find_product(cache, dtype, &gflop); /* the lower of it and what was there */
+    }
+    *flops_per_s = rate_of(&gflop);
+    return STATUS_OK;
 }
 
 enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype, int threads,
                                      const char *cache_folder, double *flops_per_s) {
     struct profile_cache cache;
+    int32_t measured = 0;
     backend->set_threads(threads);
     enum status status = profile_cache_open(cache_folder, backend, threads, false, &cache);
-    if (status == STATUS_OK) status = profile_find_matrix_rate(backend, dtype, &cache, flops_per_s);
+    if (status == STATUS_OK) status = profile_find_matrix_rate(backend, dtype, &cache, flops_per_s, &measured);
     profile_cache_close(&cache);
     return status;
 }

@@ -1,13 +1,14 @@
 #include "profile/operator_bench.h"
 
-#include <stdlib.h>
+#include <math.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "profile/operator_values.h"
 
-enum { CALLS_LEAST = 3, CALLS_MOST = 9, ALIGNMENT = 4096 };
-static const double LONG_CALL_S = 0.3;
+enum { CALLS_MOST = 9, ALIGNMENT = 4096 };
+static const double LONG_CALL_S = 0.3; /* what a first call has more to do is little of it */
+static const double FIRST_CALL_SPREAD = 1;
+static const double CALLS_MOST_S = 0.06;
 /* What comes from memory in some microseconds: not worth emptying the caches for, which takes milliseconds. */
 static const int64_t COLD_LEAST_BYTES = (int64_t)64 << 10;
 static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20;
@@ -115,27 +116,20 @@ void operator_bench_run(struct operator_bench *bench) {
     bench->next = (bench->next + 1) % bench->copies;
 }
 
-static double time_call(struct operator_bench *bench) {
-    int64_t begin = clock_now_ns();
+static struct sample time_call(struct operator_bench *bench) {
+    struct stopwatch stopwatch = stopwatch_begin();
     operator_bench_run(bench);
-    int64_t taken = clock_now_ns() - begin;
-    return (double)(taken > 0 ? taken : 1) * 1e-9;
+    return stopwatch_end(&stopwatch);
 }
 
-static int ascending(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-void operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out) {
-    double calls[CALLS_MOST], spent = 0, first = time_call(bench);
+struct measurement operator_bench_measure(struct operator_bench *bench, double budget_s) {
+    struct sample calls[CALLS_MOST], first = time_call(bench);
+    double spent = first.seconds;
     int count = 0;
-    *out = (struct measurement){.seconds = first};
-    if (first >= LONG_CALL_S) return;
-    while (count < CALLS_LEAST || (count < CALLS_MOST && spent < budget_s)) {
+    if (first.seconds >= LONG_CALL_S) return measurement_of(&first, 1);
+    for (; count < CALLS_MOST && spent < fmin(budget_s, CALLS_MOST_S); count++) {
         calls[count] = time_call(bench);
-        spent += calls[count++];
+        spent += calls[count].seconds;
     }
-    qsort(calls, (size_t)count, sizeof *calls, ascending);
-    *out = (struct measurement){.seconds = calls[count / 4], .spread = (calls[count / 2] - calls[0]) / calls[0]};
+    return count > 0 ? measurement_of(calls, count) : (struct measurement){first.seconds, FIRST_CALL_SPREAD};
 }

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "ops/ops.h"
+#include "profile/measurement.h"
 #include "profile/operands.h"
 #include "store/arena.h"
 
@@ -36,11 +37,8 @@ void operator_bench_close(struct operator_bench *bench);
 /* One call. */
 void operator_bench_run(struct operator_bench *bench);
 
-struct measurement {
-    double seconds; /* of a call: the lower quartile of several, after one that is not counted */
-    double spread;  /* (median - least) / least; 0 where one call had to do */
-};
-/* Calls until `budget_s` is spent, but 3 to 9 times; a call that takes more than 0.3 s is made once. */
-void operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out);
+/* Calls until `budget_s` is spent, at most 10 of them and 60 ms; the first counts only where it has to do: where it
+ * takes more than 0.3 s, or all of the time, when the spread says that it cannot be trusted. */
+struct measurement operator_bench_measure(struct operator_bench *bench, double budget_s);
 
 #endif

@@ -6,14 +6,15 @@
 
 struct profile_cache;
 
-/* The rate of matrix products in this dtype with the backend's present number of threads: the yardstick of MFU. Best
- * of several runs of the backend's `linear` on 512 x 768 x 3072 and 512 x 3072 x 768; about 0.15 s. Takes memory of its
- * own for that time, about 20 MiB. With f times the CPU's tokens in a grain, f^2 times the rows and f times the
- * columns: a GPU's take 0.7 GiB. FAILED when the backend has no such kernel or there is no memory. */
+/* The rate of matrix products in this dtype with the backend's present number of threads: the yardstick of MFU. That
+ * of the lowest third of several runs of the backend's `linear`, on 512 x 768 x 3072 or 512 x 3072 x 768, whichever is
+ * faster; about 0.2 s. Takes memory of its own for that time, about 40 MiB. With f times the CPU's tokens in a grain,
+ * f^2 times the rows and f times the columns: a GPU's take 1.4 GiB. FAILED when the backend has no such kernel or there
+ * is no memory. */
 enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype, double *flops_per_s);
-/* The same, but for what is kept. */
+/* The same, but for what is kept and is not noisy. Counts one up in *measured when it was not there. */
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
-                                     double *flops_per_s);
+                                     double *flops_per_s, int32_t *measured);
 /* The same from the cache in a folder (profile_cache.h; NULL: none), with so many threads. */
 enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype, int threads,
                                      const char *cache_folder, double *flops_per_s);

@@ -13,9 +13,13 @@
 #include "plan/plan.h"
 #include "profile/operator_key.h"
 
-enum { CACHE_VERSION = 1, FILE_LIMIT_BYTES = 64 << 20 };
-static const char *const sections[] = {"operators", "rates", "products"};
-enum { SECTIONS = sizeof sections / sizeof *sections };
+enum { CACHE_VERSION = 2, FILE_LIMIT_BYTES = 64 << 20 };
+enum section { SECTION_OPERATORS, SECTION_PRODUCTS, SECTION_RATES, SECTIONS };
+static const char *const sections[SECTIONS] = {"operators", "products", "rates"};
+/* Less time than any measurement can have. */
+static const double LEAST_S = 1e-10, MOST_S = 1e30;
+/* Disks are never quiet. */
+static const double NOISY_RATES = 0.5;
 
 static enum status describe_machine(const struct backend *backend, int threads, char **out) {
     struct cluster cluster;
@@ -34,11 +38,53 @@ static char *file_path(const char *folder, const char *machine) {
     return path;
 }
 
-static json_t *section_of(const struct profile_cache *cache, const char *name) {
-    return json_object_get(cache->values, name);
+static json_t *section_of(const struct profile_cache *cache, enum section section) {
+    return json_object_get(cache->values, sections[section]);
 }
 
-/* Takes from a file what the cache has not; a file that is not this machine's has nothing. */
+static bool read_real(const json_t *value, double least, double *out) {
+    *out = json_number_value(value);
+    return json_is_number(value) && isfinite(*out) && *out >= least && *out < MOST_S;
+}
+
+/* Whether it is one that can be. */
+static bool read_measurement(const json_t *value, struct measurement *out) {
+    struct measurement found;
+    if (!read_real(json_array_get(value, 0), LEAST_S, &found.seconds)) return false;
+    if (!read_real(json_array_get(value, 1), 0, &found.spread)) return false;
+    *out = found;
+    return true;
+}
+
+static bool read_rates(const json_t *value, struct cluster_rates *out) {
+    if (value && rates_from_json("rates", value, out) == STATUS_OK) return true;
+    if (value) status_clear();
+    return false;
+}
+
+bool rates_noisy(const struct cluster_rates *rates) { return rates->noise > NOISY_RATES; }
+
+/* Whether another measurement of the same thing is to be kept in place of ours, which is noisy. */
+static bool prefers_theirs(enum section section, const json_t *ours, const json_t *theirs) {
+    struct measurement our, their;
+    struct cluster_rates our_rates, their_rates;
+    if (section == SECTION_RATES)
+        return read_rates(ours, &our_rates) && read_rates(theirs, &their_rates) && rates_noisy(&our_rates) &&
+               their_rates.noise < our_rates.noise;
+    return read_measurement(ours, &our) && read_measurement(theirs, &their) && measurement_noisy(&our) &&
+           their.seconds < our.seconds;
+}
+
+static void merge_section(struct profile_cache *cache, enum section section, json_t *theirs) {
+    json_t *ours = section_of(cache, section), *value;
+    const char *key;
+    json_object_foreach(theirs, key, value) {
+        const json_t *own = json_object_get(ours, key);
+        if (!own || prefers_theirs(section, own, value)) json_object_set(ours, key, value);
+    }
+}
+
+/* Takes from a file what the cache has not, or has not as well; a file that is not this machine's has nothing. */
 static void merge_file(struct profile_cache *cache) {
     json_t *file;
     if (!file_exists(cache->path) || json_read_object(cache->path, FILE_LIMIT_BYTES, &file) != STATUS_OK) {
@@ -48,10 +94,8 @@ static void merge_file(struct profile_cache *cache) {
     const char *machine = json_string_value(json_object_get(file, "machine"));
     bool own = machine && strcmp(machine, cache->machine) == 0 &&
                json_integer_value(json_object_get(file, "version")) == CACHE_VERSION;
-    for (int i = 0; own && i < SECTIONS; i++) {
-        json_t *theirs = json_object_get(file, sections[i]);
-        if (json_is_object(theirs)) json_object_update_missing(section_of(cache, sections[i]), theirs);
-    }
+    for (int i = 0; own && i < SECTIONS; i++)
+        merge_section(cache, (enum section)i, json_object_get(file, sections[i]));
     json_decref(file);
 }
 
@@ -65,7 +109,8 @@ enum status profile_cache_open(const char *folder, const struct backend *backend
                                struct profile_cache *out) {
     *out = (struct profile_cache){0};
     TRY(describe_machine(backend, threads, &out->machine));
-    out->values = json_pack("{s:{}, s:{}, s:{}}", sections[0], sections[1], sections[2]);
+    out->values = json_pack("{s:{}, s:{}, s:{}}", sections[SECTION_OPERATORS], sections[SECTION_PRODUCTS],
+                            sections[SECTION_RATES]);
     if (!out->values) return status_no_memory(0, "the measurements that are kept");
     TRY(name_file(folder, out));
     if (out->path && !anew) merge_file(out);
@@ -99,46 +144,43 @@ void profile_cache_close(struct profile_cache *cache) {
     *cache = (struct profile_cache){0};
 }
 
-static enum status put(struct profile_cache *cache, const char *section, const char *key, json_t *value) {
+static enum status put(struct profile_cache *cache, enum section section, const char *key, json_t *value) {
     cache->changed = true;
     if (json_object_set_new(section_of(cache, section), key, value) == 0) return STATUS_OK;
     return status_no_memory(0, "the measurements that are kept");
 }
 
-/* Whether it is a number that a measurement can give. */
-static bool read_real(const json_t *value, double least, double *out) {
-    *out = json_number_value(value);
-    return json_is_number(value) && isfinite(*out) && *out >= least && *out < 1e30;
+static enum status put_measurement(struct profile_cache *cache, enum section section, const char *key,
+                                   struct measurement measurement) {
+    struct measurement kept;
+    if (read_measurement(json_object_get(section_of(cache, section), key), &kept))
+        measurement = measurement_lower(&kept, &measurement);
+    return put(cache, section, key, json_pack("[f, f]", measurement.seconds, measurement.spread));
 }
 
 bool profile_cache_find(const struct profile_cache *cache, const char *key, struct measurement *out) {
-    const json_t *value = json_object_get(section_of(cache, "operators"), key);
-    struct measurement found;
-    if (!read_real(json_array_get(value, 0), 1e-10, &found.seconds)) return false;
-    if (!read_real(json_array_get(value, 1), 0, &found.spread)) return false;
-    *out = found;
-    return true;
+    return read_measurement(json_object_get(section_of(cache, SECTION_OPERATORS), key), out);
 }
 
 enum status profile_cache_put(struct profile_cache *cache, const char *key, const struct measurement *measurement) {
-    return put(cache, "operators", key, json_pack("[f, f]", measurement->seconds, measurement->spread));
+    return put_measurement(cache, SECTION_OPERATORS, key, *measurement);
 }
 
 bool profile_cache_find_rates(const struct profile_cache *cache, const char *key, struct cluster_rates *out) {
-    const json_t *value = json_object_get(section_of(cache, "rates"), key);
-    if (value && rates_from_json(cache->path ? cache->path : "rates", value, out) == STATUS_OK) return true;
-    if (value) status_clear();
-    return false;
+    return read_rates(json_object_get(section_of(cache, SECTION_RATES), key), out);
 }
 
 enum status profile_cache_put_rates(struct profile_cache *cache, const char *key, const struct cluster_rates *rates) {
-    return put(cache, "rates", key, rates_to_json(rates));
+    struct cluster_rates kept, lower = *rates;
+    if (profile_cache_find_rates(cache, key, &kept)) lower = rates_lower(&kept, rates);
+    return put(cache, SECTION_RATES, key, rates_to_json(&lower));
 }
 
-bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, double *flops_per_s) {
-    return read_real(json_object_get(section_of(cache, "products"), dtype_name(dtype)), 1, flops_per_s);
+bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, struct measurement *out) {
+    return read_measurement(json_object_get(section_of(cache, SECTION_PRODUCTS), dtype_name(dtype)), out);
 }
 
-enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype, double flops_per_s) {
-    return put(cache, "products", dtype_name(dtype), json_real(flops_per_s));
+enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype,
+                                      const struct measurement *measurement) {
+    return put_measurement(cache, SECTION_PRODUCTS, dtype_name(dtype), *measurement);
 }

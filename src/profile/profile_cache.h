@@ -1,6 +1,9 @@
 /* What was measured on a machine, kept between runs: one file for each machine (processor, cores, instruction set,
  * threads, version of the kernels), by the texts that stand for what was measured.
  *
+ * What is noisy (measurement.h, rates_noisy) was taken while something else ran. It is found like the rest, for the
+ * caller to measure again; of it and of what is put in its place or found in the file, the lower is kept (rates_lower).
+ *
  * A file that is damaged, or of another machine, is as if there were none. It is written beside and renamed, after what
  * other runs have put there meanwhile was read in, so that runs may share a folder. What cannot be written is noted and
  * is no error: it is measured again next time. */
@@ -10,14 +13,16 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "backend/backend.h"
 #include "cluster/cluster.h"
 #include "graph/tensor.h"
-#include "profile/operator_bench.h"
+#include "profile/measurement.h"
 
 struct profile_cache {
     char *path;     /* NULL: nothing is kept */
     char *machine;  /* text */
-    json_t *values; /* {"operators": {KEY: [SECONDS, SPREAD]}, "rates": {KEY: {…}}, "products": {DTYPE: FLOP/s}} */
+    json_t *values; /* {"operators": {KEY: [SECONDS, SPREAD]}, "products": {DTYPE: [SECONDS a GFLOP, SPREAD]},
+                       "rates": {KEY: {…}}} */
     bool changed;
 };
 
@@ -33,7 +38,11 @@ bool profile_cache_find(const struct profile_cache *cache, const char *key, stru
 enum status profile_cache_put(struct profile_cache *cache, const char *key, const struct measurement *measurement);
 bool profile_cache_find_rates(const struct profile_cache *cache, const char *key, struct cluster_rates *out);
 enum status profile_cache_put_rates(struct profile_cache *cache, const char *key, const struct cluster_rates *rates);
-bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, double *flops_per_s);
-enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype, double flops_per_s);
+/* Seconds of a GFLOP of matrix products. */
+bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, struct measurement *out);
+enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype,
+                                      const struct measurement *measurement);
+/* The measured activities were apart by more than half of their time. */
+bool rates_noisy(const struct cluster_rates *rates);
 
 #endif

@@ -5,19 +5,16 @@
 #include <sys/vfs.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "profile/machine_rates.h"
 #include "profile/operator_key.h"
+#include "profile/points.h"
 #include "profile/profile.h"
-#include "profile/profile_cache.h"
-#include "profile/size_curve.h"
-
-static const double NOTE_EVERY_S = 2, LEAST_CALL_BUDGET_S = 0.002;
 
 /* Nodes with one key. */
 struct entry {
     const char *key;
-    struct operands operands; /* of the first of them */
+    const struct node *node; /* the first of them */
+    int32_t point;           /* its first point */
     struct measurement measurement;
 };
 
@@ -29,17 +26,16 @@ struct profile {
     struct scratch keys;
     VEC(struct entry) entries;
     int32_t *entry_of; /* by node id */
-    struct bench_memory memory;
-    int64_t begin_ns, noted_ns;
+    struct points points;
+    int64_t begin_ns;
     int32_t measured;
 };
 
-static double seconds_since(int64_t ns) { return (double)(clock_now_ns() - ns) * 1e-9; }
-
 static enum status find_entry(struct profile *profile, const struct node *node, int32_t *out) {
-    struct entry entry = {.key = NULL};
-    operands_find(profile->graph, node, &entry.operands);
-    entry.key = operator_key(&entry.operands, &profile->keys);
+    struct operands operands;
+    struct entry entry = {.node = node};
+    operands_find(profile->graph, node, &operands);
+    entry.key = operator_key(&operands, &profile->keys);
     if (!entry.key) return STATUS_FAILED;
     for (size_t i = 0; i < profile->entries.count; i++)
         if (strcmp(profile->entries.items[i].key, entry.key) == 0) {
@@ -47,6 +43,7 @@ static enum status find_entry(struct profile *profile, const struct node *node, 
             return STATUS_OK;
         }
     *out = (int32_t)profile->entries.count;
+    TRY(points_add(&profile->points, &operands, &entry.point));
     return vec_push(&profile->entries, entry);
 }
 
@@ -59,56 +56,13 @@ static enum status find_entries(struct profile *profile) {
     return STATUS_OK;
 }
 
-/* An equal part of what is left of the time, for each operator that is left. */
-static double call_budget(const struct profile *profile, size_t left) {
-    double budget = profile->options->budget_s > 0 ? profile->options->budget_s : PROFILE_BUDGET_S;
-    double share = (budget - seconds_since(profile->begin_ns)) / (double)left;
-    return share > LEAST_CALL_BUDGET_S ? share : LEAST_CALL_BUDGET_S;
-}
-
-/* What is kept under the operands' key, or a measurement that is kept from now on. */
-static enum status measure_kept(struct profile *profile, const struct operands *operands, double budget_s,
-                                struct measurement *out) {
-    struct operator_bench bench;
-    const char *key = operator_key(operands, &profile->keys);
-    if (!key) return STATUS_FAILED;
-    if (profile_cache_find(&profile->cache, key, out)) return STATUS_OK;
-    TRY(operator_bench_open(profile->backend, operands, &profile->memory, &bench));
-    operator_bench_measure(&bench, budget_s, out);
-    operator_bench_close(&bench);
-    profile->measured++;
-    return profile_cache_put(&profile->cache, key, out);
-}
-
-static enum status measure_curve(struct profile *profile, const struct operands *operands, double budget_s,
-                                 struct measurement *out) {
-    double seconds[CURVE_POINTS], spread = 0;
-    for (int i = 0; i < CURVE_POINTS; i++) {
-        struct curve_node point;
-        struct measurement measurement;
-        curve_node_make(operands, curve_elements[i], &point);
-        TRY(measure_kept(profile, &point.operands, budget_s / CURVE_POINTS, &measurement));
-        seconds[i] = measurement.seconds;
-        if (measurement.spread > spread) spread = measurement.spread;
-    }
-    *out = (struct measurement){.seconds = curve_seconds(seconds, curve_size(operands->node)), .spread = spread};
-    return STATUS_OK;
-}
-
-static void note_progress(struct profile *profile, size_t done) {
-    if (seconds_since(profile->noted_ns) < NOTE_EVERY_S) return;
-    profile->noted_ns = clock_now_ns();
-    log_note("measuring operators: %zu of %zu", done, profile->entries.count);
-}
-
 static enum status measure_entries(struct profile *profile) {
-    size_t count = profile->entries.count;
-    for (size_t i = 0; i < count; i++) {
+    double budget_s = profile->options->budget_s > 0 ? profile->options->budget_s : PROFILE_BUDGET_S;
+    int64_t end_ns = clock_now_ns() + (int64_t)(budget_s * 1e9);
+    TRY(points_measure(&profile->points, profile->backend, &profile->cache, end_ns, &profile->measured));
+    for (size_t i = 0; i < profile->entries.count; i++) {
         struct entry *entry = &profile->entries.items[i];
-        double budget_s = call_budget(profile, count - i);
-        TRY(curve_fits(entry->operands.node) ? measure_curve(profile, &entry->operands, budget_s, &entry->measurement)
-                                             : measure_kept(profile, &entry->operands, budget_s, &entry->measurement));
-        note_progress(profile, i + 1);
+        entry->measurement = points_cost(&profile->points, entry->node, entry->point);
     }
     return STATUS_OK;
 }
@@ -120,11 +74,8 @@ static enum status find_products(const struct backend *backend, struct profile_c
         double *flops_per_s;
     } products[] = {{DTYPE_F32, &device->fp32_flops_per_s}, {DTYPE_BF16, &device->bf16_flops_per_s}};
     for (int i = 0; i < 2; i++) {
-        if (*products[i].flops_per_s > 0 ||
-            profile_cache_find_product(cache, products[i].dtype, products[i].flops_per_s))
-            continue;
-        TRY(profile_find_matrix_rate(backend, products[i].dtype, cache, products[i].flops_per_s));
-        (*measured)++;
+        if (*products[i].flops_per_s > 0) continue;
+        TRY(profile_find_matrix_rate(backend, products[i].dtype, cache, products[i].flops_per_s, measured));
     }
     return STATUS_OK;
 }
@@ -152,9 +103,11 @@ static enum status find_rates(const struct backend *backend, const struct profil
     const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads};
     char *key = rates_key(options);
     enum status status = key ? STATUS_OK : STATUS_FAILED;
-    if (key && !profile_cache_find_rates(cache, key, rates)) {
+    if (key && (!profile_cache_find_rates(cache, key, rates) || rates_noisy(rates))) {
         status = machine_rates_measure(backend, &machine, rates);
         if (status == STATUS_OK) status = profile_cache_put_rates(cache, key, rates);
+        if (status == STATUS_OK)
+            (void)profile_cache_find_rates(cache, key, rates); /* lower ones, where there were some */
         (*measured)++;
     }
     mem_free(key);
@@ -224,7 +177,7 @@ static enum status fill_report(struct profile *profile, const struct costs *cost
     if (!out->list) return STATUS_FAILED;
     for (size_t i = 0; i < profile->entries.count; i++) {
         const struct entry *entry = &profile->entries.items[i];
-        const struct node *node = entry->operands.node;
+        const struct node *node = entry->node;
         struct kernel_cost cost = costs->kernels[node->id];
         out->list[i] = (struct profiled_operator){node, cost.seconds, entry->measurement.spread, cost.activity};
         if (entry->measurement.spread <= out->noise) continue;
@@ -233,13 +186,13 @@ static enum status fill_report(struct profile *profile, const struct costs *cost
     }
     out->of_node = profile->entry_of;
     profile->entry_of = NULL;
-    out->seconds = seconds_since(profile->begin_ns);
+    out->seconds = (double)(clock_now_ns() - profile->begin_ns) * 1e-9;
     return STATUS_OK;
 }
 
 static void close_profile(struct profile *profile) {
     profile_cache_close(&profile->cache);
-    bench_memory_free(&profile->memory);
+    points_free(&profile->points);
     vec_free(&profile->entries);
     mem_free(profile->entry_of);
     scratch_free(&profile->keys);
@@ -249,7 +202,6 @@ enum status profile_model(const struct backend *backend, const struct graph *gra
                           const struct profile_options *options, struct costs *out, struct profile_report *report) {
     struct profile profile = {.backend = backend, .graph = graph, .options = options, .begin_ns = clock_now_ns()};
     struct costs costs = {0};
-    profile.noted_ns = profile.begin_ns;
     enum status status = measure_all(&profile, cluster);
     if (status == STATUS_OK) status = fill_costs(&profile, cluster, &costs);
     if (status == STATUS_OK && report) status = fill_report(&profile, &costs, report);

@@ -1,7 +1,7 @@
 #include "profile/rate_work.h"
 
 enum { PRODUCT_ROWS = 512, PRODUCT_WIDTH = 768, STREAM_ELEMENTS = 1 << 20 };
-static const int64_t COPY_BYTES = (int64_t)16 << 20, PIECE_BYTES = (int64_t)4 << 20;
+static const int64_t COPY_BYTES = (int64_t)16 << 20;
 
 /* A product of the size that a layer of a small model has: 0.6 GFLOP. */
 static struct node *add_product(struct graph *graph) {
@@ -46,7 +46,7 @@ enum status rate_work_open(const struct rate_machine *machine, enum activity act
     case ACTIVITY_COPY:
         TRY(arena_open(TIER_HOST, COPY_BYTES, NULL, &out->from));
         return arena_open(TIER_DEVICE, COPY_BYTES, NULL, &out->to);
-    default: return arena_open(TIER_DEVICE, PIECE_BYTES, NULL, &out->to);
+    default: return arena_open(TIER_DEVICE, RATE_WORK_PIECE_BYTES, NULL, &out->to);
     }
 }
 
@@ -62,11 +62,12 @@ enum status rate_work_run(struct rate_work *work) {
     const struct arena *disk = &work->machine->disk;
     char *to = work->to.base;
     int64_t limit = work->activity == ACTIVITY_COPY ? COPY_BYTES : RATE_WORK_DISK_BYTES, at = work->at;
-    work->at = (at + PIECE_BYTES) % limit;
+    int64_t bytes = work->machine->piece_bytes;
+    work->at = (at + bytes) % limit;
     switch (work->activity) {
-    case ACTIVITY_COPY: return arena_read(&work->from, at, to + at, PIECE_BYTES, 0);
-    case ACTIVITY_DISK_READ: return arena_read(disk, at, to, PIECE_BYTES, work->channel);
-    case ACTIVITY_DISK_WRITE: return arena_write(disk, at, to, PIECE_BYTES, work->channel);
+    case ACTIVITY_COPY: return arena_read(&work->from, at, to + at, bytes, 0);
+    case ACTIVITY_DISK_READ: return arena_read(disk, at, to, bytes, work->channel);
+    case ACTIVITY_DISK_WRITE: return arena_write(disk, at, to, bytes, work->channel);
     default: operator_bench_run(&work->kernel); return STATUS_OK;
     }
 }

@@ -11,7 +11,9 @@ enum { RATE_WORK_CHANNELS = 2 };
 struct rate_machine {
     const struct backend *backend;
     int threads;
-    struct arena disk; /* of no bytes without a folder */
+    struct arena disk;   /* of no bytes without a folder */
+    int64_t piece_bytes; /* of copies: a divisor of RATE_WORK_DISK_BYTES */
+    struct allowance *allowance;
 };
 
 struct rate_work {
@@ -29,9 +31,10 @@ struct rate_work {
 enum status rate_work_open(const struct rate_machine *machine, enum activity activity, int channel,
                            struct rate_work *out);
 void rate_work_close(struct rate_work *work);
-/* Does one piece: some milliseconds. FAILED when the disk does. */
+/* Does one piece: a kernel, or a copy of the machine's piece_bytes; some milliseconds. FAILED when the disk does. */
 enum status rate_work_run(struct rate_work *work);
 
+#define RATE_WORK_PIECE_BYTES ((int64_t)4 << 20)
 /* The bytes that works of the disk go over: what a rate_machine's disk must have. */
 #define RATE_WORK_DISK_BYTES ((int64_t)32 << 20)
 

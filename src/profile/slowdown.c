@@ -1,52 +1,71 @@
 #include "profile/slowdown.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
 
 enum { RACERS = 2, MESSAGE_BYTES = 512 };
-static const int64_t WINDOW_NS = 50 * 1000 * 1000;
+static const double WINDOW_MOST_S = 0.024;
 
 /* Works that run at once. Each begins when all are ready, and goes on until all have had their time, so that none is
- * timed with nothing beside it. */
+ * timed with nothing beside it. The first works on and on, as the compute stream does. The second rests after each
+ * piece for as long as the piece took, as streams do that wait for others: a thread that slept is given a processor at
+ * once, and one that never sleeps only its share, by which copies beside products would seem to take three times as
+ * long. */
 struct race {
     pthread_barrier_t start;
     atomic_int unfinished;
+    int64_t window_ns;
 };
 
 struct racer {
     struct race *race;
     struct rate_work *work;
+    bool rests;
     pthread_t thread;
     enum status status;
     char message[MESSAGE_BYTES];
     double seconds; /* of a piece */
+    double busy;    /* part of the time that it was at work */
 };
 
 static bool is_kernel(enum activity activity) { return activity == ACTIVITY_PRODUCT || activity == ACTIVITY_STREAMING; }
 
+static void rest(int64_t ns) {
+    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    nanosleep(&time, NULL);
+}
+
 static void run_racer(struct racer *racer) {
     bool timed = true;
-    int64_t pieces = 0, begin, last;
+    int64_t pieces = 0, worked = 0, timed_pieces = 0, timed_work = 0, begin, now;
     racer->status = rate_work_run(racer->work);
     pthread_barrier_wait(&racer->race->start);
-    begin = last = clock_now_ns();
+    begin = now = clock_now_ns();
     while (racer->status == STATUS_OK && (timed || atomic_load(&racer->race->unfinished) > 0)) {
+        int64_t before = clock_now_ns();
         racer->status = rate_work_run(racer->work);
-        if (!timed) continue;
-        last = clock_now_ns();
+        int64_t taken = clock_now_ns() - before;
         pieces++;
-        if (last - begin < WINDOW_NS) continue;
+        worked += taken;
+        if (racer->rests) rest(taken);
+        now = clock_now_ns();
+        if (!timed || now - begin < racer->race->window_ns) continue;
         timed = false;
+        timed_pieces = pieces;
+        timed_work = worked;
         atomic_fetch_sub(&racer->race->unfinished, 1);
     }
     if (timed) atomic_fetch_sub(&racer->race->unfinished, 1);
-    racer->seconds = pieces > 0 ? (double)(last - begin) * 1e-9 / (double)pieces : 0;
+    racer->seconds = timed_pieces > 0 ? (double)timed_work * 1e-9 / (double)timed_pieces : 0;
+    racer->busy = now > begin ? (double)worked / (double)(now - begin) : 1;
 }
 
 static void *race_thread(void *argument) {
@@ -59,9 +78,12 @@ static void *race_thread(void *argument) {
 }
 
 /* The first racer runs in the calling thread, so that a second one that cannot be started leaves no one waiting. */
-static enum status race(struct rate_work *const *works, int count, double seconds[RACERS]) {
-    struct race race = {.unfinished = count};
-    struct racer racers[RACERS] = {{.race = &race, .work = works[0]}, {.race = &race, .work = works[count - 1]}};
+static enum status race(struct rate_work *const *works, int count, struct racer racers[RACERS]) {
+    double window_s = allowance_next(works[0]->machine->allowance);
+    if (window_s > WINDOW_MOST_S) window_s = WINDOW_MOST_S;
+    struct race race = {.unfinished = count, .window_ns = (int64_t)(window_s * 1e9)};
+    for (int i = 0; i < count; i++)
+        racers[i] = (struct racer){.race = &race, .work = works[i], .rests = i > 0};
     pthread_barrier_init(&race.start, NULL, (unsigned)count);
     int error = 0;
     if (count > 1)
@@ -70,16 +92,19 @@ static enum status race(struct rate_work *const *works, int count, double second
     if (error == 0 && count > 1) pthread_join(racers[1].thread, NULL);
     pthread_barrier_destroy(&race.start);
     if (error) return status_set(STATUS_FAILED, "cannot start a thread to measure with: %s", strerror(error));
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         if (racers[i].status != STATUS_OK) return status_set(racers[i].status, "%s", racers[i].message);
-        seconds[i] = racers[i].seconds;
-    }
     return STATUS_OK;
 }
 
 struct slowdowns {
     struct rate_work works[ACTIVITY_COUNT][RACERS];
     const bool *present;
+    struct sample alone[ACTIVITY_COUNT][SLOWDOWN_ROUNDS];
+    struct beside {
+        double seconds; /* of a piece of the first while the second runs, */
+        double busy;    /* which is so much of the time at work */
+    } beside[ACTIVITY_COUNT][ACTIVITY_COUNT][SLOWDOWN_ROUNDS];
 };
 
 static enum status open_works(const struct rate_machine *machine, struct slowdowns *slowdowns) {
@@ -89,44 +114,71 @@ static enum status open_works(const struct rate_machine *machine, struct slowdow
     return STATUS_OK;
 }
 
-static enum status measure_alone(struct slowdowns *slowdowns, double out[ACTIVITY_COUNT]) {
+static enum status race_alone(struct slowdowns *slowdowns, int round) {
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
         struct rate_work *works[RACERS] = {&slowdowns->works[a][0]};
-        if (slowdowns->present[a]) TRY(race(works, 1, &out[a]));
+        struct racer racers[RACERS];
+        if (!slowdowns->present[a]) continue;
+        TRY(race(works, 1, racers));
+        slowdowns->alone[a][round] = (struct sample){.seconds = racers[0].seconds};
     }
     return STATUS_OK;
 }
 
-static double at_least_1(double factor) { return factor > 1 ? factor : 1; }
+static void keep(struct slowdowns *slowdowns, int round, const struct racer *racer, const struct racer *other) {
+    slowdowns->beside[racer->work->activity][other->work->activity][round] =
+        (struct beside){racer->seconds, other->busy};
+}
 
-static enum status measure_pairs(struct slowdowns *slowdowns, double together[ACTIVITY_COUNT][ACTIVITY_COUNT]) {
+static enum status race_pairs(struct slowdowns *slowdowns, int round) {
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = a; b < ACTIVITY_COUNT; b++) {
             struct rate_work *works[RACERS] = {&slowdowns->works[a][0], &slowdowns->works[b][1]};
-            double seconds[RACERS];
+            struct racer racers[RACERS];
             if (!slowdowns->present[a] || !slowdowns->present[b]) continue;
-            TRY(race(works, RACERS, seconds));
-            together[a][b] = a == b ? (seconds[0] + seconds[1]) / 2 : seconds[0];
-            if (a != b) together[b][a] = seconds[1];
+            TRY(race(works, RACERS, racers));
+            keep(slowdowns, round, &racers[0], &racers[1]);
+            if (a != b) keep(slowdowns, round, &racers[1], &racers[0]);
         }
     return STATUS_OK;
 }
 
-static enum status measure(const struct rate_machine *machine, struct slowdowns *slowdowns,
-                           struct cluster_rates *rates) {
-    double before[ACTIVITY_COUNT] = {0}, after[ACTIVITY_COUNT] = {0}, together[ACTIVITY_COUNT][ACTIVITY_COUNT];
-    TRY(open_works(machine, slowdowns));
-    TRY(measure_alone(slowdowns, before));
-    TRY(measure_pairs(slowdowns, together));
-    TRY(measure_alone(slowdowns, after));
+/* The least of all rounds; a round in which the other one hardly ran says little, and what it says is much. */
+static double least_slowdown(const struct beside *rounds, int count, double alone_s) {
+    double least = INFINITY;
+    for (int i = 0; i < count; i++)
+        least = fmin(least, (rounds[i].seconds / alone_s - 1) / rounds[i].busy);
+    return 1 + fmax(0, least);
+}
+
+static void fill_rates(struct slowdowns *slowdowns, int rounds, struct cluster_rates *rates) {
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
         if (!slowdowns->present[a]) continue;
-        double least = before[a] < after[a] ? before[a] : after[a], most = before[a] + after[a] - least;
-        if (most / least - 1 > rates->noise) rates->noise = most / least - 1;
+        struct measurement alone = measurement_of(slowdowns->alone[a], rounds);
+        if (alone.spread > rates->noise) rates->noise = alone.spread;
         for (int b = 0; b < ACTIVITY_COUNT; b++)
-            if (slowdowns->present[b]) rates->slowdown[a][b] = at_least_1(together[a][b] / least);
+            if (slowdowns->present[b])
+                rates->slowdown[a][b] = least_slowdown(slowdowns->beside[a][b], rounds, alone.seconds);
     }
+}
+
+static enum status measure(const struct rate_machine *machine, struct slowdowns *slowdowns,
+                           struct cluster_rates *rates) {
+    int round = 0;
+    TRY(open_works(machine, slowdowns));
+    for (; round < SLOWDOWN_ROUNDS && (round == 0 || clock_now_ns() < machine->allowance->end_ns); round++) {
+        TRY(race_alone(slowdowns, round));
+        TRY(race_pairs(slowdowns, round));
+    }
+    fill_rates(slowdowns, round, rates);
     return STATUS_OK;
+}
+
+int slowdown_races(const bool present[ACTIVITY_COUNT]) {
+    int count = 0;
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        count += present[a];
+    return SLOWDOWN_ROUNDS * (count + count * (count + 1) / 2);
 }
 
 enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],

@@ -4,9 +4,17 @@
 
 #include "profile/rate_work.h"
 
+/* Each activity alone and each pair run so often, apart in time: the least of each counts. */
+enum { SLOWDOWN_ROUNDS = 3 };
+/* Measurements that slowdown_measure takes of the machine's allowance. */
+int slowdown_races(const bool present[ACTIVITY_COUNT]);
+
 /* Fills rates->slowdown and raises rates->noise, for the activities that are `present`; with others it is 1. Each pair
- * runs for 50 ms in two threads, as the runner's workers do: each with compute threads of its own. About 0.2 s for two
- * activities, 1.3 s for all five. */
+ * runs for up to 24 ms in two threads, as the runner's workers do: each with compute threads of its own, and the second
+ * at work half of the time. With t the time of a piece and f the part of the time that the other was at work,
+ *     slowdown = 1 + (t_beside / t_alone - 1) / f.
+ * Goes beyond
+ * the machine's allowance only so far that each has run once. */
 enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
                              struct cluster_rates *rates);
 

@@ -1,16 +1,18 @@
 #include "profile/transfer_rates.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 
-enum { REPEATS_LEAST = 2, REPEATS_MOST = 15 };
-static const double BUDGET_S = 0.06; /* of one size of one transfer */
+enum { REPEATS_MOST = 15, ZERO_SIZES = 2, HOST_SIZES = 2, DISK_SIZES = 4 };
+static const double BUDGET_MOST_S = 0.06; /* of one size of one transfer */
 static const int64_t MEMORY_SMALL = (int64_t)256 << 10, MEMORY_LARGE = (int64_t)16 << 20;
 static const int64_t DISK_SMALL = (int64_t)1 << 20;
-static const double DISK_LONG_S = 0.2;
+static const double DISK_LONG_S = 0.1, DISK_SLOW_S = 0.02;
 
 /* One way of moving bytes; `at` goes round the memory, so that it is no longer in the caches when it comes again. */
 struct transfer {
-    const struct backend *backend;
+    const struct rate_machine *machine;
     struct arena from, to; /* one of them has no address where it is the disk; zeros have no source */
     int64_t limit, at;
 };
@@ -20,40 +22,40 @@ static enum status move(struct transfer *transfer, int64_t bytes) {
     char *to = transfer->to.base, *from = transfer->from.base;
     transfer->at = at + bytes;
     if (transfer->from.bytes == 0) {
-        transfer->backend->zero(to + at, bytes, NULL);
+        transfer->machine->backend->zero(to + at, bytes, NULL);
         return STATUS_OK;
     }
     return to ? arena_read(&transfer->from, at, to + at, bytes, 0)
               : arena_write(&transfer->to, at, from + at, bytes, 0);
 }
 
-/* Least seconds of several of this size; the first of all is not counted. */
-static enum status time_size(struct transfer *transfer, int64_t bytes, double *least, double *noise) {
-    double spent = 0, sum = 0;
+/* Several of this size; the first of all is not counted. */
+static enum status time_size(struct transfer *transfer, int64_t bytes, struct measurement *out) {
+    double budget_s = fmin(allowance_next(transfer->machine->allowance), BUDGET_MOST_S), spent = 0;
+    struct sample samples[REPEATS_MOST];
     int count = 0;
     TRY(move(transfer, bytes));
-    for (*least = 1e30; count < REPEATS_LEAST || (count < REPEATS_MOST && spent < BUDGET_S); count++) {
-        int64_t begin = clock_now_ns();
+    for (; count == 0 || (count < REPEATS_MOST && spent < budget_s); count++) {
+        struct stopwatch stopwatch = stopwatch_begin();
         TRY(move(transfer, bytes));
-        double seconds = (double)(clock_now_ns() - begin + 1) * 1e-9;
-        spent += seconds;
-        sum += seconds;
-        if (seconds < *least) *least = seconds;
+        samples[count] = stopwatch_end(&stopwatch);
+        spent += samples[count].seconds;
     }
-    double spread = sum / count / *least - 1;
-    if (spread > *noise) *noise = spread;
+    *out = measurement_of(samples, count);
     return STATUS_OK;
 }
 
 /* The line through two sizes. */
 static enum status measure_line(struct transfer *transfer, int64_t small, int64_t large, struct cluster_rates *rates,
                                 struct transfer_rate *out) {
-    double small_s, large_s, ignored = 0;
-    TRY(time_size(transfer, small, &small_s, &ignored));
-    TRY(time_size(transfer, large, &large_s, &rates->noise));
-    double slope = (large_s - small_s) / (double)(large - small), latency = small_s - slope * (double)small;
+    struct measurement few, many;
+    TRY(time_size(transfer, small, &few));
+    TRY(time_size(transfer, large, &many));
+    if (many.spread > rates->noise) rates->noise = many.spread;
+    double slope = (many.seconds - few.seconds) / (double)(large - small),
+           latency = few.seconds - slope * (double)small;
     if (slope <= 0 || latency < 0) {
-        slope = large_s / (double)large;
+        slope = many.seconds / (double)large;
         latency = 0;
     }
     *out = (struct transfer_rate){.latency_s = latency, .bytes_per_s = 1 / slope};
@@ -61,15 +63,15 @@ static enum status measure_line(struct transfer *transfer, int64_t small, int64_
 }
 
 enum status transfer_measure_zero(const struct rate_machine *machine, struct cluster_rates *rates) {
-    struct transfer transfer = {.backend = machine->backend, .limit = 2 * MEMORY_LARGE};
+    struct transfer transfer = {.machine = machine, .limit = 2 * MEMORY_LARGE};
     TRY(arena_open(TIER_DEVICE, transfer.limit, NULL, &transfer.to));
     enum status status = measure_line(&transfer, MEMORY_SMALL, MEMORY_LARGE, rates, &rates->zero);
     arena_close(&transfer.to);
     return status;
 }
 
-enum status transfer_measure_host(struct cluster_rates *rates) {
-    struct transfer transfer = {.limit = 2 * MEMORY_LARGE};
+enum status transfer_measure_host(const struct rate_machine *machine, struct cluster_rates *rates) {
+    struct transfer transfer = {.machine = machine, .limit = 2 * MEMORY_LARGE};
     enum status status = arena_open(TIER_HOST, transfer.limit, NULL, &transfer.from);
     if (status == STATUS_OK) status = arena_open(TIER_DEVICE, transfer.limit, NULL, &transfer.to);
     struct transfer_rate *in = &rates->copy[TIER_HOST][TIER_DEVICE];
@@ -81,28 +83,30 @@ enum status transfer_measure_host(struct cluster_rates *rates) {
 }
 
 /* Writes all of the file, so that no later write is the first to its place and no read finds nothing there. *large: the
- * larger size, 16 MiB where the disk is quick. */
-static enum status write_all(struct transfer *write, int64_t *large) {
+ * larger size, 16 MiB where the disk is quick; the pieces of other measurements follow it. */
+static enum status write_all(struct transfer *write, struct rate_machine *machine, int64_t *large) {
     int64_t begin = clock_now_ns();
-    for (int64_t at = 0; at < write->limit; at += DISK_SMALL)
-        TRY(move(write, DISK_SMALL));
+    for (int64_t at = 0; at < write->limit; at += MEMORY_LARGE)
+        TRY(move(write, MEMORY_LARGE));
     double seconds_a_byte = (double)(clock_now_ns() - begin) * 1e-9 / (double)write->limit;
     *large = MEMORY_LARGE;
     while (*large > 2 * DISK_SMALL && seconds_a_byte * (double)*large > DISK_LONG_S)
         *large /= 2;
+    while (machine->piece_bytes > DISK_SMALL && seconds_a_byte * (double)machine->piece_bytes > DISK_SLOW_S)
+        machine->piece_bytes /= 2;
     return STATUS_OK;
 }
 
-static enum status measure_disk(const struct rate_machine *machine, struct arena memory, struct cluster_rates *rates) {
-    struct transfer write = {.from = memory, .to = machine->disk, .limit = RATE_WORK_DISK_BYTES};
-    struct transfer read = {.from = machine->disk, .to = memory, .limit = RATE_WORK_DISK_BYTES};
+static enum status measure_disk(struct rate_machine *machine, struct arena memory, struct cluster_rates *rates) {
+    struct transfer write = {.machine = machine, .from = memory, .to = machine->disk, .limit = RATE_WORK_DISK_BYTES};
+    struct transfer read = {.machine = machine, .from = machine->disk, .to = memory, .limit = RATE_WORK_DISK_BYTES};
     int64_t large;
-    TRY(write_all(&write, &large));
+    TRY(write_all(&write, machine, &large));
     TRY(measure_line(&write, DISK_SMALL, large, rates, &rates->copy[TIER_DEVICE][TIER_DISK]));
     return measure_line(&read, DISK_SMALL, large, rates, &rates->copy[TIER_DISK][TIER_DEVICE]);
 }
 
-enum status transfer_measure_disk(const struct rate_machine *machine, struct cluster_rates *rates) {
+enum status transfer_measure_disk(struct rate_machine *machine, struct cluster_rates *rates) {
     struct arena memory;
     if (machine->disk.bytes == 0) return STATUS_OK;
     TRY(arena_open(TIER_DEVICE, RATE_WORK_DISK_BYTES, NULL, &memory));
@@ -113,3 +117,5 @@ enum status transfer_measure_disk(const struct rate_machine *machine, struct clu
     rates->copy[TIER_DISK][TIER_HOST] = rates->copy[TIER_DISK][TIER_DEVICE];
     return status;
 }
+
+int transfer_sizes(bool host, bool disk) { return ZERO_SIZES + (host ? HOST_SIZES : 0) + (disk ? DISK_SIZES : 0); }

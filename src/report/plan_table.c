@@ -93,7 +93,7 @@ void plan_table_print(FILE *out, const struct train_setup *setup, const struct s
     print_model(out, setup);
     print_recipe(out, &setup->plan);
     print_policy(out, setup);
-    if (prediction) print_prediction(out, setup, prediction);
+    if (prediction && prediction->step_s > 0) print_prediction(out, setup, prediction);
     print_search(out, setup);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (setup->program_bytes[tier] > 0) print_tier(out, setup, tier);

@@ -32,7 +32,8 @@ static void print_transfers(FILE *out, const struct cluster_rates *rates) {
         for (enum tier to = 0; to < TIER_COUNT; to++)
             if (rates->copy[from][to].bytes_per_s > 0)
                 print_transfer(out, tier_name(from), tier_name(to), &rates->copy[from][to]);
-    fprintf(out, "an instruction   %.2f us beside its work\n", rates->issue_s * 1e6);
+    fprintf(out, "an instruction   %.2f us beside its work; a stream that waits for it wakes after %.1f us\n",
+            rates->issue_s * 1e6, rates->wake_s * 1e6);
 }
 
 static bool is_measured(const struct cluster_rates *rates, enum activity activity) {

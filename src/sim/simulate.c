@@ -7,6 +7,7 @@ struct stream {
     size_t next, end; /* events of the timeline: the one that waits or runs, and that after the stream's last */
     int32_t met;      /* waits of the next event that are met: they stay so */
     bool running;
+    bool asleep;   /* waits for another stream */
     double left_s; /* of the running one, alone */
     enum activity activity;
     double rate;
@@ -31,18 +32,28 @@ static bool waits_met(const struct simulation *simulation, struct stream *stream
     return true;
 }
 
+/* One that slept has to wake up first. */
+static void begin(const struct simulation *simulation, struct stream *stream, struct timeline_event *event) {
+    struct kernel_cost cost =
+        costs_of(simulation->costs, simulation->program, &simulation->program->instructions.items[event->instruction]);
+    double wake_s = stream->asleep ? simulation->costs->rates.wake_s : 0;
+    event->start_s = simulation->now_s + wake_s;
+    stream->running = true;
+    stream->asleep = false;
+    stream->left_s = wake_s + cost.seconds;
+    stream->activity = cost.activity;
+}
+
 static bool begin_ready(struct simulation *simulation) {
     bool any = false;
     for (int s = 0; s < simulation->program->streams; s++) {
         struct stream *stream = &simulation->streams[s];
         struct timeline_event *event = &simulation->timeline.events.items[stream->next];
-        if (!stream->running && stream->next < stream->end && waits_met(simulation, stream, event)) {
-            struct kernel_cost cost = costs_of(simulation->costs, simulation->program,
-                                               &simulation->program->instructions.items[event->instruction]);
-            event->start_s = simulation->now_s;
-            stream->running = true;
-            stream->left_s = cost.seconds;
-            stream->activity = cost.activity;
+        if (!stream->running && stream->next < stream->end) {
+            if (waits_met(simulation, stream, event))
+                begin(simulation, stream, event);
+            else
+                stream->asleep = true;
         }
         any |= stream->running;
     }
@@ -101,8 +112,9 @@ enum status simulate(const struct program *program, const struct costs *costs, s
     TRY(costs_check(costs, program));
     TRY(timeline_create(program, &simulation.timeline));
     for (int s = 0; s < program->streams; s++)
-        simulation.streams[s] =
-            (struct stream){.next = simulation.timeline.begins[s], .end = simulation.timeline.begins[s + 1]};
+        simulation.streams[s] = (struct stream){.next = simulation.timeline.begins[s],
+                                                .end = simulation.timeline.begins[s + 1],
+                                                .asleep = program->streams > 1}; /* between steps */
     simulation.ended = mem_array(program->instructions.count, sizeof *simulation.ended);
     if (!simulation.ended) {
         timeline_free(&simulation.timeline);

@@ -52,6 +52,7 @@ static struct cluster example_with_rates(void) {
     cluster.rates = (struct cluster_rates){
         .measured = true,
         .issue_s = 1.25e-6,
+        .wake_s = 2.5e-5,
         .noise = 0.03125,
         .zero = {1e-7, 1.5e10},
         .copy = {[TIER_DEVICE][TIER_DISK] = {2e-4, 1.1e9}, [TIER_DISK][TIER_DEVICE] = {1e-4, 2.2e9}},
@@ -64,7 +65,7 @@ static struct cluster example_with_rates(void) {
 
 static void expect_equal_rates(const struct cluster_rates *a, const struct cluster_rates *b) {
     assert_int_equal(a->measured, b->measured);
-    assert_true(a->issue_s == b->issue_s && a->noise == b->noise);
+    assert_true(a->issue_s == b->issue_s && a->wake_s == b->wake_s && a->noise == b->noise);
     assert_memory_equal(&a->zero, &b->zero, sizeof a->zero);
     assert_memory_equal(a->copy, b->copy, sizeof a->copy);
     assert_memory_equal(a->slowdown, b->slowdown, sizeof a->slowdown);
@@ -113,9 +114,27 @@ static void refuse_rate(const char *owner_name, const char *inner, const char *f
     json_decref(object);
 }
 
+/* Transfers are the faster ones of both, slowdowns those of the quieter measurement. */
+static void test_lower_of_two_measurements(void **state) {
+    (void)state;
+    struct cluster_rates quiet = example_with_rates().rates, loud = quiet;
+    loud.noise = 2;
+    loud.slowdown[ACTIVITY_COPY][ACTIVITY_PRODUCT] = 1;
+    loud.copy[TIER_DEVICE][TIER_DISK] = (struct transfer_rate){3e-4, 1.9e9};
+    loud.copy[TIER_DISK][TIER_DEVICE] = (struct transfer_rate){9e-3, 2.2e9};
+    loud.wake_s = 1e-6;
+    struct cluster_rates expected = quiet;
+    expected.copy[TIER_DEVICE][TIER_DISK] = loud.copy[TIER_DEVICE][TIER_DISK];
+    struct cluster_rates lower = rates_lower(&quiet, &loud), reverse = rates_lower(&loud, &quiet);
+    assert_true(lower.wake_s == 1e-6);
+    expected.wake_s = 1e-6;
+    expect_equal_rates(&lower, &expected);
+    expect_equal_rates(&reverse, &expected);
+}
+
 static void test_bad_rates_are_named(void **state) {
     (void)state;
-    static const char *const required[] = {"issue_s", "noise", "zero", "copies", "slowdown"};
+    static const char *const required[] = {"issue_s", "wake_s", "noise", "zero", "copies", "slowdown"};
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
         refuse_rate(NULL, NULL, required[i], NULL);
     refuse_rate(NULL, NULL, "issue_s", json_real(-1));
@@ -189,10 +208,11 @@ static void test_bad_fields_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_measured_machine_is_sane), cmocka_unit_test(test_cores_follow_the_affinity),
-        cmocka_unit_test(test_json_gives_back_the_same), cmocka_unit_test(test_bad_fields_are_named),
-        cmocka_unit_test(test_rates_come_back_the_same), cmocka_unit_test(test_files_without_rates_are_read),
-        cmocka_unit_test(test_bad_rates_are_named),      cmocka_unit_test(test_a_copy_is_there_once),
+        cmocka_unit_test(test_measured_machine_is_sane),  cmocka_unit_test(test_cores_follow_the_affinity),
+        cmocka_unit_test(test_json_gives_back_the_same),  cmocka_unit_test(test_bad_fields_are_named),
+        cmocka_unit_test(test_rates_come_back_the_same),  cmocka_unit_test(test_files_without_rates_are_read),
+        cmocka_unit_test(test_lower_of_two_measurements), cmocka_unit_test(test_bad_rates_are_named),
+        cmocka_unit_test(test_a_copy_is_there_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

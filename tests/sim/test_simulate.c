@@ -57,6 +57,29 @@ static void test_two_streams(void **state) {
     toy_free(&toy);
 }
 
+/* The same when streams take a quarter to wake up: both at the beginning, and the second for what it waited for; what
+ * follows at once has no one to wake. */
+static void test_waking_up(void **state) {
+    (void)state;
+    const struct toy_instruction list[] = {
+        {0, 3, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
+        {1, 4, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
+        {0, 2, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
+        {1, 1, ACTIVITY_PRODUCT, PHASE_FORWARD, {3}},
+    };
+    struct toy toy;
+    struct timeline timeline;
+    toy_create(one_section, list, 2, &toy);
+    toy.costs.rates.wake_s = 0.25;
+    require_simulated(&toy.program, &toy.costs, &timeline);
+    require_event(&timeline, 0, 0, 0.25, 3.25);
+    require_event(&timeline, 1, 0, 0.25, 4.25);
+    require_event(&timeline, 2, 0, 3.25, 5.25);
+    require_event(&timeline, 3, 0, 5.5, 6.5);
+    timeline_free(&timeline);
+    toy_free(&toy);
+}
+
 /* Three equal users of one resource: each goes at a third, then at a half, then alone. */
 static void test_fair_shares(void **state) {
     (void)state;
@@ -393,6 +416,7 @@ static void test_unmeasured_copies(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_streams),
+        cmocka_unit_test(test_waking_up),
         cmocka_unit_test(test_fair_shares),
         cmocka_unit_test(test_uneven_slowdown),
         cmocka_unit_test(test_repeats),

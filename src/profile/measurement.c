@@ -1,0 +1,76 @@
+#include "profile/measurement.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { LINE_BYTES = 128 };
+static const double NOISY_SPREAD = 0.2, WAKE_S = 50e-6;
+
+/* The second number of a thread's schedstat: nanoseconds on a run queue. */
+static int64_t waited_by(int tasks, const char *thread) {
+    char path[LINE_BYTES], line[LINE_BYTES];
+    long long ran, waited;
+    snprintf(path, sizeof path, "%.32s/schedstat", thread);
+    int file = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    ssize_t bytes = read(file, line, sizeof line - 1);
+    close(file);
+    if (bytes <= 0) return 0;
+    line[bytes] = '\0';
+    return sscanf(line, "%lld %lld", &ran, &waited) == 2 ? waited : 0;
+}
+
+static int64_t waited_ns(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    int64_t waited = 0;
+    if (!tasks) return 0;
+    for (const struct dirent *thread; (thread = readdir(tasks));)
+        if (thread->d_name[0] != '.') waited += waited_by(dirfd(tasks), thread->d_name);
+    closedir(tasks);
+    return waited;
+}
+
+struct stopwatch stopwatch_begin(void) {
+    struct stopwatch stopwatch = {.waited_ns = waited_ns()};
+    stopwatch.begin_ns = clock_now_ns();
+    return stopwatch;
+}
+
+/* A thread that ended meanwhile takes its waiting with it. */
+struct sample stopwatch_end(const struct stopwatch *stopwatch) {
+    int64_t taken = clock_now_ns() - stopwatch->begin_ns, waited = waited_ns() - stopwatch->waited_ns;
+    return (struct sample){(double)(taken > 0 ? taken : 1) * 1e-9, waited > 0 ? (double)waited * 1e-9 : 0};
+}
+
+static int ascending(const void *left, const void *right) {
+    double a = ((const struct sample *)left)->seconds, b = ((const struct sample *)right)->seconds;
+    return (a > b) - (a < b);
+}
+
+struct measurement measurement_of(struct sample *samples, int count) {
+    qsort(samples, (size_t)count, sizeof *samples, ascending);
+    int third = count / 3;
+    const struct sample *median = &samples[third / 2];
+    double apart = samples[third].seconds / samples[0].seconds - 1, waited = median->waited_s / median->seconds;
+    return (struct measurement){median->seconds, apart > waited ? apart : waited};
+}
+
+bool measurement_noisy(const struct measurement *measurement) {
+    return measurement->spread > NOISY_SPREAD && measurement->spread * measurement->seconds > WAKE_S;
+}
+
+struct measurement measurement_lower(const struct measurement *a, const struct measurement *b) {
+    return (struct measurement){fmin(a->seconds, b->seconds), fmin(a->spread, b->spread)};
+}
+
+double allowance_next(struct allowance *allowance) {
+    int left = allowance->left > 1 ? allowance->left-- : 1;
+    double seconds = (double)(allowance->end_ns - clock_now_ns()) * 1e-9 / left;
+    return seconds > 0 ? seconds : 0;
+}
