@@ -213,34 +213,30 @@ enum status profile_model(const struct backend *backend, const struct graph *gra
     return status;
 }
 
-static enum status is_kept(struct profile *profile, const struct operands *operands, bool *kept) {
-    struct measurement measurement;
-    const char *key = operator_key(operands, &profile->keys);
-    if (!key) return STATUS_FAILED;
-    *kept &= profile_cache_find(&profile->cache, key, &measurement);
-    return STATUS_OK;
-}
-
-static enum status is_entry_kept(struct profile *profile, const struct entry *entry, bool *kept) {
-    if (!curve_fits(entry->operands.node)) return is_kept(profile, &entry->operands, kept);
-    for (int i = 0; i < CURVE_POINTS; i++) {
-        struct curve_node point;
-        curve_node_make(&entry->operands, curve_elements[i], &point);
-        TRY(is_kept(profile, &point.operands, kept));
+/* Noisy ones would be measured again. */
+static bool are_points_kept(struct profile *profile) {
+    bool kept = true;
+    for (size_t i = 0; i < profile->points.list.count && kept; i++) {
+        struct measurement measurement;
+        kept = profile_cache_find(&profile->cache, profile->points.list.items[i].key, &measurement) &&
+               !measurement_noisy(&measurement);
     }
-    return STATUS_OK;
+    return kept;
 }
 
 static bool is_machine_kept(const struct profile *profile, const struct cluster *cluster) {
     struct cluster_rates rates;
-    double flops_per_s;
+    struct measurement gflop;
     char *key = rates_key(profile->options);
-    bool kept =
-        key && (has_rates(&cluster->rates, profile->options) || profile_cache_find_rates(&profile->cache, key, &rates));
-    kept &=
-        cluster->device.fp32_flops_per_s > 0 || profile_cache_find_product(&profile->cache, DTYPE_F32, &flops_per_s);
-    kept &=
-        cluster->device.bf16_flops_per_s > 0 || profile_cache_find_product(&profile->cache, DTYPE_BF16, &flops_per_s);
+    bool kept = key && (has_rates(&cluster->rates, profile->options) ||
+                        (profile_cache_find_rates(&profile->cache, key, &rates) && !rates_noisy(&rates)));
+    const struct {
+        enum dtype dtype;
+        double known;
+    } products[] = {{DTYPE_F32, cluster->device.fp32_flops_per_s}, {DTYPE_BF16, cluster->device.bf16_flops_per_s}};
+    for (int i = 0; i < 2 && kept; i++)
+        kept = products[i].known > 0 ||
+               (profile_cache_find_product(&profile->cache, products[i].dtype, &gflop) && !measurement_noisy(&gflop));
     mem_free(key);
     return kept;
 }
@@ -250,9 +246,9 @@ static enum status is_all_kept(struct profile *profile, const struct cluster *cl
     const struct profile_options *options = profile->options;
     TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, false, &profile->cache));
     *kept = is_machine_kept(profile, cluster);
-    if (*kept) TRY(find_entries(profile));
-    for (size_t i = 0; i < profile->entries.count && *kept; i++)
-        TRY(is_entry_kept(profile, &profile->entries.items[i], kept));
+    if (!*kept) return STATUS_OK;
+    TRY(find_entries(profile));
+    *kept = are_points_kept(profile);
     return STATUS_OK;
 }
 
