@@ -32,4 +32,6 @@ target_compile_definitions(ballast_cuda PUBLIC BALLAST_CUDA)
 # Each uses the other: the library finds the backend in its table, the backend is written with the library's means.
 target_link_libraries(ballast_cuda PUBLIC ballast CUDA::cudart_static CUDA::cublasLt)
 target_link_libraries(ballast PUBLIC ballast_cuda)
+# The library is older than the setting, which CMake asks of all that is linked with CUDA code.
+set_target_properties(ballast PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
 summary_add(CUDA "${CUDAToolkit_VERSION}")
