@@ -9,18 +9,13 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "backend/backend.h"
-#include "graph/differentiate.h"
-#include "model/model.h"
 #include "plan/chunks.h"
 #include "program/passes.h"
+#include "support/step_graph.h"
 
-static const struct size {
-    const char *name;
-    int64_t layers, hidden, heads, vocabulary, sequence, grains;
-} sizes[] = {
+static const struct step_graph_size sizes[] = {
     {"tiny", 2, 64, 2, 512, 64, 8},
     {"12 layers, hidden 768", 12, 768, 12, 50257, 1024, 8},
     {"96 layers, hidden 12288", 96, 12288, 96, 50257, 2048, 8},
@@ -32,33 +27,7 @@ static const struct way {
     int64_t grains_per_pass;
 } ways[] = {{"plain", false, 1}, {"streaming", true, 1}, {"streaming, 8 grains a pass", true, 8}};
 
-/* Of this thread alone: one thread compiles, and others may be busy. */
-static int64_t cpu_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 enum pass { SCHEDULE, MOVE, PLACE, SYNCHRONISE, VERIFY, PASSES };
-
-static enum status build(const struct size *size, struct graph **out) {
-    struct model_config config;
-    struct model *model;
-    struct tensor *loss;
-    TRY(model_config_init("gpt2", &config));
-    config.layers = size->layers;
-    config.hidden = size->hidden;
-    config.heads = size->heads;
-    config.vocab_size = size->vocabulary;
-    config.context = size->sequence;
-    TRY(model_create(&config, &model));
-    enum status status = model_build_graph(model, MODEL_LOSS, DTYPE_BF16, 1, size->sequence, out, &loss);
-    model_free(model);
-    TRY(status);
-    TRY(graph_differentiate(*out, loss));
-    struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
-    return ops_add_optimizer(*out, &optimizer);
-}
 
 static enum status choose_policy(const struct graph *graph, const struct way *way, struct policy *out) {
     *out = (struct policy){.grains_per_pass = way->grains_per_pass};
@@ -83,28 +52,28 @@ static enum status choose_policy(const struct graph *graph, const struct way *wa
 static enum status compile_once(const struct graph *graph, const struct plan *plan,
                                 const struct workspace_table *workspace, double seconds[PASSES], size_t counts[2]) {
     struct program *program;
-    int64_t times[PASSES + 1];
-    times[SCHEDULE] = cpu_now_ns();
+    double times[PASSES + 1];
+    times[SCHEDULE] = step_graph_now_s();
     TRY(program_schedule(graph, plan, workspace, &program));
-    times[MOVE] = cpu_now_ns();
+    times[MOVE] = step_graph_now_s();
     enum status status = program_move(program, &plan->policy);
-    times[PLACE] = cpu_now_ns();
+    times[PLACE] = step_graph_now_s();
     if (status == STATUS_OK) status = program_place(program);
-    times[SYNCHRONISE] = cpu_now_ns();
+    times[SYNCHRONISE] = step_graph_now_s();
     if (status == STATUS_OK) status = program_synchronise(program);
-    times[VERIFY] = cpu_now_ns();
+    times[VERIFY] = step_graph_now_s();
     if (status == STATUS_OK) status = program_verify(program);
-    times[PASSES] = cpu_now_ns();
+    times[PASSES] = step_graph_now_s();
     for (int pass = 0; pass < PASSES; pass++)
-        seconds[pass] = fmin(seconds[pass], (double)(times[pass + 1] - times[pass]) * 1e-9);
+        seconds[pass] = fmin(seconds[pass], times[pass + 1] - times[pass]);
     counts[0] = program->instructions.count;
     counts[1] = program->buffers.count;
     program_free(program);
     return status;
 }
 
-static enum status measure(const struct size *size, const struct graph *graph, const struct workspace_table *workspace,
-                           const struct way *way, int runs) {
+static enum status measure(const struct step_graph_size *size, const struct graph *graph,
+                           const struct workspace_table *workspace, const struct way *way, int runs) {
     struct plan plan = {.recipe = {.dtype = graph->dtype,
                                    .batch = size->grains,
                                    .sequence_length = size->sequence,
@@ -123,11 +92,11 @@ static enum status measure(const struct size *size, const struct graph *graph, c
     return STATUS_OK;
 }
 
-static enum status measure_size(const struct size *size, int runs) {
+static enum status measure_size(const struct step_graph_size *size, int runs) {
     struct graph *graph;
-    int64_t start = cpu_now_ns();
-    TRY(build(size, &graph));
-    printf("%s: %zu nodes, graph in %.1f ms\n", size->name, graph->nodes.count, (double)(cpu_now_ns() - start) * 1e-6);
+    double start = step_graph_now_s();
+    TRY(step_graph_build(size, &graph));
+    printf("%s: %zu nodes, graph in %.1f ms\n", size->name, graph->nodes.count, 1e3 * (step_graph_now_s() - start));
     printf("  %-27s %6s %6s %8s %8s %8s %8s %8s %8s ms\n", "", "instr.", "buff.", "schedule", "move", "place",
            "synchr.", "verify", "all");
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);

@@ -7,45 +7,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "graph/differentiate.h"
-#include "model/model.h"
 #include "report/policy_words.h"
 #include "search/search.h"
+#include "support/step_graph.h"
 
-static const struct size {
-    const char *name;
-    int64_t layers, hidden, heads, vocabulary, sequence, grains;
-} sizes[] = {
+static const struct step_graph_size sizes[] = {
     {"12 layers, hidden 768", 12, 768, 12, 50257, 1024, 8},
     {"96 layers, hidden 12288", 96, 12288, 96, 50257, 2048, 8},
 };
-
-static double cpu_now_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static enum status build(const struct size *size, struct graph **out) {
-    struct model_config config;
-    struct model *model;
-    struct tensor *loss;
-    TRY(model_config_init("gpt2", &config));
-    config.layers = size->layers;
-    config.hidden = size->hidden;
-    config.heads = size->heads;
-    config.vocab_size = size->vocabulary;
-    config.context = size->sequence;
-    TRY(model_create(&config, &model));
-    enum status status = model_build_graph(model, MODEL_LOSS, DTYPE_BF16, 1, size->sequence, out, &loss);
-    model_free(model);
-    TRY(status);
-    TRY(graph_differentiate(*out, loss));
-    struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
-    return ops_add_optimizer(*out, &optimizer);
-}
 
 static enum status make_costs(const struct graph *graph, struct costs *out) {
     *out = (struct costs){.count = (int32_t)graph->nodes.count};
@@ -74,9 +44,9 @@ static enum status make_costs(const struct graph *graph, struct costs *out) {
 static enum status search_once(const struct search_input *input, bool print, double *seconds) {
     struct search_result result;
     char words[POLICY_WORDS_BYTES];
-    double start = cpu_now_s();
+    double start = step_graph_now_s();
     TRY(search_policies(input, &result));
-    *seconds = cpu_now_s() - start;
+    *seconds = step_graph_now_s() - start;
     int32_t blocks = graph_count_blocks(input->graph);
     if (print)
         printf("    %" PRId64 " bounded, %" PRId64 " compiled, %s\n", result.enumerated, result.compiled,
@@ -110,11 +80,11 @@ static enum status measure(struct search_input *input, int64_t plain_bytes, doub
     return STATUS_OK;
 }
 
-static enum status measure_size(const struct size *size, int most) {
+static enum status measure_size(const struct step_graph_size *size, int most) {
     static const double parts[] = {0.8, 0.5, 0.25, 0.1};
     struct graph *graph;
     struct costs costs;
-    TRY(build(size, &graph));
+    TRY(step_graph_build(size, &graph));
     TRY(make_costs(graph, &costs));
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
     if (!bytes) return STATUS_FAILED;

@@ -1,0 +1,31 @@
+#include "support/step_graph.h"
+
+#include <time.h>
+
+#include "graph/differentiate.h"
+#include "model/model.h"
+
+enum status step_graph_build(const struct step_graph_size *size, struct graph **out) {
+    struct model_config config;
+    struct model *model;
+    struct tensor *loss;
+    TRY(model_config_init("gpt2", &config));
+    config.layers = size->layers;
+    config.hidden = size->hidden;
+    config.heads = size->heads;
+    config.vocab_size = size->vocabulary;
+    config.context = size->sequence;
+    TRY(model_create(&config, &model));
+    enum status status = model_build_graph(model, MODEL_LOSS, DTYPE_BF16, 1, size->sequence, out, &loss);
+    model_free(model);
+    TRY(status);
+    TRY(graph_differentiate(*out, loss));
+    struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
+    return ops_add_optimizer(*out, &optimizer);
+}
+
+double step_graph_now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

@@ -1,0 +1,19 @@
+/* Training steps' graphs of GPT-2's form without weights, and the time of one thread: for benchmarks of the compiler.
+ */
+#ifndef BALLAST_BENCH_STEP_GRAPH_H
+#define BALLAST_BENCH_STEP_GRAPH_H
+
+#include "graph/graph.h"
+
+struct step_graph_size {
+    const char *name;
+    int64_t layers, hidden, heads, vocabulary, sequence, grains;
+};
+
+/* In bf16, grains of one sequence, AdamW and clipping included. The caller frees with graph_free. */
+enum status step_graph_build(const struct step_graph_size *size, struct graph **out);
+
+/* Processor time of this thread alone: one thread compiles, and others may be busy. */
+double step_graph_now_s(void);
+
+#endif
