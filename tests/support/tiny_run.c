@@ -59,15 +59,16 @@ enum status tiny_run_resume(const char *run_folder, int64_t steps, const struct 
 }
 
 char *tiny_run_metrics(const char *run_folder) {
-    static const char *const timed[] = {"tokens_per_s", "step_s", "mfu", "device_bytes"};
+    static const char *const unlike[] = {"tokens_per_s", "step_s",           "mfu",
+                                         "device_bytes", "predicted_step_s", "predicted_device_bytes"};
     char *text, *all = mem_string("");
     size_t bytes;
     assert_int_equal(file_read(temp_path(run_folder, "metrics.jsonl"), 1 << 20, &text, &bytes), STATUS_OK);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         json_t *object = json_loads(line, 0, NULL);
         if (!object) fail_msg("not JSON: %s", line);
-        for (size_t i = 0; i < sizeof timed / sizeof *timed; i++)
-            json_object_del(object, timed[i]);
+        for (size_t i = 0; i < sizeof unlike / sizeof *unlike; i++)
+            json_object_del(object, unlike[i]);
         char *kept = json_dumps(object, JSON_SORT_KEYS), *longer = mem_format("%s%s\n", all, kept);
         assert_non_null(longer);
         mem_free(all);

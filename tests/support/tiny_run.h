@@ -20,7 +20,7 @@ enum status tiny_run_begin(const struct tiny_run *run, const char *run_folder, c
 /* train_resume with nothing given but `steps`. */
 enum status tiny_run_resume(const char *run_folder, int64_t steps, const struct train_events *events);
 
-/* The metrics' lines without what a clock decides, as one string; mem_free. */
+/* The metrics' lines without what a clock or the policy decides, as one string; mem_free. */
 char *tiny_run_metrics(const char *run_folder);
 /* Whether two files hold the same bytes. */
 bool files_equal(const char *a, const char *b);
