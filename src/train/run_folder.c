@@ -57,6 +57,7 @@ enum status run_folder_create(const char *path, const struct run_settings *setti
     if (!checkpoints) return STATUS_FAILED;
     enum status status = folder_create(checkpoints);
     if (status == STATUS_OK) status = run_folder_write(path, settings); /* last: it makes the folder a run */
+    if (status != STATUS_OK) (void)rmdir(checkpoints);                  /* empty, the folder can still become one */
     mem_free(checkpoints);
     return status;
 }
