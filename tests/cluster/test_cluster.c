@@ -2,8 +2,12 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/folder.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "cluster/cluster.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
 #include "support/unit.h"
 
 static void test_measured_machine_is_sane(void **state) {
@@ -206,13 +210,40 @@ static void test_bad_fields_are_named(void **state) {
     refuse("tiers", json_pack("[i]", 1));
 }
 
+static enum status write_and_read(void *path) {
+    struct cluster before = example_with_rates(), after;
+    json_t *object = cluster_to_json(&before);
+    enum status status = object ? json_write(path, object) : STATUS_FAILED;
+    json_decref(object);
+    if (status == STATUS_OK) status = cluster_read(path, &after);
+    if (status == STATUS_OK) expect_equal_rates(&before.rates, &after.rates);
+    return status;
+}
+
+/* The file is then whole, or there is none. */
+static void test_every_operation_fails_in_turn(void **state) {
+    (void)state;
+    void *folder;
+    assert_int_equal(temp_folder_make(&folder), 0);
+    char *path = path_join(folder, "cluster.json");
+    json_faults(true);
+    for (enum fault_kind kind = 0; kind <= FAULT_RENAME; kind++) {
+        struct cluster left;
+        assert_true(fault_sweep(kind, false, write_and_read, path) > 0);
+        assert_int_equal(cluster_read(path, &left), STATUS_OK);
+    }
+    json_faults(false);
+    mem_free(path);
+    assert_int_equal(temp_folder_drop(&folder), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_measured_machine_is_sane),  cmocka_unit_test(test_cores_follow_the_affinity),
         cmocka_unit_test(test_json_gives_back_the_same),  cmocka_unit_test(test_bad_fields_are_named),
         cmocka_unit_test(test_rates_come_back_the_same),  cmocka_unit_test(test_files_without_rates_are_read),
         cmocka_unit_test(test_lower_of_two_measurements), cmocka_unit_test(test_bad_rates_are_named),
-        cmocka_unit_test(test_a_copy_is_there_once),
+        cmocka_unit_test(test_a_copy_is_there_once),      cmocka_unit_test(test_every_operation_fails_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,8 +218,19 @@ static void test_every_failure_is_told(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         copy(*state, names[i]);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, read_and_make, *state) > 10);
+    const struct fault_subject with_json = {.body = read_and_make, .payload = *state};
+    json_faults(true);
+    struct fault_tally tally = fault_sweep_bearable(FAULT_ALLOCATE, false, unit_sweep(100, FAULT_EVERY), &with_json);
+    json_faults(false);
+    assert_int_equal(tally.reported, tally.hit);
     assert_true(fault_sweep(FAULT_OPEN, false, read_and_make, *state) > 3);
     assert_true(fault_sweep(FAULT_READ, false, read_and_make, *state) > 3);
+}
+
+static enum status print_numbers(void *document) {
+    char *text = prometheus_text(document);
+    mem_free(text);
+    return text ? STATUS_OK : STATUS_FAILED;
 }
 
 static void test_prometheus(void **state) {
@@ -227,6 +238,7 @@ static void test_prometheus(void **state) {
     json_t *document = data_of_run(fixture);
     json_array_set_new(json_object_get(json_object_get(document, "plan"), "tiers"), 1,
                        json_pack("{s:s, s:i}", "name", "d\"i\\s\nk", "program_bytes", 5));
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, print_numbers, document) >= 3);
     char *text = prometheus_text(document);
     static const char *const lines[] = {
         "# TYPE ballast_step counter\nballast_step 240\n",

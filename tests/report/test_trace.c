@@ -4,6 +4,7 @@
 
 #include "report/trace.h"
 #include "sim/simulate.h"
+#include "support/fault_sweep.h"
 #include "support/small_graph.h"
 #include "support/toy_program.h"
 #include "support/unit.h"
@@ -117,8 +118,26 @@ static void test_what_is_no_timeline(void **state) {
     refuse(timeline, "tiers[1]: is no tier");
 }
 
+static enum status trace_both(void *timeline) {
+    json_t *trace = trace_create();
+    enum status status = trace ? trace_add(trace, 1, "a.json", timeline) : STATUS_FAILED;
+    json_decref(trace);
+    return status;
+}
+
+static void test_every_allocation_fails_in_turn(void **state) {
+    (void)state;
+    json_t *timeline = make_timeline();
+    const struct fault_subject subject = {.body = trace_both, .payload = timeline};
+    json_faults(true);
+    struct fault_tally tally = fault_sweep_bearable(FAULT_ALLOCATE, false, unit_sweep(100, FAULT_EVERY), &subject);
+    json_faults(false);
+    assert_true(tally.reported == tally.hit && tally.hit >= 100);
+    json_decref(timeline);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_processes),
-                                       cmocka_unit_test(test_what_is_no_timeline)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_processes), cmocka_unit_test(test_what_is_no_timeline),
+                                       cmocka_unit_test(test_every_allocation_fails_in_turn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,6 +155,11 @@ static void test_every_operation_fails_in_turn(void **state) {
         assert_int_equal(json_equal(json_object_get(object, "names"), json_object_get(subject.json, "names")), 1);
         json_decref(object);
     }
+    const struct fault_subject with_json = {.body = simulate_and_write, .payload = &written};
+    json_faults(true);
+    struct fault_tally tally = fault_sweep_bearable(FAULT_ALLOCATE, false, unit_sweep(100, FAULT_EVERY), &with_json);
+    json_faults(false);
+    assert_int_equal(tally.reported, tally.hit);
     close_subject(&subject);
 }
 

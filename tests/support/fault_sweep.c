@@ -1,5 +1,8 @@
 #include "support/fault_sweep.h"
 
+#include <jansson.h>
+#include <stdlib.h>
+
 #include "support/unit.h"
 
 /* Runs the body with the nth operation of the kind hit; true when it got that far. */
@@ -31,4 +34,40 @@ int fault_sweep_harmless(enum fault_kind kind, bool sticky, enum status (*body)(
         if (status != STATUS_OK) fail_msg("operation %d of kind %d hit: %s", nth, (int)kind, status_message());
         if (!met) return nth - 1;
     }
+}
+
+static void *malloc_or_fault(size_t bytes) { return fault_point(FAULT_ALLOCATE) ? NULL : malloc(bytes); }
+
+void json_faults(bool on) { json_set_alloc_funcs(on ? malloc_or_fault : malloc, free); }
+
+static int64_t count_operations(enum fault_kind kind, const struct fault_subject *subject) {
+    int64_t before = fault_count(kind);
+    status_clear();
+    enum status status = subject->body(subject->payload);
+    int64_t operations = fault_count(kind) - before;
+    if (status != STATUS_OK) fail_msg("without a fault: %s", status_message());
+    if (subject->after) subject->after(subject->payload, status);
+    return operations;
+}
+
+struct fault_tally fault_sweep_bearable(enum fault_kind kind, bool sticky, uint64_t wanted,
+                                        const struct fault_subject *subject) {
+    struct fault_tally tally = {.operations = count_operations(kind, subject)};
+    uint64_t share = (uint64_t)tally.operations / wanted;
+    int stride = share > 1 ? (int)share : 1;
+    for (int nth = 1;; nth += stride) {
+        enum status status;
+        bool met = run_hit(kind, nth, sticky, subject->body, subject->payload, &status);
+        print_message("kind %d, operation %d: %s: %s\n", (int)kind, nth, status_name(status), status_message());
+        if (!met && status != STATUS_OK) fail_msg("without a fault: %s", status_message());
+        if (status != STATUS_OK && status_message()[0] == '\0')
+            fail_msg("fault %d of kind %d left no message", nth, (int)kind);
+        tally.hit += met;
+        tally.reported += status != STATUS_OK;
+        if (subject->after) subject->after(subject->payload, status);
+        if (!met) break;
+    }
+    print_message("kind %d: %lld operations, %d made to fail, %d of them reported\n", (int)kind,
+                  (long long)tally.operations, tally.hit, tally.reported);
+    return tally;
 }

@@ -15,4 +15,25 @@ int fault_sweep(enum fault_kind kind, bool sticky, enum status (*body)(void *pay
 /* The same for kinds that are no failure (FAULT_SHORT, FAULT_SLOW): every run must return OK. */
 int fault_sweep_harmless(enum fault_kind kind, bool sticky, enum status (*body)(void *payload), void *payload);
 
+/* jansson allocates through fault points too, until called with false: for tests that make each allocation fail. */
+void json_faults(bool on);
+
+/* Work of which not every failed operation may end it: what is kept for later and cannot be read is made again. */
+struct fault_subject {
+    enum status (*body)(void *payload);
+    /* Called with no fault armed after each run, whatever came of it: what must hold then. May be NULL. */
+    void (*after)(void *payload, enum status status);
+    void *payload;
+};
+struct fault_tally {
+    int64_t operations; /* of a run without faults */
+    int hit, reported;  /* runs that met their fault; those of them that did not return OK */
+};
+#define FAULT_EVERY UINT64_MAX
+/* Runs it without a fault and then with some `wanted` of its operations failing one by one, evenly spread from the
+ * first on; with FAULT_EVERY, or where there are no more, each. A run that is not OK must have met its fault and left a
+ * message. Prints what came of each, and the tally; ends the cmocka test where a run broke the rule. */
+struct fault_tally fault_sweep_bearable(enum fault_kind kind, bool sticky, uint64_t wanted,
+                                        const struct fault_subject *subject);
+
 #endif

@@ -145,7 +145,3 @@ const struct weight_target *model_target(const struct model_targets *targets, co
     fail_msg("no parameter %s", name);
     return NULL;
 }
-
-static void *malloc_or_fault(size_t bytes) { return fault_point(FAULT_ALLOCATE) ? NULL : malloc(bytes); }
-
-void json_faults(int on) { json_set_alloc_funcs(on ? malloc_or_fault : malloc, free); }

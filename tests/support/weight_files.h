@@ -46,7 +46,4 @@ void model_targets_drop(struct model_targets *targets);
 /* The target whose name ends with `name`. */
 const struct weight_target *model_target(const struct model_targets *targets, const char *name);
 
-/* jansson allocates through fault points too, until called with false: for tests that make each allocation fail. */
-void json_faults(int on);
-
 #endif

@@ -209,30 +209,6 @@ static void test_a_flipped_bit_is_noticed(void **state) {
     }
 }
 
-static struct tiny_run swept;
-static char swept_folder[512];
-
-static void test_allocations_fail_in_turn(void **state) {
-    tiny_run_make(*state, "llama", &swept);
-    swept.options.steps = 1;
-    snprintf(swept_folder, sizeof swept_folder, "%s/memory", (const char *)*state);
-    /* Every 97th of some thousands: all kinds of places in a time that a test may take. */
-    for (int nth = 1;; nth += 97) {
-        int64_t before = fault_count(FAULT_ALLOCATE);
-        fault_arm(FAULT_ALLOCATE, nth, false);
-        enum status status = tiny_run_begin(&swept, swept_folder, NULL);
-        fault_arm(FAULT_ALLOCATE, 0, false);
-        bool met = fault_count(FAULT_ALLOCATE) - before >= nth;
-        assert_int_equal(folder_remove(swept_folder), STATUS_OK);
-        if (!met) {
-            expect_status(status, STATUS_OK, NULL);
-            return;
-        }
-        if (status == STATUS_OK) fail_msg("allocation %d failed and nobody noticed", nth);
-        assert_true(status_message()[0] != '\0');
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keeps_the_newest),
@@ -241,7 +217,6 @@ int main(void) {
         cmocka_unit_test(test_leftovers_of_a_killed_process),
         cmocka_unit_test(test_damaged_checkpoints_are_refused),
         cmocka_unit_test(test_a_flipped_bit_is_noticed),
-        cmocka_unit_test(test_allocations_fail_in_turn),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

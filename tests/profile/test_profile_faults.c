@@ -1,0 +1,105 @@
+/* Measuring with an operation that fails: it says so, or does without what was kept; what is kept stays whole. */
+/* ctest: PROCESSORS 2 TIMEOUT 3500 */
+#include <math.h>
+
+#include "backend/backend.h"
+#include "base/folder.h"
+#include "base/json.h"
+#include "ops/ops.h"
+#include "profile/profile_cache.h"
+#include "profile/profile_model.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+struct subject {
+    const char *cache;
+    struct graph *graph;
+    const char *disk; /* also measures what the machine does, with a disk tier there; NULL: only operators */
+};
+
+/* Two operators, which are measured in no time. */
+static struct graph *small_graph(void) {
+    struct graph *graph = graph_create(DTYPE_F32, 1, 4);
+    assert_non_null(graph);
+    graph_begin_block(graph, "one");
+    struct tensor *x = graph_tensor(graph, TENSOR_INPUT, "x", shape_make(DTYPE_F32, 3, 1, 4, 8));
+    struct tensor *y = ops_linear(graph, "y", x, graph_parameter(graph, "w", 2, 8, 8), NULL, NULL,
+                                  (struct linear_attributes){.weight_is_kn = false});
+    ops_add(graph, "sum", x, y);
+    assert_int_equal(graph_status(graph), STATUS_OK);
+    return graph;
+}
+
+static enum status measure(const struct subject *subject, bool anew) {
+    struct cluster cluster = {.device = {.fp32_flops_per_s = 1e11, .bf16_flops_per_s = 1e11},
+                              .rates = {.measured = !subject->disk, .zero = {0, 1e10}}};
+    struct profile_options options = {.cache_folder = subject->cache,
+                                      .threads = 1,
+                                      .budget_s = 0.01,
+                                      .anew = anew,
+                                      .host_tier = subject->disk,
+                                      .disk_folder = subject->disk};
+    struct costs costs;
+    struct profile_report report;
+    TRY(profile_model(&backend_cpu, subject->graph, &cluster, &options, &costs, &report));
+    for (size_t i = 0; i < subject->graph->nodes.count; i++)
+        assert_true(isfinite(costs.kernels[i].seconds) && costs.kernels[i].seconds > 0);
+    costs_free(&costs);
+    profile_report_free(&report);
+    return STATUS_OK;
+}
+
+static enum status measure_anew(void *payload) { return measure(payload, true); }
+static enum status find_kept(void *payload) { return measure(payload, false); }
+
+/* Every file of the cache's folder is one that can be read. */
+static void require_whole_cache(void *payload, enum status status) {
+    const struct subject *subject = payload;
+    struct names names;
+    (void)status;
+    if (!file_exists(subject->cache)) return;
+    assert_int_equal(folder_list(subject->cache, &names), STATUS_OK);
+    assert_true(names.count <= 1);
+    for (size_t i = 0; i < names.count; i++) {
+        json_t *file;
+        assert_int_equal(json_read_object(temp_path(subject->cache, names.items[i]), 1 << 24, &file), STATUS_OK);
+        json_decref(file);
+    }
+    names_free(&names);
+}
+
+static void sweep_files(const struct fault_subject *swept, enum fault_kind first, enum fault_kind last) {
+    for (enum fault_kind kind = first; kind <= last; kind++)
+        (void)fault_sweep_bearable(kind, false, unit_sweep(4, FAULT_EVERY), swept);
+}
+
+static void test_operators(void **state) {
+    struct subject subject = {.cache = temp_path(*state, "operators"), .graph = small_graph()};
+    const struct fault_subject anew = {measure_anew, require_whole_cache, &subject};
+    const struct fault_subject kept = {find_kept, require_whole_cache, &subject};
+    json_faults(true);
+    assert_true(fault_sweep_bearable(FAULT_ALLOCATE, false, unit_sweep(20, FAULT_EVERY), &anew).reported > 0);
+    assert_true(fault_sweep_bearable(FAULT_ALLOCATE, false, unit_sweep(20, FAULT_EVERY), &kept).reported > 0);
+    json_faults(false);
+    sweep_files(&anew, FAULT_OPEN, FAULT_RENAME);
+    sweep_files(&kept, FAULT_OPEN, FAULT_READ);
+    graph_free(subject.graph);
+}
+
+/* A second each time, so that a long sweep takes a part of them. */
+static void test_rates(void **state) {
+    struct subject subject = {.cache = temp_path(*state, "rates"), .graph = small_graph(), .disk = *state};
+    const struct fault_subject anew = {measure_anew, require_whole_cache, &subject};
+    static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SUBMIT};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        assert_true(fault_sweep_bearable(kinds[k], false, unit_sweep(1, 60), &anew).reported > 0);
+    graph_free(subject.graph);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_drop)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {CASE(test_operators), CASE(test_rates)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

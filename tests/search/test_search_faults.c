@@ -1,0 +1,61 @@
+/* A search without memory: it says so and leaves nothing behind. */
+/* ctest: TIMEOUT 3500 */
+#include <string.h>
+
+#include "search/search.h"
+#include "support/fault_sweep.h"
+#include "support/small_graph.h"
+#include "support/synthetic_costs.h"
+#include "support/unit.h"
+
+enum { GRAINS = 2, COMPILED = 2 };
+
+static enum status search(void *payload) {
+    struct search_result result;
+    TRY(search_policies(payload, &result));
+    bool found = result.front.count > 0;
+    search_result_free(&result);
+    return found ? STATUS_OK : status_set(STATUS_FAILED, "nothing was found");
+}
+
+static enum status search_for_least(void *payload) {
+    struct candidate least;
+    return search_least(payload, &least);
+}
+
+static void sweep(enum status (*body)(void *payload), struct search_input *input) {
+    const struct fault_subject subject = {.body = body, .payload = input};
+    struct fault_tally tally = fault_sweep_bearable(FAULT_ALLOCATE, false, unit_sweep(20, FAULT_EVERY), &subject);
+    assert_true(tally.hit >= 20 && tally.reported == tally.hit);
+    tally = fault_sweep_bearable(FAULT_ALLOCATE, true, unit_sweep(5, 200), &subject);
+    assert_int_equal(tally.reported, tally.hit);
+}
+
+static void test_every_allocation_fails_in_turn(void **state) {
+    (void)state;
+    const struct small_graph_options options = {
+        .layers = 2, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 16};
+    struct graph *graph = small_graph_build(&options);
+    int64_t *bytes = small_graph_workspace(graph);
+    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct plan plan = small_plan(graph, GRAINS, 1);
+    struct program *plain = small_program_under(graph, GRAINS, &plan.policy);
+    struct costs costs = synthetic_costs(graph, 0, 1);
+    struct search_input input = {.graph = graph,
+                                 .workspace = &workspace,
+                                 .costs = &costs,
+                                 .recipe = &plan.recipe,
+                                 .capacity_bytes = {plain->tier_bytes[TIER_DEVICE] / 2, INT64_MAX / 4, INT64_MAX / 4},
+                                 .most_compiled = COMPILED};
+    sweep(search, &input);
+    sweep(search_for_least, &input);
+    costs_free(&costs);
+    program_free(plain);
+    mem_free(bytes);
+    graph_free(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation_fails_in_turn)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
