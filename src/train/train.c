@@ -142,7 +142,7 @@ static enum status begin_locked(struct train_run *run, struct run_settings *sett
     settings->plan = run->setup.plan;
     TRY(run_folder_check_new(run->folder));
     TRY(run_folder_create(run->folder, settings));
-    TRY(run_folder_lock(run->folder, &lock));
+    if (run_folder_lock(run->folder, &lock) != STATUS_OK) return hint_checkpoint(run); /* the folder is a run's now */
     enum status status = plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder);
     if (status == STATUS_OK) status = open_metrics(run);
     if (status == STATUS_OK) status = run_to_end(run);

@@ -105,6 +105,9 @@ static void test_disk_fails(void **state) {
     options.engine = DISK_ENGINE_THREADS;
     fail_each(&options, FAULT_READ);
     fail_each(&options, FAULT_WRITE);
+    options.buffered = true; /* then each piece is brought to the disk */
+    fail_each(&options, FAULT_SYNC);
+    options.buffered = false;
     struct arena probe;
     struct arena_settings uring = {.folder = *state, .channels = 1, .engine = DISK_ENGINE_URING};
     if (arena_open(TIER_DISK, DISK_ALIGNMENT, &uring, &probe) != STATUS_OK) {
@@ -166,6 +169,36 @@ static enum status create_and_free(void *payload) {
     TRY(runner_create(harness->executable, harness->arenas, &runner));
     runner_free(runner);
     return STATUS_OK;
+}
+
+struct arenas {
+    const int64_t *bytes; /* by tier */
+    struct arena_settings settings;
+};
+
+static enum status open_and_close(void *payload) {
+    const struct arenas *arenas = payload;
+    struct arena opened[TIER_COUNT] = {0};
+    enum status status = STATUS_OK;
+    for (enum tier tier = 0; tier < TIER_COUNT && status == STATUS_OK; tier++)
+        status = arena_open(tier, arenas->bytes[tier], &arenas->settings, &opened[tier]);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        arena_close(&opened[tier]);
+    return status;
+}
+
+static void test_arenas_may_fail(void **state) {
+    struct harness_options options = options_of(&everywhere, *state);
+    struct harness harness;
+    harness_open(&options, &harness);
+    struct arenas arenas = {harness.executable->program->tier_bytes, {.folder = *state, .channels = RUNNER_CHANNELS}};
+    for (int engine = 0; engine < 2; engine++) {
+        arenas.settings.engine = engine ? DISK_ENGINE_THREADS : DISK_ENGINE_ANY;
+        assert_true(fault_sweep(FAULT_ALLOCATE, false, open_and_close, &arenas) >= 2);
+        assert_int_equal(fault_sweep(FAULT_OPEN, false, open_and_close, &arenas), 1);
+        assert_int_equal(fault_sweep(FAULT_WRITE, false, open_and_close, &arenas), 1);
+    }
+    harness_close(&harness);
 }
 
 static void test_runners_may_fail(void **state) {
@@ -300,8 +333,8 @@ static void test_weights_from_outside(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_disk_fails),          CASE(test_short_and_slow_transfers), CASE(test_runners_may_fail),
-        CASE(test_programs_take_turns), CASE(test_weights_from_outside),
+        CASE(test_disk_fails),       CASE(test_short_and_slow_transfers), CASE(test_arenas_may_fail),
+        CASE(test_runners_may_fail), CASE(test_programs_take_turns),      CASE(test_weights_from_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

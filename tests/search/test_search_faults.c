@@ -25,8 +25,8 @@ static enum status search_for_least(void *payload) {
 
 static void sweep(enum status (*body)(void *payload), struct search_input *input) {
     const struct fault_subject subject = {.body = body, .payload = input};
-    struct fault_tally tally = fault_sweep_bearable(FAULT_ALLOCATE, false, unit_sweep(20, FAULT_EVERY), &subject);
-    assert_true(tally.hit >= 20 && tally.reported == tally.hit);
+    struct fault_tally tally = fault_sweep_bearable(FAULT_ALLOCATE, false, unit_sweep(100, FAULT_EVERY), &subject);
+    assert_true(tally.hit >= 100 && tally.reported == tally.hit);
     tally = fault_sweep_bearable(FAULT_ALLOCATE, true, unit_sweep(5, 200), &subject);
     assert_int_equal(tally.reported, tally.hit);
 }

@@ -86,7 +86,8 @@ static void open_arenas(struct harness *harness) {
     struct arena_settings settings = {.memory = harness->options.backend->memory,
                                       .folder = folder,
                                       .channels = RUNNER_CHANNELS,
-                                      .engine = harness->options.engine};
+                                      .engine = harness->options.engine,
+                                      .buffered = harness->options.buffered};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         int64_t bytes = harness->executable->program->tier_bytes[tier];
         int64_t other = harness->evaluation ? harness->evaluation->program->tier_bytes[tier] : 0;

@@ -25,6 +25,7 @@ struct harness_options {
     uint64_t policy_seed; /* not 0: a random policy, grains and all */
     const char *disk;     /* the folder of the disk tier; NULL: the one for temporary files */
     enum disk_engine_choice engine;
+    bool buffered;  /* the disk through the page cache */
     bool evaluates; /* also compiles the forward pass, in the same arenas: harness_evaluate */
     int threads;    /* 0: 2 */
     double clip_norm, weight_decay, epsilon, beta1, beta2;
