@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -133,11 +134,19 @@ static enum status write_file(struct profile_cache *cache) {
     return status;
 }
 
+/* Whoever closes may do so because something failed: that is still what there is to say. */
+static void write_quietly(struct profile_cache *cache) {
+    char message[1024], hint[512];
+    snprintf(message, sizeof message, "%s", status_message());
+    snprintf(hint, sizeof hint, "%s", status_hint_text());
+    status_clear();
+    if (write_file(cache) != STATUS_OK) log_note("what was measured is not kept: %s", status_message());
+    status_clear();
+    if (message[0]) status_hint(status_set(STATUS_FAILED, "%s", message), "%s", hint);
+}
+
 void profile_cache_close(struct profile_cache *cache) {
-    if (cache->path && cache->changed && write_file(cache) != STATUS_OK) {
-        log_note("what was measured is not kept: %s", status_message());
-        status_clear();
-    }
+    if (cache->path && cache->changed) write_quietly(cache);
     json_decref(cache->values);
     mem_free(cache->path);
     mem_free(cache->machine);

@@ -30,7 +30,7 @@ struct profile_cache {
  * nothing is found at first. FAILED without memory. Close in any case. */
 enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, bool anew,
                                struct profile_cache *out);
-/* Writes what is new. */
+/* Writes what is new. The message of a failure before it stays. */
 void profile_cache_close(struct profile_cache *cache);
 
 /* False when it is not there. */

@@ -64,11 +64,14 @@ static json_t *brief_fields(const json_t *config) {
     json_t *kept = json_object(), *value;
     const char *key;
     size_t fields = 0;
+    int failed = !kept;
     json_object_foreach((json_t *)(uintptr_t)config, key, value) {
         bool brief = json_is_number(value) || (json_is_string(value) && json_string_length(value) < MODEL_TEXT_MOST);
-        if (brief && fields++ < MODEL_FIELDS_MOST) (void)json_object_set(kept, key, value);
+        if (brief && fields++ < MODEL_FIELDS_MOST) failed |= json_object_set(kept, key, value);
     }
-    return kept;
+    if (!failed) return kept;
+    json_decref(kept);
+    return NULL;
 }
 
 /* What config.json says of the model, short values only; NULL for a model that has moved away, which leaves its name.
@@ -80,6 +83,7 @@ static enum status read_model(const char *folder, json_t **out) {
     enum status status = file_exists(path) ? json_read_object(path, FILE_LIMIT_BYTES, &config) : STATUS_OK;
     mem_free(path);
     *out = config ? brief_fields(config) : NULL;
+    if (config && !*out) status = status_no_memory(0, "what is shown of a model");
     json_decref(config);
     return status == STATUS_BAD_INPUT ? STATUS_OK : status;
 }
@@ -197,7 +201,9 @@ static enum status put_plan(struct page_run *run, json_t *document, const json_t
         status = read_plan(path, &plan);
     }
     mem_free(path);
-    return status == STATUS_OK ? put(document, "plan", plan) : status;
+    if (status == STATUS_OK) return put(document, "plan", plan);
+    json_decref(plan);
+    return status;
 }
 
 /* run.json is read twice: strictly, for what is wrong with it, and as it is, to be shown. */
@@ -241,8 +247,9 @@ enum status page_run_data(struct page_run *run, json_t **out) {
     char revision[PAGE_REVISION_BYTES];
     TRY(find_revision(run, revision));
     if (!run->fixed || strcmp(revision, run->revision) != 0) TRY(read_fixed(run, revision));
-    json_t *document = json_copy(run->fixed);
-    enum status status = document ? put_metrics(run, document) : status_no_memory(0, "the page's data");
+    json_t *document = json_object(); /* json_copy would leave out what it has no memory for */
+    bool copied = document && json_object_update(document, run->fixed) == 0;
+    enum status status = copied ? put_metrics(run, document) : status_no_memory(0, "the page's data");
     if (status == STATUS_OK)
         *out = document;
     else

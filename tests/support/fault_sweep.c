@@ -1,6 +1,7 @@
 #include "support/fault_sweep.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "support/unit.h"
@@ -36,9 +37,22 @@ int fault_sweep_harmless(enum fault_kind kind, bool sticky, enum status (*body)(
     }
 }
 
-static void *malloc_or_fault(size_t bytes) { return fault_point(FAULT_ALLOCATE) ? NULL : malloc(bytes); }
+/* jansson may keep a block of its own where another one failed. */
+enum { JSON_KEPT = 1 };
+static atomic_llong json_blocks; /* that are there now, less those from before json_faults(true) */
 
-void json_faults(bool on) { json_set_alloc_funcs(on ? malloc_or_fault : malloc, free); }
+static void *malloc_or_fault(size_t bytes) {
+    if (fault_point(FAULT_ALLOCATE)) return NULL;
+    atomic_fetch_add(&json_blocks, 1);
+    return malloc(bytes);
+}
+
+static void free_counted(void *block) {
+    if (block) atomic_fetch_sub(&json_blocks, 1);
+    free(block);
+}
+
+void json_faults(bool on) { json_set_alloc_funcs(on ? malloc_or_fault : malloc, on ? free_counted : free); }
 
 static int64_t count_operations(enum fault_kind kind, const struct fault_subject *subject) {
     int64_t before = fault_count(kind);
@@ -57,11 +71,14 @@ struct fault_tally fault_sweep_bearable(enum fault_kind kind, bool sticky, uint6
     int stride = share > 1 ? (int)share : 1;
     for (int nth = 1;; nth += stride) {
         enum status status;
+        long long blocks = json_blocks;
         bool met = run_hit(kind, nth, sticky, subject->body, subject->payload, &status);
         print_message("kind %d, operation %d: %s: %s\n", (int)kind, nth, status_name(status), status_message());
         if (!met && status != STATUS_OK) fail_msg("without a fault: %s", status_message());
         if (status != STATUS_OK && status_message()[0] == '\0')
             fail_msg("fault %d of kind %d left no message", nth, (int)kind);
+        if (json_blocks > blocks + JSON_KEPT)
+            fail_msg("fault %d: %lld blocks of JSON were left", nth, json_blocks - blocks);
         tally.hit += met;
         tally.reported += status != STATUS_OK;
         if (subject->after) subject->after(subject->payload, status);

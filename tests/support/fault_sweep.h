@@ -15,7 +15,8 @@ int fault_sweep(enum fault_kind kind, bool sticky, enum status (*body)(void *pay
 /* The same for kinds that are no failure (FAULT_SHORT, FAULT_SLOW): every run must return OK. */
 int fault_sweep_harmless(enum fault_kind kind, bool sticky, enum status (*body)(void *payload), void *payload);
 
-/* jansson allocates through fault points too, until called with false: for tests that make each allocation fail. */
+/* jansson allocates through fault points too, until called with false: for tests that make each allocation fail.
+ * fault_sweep_bearable then also checks that none of its blocks is left. */
 void json_faults(bool on);
 
 /* Work of which not every failed operation may end it: what is kept for later and cannot be read is made again. */
