@@ -94,8 +94,11 @@ static void test_rates(void **state) {
     struct subject subject = {.cache = temp_path(*state, "rates"), .graph = small_graph(), .disk = *state};
     const struct fault_subject anew = {measure_anew, require_whole_cache, &subject};
     static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SUBMIT};
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        assert_true(fault_sweep_bearable(kinds[k], false, unit_sweep(1, 60), &anew).reported > 0);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        struct fault_tally tally = fault_sweep_bearable(kinds[k], false, unit_sweep(1, 60), &anew);
+        /* The first request that fails may be a ring's, which threads then stand in for. */
+        assert_true(tally.hit > 0 && (kinds[k] == FAULT_SUBMIT || tally.reported > 0));
+    }
     /* A disk that stays full: what was measured before it cannot be kept either, which is not what is told. */
     subject.products = true;
     assert_int_equal(fault_sweep_bearable(FAULT_WRITE, true, 1, &anew).reported, 1);
