@@ -30,17 +30,18 @@ static int64_t flush_bytes(void) {
     return (cache > 0 ? cache : CACHE_DEFAULT_BYTES) / 2 * 3;
 }
 
-/* As many copies as fill the caches, but no more than there are calls. */
-static int count_copies(int64_t bytes) {
+/* As many copies as fill the caches, but no more than there are calls, and than memory is left. */
+static int count_copies(int64_t bytes, int64_t left_bytes) {
     int64_t most = CALLS_MOST + 1;
     if (bytes == 0) return 1;
+    if (left_bytes > COPIES_MOST_BYTES) left_bytes = COPIES_MOST_BYTES;
     int64_t copies = flush_bytes() / bytes + 1;
-    if (copies > COPIES_MOST_BYTES / bytes) copies = COPIES_MOST_BYTES / bytes;
+    if (copies > left_bytes / bytes) copies = left_bytes / bytes;
     return (int)(copies < 1 ? 1 : copies > most ? most : copies);
 }
 
 /* Offsets of all storages; returns the bytes of all. */
-static int64_t lay_out(struct operator_bench *bench) {
+static int64_t lay_out(struct operator_bench *bench, int64_t most_bytes) {
     int64_t warm = 0, cold = 0;
     for (int i = 0; i < bench->operands.storage_count; i++) {
         const struct operand_storage *storage = &bench->operands.storages[i];
@@ -51,7 +52,7 @@ static int64_t lay_out(struct operator_bench *bench) {
     bench->workspace_offset = warm;
     bench->cold_offset = warm + align(bench->kernel->workspace_bytes);
     bench->cold_bytes = cold;
-    bench->copies = count_copies(cold);
+    bench->copies = count_copies(cold, most_bytes - bench->cold_offset);
     return bench->cold_offset + bench->copies * cold;
 }
 
@@ -80,8 +81,9 @@ enum status operator_bench_open(const struct backend *backend, const struct oper
                                 struct bench_memory *memory, struct operator_bench *out) {
     *out = (struct operator_bench){.operands = *operands};
     TRY(backend->kernel_create(operands->node, &out->kernel));
-    int64_t bytes = lay_out(out);
-    bool flushes = out->cold_bytes >= COLD_LEAST_BYTES && out->copies * out->cold_bytes < flush_bytes();
+    int64_t most = memory->most_bytes > 0 ? memory->most_bytes : INT64_MAX, bytes = lay_out(out, most);
+    bool flushes = out->cold_bytes >= COLD_LEAST_BYTES && out->copies * out->cold_bytes < flush_bytes() &&
+                   bytes + flush_bytes() <= most;
     enum status status = grow(memory, bytes + (flushes ? flush_bytes() : 0));
     if (status != STATUS_OK) {
         operator_bench_close(out);

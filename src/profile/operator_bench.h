@@ -12,6 +12,8 @@
  */
 struct bench_memory {
     struct arena arena;
+    int64_t
+        most_bytes; /* that copies and what empties the caches may make it; an operator takes what it takes. 0: any */
 };
 void bench_memory_free(struct bench_memory *memory);
 

@@ -135,7 +135,11 @@ static enum status measure_passes(struct points *points, struct measuring *measu
 
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured) {
-    struct measuring measuring = {.backend = backend, .cache = cache, .end_ns = end_ns, .noted_ns = clock_now_ns()};
+    struct measuring measuring = {.backend = backend,
+                                  .cache = cache,
+                                  .end_ns = end_ns,
+                                  .noted_ns = clock_now_ns(),
+                                  .memory.most_bytes = cache->memory_bytes};
     enum status status = measure_passes(points, &measuring);
     *measured += measuring.measured;
     bench_memory_free(&measuring.memory);
