@@ -17,6 +17,12 @@ struct transfer {
     int64_t limit, at;     /* sizes that are moved divide the limit and the memory's bytes */
 };
 
+/* The memory may be less than what it is copied to or from, and then goes round by itself. */
+static int64_t within(const struct arena *memory, int64_t at, int64_t bytes) {
+    int64_t offset = at % memory->bytes;
+    return offset + bytes <= memory->bytes ? offset : 0;
+}
+
 static enum status move(struct transfer *transfer, int64_t bytes) {
     int64_t at = transfer->at + bytes <= transfer->limit ? transfer->at : 0;
     char *to = transfer->to.base, *from = transfer->from.base;
@@ -25,8 +31,8 @@ static enum status move(struct transfer *transfer, int64_t bytes) {
         transfer->machine->backend->zero(to + at, bytes, NULL);
         return STATUS_OK;
     }
-    return to ? arena_read(&transfer->from, at, to + at % transfer->to.bytes, bytes, 0)
-              : arena_write(&transfer->to, at, from + at % transfer->from.bytes, bytes, 0);
+    return to ? arena_read(&transfer->from, at, to + within(&transfer->to, at, bytes), bytes, 0)
+              : arena_write(&transfer->to, at, from + within(&transfer->from, at, bytes), bytes, 0);
 }
 
 /* Several of this size; the first of all is not counted. */
