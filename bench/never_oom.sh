@@ -62,9 +62,9 @@ draw_combination() {
     local arch layers hidden vocab dtype batch seq grain disk save
     begin_draws "$1"
     draw arch gpt2 llama mistral opt phi3 qwen2 qwen3
-    draw layers 1 2 3 4 6 8 12
-    draw hidden 64 128 192 256 384 512 640
-    draw vocab 512 2048 8192 32000
+    draw layers 1 2 3 4 5 6 8
+    draw hidden 64 128 192 256 320 384 512
+    draw vocab 512 1024 4096 16384
     draw dtype fp32 bf16
     draw batch 1 2 3 4 6 8 12 16
     draw seq 64 128 200 256 512 1024 2048
@@ -73,7 +73,7 @@ draw_combination() {
     draw save 0 0 1
     draw steps 2 3
     parameters=$((12 * layers * hidden * hidden + 2 * vocab * hidden))
-    while [ $((6 * parameters * batch * seq * steps)) -gt 300000000000 ]; do
+    while [ $((6 * parameters * batch * seq * steps)) -gt 60000000000 ]; do
         if [ "$batch" -gt 1 ]; then batch=$((batch / 2)); elif [ "$seq" -gt 64 ]; then seq=$((seq / 2)); else break; fi
     done
     # 16 bytes a parameter for fp32, and what activations may take: the cap of a plain plan, or somewhat more.
