@@ -6,7 +6,7 @@
 
 enum { REPEATS_MOST = 15, ZERO_SIZES = 2, HOST_SIZES = 2, DISK_SIZES = 4 };
 static const double BUDGET_MOST_S = 0.06; /* of one size of one transfer */
-static const int64_t MEMORY_SMALL = (int64_t)256 << 10, MEMORY_LARGE = (int64_t)16 << 20;
+static const int64_t MEMORY_SMALL = (int64_t)256 << 10;
 static const int64_t DISK_SMALL = (int64_t)1 << 20;
 static const double DISK_LONG_S = 0.1, DISK_SLOW_S = 0.02;
 
@@ -14,8 +14,14 @@ static const double DISK_LONG_S = 0.1, DISK_SLOW_S = 0.02;
 struct transfer {
     const struct rate_machine *machine;
     struct arena from, to; /* one of them has no address where it is the disk; zeros have no source */
-    int64_t limit, at;
+    int64_t limit, at;     /* sizes that are moved divide the limit and the memory's bytes */
 };
+
+/* The memory may be less than what it is copied to or from, and then goes round by itself. */
+static int64_t within(const struct arena *memory, int64_t at, int64_t bytes) {
+    int64_t offset = at % memory->bytes;
+    return offset + bytes <= memory->bytes ? offset : 0;
+}
 
 static enum status move(struct transfer *transfer, int64_t bytes) {
     int64_t at = transfer->at + bytes <= transfer->limit ? transfer->at : 0;
@@ -25,8 +31,8 @@ static enum status move(struct transfer *transfer, int64_t bytes) {
         transfer->machine->backend->zero(to + at, bytes, NULL);
         return STATUS_OK;
     }
-    return to ? arena_read(&transfer->from, at, to + at, bytes, 0)
-              : arena_write(&transfer->to, at, from + at, bytes, 0);
+    return to ? arena_read(&transfer->from, at, to + within(&transfer->to, at, bytes), bytes, 0)
+              : arena_write(&transfer->to, at, from + within(&transfer->from, at, bytes), bytes, 0);
 }
 
 /* Several of this size; the first of all is not counted. */
@@ -63,19 +69,19 @@ static enum status measure_line(struct transfer *transfer, int64_t small, int64_
 }
 
 enum status transfer_measure_zero(const struct rate_machine *machine, struct cluster_rates *rates) {
-    struct transfer transfer = {.machine = machine, .limit = 2 * MEMORY_LARGE};
+    struct transfer transfer = {.machine = machine, .limit = 2 * machine->block_bytes};
     TRY(arena_open(TIER_DEVICE, transfer.limit, NULL, &transfer.to));
-    enum status status = measure_line(&transfer, MEMORY_SMALL, MEMORY_LARGE, rates, &rates->zero);
+    enum status status = measure_line(&transfer, MEMORY_SMALL, machine->block_bytes, rates, &rates->zero);
     arena_close(&transfer.to);
     return status;
 }
 
 enum status transfer_measure_host(const struct rate_machine *machine, struct cluster_rates *rates) {
-    struct transfer transfer = {.machine = machine, .limit = 2 * MEMORY_LARGE};
+    struct transfer transfer = {.machine = machine, .limit = 2 * machine->block_bytes};
     enum status status = arena_open(TIER_HOST, transfer.limit, NULL, &transfer.from);
     if (status == STATUS_OK) status = arena_open(TIER_DEVICE, transfer.limit, NULL, &transfer.to);
     struct transfer_rate *in = &rates->copy[TIER_HOST][TIER_DEVICE];
-    if (status == STATUS_OK) status = measure_line(&transfer, MEMORY_SMALL, MEMORY_LARGE, rates, in);
+    if (status == STATUS_OK) status = measure_line(&transfer, MEMORY_SMALL, machine->block_bytes, rates, in);
     arena_close(&transfer.from);
     arena_close(&transfer.to);
     rates->copy[TIER_DEVICE][TIER_HOST] = *in; /* the same copy between two blocks of memory */
@@ -83,13 +89,13 @@ enum status transfer_measure_host(const struct rate_machine *machine, struct clu
 }
 
 /* Writes all of the file, so that no later write is the first to its place and no read finds nothing there. *large: the
- * larger size, 16 MiB where the disk is quick; the pieces of other measurements follow it. */
+ * larger size, a block where the disk is quick; the pieces of other measurements follow it. */
 static enum status write_all(struct transfer *write, struct rate_machine *machine, int64_t *large) {
     int64_t begin = clock_now_ns();
-    for (int64_t at = 0; at < write->limit; at += MEMORY_LARGE)
-        TRY(move(write, MEMORY_LARGE));
+    for (int64_t at = 0; at < write->limit; at += machine->block_bytes)
+        TRY(move(write, machine->block_bytes));
     double seconds_a_byte = (double)(clock_now_ns() - begin) * 1e-9 / (double)write->limit;
-    *large = MEMORY_LARGE;
+    *large = machine->block_bytes;
     while (*large > 2 * DISK_SMALL && seconds_a_byte * (double)*large > DISK_LONG_S)
         *large /= 2;
     while (machine->piece_bytes > DISK_SMALL && seconds_a_byte * (double)machine->piece_bytes > DISK_SLOW_S)
@@ -109,7 +115,7 @@ static enum status measure_disk(struct rate_machine *machine, struct arena memor
 enum status transfer_measure_disk(struct rate_machine *machine, struct cluster_rates *rates) {
     struct arena memory;
     if (machine->disk.bytes == 0) return STATUS_OK;
-    TRY(arena_open(TIER_DEVICE, RATE_WORK_DISK_BYTES, NULL, &memory));
+    TRY(arena_open(TIER_DEVICE, 2 * machine->block_bytes, NULL, &memory));
     enum status status = measure_disk(machine, memory, rates);
     arena_close(&memory);
     /* The host tier is memory like the device's. */

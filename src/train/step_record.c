@@ -20,17 +20,17 @@ enum status step_record_open(const struct program *program, int64_t first, int64
 
 void step_record_close(struct step_record *record) { timeline_free(&record->timeline); }
 
-void step_record_begin(struct step_record *record, struct runner *runner, int64_t step) {
-    if (step == record->step) runner_set_recorder(runner, &record->timeline);
+void step_record_begin(struct step_record *record, struct runner *runner, int64_t step, bool wanted) {
+    if ((step == record->step || wanted) && record->timeline.events.count > 0)
+        runner_set_recorder(runner, &record->timeline);
 }
 
 enum status step_record_end(struct step_record *record, struct runner *runner, int64_t step, const char *run_folder) {
-    if (step != record->step) return STATUS_OK;
     runner_set_recorder(runner, NULL);
+    if (step != record->step) return STATUS_OK;
     char *path = path_join(run_folder, "timeline.json");
     enum status status = path ? timeline_write(&record->timeline, path) : STATUS_FAILED;
     mem_free(path);
-    timeline_free(&record->timeline);
     record->step = -1;
     return status;
 }
