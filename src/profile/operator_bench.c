@@ -10,8 +10,7 @@ static const double LONG_CALL_S = 0.3; /* what a first call has more to do is li
 static const double CALLS_MOST_S = 0.06;
 /* What comes from memory in some microseconds: not worth emptying the caches for, which takes milliseconds. */
 static const int64_t COLD_LEAST_BYTES = (int64_t)64 << 10;
-static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20,
-                     PRIVATE_CACHE_DEFAULT_BYTES = (int64_t)1 << 20;
+static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20;
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
@@ -30,59 +29,49 @@ static int64_t flush_bytes(void) {
     return (cache > 0 ? cache : CACHE_DEFAULT_BYTES) / 2 * 3;
 }
 
-/* What passes through the caches that cores have for themselves, each of which sees its part of every operand; it stays
- * in the one that they share. */
-static int64_t private_bytes(void) {
-    int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE), cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int64_t all = (cache > 0 ? cache : PRIVATE_CACHE_DEFAULT_BYTES) * (cores > 0 ? cores : 1);
-    return all < flush_bytes() / 3 ? all : flush_bytes() / 3;
-}
-
 /* As many copies as fill the caches, but no more than there are calls, and than memory is left. */
-static int count_copies(int64_t bytes, int64_t caches_bytes, int64_t left_bytes) {
+static int count_copies(int64_t bytes, int64_t left_bytes) {
     int64_t most = CALLS_MOST + 1;
     if (bytes == 0) return 1;
     if (left_bytes > COPIES_MOST_BYTES) left_bytes = COPIES_MOST_BYTES;
-    int64_t copies = caches_bytes / bytes + 1;
+    int64_t copies = flush_bytes() / bytes + 1;
     if (copies > left_bytes / bytes) copies = left_bytes / bytes;
     return (int)(copies < 1 ? 1 : copies > most ? most : copies);
 }
 
-static struct operand_copies *copies_of(struct operator_bench *bench, int storage) {
-    return bench->operands.storages[storage].cold ? &bench->cold : &bench->warm;
-}
-
-/* Offsets of all storages; returns the bytes of all. The memory first holds one of each. */
+/* Offsets of all storages; returns the bytes of all. */
 static int64_t lay_out(struct operator_bench *bench, int64_t most_bytes) {
-    struct operand_copies *warm = &bench->warm, *cold = &bench->cold;
+    int64_t warm = 0, cold = 0;
     for (int i = 0; i < bench->operands.storage_count; i++) {
-        struct operand_copies *copies = copies_of(bench, i);
-        bench->offset[i] = copies->bytes;
-        copies->bytes += align(shape_bytes(&bench->operands.storages[i].tensor->shape));
+        const struct operand_storage *storage = &bench->operands.storages[i];
+        int64_t *at = storage->cold ? &cold : &warm;
+        bench->offset[i] = *at;
+        *at += align(shape_bytes(&storage->tensor->shape));
     }
-    warm->at = align(bench->kernel->workspace_bytes);
-    warm->count = count_copies(warm->bytes, private_bytes(), most_bytes - warm->at - cold->bytes);
-    cold->at = warm->at + warm->count * warm->bytes;
-    cold->count = count_copies(cold->bytes, flush_bytes(), most_bytes - cold->at);
-    return cold->at + cold->count * cold->bytes;
+    bench->workspace_offset = warm;
+    bench->cold_offset = warm + align(bench->kernel->workspace_bytes);
+    bench->cold_bytes = cold;
+    bench->copies = count_copies(cold, most_bytes - bench->cold_offset);
+    return bench->cold_offset + bench->copies * cold;
 }
 
-static char *storage_data(struct operator_bench *bench, int storage, int64_t copy) {
-    const struct operand_copies *copies = copies_of(bench, storage);
-    return bench->base + copies->at + copy % copies->count * copies->bytes + bench->offset[storage];
+static char *storage_data(const struct operator_bench *bench, int storage, int copy) {
+    bool cold = bench->operands.storages[storage].cold;
+    return bench->base + (cold ? bench->cold_offset + copy * bench->cold_bytes : 0) + bench->offset[storage];
 }
 
-static void touch(const char *from, int64_t bytes) {
+/* Reads as much as the caches hold, so that nothing of what was filled is left there. */
+static void flush(const char *from) {
     enum { LINE_BYTES = 64 };
     volatile const char *at = from;
-    for (int64_t i = 0; i < bytes; i += LINE_BYTES)
+    for (int64_t i = 0; i < flush_bytes(); i += LINE_BYTES)
         (void)at[i];
 }
 
-static void fill(struct operator_bench *bench) {
+static void fill(const struct operator_bench *bench) {
     for (int i = 0; i < bench->operands.storage_count; i++) {
         const struct operand_storage *storage = &bench->operands.storages[i];
-        for (int copy = 0; copy < copies_of(bench, i)->count; copy++)
+        for (int copy = 0; copy < (storage->cold ? bench->copies : 1); copy++)
             operator_values_fill(bench->operands.node, storage->tensor, storage_data(bench, i, copy));
     }
 }
@@ -92,7 +81,7 @@ enum status operator_bench_open(const struct backend *backend, const struct oper
     *out = (struct operator_bench){.operands = *operands};
     TRY(backend->kernel_create(operands->node, &out->kernel));
     int64_t most = memory->most_bytes > 0 ? memory->most_bytes : INT64_MAX, bytes = lay_out(out, most);
-    bool flushes = out->cold.bytes >= COLD_LEAST_BYTES && out->cold.count * out->cold.bytes < flush_bytes() &&
+    bool flushes = out->cold_bytes >= COLD_LEAST_BYTES && out->copies * out->cold_bytes < flush_bytes() &&
                    bytes + flush_bytes() <= most;
     enum status status = grow(memory, bytes + (flushes ? flush_bytes() : 0));
     if (status != STATUS_OK) {
@@ -101,9 +90,7 @@ enum status operator_bench_open(const struct backend *backend, const struct oper
     }
     out->base = memory->arena.base;
     fill(out);
-    /* So much that nothing of what was filled is left in the caches; then what is warm comes back into them. */
-    if (flushes) touch(out->base + bytes, flush_bytes());
-    touch(out->base + out->warm.at, out->warm.count * out->warm.bytes);
+    if (flushes) flush(out->base + bytes);
     operator_values_scalars(operands->node, out->scalars);
     return STATUS_OK;
 }
@@ -113,21 +100,21 @@ void operator_bench_close(struct operator_bench *bench) {
     bench->kernel = NULL;
 }
 
-static void *operand_data(struct operator_bench *bench, int operand) {
+static void *operand_data(const struct operator_bench *bench, int operand) {
     int storage = bench->operands.storage[operand];
     if (storage < 0) return NULL;
     const struct tensor *tensor = operand_tensor(bench->operands.node, operand);
-    return storage_data(bench, storage, bench->calls) + tensor_storage_offset(tensor);
+    return storage_data(bench, storage, bench->next) + tensor_storage_offset(tensor);
 }
 
 void operator_bench_run(struct operator_bench *bench) {
-    struct kernel_call call = {.workspace = bench->base, .scalars = bench->scalars};
+    struct kernel_call call = {.workspace = bench->base + bench->workspace_offset, .scalars = bench->scalars};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         call.in[i] = operand_data(bench, i);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
         call.out[i] = operand_data(bench, OP_INPUTS_MAX + i);
     bench->kernel->run(bench->kernel, &call);
-    bench->calls++;
+    bench->next = (bench->next + 1) % bench->copies;
 }
 
 static struct sample time_call(struct operator_bench *bench) {
