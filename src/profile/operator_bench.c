@@ -7,7 +7,6 @@
 
 enum { CALLS_MOST = 9, ALIGNMENT = 4096 };
 static const double LONG_CALL_S = 0.3; /* what a first call has more to do is little of it */
-static const double FIRST_CALL_SPREAD = 1;
 static const double CALLS_MOST_S = 0.06;
 /* What comes from memory in some microseconds: not worth emptying the caches for, which takes milliseconds. */
 static const int64_t COLD_LEAST_BYTES = (int64_t)64 << 10;
@@ -127,9 +126,9 @@ struct measurement operator_bench_measure(struct operator_bench *bench, double b
     double spent = first.seconds;
     int count = 0;
     if (first.seconds >= LONG_CALL_S) return measurement_of(&first, 1);
-    for (; count < CALLS_MOST && spent < fmin(budget_s, CALLS_MOST_S); count++) {
+    do {
         calls[count] = time_call(bench);
-        spent += calls[count].seconds;
-    }
-    return count > 0 ? measurement_of(calls, count) : (struct measurement){first.seconds, FIRST_CALL_SPREAD};
+        spent += calls[count++].seconds;
+    } while (count < CALLS_MOST && spent < fmin(budget_s, CALLS_MOST_S));
+    return measurement_of(calls, count);
 }

@@ -37,8 +37,8 @@ void operator_bench_close(struct operator_bench *bench);
 /* One call. */
 void operator_bench_run(struct operator_bench *bench);
 
-/* Calls until `budget_s` is spent, at most 10 of them and 60 ms; the first counts only where it has to do: where it
- * takes more than 0.3 s, or all of the time, when the spread says that it cannot be trusted. */
+/* Calls until `budget_s` or 60 ms are spent, at most 10 of them and at least two: the first, which may take twice the time
+ * of those after it, counts only where it is the only one, since it takes more than 0.3 s. */
 struct measurement operator_bench_measure(struct operator_bench *bench, double budget_s);
 
 #endif

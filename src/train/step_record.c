@@ -1,14 +1,18 @@
 #include "train/step_record.h"
 
 #include "base/file.h"
+#include "base/log.h"
 
 enum { SETTLED_AFTER = 2 };
 
 enum status step_record_open(const struct program *program, int64_t first, int64_t steps, struct step_record *out) {
     *out = (struct step_record){.step = first + SETTLED_AFTER < steps ? first + SETTLED_AFTER : steps - 1};
     if (out->step > first) TRY(timeline_create(program, &out->timeline));
-    bool fits = out->timeline.events.count > 0 && out->timeline.events.count <= STEP_RECORD_EVENTS_MAX;
-    if (fits) return STATUS_OK;
+    size_t events = out->timeline.events.count;
+    if (events > 0 && events <= STEP_RECORD_EVENTS_MAX) return STATUS_OK;
+    if (events > 0)
+        log_note("no step's timeline is recorded: it has %zu instructions, more than %d", events,
+                 STEP_RECORD_EVENTS_MAX);
     step_record_close(out);
     out->step = -1;
     return STATUS_OK;
