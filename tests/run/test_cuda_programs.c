@@ -23,8 +23,8 @@ static struct outcome train(const struct policy_subject *subject, uint64_t seed)
 
 static void test_programs(void **state) {
     (void)state;
-    uint64_t each = unit_sweep(2, 6);
-    for (size_t s = 0; s < policy_subject_count; s += unit_sweep(13, 1)) {
+    uint64_t each = unit_sweep(1, 6);
+    for (size_t s = 0; s < policy_subject_count; s += unit_sweep(17, 1)) {
         const struct policy_subject *subject = &policy_subjects[s];
         struct outcome cpu = policy_train(subject, &(struct policy_way){.backend = &backend_cpu});
         struct outcome plain = train(subject, 0);
