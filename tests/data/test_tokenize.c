@@ -48,10 +48,25 @@ static enum status collect(void *payload, const uint32_t *ids, size_t count) {
     return STATUS_OK;
 }
 
+/* All of a text, in waves of so many chunks. */
+static enum status run_to_end(const struct tokenize_options *options, const char *text, size_t bytes, int chunks,
+                              struct token_sink sink) {
+    struct tokenizing *tokenizing;
+    enum status status = STATUS_OK;
+    TRY(tokenizing_create(options, "input", text, bytes, &tokenizing));
+    while (status == STATUS_OK && tokenizing_done(tokenizing) < bytes) {
+        size_t before = tokenizing_done(tokenizing);
+        status = tokenizing_advance(tokenizing, (struct tokenize_effort){omp_get_max_threads(), chunks}, sink);
+        assert_true(status != STATUS_OK || tokenizing_done(tokenizing) > before);
+    }
+    tokenizing_free(tokenizing);
+    return status;
+}
+
 static enum status run(enum source_kind kind, int64_t eos_token, const char *text, size_t bytes,
                        struct token_ids *out) {
     struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = eos_token, .kind = kind};
-    return tokenize_text(&options, "input", text, bytes, (struct token_sink){collect, out});
+    return run_to_end(&options, text, bytes, TOKENIZE_MOST_CHUNKS, (struct token_sink){collect, out});
 }
 
 static void expect_equal(const struct token_ids *a, const struct token_ids *b) {
@@ -248,7 +263,7 @@ static void the_sink_can_stop_it(void **state) {
     (void)state;
     int calls = 0;
     struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = -1, .kind = SOURCE_TEXT};
-    enum status status = tokenize_text(&options, "input", "some text", 9, (struct token_sink){refuse, &calls});
+    enum status status = run_to_end(&options, "some text", 9, 1, (struct token_sink){refuse, &calls});
     assert_int_equal(status, STATUS_FAILED);
     assert_string_equal(status_message(), "no room");
     assert_int_equal(calls, 1);
