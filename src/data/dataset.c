@@ -150,6 +150,7 @@ static struct component_options component_options_of(const struct dataset_option
                                                 .tokenizer = options->tokenizer,
                                                 .tokenizer_path = options->tokenizer_path,
                                                 .eos_token = options->eos_token,
+                                                .vocab_size = options->vocab_size,
                                                 .chat_folder = options->chat_folder,
                                                 .chat_time_s = options->chat_time_s},
                                       .sequence_tokens = options->sequence_tokens,

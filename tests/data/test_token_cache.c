@@ -12,6 +12,7 @@
 /* cmocka.h needs the headers above. */
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "base/folder.h"
 #include "base/log.h"
 #include "base/mem.h"

@@ -252,6 +252,24 @@ static void bad_lines_are_named_by_number(void **state) {
     mem_free(lines);
 }
 
+/* As a thread beside training makes them, and as one who waits does. */
+static void waves_of_any_size_give_the_same(void **state) {
+    (void)state;
+    size_t bytes;
+    char *text = random_text(11, 120000, &bytes);
+    struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = eos, .kind = SOURCE_TEXT};
+    struct token_ids expected = {0};
+    assert_int_equal(run(SOURCE_TEXT, eos, text, bytes, &expected), STATUS_OK);
+    for (int chunks = 1; chunks <= 3; chunks++) {
+        struct token_ids ids = {0};
+        assert_int_equal(run_to_end(&options, text, bytes, chunks, (struct token_sink){collect, &ids}), STATUS_OK);
+        expect_equal(&ids, &expected);
+        vec_free(&ids);
+    }
+    vec_free(&expected);
+    mem_free(text);
+}
+
 static enum status refuse(void *payload, const uint32_t *ids, size_t count) {
     (void)ids;
     (void)count;
@@ -271,15 +289,11 @@ static void the_sink_can_stop_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut_text_has_the_ids_of_the_whole),
-        cmocka_unit_test(small_texts_are_not_cut),
-        cmocka_unit_test(cuts_suit_every_tokenizer),
-        cmocka_unit_test(added_tokens_are_not_cut),
-        cmocka_unit_test(invalid_text_is_cut_like_any),
-        cmocka_unit_test(text_without_blanks_is_kept),
-        cmocka_unit_test(each_line_is_a_document),
-        cmocka_unit_test(bad_lines_are_named_by_number),
-        cmocka_unit_test(the_sink_can_stop_it),
+        cmocka_unit_test(cut_text_has_the_ids_of_the_whole), cmocka_unit_test(waves_of_any_size_give_the_same),
+        cmocka_unit_test(small_texts_are_not_cut),           cmocka_unit_test(cuts_suit_every_tokenizer),
+        cmocka_unit_test(added_tokens_are_not_cut),          cmocka_unit_test(invalid_text_is_cut_like_any),
+        cmocka_unit_test(text_without_blanks_is_kept),       cmocka_unit_test(each_line_is_a_document),
+        cmocka_unit_test(bad_lines_are_named_by_number),     cmocka_unit_test(the_sink_can_stop_it),
     };
     return cmocka_run_group_tests(tests, make_tokenizer, drop_tokenizer);
 }
