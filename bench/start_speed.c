@@ -2,8 +2,8 @@
  *
  *     build/bench/start_speed MODEL DATA [STEPS]
  *
- * The phases are those of `ballast train`, in its order; the first run with a text makes its tokens, later ones map
- * them ($XDG_CACHE_HOME). bench/loading.sh calls this. */
+ * The phases are those of `ballast train`, in its order; where the text's tokens are not in the cache
+ * ($XDG_CACHE_HOME) the first ones are made, else all are mapped. bench/loading.sh calls this. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -89,6 +89,10 @@ enum status train_data_open(const struct model *model, const struct recipe *reci
     enum status status = cache ? dataset_open(&data, &made.dataset) : STATUS_FAILED;
     mem_free(tokenizer_path);
     mem_free(cache);
+    if (status == STATUS_OK && dataset_tokens(made.dataset) >= 0) {
+        tokenizer_free(made.tokenizer); /* nothing is left to tokenize */
+        made.tokenizer = NULL;
+    }
     if (status == STATUS_OK)
         *out = made;
     else

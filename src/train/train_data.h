@@ -23,7 +23,7 @@ int64_t train_today_s(void);
 /* What a run reads, and the tokenizer by which it is made from text. */
 struct train_data {
     struct dataset *dataset;
-    struct tokenizer *tokenizer; /* NULL: the model has none */
+    struct tokenizer *tokenizer; /* NULL: the model has none, or none is needed any more */
 };
 /* Opens the data for the recipe's sequence length and seed. Token ids of text are cached in $XDG_CACHE_HOME/ballast, or
  * ~/.cache/ballast. `training` false: the data paths are validation data. */
