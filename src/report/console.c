@@ -45,9 +45,10 @@ static void on_begin(void *payload, const struct train_setup *setup, const char 
     fprintf(console->out, "%s: %" PRId64 " parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
             setup->model->config.family->name, setup->parameters, dtype_name(recipe->dtype), recipe->batch,
             recipe->sequence_length, recipe->threads, recipe->isa);
-    char todo[64] = "complete; writing the model again";
+    char todo[64] = "complete; writing the model again", data[64] = "tokenized while steps run";
+    if (data_tokens >= 0) snprintf(data, sizeof data, "%" PRId64 " tokens", data_tokens);
     if (first_step < steps) snprintf(todo, sizeof todo, "steps %" PRId64 " to %" PRId64, first_step + 1, steps);
-    fprintf(console->out, "data: %" PRId64 " tokens; memory: %s of %s; %s; run: %s\n", data_tokens,
+    fprintf(console->out, "data: %s; memory: %s of %s; %s; run: %s\n", data,
             size_print(setup->program_bytes[TIER_DEVICE], arena),
             size_print(setup->capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
 }

@@ -94,7 +94,7 @@ static enum status one_step(struct train_run *run) {
     struct step_numbers numbers;
     step_record_begin(&run->record, run->engine.main, run->state.step, is_doubtful(run));
     int64_t start = clock_now_ns();
-    TRY(engine_step(&run->engine, run->dataset, run->state.step, learning_rate, &numbers));
+    TRY(engine_step(&run->engine, run->data.dataset, run->state.step, learning_rate, &numbers));
     int64_t elapsed = clock_now_ns() - start;
     TRY(step_record_end(&run->record, run->engine.main, run->state.step, run->folder));
     if (!isfinite(numbers.loss) || !isfinite(numbers.grad_norm))
@@ -114,17 +114,19 @@ static enum status one_step(struct train_run *run) {
 static bool validation_due(const struct train_run *run) {
     int64_t every = run->options->valid_every, step = run->state.step;
     bool due = every > 0 && step > 0 && (step % every == 0 || step == run->options->steps);
-    return due && !run->validated && dataset_valid_sequences(run->dataset) > 0;
+    return due && !run->validated && dataset_has(run->data.dataset, DATASET_VALID);
 }
 
 /* A signal ends it without a result: when the run goes on, the validation is made up for. */
 static enum status validate(struct train_run *run) {
-    int64_t batch = run->setup.plan.recipe.batch, sequences = dataset_valid_sequences(run->dataset);
+    struct dataset *dataset = run->data.dataset;
+    TRY(dataset_settle(dataset, DATASET_VALID));
+    int64_t batch = run->setup.plan.recipe.batch, sequences = dataset_valid_sequences(dataset);
     int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches, targets = 0;
     if (most > 0 && batches > most) batches = most;
     double loss = 0;
     for (int64_t b = 0; b < batches && !stop_signal_received(); b++)
-        TRY(engine_add_loss(&run->engine, run->engine.validation, run->dataset, b, &loss, &targets));
+        TRY(engine_add_loss(&run->engine, run->engine.validation, dataset, b, &loss, &targets));
     if (stop_signal_received()) return STATUS_OK;
     double mean = loss / (double)(targets > 0 ? targets : 1);
     if (!isfinite(mean))
@@ -198,7 +200,8 @@ static enum status finish_after(struct train_run *run, enum status status) {
 }
 
 enum status train_loop(struct train_run *run) {
-    checkpoint_writer_open(run->folder, &run->engine, run->options, &run->metrics, &run->writer);
+    checkpoint_writer_open(run->folder, &run->engine, run->data.dataset, run->options, &run->metrics, &run->writer);
+    dataset_tokenize_beside(run->data.dataset);
     const struct program *program = run->setup.main->program;
     enum status status = step_record_open(program, run->state.step, run->options->steps, &run->record);
     if (status == STATUS_OK) status = run_steps(run);

@@ -8,6 +8,7 @@
 #include "train/samples.h"
 #include "train/step_record.h"
 #include "train/train.h"
+#include "train/train_data.h"
 
 /* A run with everything open. */
 struct train_run {
@@ -16,7 +17,7 @@ struct train_run {
     const struct train_options *options;
     struct train_setup setup;
     struct engine engine;
-    struct dataset *dataset;
+    struct train_data data;
     struct metrics metrics;
     struct event_file events_file;
     struct samples samples;
