@@ -11,6 +11,7 @@ static void set_threads(int threads) { backend_cpu.set_threads(threads); }
 
 static enum status kernel_create(const struct node *node, struct kernel **out) {
     TRY(cuda_device_check());
+    TRY(cuda_device_enter());
     enum status status = cuda_kernel_create(node, out);
     return status == STATUS_OK ? status : status_prefix(status, "%s (%s)", node->name, node->op->name);
 }
@@ -29,6 +30,8 @@ const struct backend backend_cuda = {
     .fastest_dtype = fastest_dtype,
     .capacity = cuda_device_capacity,
     .measure = cuda_device_measure,
+    .describe = cuda_device_describe,
+    .cache_bytes = cuda_device_cache_bytes,
     .grain_tokens = 4096,
     .set_threads = set_threads,
     .supports = cuda_supports,

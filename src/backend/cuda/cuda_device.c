@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_device.h"
 
+#include <cublasLt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,4 +95,23 @@ enum status cuda_device_measure(struct cluster *out) {
         to->capacity_bytes = bytes[tier];
     }
     return STATUS_OK;
+}
+
+/* Driver and cuBLASLt choose algorithms, so that another version has other speeds; the slot says which link it is. */
+enum status cuda_device_describe(char *text, size_t bytes) {
+    struct cudaDeviceProp properties;
+    char slot[32] = "";
+    int driver = 0;
+    TRY(cuda_device_check());
+    TRY(look_up(&properties));
+    TRY(cuda_status(cudaDeviceGetPCIBusId(slot, sizeof slot, selected), "cudaDeviceGetPCIBusId"));
+    TRY(cuda_status(cudaDriverGetVersion(&driver), "cudaDriverGetVersion"));
+    snprintf(text, bytes, "%s of %d multiprocessors at %s, driver %d, cuBLASLt %zu", properties.name,
+             properties.multiProcessorCount, slot, driver, cublasLtGetVersion());
+    return STATUS_OK;
+}
+
+int64_t cuda_device_cache_bytes(void) {
+    int bytes = 0;
+    return cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, selected) == cudaSuccess ? bytes : 0;
 }
