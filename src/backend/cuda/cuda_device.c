@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/cuda/attention_cudnn.h"
 
 /* What CUDA itself (module loading, local memory, cuBLAS's workspace) takes beside the arenas. */
 #define OWN_BYTES ((int64_t)512 << 20)
@@ -13,7 +14,7 @@ enum { LEAST_MAJOR = 8 };
 
 /* Set by backend_cuda_select before other threads are started. */
 static int selected;
-static char isa[16]; /* "sm_90"; "" before the device was looked at */
+static char isa[CLUSTER_ISA_BYTES]; /* "sm_90"; "" before the device was looked at */
 
 enum status cuda_status(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return STATUS_OK;
@@ -55,7 +56,7 @@ enum status cuda_device_check(void) {
         return status_set(STATUS_FAILED, "%s is of compute capability %d.%d; %d.0 is the least", properties.name,
                           properties.major, properties.minor, LEAST_MAJOR);
     TRY(cuda_device_enter());
-    snprintf(isa, sizeof isa, "sm_%d%d", properties.major, properties.minor);
+    snprintf(isa, sizeof isa, "sm_%d%d%s", properties.major, properties.minor, attention_cudnn_version());
     return STATUS_OK;
 }
 
