@@ -75,11 +75,11 @@ build_all() {
     local architecture
     architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
     cmake -G Ninja -S "$source" -B "$build" -DCMAKE_CUDA_ARCHITECTURES="$architecture-real" \
-        -DCMAKE_PREFIX_PATH="$work/root/usr" -DBALLAST_EVENT_FILES=OFF -DBALLAST_URING=OFF
+        -DCMAKE_PREFIX_PATH="$work/root/usr" -DBALLAST_EVENT_FILES=OFF -DBALLAST_URING=OFF -DBALLAST_CUDNN=ON
     cmake --build "$build" --parallel "$(nproc)" --target ballast test_kernels test_kernel_reference \
         test_kernel_gradients test_kernel_plain test_reference test_policies test_same_bits product_choice
     "$ballast" --version
-    echo "= for sm_$architecture"
+    echo "= for sm_$architecture, $(grep -q '^CUDNN_GRAPH_LIBRARY:.*NOTFOUND' "$build/CMakeCache.txt" && echo without || echo with) cuDNN"
 }
 
 # run_test NAME...: cmocka programs, one after the other.
@@ -101,6 +101,18 @@ rates() {
     echo "= bf16 $(sed -n 's/^bf16 products *//p' rates); copies in $(sed -n 's/^host *to device *//p' rates);" \
         "out $(sed -n 's/^device *to host *//p' rates);" \
         "each beside the other $(awk '/^copies in memory/ { print $6 }' rates) times as long"
+}
+
+# Milliseconds of attention's forward in a profile.
+attention_ms() { awk '$1 == "attention" { print $4 }' "$1"; }
+
+# cuDNN's attention beside the own kernel: operators and whole runs against the recorded ones, then its time.
+attention_cudnn() {
+    ! grep -q '^CUDNN_GRAPH_LIBRARY:.*NOTFOUND' "$build/CMakeCache.txt" || exit 77
+    export BALLAST_ATTENTION=cudnn
+    run_on_device kernel_reference kernels reference
+    "$ballast" profile "$work/gpt2" --device cuda --dtype bf16 --batch 32 --seq 1024 | tee operators-cudnn
+    echo "= forward $(attention_ms operators-cudnn) ms; the own kernel $(attention_ms operators) ms"
 }
 
 # What each operator of a step takes; what makes up most of it is the row's.
@@ -213,6 +225,7 @@ part memcheck 60 sanitize memcheck
 part llama-1b 60 llama_1b_steps 16 6
 part llama-1b-in-8g 70 llama_1b_steps 32 5 --device-memory 8G --host-memory 40G
 part determinism 30 product_choice
+part attention-cudnn 80 attention_cudnn
 part llama-3b-in-24g 100 llama_3b_steps 64 5 --device-memory 24G --host-memory 80G
 part pytorch-gpt2-124m 90 pytorch 32
 part gpt2-1.5b 70 gpt2_xl_steps 16 6
