@@ -47,7 +47,6 @@ target_link_libraries(ballast PUBLIC ballast_cuda)
 if(cudnn_found)
     target_include_directories(ballast_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE})
     target_link_libraries(ballast_cuda PUBLIC ${CUDNN_LIBRARY} ${CUDNN_GRAPH_LIBRARY})
-    target_compile_definitions(ballast_cuda PUBLIC BALLAST_CUDNN)
 endif()
 # The library is older than the setting, which CMake asks of all that is linked with CUDA code.
 set_target_properties(ballast PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")

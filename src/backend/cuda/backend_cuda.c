@@ -12,8 +12,7 @@ static void set_threads(int threads) { backend_cpu.set_threads(threads); }
 static enum status kernel_create(const struct node *node, struct kernel **out) {
     TRY(cuda_device_check());
     TRY(cuda_device_enter());
-    enum status status = cuda_kernel_create(node, out);
-    return status == STATUS_OK ? status : status_prefix(status, "%s (%s)", node->name, node->op->name);
+    return cuda_kernel_create(node, out);
 }
 
 /* Failures of these two are found by the check that follows what is asked for. */
