@@ -20,20 +20,20 @@ void work_clock_close(struct work_clock *clock) {
     *clock = (struct work_clock){0};
 }
 
-static enum status repeat(timed_work *work, void *payload, int calls) {
+static enum status repeat(work_call *work, void *payload, int calls) {
     for (int i = 0; i < calls; i++)
         TRY(work(payload));
     return STATUS_OK;
 }
 
-static enum status time_calls(timed_work *work, void *payload, int calls, struct sample *out) {
+static enum status time_calls(work_call *work, void *payload, int calls, struct sample *out) {
     struct stopwatch stopwatch = stopwatch_begin();
     TRY(repeat(work, payload, calls));
     *out = stopwatch_end(&stopwatch);
     return STATUS_OK;
 }
 
-static enum status time_stream(const struct work_clock *clock, timed_work *work, void *payload, int calls,
+static enum status time_stream(const struct work_clock *clock, work_call *work, void *payload, int calls,
                                struct sample *out) {
     const struct backend_streams *streams = clock->backend->streams;
     *out = (struct sample){0};
@@ -46,7 +46,7 @@ static enum status time_stream(const struct work_clock *clock, timed_work *work,
     return status == STATUS_OK ? streams->elapsed(clock->begin, clock->end, &out->seconds) : status;
 }
 
-enum status work_clock_time(const struct work_clock *clock, timed_work *work, void *payload, int calls,
+enum status work_clock_time(const struct work_clock *clock, work_call *work, void *payload, int calls,
                             struct sample *out) {
     TRY(clock->stream ? time_stream(clock, work, payload, calls, out) : time_calls(work, payload, calls, out));
     out->seconds /= calls;

@@ -17,10 +17,10 @@ struct work_clock {
 enum status work_clock_open(const struct backend *backend, struct work_clock *out);
 void work_clock_close(struct work_clock *clock);
 
-typedef enum status timed_work(void *payload);
+typedef enum status work_call(void *payload);
 /* Calls `work` so often and returns when all of it is done: *out is for one call. FAILED when a call or the device
  * does. */
-enum status work_clock_time(const struct work_clock *clock, timed_work *work, void *payload, int calls,
+enum status work_clock_time(const struct work_clock *clock, work_call *work, void *payload, int calls,
                             struct sample *out);
 /* Returns when all is done that was asked for on the clock's stream. */
 enum status work_clock_finish(const struct work_clock *clock);
