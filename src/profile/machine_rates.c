@@ -26,10 +26,10 @@ static enum status measure(struct rate_machine *machine, const struct rates_opti
 enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
                                   struct cluster_rates *out) {
     struct allowance allowance = {.end_ns = clock_now_ns() + RATES_BUDGET_NS};
-    struct rate_machine machine = {
-        .backend = backend, .threads = options->threads, .piece_bytes = RATE_WORK_PIECE_BYTES, .allowance = &allowance};
+    struct rate_machine machine = rate_machine_make(backend, options->threads, options->memory_bytes);
     struct arena_settings settings = {.folder = options->disk_folder, .channels = RATE_WORK_CHANNELS};
     struct cluster_rates rates = {.measured = true};
+    machine.allowance = &allowance;
     backend->set_threads(options->threads);
     if (backend->streams) TRY(backend->streams->enter());
     if (options->disk_folder) TRY(arena_open(TIER_DISK, RATE_WORK_DISK_BYTES, &settings, &machine.disk));

@@ -9,7 +9,8 @@
 struct rates_options {
     const char *disk_folder; /* where the disk tier will be; NULL: none */
     bool host_tier;
-    int threads; /* of kernels */
+    int threads;          /* of kernels */
+    int64_t memory_bytes; /* the most to take, about */
 };
 
 /* Measures through the backend and src/store, as programs do it: about 0.4 s, 2 s with all tiers, and

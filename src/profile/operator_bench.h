@@ -13,6 +13,8 @@
  */
 struct bench_memory {
     struct arena arena;
+    int64_t
+        most_bytes; /* that copies and what empties the caches may make it; an operator takes what it takes. 0: any */
 };
 void bench_memory_free(struct bench_memory *memory);
 
@@ -20,27 +22,30 @@ struct operator_bench {
     struct work_clock clock;
     struct kernel *kernel;
     struct operands operands;
-    char *base;                    /* in the memory: the warm operands, the workspace, then copies of the cold ones */
-    int64_t offset[OPERAND_COUNT]; /* by storage; of cold ones in their copy */
-    int64_t workspace_offset;
-    int64_t cold_offset, cold_bytes; /* of the first copy; of each */
-    int copies;
-    int next; /* copy that the next call works on */
+    char *base; /* in the memory: the workspace, copies of the warm operands, then of the cold ones */
+    int64_t offset[OPERAND_COUNT]; /* by storage, in their copy */
+    struct operand_copies {
+        int64_t at, bytes; /* of the first copy; of each */
+        int count;
+    } warm, cold;
+    int64_t calls; /* so far: each works on the next copies */
     double scalars[SCALAR_COUNT];
 };
 
-/* Makes the kernel ready and fills its operands, in the backend's device tier; those that are cold have several copies,
- * which calls use in turn, and which are out of the caches at first, so that a copy is in none when its turn comes. The
- * bench uses the memory until the next one is opened in it. The backend's threads must be set before. FAILED without
- * memory; what kernel_create says. */
+/* Makes the kernel ready and fills its operands, in the backend's device tier. They have several copies, which calls
+ * use in turn. Those of cold ones are out of the caches at first, so that a copy is in none when its turn comes. Those
+ * of warm ones are out of the caches that cores have for themselves, but for the last: what another operator made,
+ * whose threads cut it otherwise, or what is made where another operator's result was, is not with the core that uses
+ * it. The bench uses the memory until the next one is opened in it. The backend's threads must be set before. FAILED
+ * without memory; what kernel_create says. */
 enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
                                 struct bench_memory *memory, struct operator_bench *out);
 void operator_bench_close(struct operator_bench *bench);
 /* One call, which a backend with streams is only asked for, on the clock's. */
 void operator_bench_run(struct operator_bench *bench);
 
-/* Calls until `budget_s` is spent, at most 10 of them and 60 ms; the first counts only where it has to do: where it
- * takes more than 0.3 s, or all of the time, when the spread says that it cannot be trusted. On a device a call of a
+/* Calls until `budget_s` or 60 ms are spent, at most 10 of them and at least two: the first, which may take twice the
+ * time of those after it, counts only where it is the only one, since it takes more than 0.3 s. On a device a call of a
  * millisecond or less is repeated, so that up to 10 in a row are one sample. FAILED when the device does. */
 enum status operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out);
 

@@ -8,7 +8,11 @@
 #include "profile/operator_key.h"
 
 static const int64_t NOTE_EVERY_NS = 2000000000;
-enum { PASSES_MOST = 3, CALLS_LEAST = 2 /* of a measurement, the first of which does not count */ };
+enum {
+    ELEMENT_BYTES = 4 * 4,
+    PASSES_MOST = 3,
+    CALLS_LEAST = 2 /* of a measurement, the first of which does not count */
+};
 
 void points_free(struct points *points) {
     vec_free(&points->list);
@@ -85,13 +89,22 @@ static int by_work(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
+/* Of a curve's point what fits the memory: weight, gradient and two moments. What it takes is in proportion there. */
+static int64_t elements_within(int64_t elements, int64_t memory_bytes) {
+    while (elements > 1 && elements * ELEMENT_BYTES > memory_bytes)
+        elements /= 2;
+    return elements;
+}
+
 static enum status measure_once(struct measuring *measuring, struct point *point, double budget_s) {
     struct operator_bench bench;
     struct curve_node curve;
-    if (point->elements > 0) curve_node_make(&point->operands, point->elements, &curve);
-    TRY(operator_bench_open(measuring->backend, point->elements > 0 ? &curve.operands : &point->operands,
-                            &measuring->memory, &bench));
+    int64_t elements = elements_within(point->elements, measuring->memory.most_bytes);
+    if (elements > 0) curve_node_make(&point->operands, elements, &curve);
+    TRY(operator_bench_open(measuring->backend, elements > 0 ? &curve.operands : &point->operands, &measuring->memory,
+                            &bench));
     enum status status = operator_bench_measure(&bench, budget_s, &point->measurement);
+    if (elements > 0) point->measurement.seconds *= (double)point->elements / (double)elements;
     operator_bench_close(&bench);
     if (status != STATUS_OK) return status_prefix(status, "measuring %s", point->operands.node->op->name);
     measuring->measured++;
@@ -141,7 +154,11 @@ static enum status measure_passes(struct points *points, struct measuring *measu
 
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured) {
-    struct measuring measuring = {.backend = backend, .cache = cache, .end_ns = end_ns, .noted_ns = clock_now_ns()};
+    struct measuring measuring = {.backend = backend,
+                                  .cache = cache,
+                                  .end_ns = end_ns,
+                                  .noted_ns = clock_now_ns(),
+                                  .memory.most_bytes = cache->memory_bytes};
     enum status status = measure_passes(points, &measuring);
     *measured += measuring.measured;
     bench_memory_free(&measuring.memory);

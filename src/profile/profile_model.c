@@ -110,7 +110,8 @@ static char *rates_key(const struct profile_options *options) {
 static enum status find_rates(const struct backend *backend, const struct profile_options *options,
                               struct profile_cache *cache, struct cluster_rates *rates, int32_t *measured) {
     if (has_rates(rates, options)) return STATUS_OK;
-    const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads};
+    const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads,
+                                          cache->memory_bytes};
     char *key = rates_key(options);
     enum status status = key ? STATUS_OK : STATUS_FAILED;
     if (key && (!profile_cache_find_rates(cache, key, rates) || rates_noisy(rates))) {
@@ -137,7 +138,8 @@ enum status profile_machine(const struct backend *backend, const struct profile_
                             struct cluster *cluster, int32_t *measured) {
     struct profile_cache cache;
     int32_t made = 0;
-    enum status status = profile_cache_open(options->cache_folder, backend, options->threads, options->anew, &cache);
+    enum status status = profile_cache_open(options->cache_folder, backend, options->threads, options->memory_bytes,
+                                            options->anew, &cache);
     if (status == STATUS_OK) status = find_machine(backend, options, &cache, cluster, &made);
     profile_cache_close(&cache);
     if (measured) *measured = made;
@@ -146,7 +148,8 @@ enum status profile_machine(const struct backend *backend, const struct profile_
 
 static enum status measure_all(struct profile *profile, struct cluster *cluster) {
     const struct profile_options *options = profile->options;
-    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->anew, &profile->cache));
+    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->memory_bytes,
+                           options->anew, &profile->cache));
     TRY(find_machine(profile->backend, options, &profile->cache, cluster, &profile->measured));
     TRY(find_entries(profile));
     return measure_entries(profile);
@@ -269,7 +272,8 @@ static bool is_machine_kept(const struct profile *profile, const struct cluster 
 /* What is of the machine comes first: where it is missing, no node is looked at. */
 static enum status is_all_kept(struct profile *profile, const struct cluster *cluster, bool *kept) {
     const struct profile_options *options = profile->options;
-    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, false, &profile->cache));
+    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->memory_bytes, false,
+                           &profile->cache));
     *kept = is_machine_kept(profile, cluster);
     if (!*kept) return STATUS_OK;
     TRY(find_entries(profile));

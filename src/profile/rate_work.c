@@ -1,7 +1,25 @@
 #include "profile/rate_work.h"
 
-enum { CPU_GRAIN_TOKENS = 1024, PRODUCT_ROWS = 512, PRODUCT_WIDTH = 768, STREAM_ELEMENTS = 1 << 20 };
-static const int64_t COPY_BYTES = (int64_t)16 << 20;
+enum {
+    CPU_GRAIN_TOKENS = 1024,
+    PRODUCT_ROWS = 512,
+    PRODUCT_WIDTH = 768,
+    STREAM_ELEMENTS = 1 << 20,
+    ELEMENT_BYTES = 16
+};
+
+struct rate_machine rate_machine_make(const struct backend *backend, int threads, int64_t memory_bytes) {
+    struct rate_machine machine = {.backend = backend,
+                                   .threads = threads,
+                                   .piece_bytes = RATE_WORK_PIECE_BYTES,
+                                   .block_bytes = RATE_WORK_BLOCK_BYTES};
+    if (memory_bytes >= PROFILE_MEMORY_BYTES) return machine;
+    machine.kernel_bytes = memory_bytes / 8;
+    while (machine.block_bytes > memory_bytes / 16)
+        machine.block_bytes /= 2;
+    if (machine.piece_bytes > machine.block_bytes) machine.piece_bytes = machine.block_bytes;
+    return machine;
+}
 
 /* How many times the CPU's tokens its grains have. */
 static int64_t scale_of(const struct backend *backend) {
@@ -19,9 +37,11 @@ static struct node *add_product(struct graph *graph, int64_t scale) {
     return y ? y->producer : NULL;
 }
 
-/* The update of a million weights: 28 MB that come from memory and go there; scale^2 times that. */
-static struct node *add_update(struct graph *graph, int64_t scale) {
-    int64_t elements = scale * scale * STREAM_ELEMENTS;
+/* The update of a million weights, where there is memory for them: 28 MB that come from memory and go there; scale^2
+ * times that. */
+static struct node *add_update(struct graph *graph, int64_t scale, int64_t memory_bytes) {
+    int64_t elements = scale * scale * STREAM_ELEMENTS, fitting = memory_bytes / ELEMENT_BYTES;
+    if (memory_bytes > 0 && fitting < elements) elements = fitting;
     struct shape shape = shape_make(DTYPE_F32, 1, elements, 0, 0);
     struct tensor *gradient = graph_tensor(graph, TENSOR_GRADIENT, "gradient", shape);
     struct tensor *clip = graph_tensor(graph, TENSOR_RESULT, "clip", shape_make(DTYPE_F64, 1, 2, 0, 0));
@@ -42,7 +62,9 @@ static enum status open_kernel(struct rate_work *work) {
     work->graph = graph_create(dtype, 1, scale * scale * PRODUCT_ROWS);
     if (!work->graph) return STATUS_FAILED;
     graph_begin_block(work->graph, "rate");
-    struct node *node = product ? add_product(work->graph, scale) : add_update(work->graph, scale);
+    struct node *node =
+        product ? add_product(work->graph, scale) : add_update(work->graph, scale, work->machine->kernel_bytes);
+    work->memory.most_bytes = work->machine->kernel_bytes;
     TRY(graph_status(work->graph));
     operands_find(work->graph, node, &operands);
     return operator_bench_open(backend, &operands, &work->memory, &work->kernel);
@@ -61,8 +83,8 @@ static enum status open_copy(struct rate_work *work) {
     const struct rate_machine *machine = work->machine;
     bool disk = uses_disk(work->activity);
     TRY(work_clock_open(machine->backend, &work->clock));
-    TRY(rate_arena_open(machine, TIER_DEVICE, disk ? RATE_WORK_PIECE_BYTES : COPY_BYTES, &work->device));
-    if (!disk) return rate_arena_open(machine, TIER_HOST, COPY_BYTES, &work->host);
+    TRY(rate_arena_open(machine, TIER_DEVICE, disk ? machine->piece_bytes : machine->block_bytes, &work->device));
+    if (!disk) return rate_arena_open(machine, TIER_HOST, machine->block_bytes, &work->host);
     return machine->backend->memory ? copy_stage_open(machine->backend, &work->stage) : STATUS_OK;
 }
 
@@ -96,9 +118,10 @@ static enum status copy_disk(struct rate_work *work) {
 static enum status copy_memory(struct rate_work *work) {
     const struct backend *backend = work->machine->backend;
     struct tier_place host = {&work->host, work->at}, device = {&work->device, work->at};
-    int64_t bytes = backend->streams ? COPY_BYTES : work->machine->piece_bytes;
+    const struct rate_machine *machine = work->machine;
+    int64_t bytes = backend->streams ? machine->block_bytes : machine->piece_bytes;
     bool in = work->channel == 0;
-    work->at = (work->at + bytes) % COPY_BYTES;
+    work->at = (work->at + bytes) % machine->block_bytes;
     return tier_copy(backend, NULL, in ? host : device, in ? device : host, bytes, 0, work->clock.stream);
 }
 

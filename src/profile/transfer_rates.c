@@ -6,7 +6,7 @@
 
 enum { REPEATS_MOST = 15, ROW = 8, SIZES = 2 };
 static const double BUDGET_MOST_S = 0.06; /* of one size of one transfer */
-static const int64_t MEMORY_SMALL = (int64_t)256 << 10, MEMORY_LARGE = (int64_t)16 << 20;
+static const int64_t MEMORY_SMALL = (int64_t)256 << 10;
 static const int64_t DISK_SMALL = (int64_t)1 << 20;
 static const double DISK_LONG_S = 0.1, DISK_SLOW_S = 0.02;
 
@@ -15,8 +15,8 @@ struct transfer {
     const struct rate_machine *machine;
     const struct arena *from, *to; /* zeros have no source */
     struct work_clock clock;
-    struct copy_stage stage; /* between the disk and memory without addresses */
-    int64_t limit, at, bytes;
+    struct copy_stage stage;  /* between the disk and memory without addresses */
+    int64_t limit, at, bytes; /* sizes that are moved divide the limit and the memory's bytes */
 };
 
 static bool uses_disk(const struct transfer *transfer) {
@@ -34,14 +34,20 @@ static void close_transfer(struct transfer *transfer) {
     work_clock_close(&transfer->clock);
 }
 
+/* The memory may be less than what it is copied to or from, and then goes round by itself. */
+static struct tier_place place_at(const struct arena *arena, int64_t at, int64_t bytes) {
+    int64_t offset = at % arena->bytes;
+    return (struct tier_place){arena, offset + bytes <= arena->bytes ? offset : 0};
+}
+
 static enum status move(void *payload) {
     struct transfer *transfer = payload;
     const struct backend *backend = transfer->machine->backend;
     int64_t bytes = transfer->bytes, at = transfer->at + bytes <= transfer->limit ? transfer->at : 0;
     transfer->at = at + bytes;
     if (transfer->from)
-        return tier_copy(backend, &transfer->stage, (struct tier_place){transfer->from, at},
-                         (struct tier_place){transfer->to, at}, bytes, 0, transfer->clock.stream);
+        return tier_copy(backend, &transfer->stage, place_at(transfer->from, at, bytes),
+                         place_at(transfer->to, at, bytes), bytes, 0, transfer->clock.stream);
     backend->zero((char *)transfer->to->base + at, bytes, transfer->clock.stream);
     return STATUS_OK;
 }
@@ -83,14 +89,14 @@ static enum status measure_memory(const struct rate_machine *machine, const stru
                                   struct cluster_rates *rates, struct transfer_rate *out) {
     struct transfer transfer = {.machine = machine, .from = from, .to = to, .limit = to->bytes};
     enum status status = open_transfer(&transfer);
-    if (status == STATUS_OK) status = measure_line(&transfer, MEMORY_SMALL, MEMORY_LARGE, rates, out);
+    if (status == STATUS_OK) status = measure_line(&transfer, MEMORY_SMALL, machine->block_bytes, rates, out);
     close_transfer(&transfer);
     return status;
 }
 
 enum status transfer_measure_zero(const struct rate_machine *machine, struct cluster_rates *rates) {
     struct arena device;
-    TRY(rate_arena_open(machine, TIER_DEVICE, 2 * MEMORY_LARGE, &device));
+    TRY(rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device));
     enum status status = measure_memory(machine, NULL, &device, rates, &rates->zero);
     arena_close(&device);
     return status;
@@ -102,8 +108,8 @@ static bool has_ways(const struct rate_machine *machine) { return machine->backe
 enum status transfer_measure_host(const struct rate_machine *machine, struct cluster_rates *rates) {
     struct arena host = {0}, device = {0};
     struct transfer_rate *in = &rates->copy[TIER_HOST][TIER_DEVICE], *back = &rates->copy[TIER_DEVICE][TIER_HOST];
-    enum status status = rate_arena_open(machine, TIER_HOST, 2 * MEMORY_LARGE, &host);
-    if (status == STATUS_OK) status = rate_arena_open(machine, TIER_DEVICE, 2 * MEMORY_LARGE, &device);
+    enum status status = rate_arena_open(machine, TIER_HOST, 2 * machine->block_bytes, &host);
+    if (status == STATUS_OK) status = rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device);
     if (status == STATUS_OK) status = measure_memory(machine, &host, &device, rates, in);
     *back = *in; /* the same copy between two blocks of memory */
     if (status == STATUS_OK && has_ways(machine)) status = measure_memory(machine, &device, &host, rates, back);
@@ -113,14 +119,14 @@ enum status transfer_measure_host(const struct rate_machine *machine, struct clu
 }
 
 /* Writes all of the file, so that no later write is the first to its place and no read finds nothing there. *large: the
- * larger size, 16 MiB where the disk is quick; the pieces of other measurements follow it. */
+ * larger size, a block where the disk is quick; the pieces of other measurements follow it. */
 static enum status write_all(struct transfer *write, struct rate_machine *machine, int64_t *large) {
     int64_t begin = clock_now_ns();
-    write->bytes = MEMORY_LARGE;
-    for (int64_t at = 0; at < write->limit; at += MEMORY_LARGE)
+    write->bytes = machine->block_bytes;
+    for (int64_t at = 0; at < write->limit; at += machine->block_bytes)
         TRY(move(write));
     double seconds_a_byte = (double)(clock_now_ns() - begin) * 1e-9 / (double)write->limit;
-    *large = MEMORY_LARGE;
+    *large = machine->block_bytes;
     while (*large > 2 * DISK_SMALL && seconds_a_byte * (double)*large > DISK_LONG_S)
         *large /= 2;
     while (machine->piece_bytes > DISK_SMALL && seconds_a_byte * (double)machine->piece_bytes > DISK_SLOW_S)
@@ -145,7 +151,7 @@ static enum status measure_disk(struct rate_machine *machine, const struct arena
 
 static enum status measure_disk_of(struct rate_machine *machine, enum tier tier, struct cluster_rates *rates) {
     struct arena memory;
-    TRY(rate_arena_open(machine, tier, RATE_WORK_DISK_BYTES, &memory));
+    TRY(rate_arena_open(machine, tier, 2 * machine->block_bytes, &memory));
     enum status status = measure_disk(machine, &memory, rates);
     arena_close(&memory);
     return status;

@@ -1,6 +1,7 @@
 #include "train/train.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,16 @@ static enum status copy_paths(const char *const *paths, size_t count, struct scr
     return STATUS_OK;
 }
 
+/* Where the disk tier is, whatever the folder that a later command is called in. */
+static enum status set_limits(const struct memory_options *limits, struct run_settings *out) {
+    const char *absolute;
+    out->limits = *limits;
+    if (!limits->disk_folder[0]) return STATUS_OK;
+    TRY(path_make_absolute(limits->disk_folder, &out->memory, &absolute));
+    snprintf(out->limits.disk_folder, sizeof out->limits.disk_folder, "%s", absolute);
+    return STATUS_OK;
+}
+
 /* Settings with absolute paths, and what was left open fixed, so that resuming later finds the same. */
 static enum status make_settings(const char *model_folder, const struct train_options *options,
                                  struct run_settings *out) {
@@ -140,6 +151,7 @@ static enum status begin_locked(struct train_run *run, struct run_settings *sett
     TRY(engine_open(&run->setup, &run->engine));
     TRY(engine_load_weights(&run->engine));
     settings->plan = run->setup.plan;
+    TRY(set_limits(&run->setup.limits, settings));
     TRY(run_folder_check_new(run->folder));
     TRY(run_folder_create(run->folder, settings));
     TRY(run_folder_lock(run->folder, &lock));
@@ -239,6 +251,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     enum status status = load_checkpoint(run, run->newest);
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
+    TRY(set_limits(&run->setup.limits, settings));
     TRY(run_folder_write(run->folder, settings));
     TRY(plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder));
     TRY(open_metrics(run));

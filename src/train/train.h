@@ -38,6 +38,15 @@ struct train_step {
     double remaining_s; /* at the pace of recent steps */
 };
 
+/* That the last steps in a row all took much more or less than predicted; told once. */
+struct misprediction {
+    int64_t step;                            /* the last of them */
+    int steps;                               /* so many */
+    double part;                             /* of the predicted time, by more than which each of them was off */
+    double step_s;                           /* of the last */
+    struct step_summary predicted, measured; /* the latter of the last; its step_s is 0 where it was not recorded */
+};
+
 /* What to call while training; any may be NULL. From the thread that called train_begin or train_resume; `setup` and
  * `step` are valid during the call. None may allocate from base/mem.h in `step` after its first call. */
 struct train_events {
@@ -45,6 +54,7 @@ struct train_events {
     void (*begin)(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
                   int64_t steps, int64_t data_tokens);
     void (*step)(void *payload, const struct train_step *step);
+    void (*mispredicted)(void *payload, const struct misprediction *misprediction);
     void (*validated)(void *payload, int64_t step, double loss);
     /* What the model wrote after the prompt. */
     void (*sampled)(void *payload, int64_t step, const char *prompt, const char *text);

@@ -66,11 +66,33 @@ static enum status record_validation(struct train_run *run, double loss) {
     return event_file_write(&run->events_file, run->state.step, &(struct event_scalar){"val_loss", loss}, 1);
 }
 
+/* So that a step or two which something else slowed say nothing. */
+enum { OFF_STEPS = 10 };
+static const double OFF_PART = 0.2;
+
+/* Whether a prediction that was wrong for some steps has to be explained by what they do. */
+static bool is_doubtful(const struct train_run *run) { return run->off_steps > 0 && run->off_steps < OFF_STEPS; }
+
+static void tell_misprediction(const struct train_run *run, const struct train_step *step) {
+    struct misprediction misprediction = {
+        .step = step->step, .steps = OFF_STEPS, .part = OFF_PART, .step_s = step->step_s, .predicted = run->prediction};
+    const struct timeline *recorded = &run->record.timeline;
+    if (recorded->events.count > 0) step_summarise(recorded, &run->setup.costs, &misprediction.measured);
+    if (run->events->mispredicted) run->events->mispredicted(run->events->payload, &misprediction);
+}
+
+static void check_prediction(struct train_run *run, const struct train_step *step) {
+    if (step->predicted_step_s <= 0 || run->off_steps >= OFF_STEPS) return;
+    bool off = fabs(step->step_s / step->predicted_step_s - 1) > OFF_PART;
+    run->off_steps = off ? run->off_steps + 1 : 0;
+    if (run->off_steps == OFF_STEPS) tell_misprediction(run, step);
+}
+
 static enum status one_step(struct train_run *run) {
     const struct recipe *recipe = &run->setup.plan.recipe;
     double learning_rate = lr_at_step(&run->lr, run->state.step);
     struct step_numbers numbers;
-    step_record_begin(&run->record, run->engine.main, run->state.step);
+    step_record_begin(&run->record, run->engine.main, run->state.step, is_doubtful(run));
     int64_t start = clock_now_ns();
     TRY(engine_step(&run->engine, run->dataset, run->state.step, learning_rate, &numbers));
     int64_t elapsed = clock_now_ns() - start;
@@ -85,6 +107,7 @@ static enum status one_step(struct train_run *run) {
     describe_step(run, &numbers, learning_rate, elapsed > 0 ? elapsed : 1, &step);
     TRY(record_step(run, &step));
     if (run->events->step) run->events->step(run->events->payload, &step);
+    check_prediction(run, &step);
     return STATUS_OK;
 }
 
