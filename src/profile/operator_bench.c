@@ -1,7 +1,6 @@
 #include "profile/operator_bench.h"
 
 #include <math.h>
-#include <unistd.h>
 
 #include "profile/operator_values.h"
 
@@ -10,8 +9,7 @@ static const double LONG_CALL_S = 0.3; /* what a first call has more to do is li
 static const double CALLS_MOST_S = 0.06, ROW_S = 1e-3;
 /* What comes from memory in some microseconds: not worth emptying the caches for, which takes milliseconds. */
 static const int64_t COLD_LEAST_BYTES = (int64_t)64 << 10;
-static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20,
-                     PRIVATE_CACHE_DEFAULT_BYTES = (int64_t)1 << 20;
+static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20;
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
@@ -31,80 +29,78 @@ static int64_t flush_bytes(const struct backend *backend) {
     return (cache > 0 ? cache : CACHE_DEFAULT_BYTES) / 2 * 3;
 }
 
-/* What passes through the caches that cores have for themselves, each of which sees its part of every operand; it stays
- * in the one that they share. A device's are too small to keep anything. */
-static int64_t private_bytes(const struct backend *backend) {
-    int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE), cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int64_t all = (cache > 0 ? cache : PRIVATE_CACHE_DEFAULT_BYTES) * (cores > 0 ? cores : 1);
-    int64_t most = flush_bytes(backend) / 3;
-    if (backend->streams) return 0;
-    return all < most ? all : most;
-}
-
 /* As many copies as fill the caches, but no more than there are calls, and than memory is left. On a device, where a
  * row of calls is one sample, a copy's turn comes again. */
-static int count_copies(const struct backend *backend, int64_t bytes, int64_t caches_bytes, int64_t left_bytes) {
+static int count_copies(const struct backend *backend, int64_t bytes, int64_t left_bytes) {
     int64_t most = backend->streams ? INT16_MAX : CALLS_MOST + 1;
     if (bytes == 0 || (backend->streams && bytes < COLD_LEAST_BYTES)) return 1;
     if (left_bytes > COPIES_MOST_BYTES) left_bytes = COPIES_MOST_BYTES;
-    int64_t copies = caches_bytes / bytes + 1;
+    int64_t copies = flush_bytes(backend) / bytes + 1;
     if (copies > left_bytes / bytes) copies = left_bytes / bytes;
     return (int)(copies < 1 ? 1 : copies > most ? most : copies);
 }
 
-static struct operand_copies *copies_of(struct operator_bench *bench, int storage) {
-    return bench->operands.storages[storage].cold ? &bench->cold : &bench->warm;
-}
-
-/* Offsets of all storages; returns the bytes of all. The memory first holds one of each. */
+/* Offsets of all storages; returns the bytes of all. */
 static int64_t lay_out(struct operator_bench *bench, int64_t most_bytes) {
-    const struct backend *backend = bench->clock.backend;
-    struct operand_copies *warm = &bench->warm, *cold = &bench->cold;
+    int64_t warm = 0, cold = 0;
     for (int i = 0; i < bench->operands.storage_count; i++) {
-        struct operand_copies *copies = copies_of(bench, i);
-        bench->offset[i] = copies->bytes;
-        copies->bytes += align(shape_bytes(&bench->operands.storages[i].tensor->shape));
+        const struct operand_storage *storage = &bench->operands.storages[i];
+        int64_t *at = storage->cold ? &cold : &warm;
+        bench->offset[i] = *at;
+        *at += align(shape_bytes(&storage->tensor->shape));
     }
-    warm->at = align(bench->kernel->workspace_bytes);
-    warm->count = count_copies(backend, warm->bytes, private_bytes(backend), most_bytes - warm->at - cold->bytes);
-    cold->at = warm->at + warm->count * warm->bytes;
-    cold->count = count_copies(backend, cold->bytes, flush_bytes(backend), most_bytes - cold->at);
-    return cold->at + cold->count * cold->bytes;
+    bench->workspace_offset = warm;
+    bench->cold_offset = warm + align(bench->kernel->workspace_bytes);
+    bench->cold_bytes = cold;
+    bench->copies = count_copies(bench->clock.backend, cold, most_bytes - bench->cold_offset);
+    return bench->cold_offset + bench->copies * cold;
 }
 
-static char *storage_data(struct operator_bench *bench, int storage, int64_t copy) {
-    const struct operand_copies *copies = copies_of(bench, storage);
-    return bench->base + copies->at + copy % copies->count * copies->bytes + bench->offset[storage];
+static char *storage_data(const struct operator_bench *bench, int storage, int copy) {
+    bool cold = bench->operands.storages[storage].cold;
+    return bench->base + (cold ? bench->cold_offset + copy * bench->cold_bytes : 0) + bench->offset[storage];
 }
 
-static void touch(const char *from, int64_t bytes) {
+/* Has as much as the caches hold pass through them, so that nothing of what was filled is left there: read, since what
+ * is written would have to be written back; where the CPU cannot read, cleared. */
+static void flush(const struct operator_bench *bench, char *from) {
     enum { LINE_BYTES = 64 };
+    const struct backend *backend = bench->clock.backend;
+    int64_t bytes = flush_bytes(backend);
     volatile const char *at = from;
+    if (backend->memory) {
+        backend->zero(from, bytes, bench->clock.stream);
+        return;
+    }
     for (int64_t i = 0; i < bytes; i += LINE_BYTES)
         (void)at[i];
 }
 
-static void fill_mapped(struct operator_bench *bench, int storage) {
+static int count_fills(const struct operator_bench *bench, int storage) {
+    return bench->operands.storages[storage].cold ? bench->copies : 1;
+}
+
+static void fill_mapped(const struct operator_bench *bench, int storage) {
     const struct tensor *tensor = bench->operands.storages[storage].tensor;
-    for (int copy = 0; copy < copies_of(bench, storage)->count; copy++)
+    for (int copy = 0; copy < count_fills(bench, storage); copy++)
         operator_values_fill(bench->operands.node, tensor, storage_data(bench, storage, copy));
 }
 
 /* The values are made once, where the CPU can. */
-static enum status fill_device(struct operator_bench *bench, int storage) {
+static enum status fill_device(const struct operator_bench *bench, int storage) {
     const struct tensor *tensor = bench->operands.storages[storage].tensor;
     int64_t bytes = shape_bytes(&tensor->shape);
     void *values = mem_array((size_t)bytes, 1);
     if (!values) return STATUS_FAILED;
     operator_values_fill(bench->operands.node, tensor, values);
     enum status status = STATUS_OK;
-    for (int copy = 0; copy < copies_of(bench, storage)->count && status == STATUS_OK; copy++)
+    for (int copy = 0; copy < count_fills(bench, storage) && status == STATUS_OK; copy++)
         status = bench->clock.backend->memory->write(storage_data(bench, storage, copy), values, bytes);
     mem_free(values);
     return status;
 }
 
-static enum status fill(struct operator_bench *bench) {
+static enum status fill(const struct operator_bench *bench) {
     for (int i = 0; i < bench->operands.storage_count; i++)
         if (bench->clock.backend->memory)
             TRY(fill_device(bench, i));
@@ -113,31 +109,18 @@ static enum status fill(struct operator_bench *bench) {
     return STATUS_OK;
 }
 
-/* So much passes through the caches that nothing of what was filled is left there: read, since what is written would
- * have to be written back; where the CPU cannot read, cleared. Then what is warm comes back into them. */
-static void settle_caches(struct operator_bench *bench, char *spare, int64_t spare_bytes) {
-    const struct backend *backend = bench->clock.backend;
-    if (backend->memory) {
-        if (spare_bytes > 0) backend->zero(spare, spare_bytes, bench->clock.stream);
-        return;
-    }
-    touch(spare, spare_bytes);
-    touch(bench->base + bench->warm.at, bench->warm.count * bench->warm.bytes);
-}
-
 static enum status open_bench(const struct backend *backend, struct bench_memory *memory,
                               struct operator_bench *bench) {
     TRY(work_clock_open(backend, &bench->clock));
     TRY(backend->kernel_create(bench->operands.node, &bench->kernel));
     int64_t most = memory->most_bytes > 0 ? memory->most_bytes : INT64_MAX, bytes = lay_out(bench, most);
-    int64_t spare = flush_bytes(backend);
+    int64_t flushed = flush_bytes(backend);
     bool flushes =
-        bench->cold.bytes >= COLD_LEAST_BYTES && bench->cold.count * bench->cold.bytes < spare && bytes + spare <= most;
-    if (!flushes) spare = 0;
-    TRY(grow(backend, memory, bytes + spare));
+        bench->cold_bytes >= COLD_LEAST_BYTES && bench->copies * bench->cold_bytes < flushed && bytes + flushed <= most;
+    TRY(grow(backend, memory, bytes + (flushes ? flushed : 0)));
     bench->base = memory->arena.base;
     TRY(fill(bench));
-    settle_caches(bench, bench->base + bytes, spare);
+    if (flushes) flush(bench, bench->base + bytes);
     operator_values_scalars(bench->operands.node, bench->scalars);
     return work_clock_finish(&bench->clock);
 }
@@ -156,15 +139,16 @@ void operator_bench_close(struct operator_bench *bench) {
     work_clock_close(&bench->clock);
 }
 
-static void *operand_data(struct operator_bench *bench, int operand) {
+static void *operand_data(const struct operator_bench *bench, int operand) {
     int storage = bench->operands.storage[operand];
     if (storage < 0) return NULL;
     const struct tensor *tensor = operand_tensor(bench->operands.node, operand);
-    return storage_data(bench, storage, bench->calls) + tensor_storage_offset(tensor);
+    return storage_data(bench, storage, bench->next) + tensor_storage_offset(tensor);
 }
 
 void operator_bench_run(struct operator_bench *bench) {
-    struct kernel_call call = {.workspace = bench->kernel->workspace_bytes > 0 ? bench->base : NULL,
+    bool works = bench->kernel->workspace_bytes > 0;
+    struct kernel_call call = {.workspace = works ? bench->base + bench->workspace_offset : NULL,
                                .scalars = bench->scalars,
                                .stream = bench->clock.stream};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
@@ -172,7 +156,7 @@ void operator_bench_run(struct operator_bench *bench) {
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
         call.out[i] = operand_data(bench, OP_INPUTS_MAX + i);
     bench->kernel->run(bench->kernel, &call);
-    bench->calls++;
+    bench->next = (bench->next + 1) % bench->copies;
 }
 
 static enum status ask(void *bench) {

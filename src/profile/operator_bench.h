@@ -22,22 +22,19 @@ struct operator_bench {
     struct work_clock clock;
     struct kernel *kernel;
     struct operands operands;
-    char *base; /* in the memory: the workspace, copies of the warm operands, then of the cold ones */
-    int64_t offset[OPERAND_COUNT]; /* by storage, in their copy */
-    struct operand_copies {
-        int64_t at, bytes; /* of the first copy; of each */
-        int count;
-    } warm, cold;
-    int64_t calls; /* so far: each works on the next copies */
+    char *base;                    /* in the memory: the warm operands, the workspace, then copies of the cold ones */
+    int64_t offset[OPERAND_COUNT]; /* by storage; of cold ones in their copy */
+    int64_t workspace_offset;
+    int64_t cold_offset, cold_bytes; /* of the first copy; of each */
+    int copies;
+    int next; /* copy that the next call works on */
     double scalars[SCALAR_COUNT];
 };
 
-/* Makes the kernel ready and fills its operands, in the backend's device tier. They have several copies, which calls
- * use in turn. Those of cold ones are out of the caches at first, so that a copy is in none when its turn comes. Those
- * of warm ones are out of the caches that cores have for themselves, but for the last: what another operator made,
- * whose threads cut it otherwise, or what is made where another operator's result was, is not with the core that uses
- * it. The bench uses the memory until the next one is opened in it. The backend's threads must be set before. FAILED
- * without memory; what kernel_create says. */
+/* Makes the kernel ready and fills its operands, in the backend's device tier; those that are cold have several copies,
+ * which calls use in turn, and which are out of the caches at first, so that a copy is in none when its turn comes. The
+ * bench uses the memory until the next one is opened in it. The backend's threads must be set before. FAILED without
+ * memory; what kernel_create says. */
 enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
                                 struct bench_memory *memory, struct operator_bench *out);
 void operator_bench_close(struct operator_bench *bench);

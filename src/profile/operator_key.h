@@ -7,7 +7,7 @@
 #include "profile/operands.h"
 
 /* Changes when the same text would stand for another measurement. */
-enum { OPERATOR_KEY_VERSION = 2 };
+enum { OPERATOR_KEY_VERSION = 1 };
 
 /* "linear kn=1 0w:fp32[1,1024,768] 1c:fp32[768,2304] … > 4w:fp32[1,1024,2304]": the number of the storage, w for warm
  * or c for cold, and for columns of something "/" the elements of its rows. In `memory`; NULL when there is none. */
