@@ -19,6 +19,11 @@ void points_free(struct points *points) {
     scratch_free(&points->keys);
 }
 
+static const char *key_of(struct points *points, const struct operands *operands) {
+    const char *key = operator_key(operands, &points->keys);
+    return key && points->on_host ? scratch_format(&points->keys, "host %s", key) : key;
+}
+
 static enum status add_point(struct points *points, const struct point *point, int32_t *out) {
     for (size_t i = 0; i < points->list.count; i++)
         if (strcmp(points->list.items[i].key, point->key) == 0) {
@@ -35,7 +40,7 @@ static enum status add_curve(struct points *points, const struct operands *opera
         int32_t index;
         curve_node_make(operands, curve_elements[i], &node);
         const struct point point = {
-            .key = operator_key(&node.operands, &points->keys), .operands = *operands, .elements = curve_elements[i]};
+            .key = key_of(points, &node.operands), .operands = *operands, .elements = curve_elements[i]};
         if (!point.key) return STATUS_FAILED;
         TRY(add_point(points, &point, &index));
         if (i == 0) *first = index;
@@ -45,7 +50,7 @@ static enum status add_curve(struct points *points, const struct operands *opera
 
 enum status points_add(struct points *points, const struct operands *operands, int32_t *first) {
     if (curve_fits(operands->node)) return add_curve(points, operands, first);
-    const struct point point = {.key = operator_key(operands, &points->keys), .operands = *operands};
+    const struct point point = {.key = key_of(points, operands), .operands = *operands};
     return point.key ? add_point(points, &point, first) : STATUS_FAILED;
 }
 
@@ -98,9 +103,10 @@ static enum status measure_once(struct measuring *measuring, struct point *point
     if (elements > 0) curve_node_make(&point->operands, elements, &curve);
     TRY(operator_bench_open(measuring->backend, elements > 0 ? &curve.operands : &point->operands, &measuring->memory,
                             &bench));
-    point->measurement = operator_bench_measure(&bench, budget_s);
+    enum status status = operator_bench_measure(&bench, budget_s, &point->measurement);
     if (elements > 0) point->measurement.seconds *= (double)point->elements / (double)elements;
     operator_bench_close(&bench);
+    if (status != STATUS_OK) return status_prefix(status, "measuring %s", point->operands.node->op->name);
     measuring->measured++;
     TRY(profile_cache_put(measuring->cache, point->key, &point->measurement));
     (void)profile_cache_find(measuring->cache, point->key,

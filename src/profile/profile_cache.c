@@ -13,7 +13,7 @@
 #include "plan/plan.h"
 #include "profile/operator_key.h"
 
-enum { CACHE_VERSION = 2, FILE_LIMIT_BYTES = 64 << 20 };
+enum { DEVICE_BYTES = 512, CACHE_VERSION = 2, FILE_LIMIT_BYTES = 64 << 20 };
 enum section { SECTION_OPERATORS, SECTION_PRODUCTS, SECTION_RATES, SECTIONS };
 static const char *const sections[SECTIONS] = {"operators", "products", "rates"};
 /* Less time than any measurement can have. */
@@ -33,10 +33,12 @@ static enum status find_memory(int64_t given, int64_t *out) {
 static enum status describe_machine(const struct backend *backend, int threads, char **out) {
     struct cluster cluster;
     const struct cluster_device *device = &cluster.device;
+    char other[DEVICE_BYTES] = "";
     TRY(cluster_measure(&cluster));
-    *out = mem_format("%s; %d cores, %d hardware threads; %s %s; %d threads; kernels %d; keys %d", device->name,
-                      device->cores, device->hardware_threads, backend->name, backend->isa(), threads,
-                      RECIPE_KERNELS_VERSION, OPERATOR_KEY_VERSION);
+    if (backend->describe) TRY(backend->describe(other, sizeof other));
+    *out = mem_format("%s; %d cores, %d hardware threads; %s %s%s%s; %d threads; kernels %d; keys %d", device->name,
+                      device->cores, device->hardware_threads, backend->name, backend->isa(), other[0] ? ": " : "",
+                      other, threads, RECIPE_KERNELS_VERSION, OPERATOR_KEY_VERSION);
     return *out ? STATUS_OK : STATUS_FAILED;
 }
 

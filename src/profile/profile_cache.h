@@ -1,5 +1,5 @@
-/* What was measured on a machine, kept between runs: one file for each machine (processor, cores, instruction set,
- * threads, version of the kernels), by the texts that stand for what was measured.
+/* What was measured on a machine, kept between runs: one file for each machine (processor, cores, device,
+ * instruction set, threads, version of the kernels), by the texts that stand for what was measured.
  *
  * What is noisy (measurement.h, rates_noisy) was taken while something else ran. It is found like the rest, for the
  * caller to measure again; of it and of what is put in its place or found in the file, the lower is kept (rates_lower).

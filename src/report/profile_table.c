@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/size.h"
 #include "ops/ops.h"
@@ -10,7 +11,7 @@
 
 static void print_device(FILE *out, const struct cluster_device *device) {
     char capacity[SIZE_TEXT], page[SIZE_TEXT];
-    fprintf(out, "processor        %s\n", device->name);
+    fprintf(out, "%-16s %s\n", strcmp(device->kind, "cpu") == 0 ? "processor" : "device", device->name);
     fprintf(out, "cores            %d (%d hardware threads)\n", device->cores, device->hardware_threads);
     fprintf(out, "kernels          %s\n", device->isa);
     fprintf(out, "bf16 matrices    %s\n", device->bf16_matrix ? "in hardware" : "emulated");
