@@ -52,7 +52,7 @@ static enum status plain_write(const char *path, int64_t bytes, int64_t *taken_n
 struct bench {
     struct train_setup setup;
     struct engine engine;
-    struct dataset *dataset;
+    struct train_data data;
     struct metrics metrics;
     struct checkpoint_writer writer;
     struct checkpoint_state state;
@@ -65,7 +65,7 @@ struct bench {
 static enum status step_run(struct bench *bench, int64_t *taken_ns) {
     struct step_numbers numbers;
     int64_t start = clock_now_ns();
-    TRY(engine_step(&bench->engine, bench->dataset, bench->state.step, 1e-5, &numbers));
+    TRY(engine_step(&bench->engine, bench->data.dataset, bench->state.step, 1e-5, &numbers));
     *taken_ns = clock_now_ns() - start;
     bench->state.step++;
     return STATUS_OK;
@@ -155,16 +155,16 @@ static enum status bench_run(const char *model, const char *folder, int rounds, 
     TRY(tokens_write(data));
     TRY(metrics_open(metrics, &(struct metrics_cut){0}, &bench.metrics, &validated));
     TRY(train_setup_create(model, SETUP_TRAIN, &plan, &bench.options, &bench.setup));
-    TRY(train_data_open(bench.setup.model, &bench.setup.plan.recipe, &bench.options, true, &bench.dataset));
+    TRY(train_data_open(bench.setup.model, &bench.setup.plan.recipe, &bench.options, true, &bench.data));
     TRY(engine_open(&bench.setup, &bench.engine));
     TRY(engine_load_weights(&bench.engine));
     bench.state.plan = bench.setup.plan;
     bench.bytes = state_bytes(&bench.engine);
-    checkpoint_writer_open(folder, &bench.engine, &bench.options, &bench.metrics, &bench.writer);
+    checkpoint_writer_open(folder, &bench.engine, bench.data.dataset, &bench.options, &bench.metrics, &bench.writer);
     enum status status = rounds_run(&bench, rounds);
     checkpoint_writer_close(&bench.writer);
     engine_close(&bench.engine);
-    dataset_close(bench.dataset);
+    train_data_close(&bench.data);
     train_setup_free(&bench.setup);
     metrics_close(&bench.metrics);
     mem_free(bench.plain);

@@ -29,21 +29,50 @@ rm -rf checkpoints
 "$build/bench/checkpoint_speed" middle checkpoints 5
 rm -rf checkpoints
 
-echo "== start, by phase: the text is tokenized, then its tokens are from the cache"
+# The tokens of a whole text, as a run leaves them that reads all of it.
+make_tokens() {
+    "$build/ballast" eval tiny "$1" --batches 1 --quiet >/dev/null
+}
+
+echo "== start, by phase: without tokens in the cache, then with them"
 rm -rf cache
-for round in 1 2 3; do
+"$build/bench/start_speed" tiny text.txt
+make_tokens text.txt
+for round in 1 2; do
     "$build/bench/start_speed" tiny text.txt
 done
 
-echo "== start"
-rm -rf cache
-for round in 1 2 3; do
+# run_steps TEXT STEPS WORDS: how long the process takes, and the median step
+run_steps() {
     rm -rf run
     before=$(date +%s%N)
-    "$build/ballast" train tiny text.txt -o run --steps 1 --quiet 2>/dev/null
+    "$build/ballast" train tiny "$1" -o run --steps "$2" --quiet 2>/dev/null
     after=$(date +%s%N)
-    step=$(grep -o '"step_s": [0-9.e-]*' run/metrics.jsonl | awk '{print $2}')
-    echo "$before $after $step" | awk -v round=$round '{
-        printf "round %d: process %.3f s, its one step %.3f s%s\n", round, ($2 - $1) * 1e-9, $3,
-            round == 1 ? " (the text is tokenized)" : " (tokens from the cache)" }'
-done
+    step=$(sed -n 's/.*"step_s": *\([0-9.e-]*\).*/\1/p' run/metrics.jsonl | sort -g | awk '{ s[NR] = $1 } END { print s[int((NR + 1) / 2)] }')
+    echo "$before $after $step" | awk -v words="$3" '{
+        printf "%s: process %.3f s, median step %.4f s\n", words, ($2 - $1) * 1e-9, $3 }'
+}
+
+echo "== start, 4 MB of text"
+rm -rf cache
+run_steps text.txt 1 "1 step, no tokens in the cache"
+make_tokens text.txt
+run_steps text.txt 1 "1 step, all tokens in the cache"
+run_steps text.txt 1 "1 step, all tokens in the cache"
+
+echo "== start, 300 MB of text; steps beside tokenizing"
+if [ ! -e long.txt ]; then
+    for copy in $(seq 75); do cat text.txt; done >long.new
+    mv long.new long.txt
+fi
+rm -rf cache
+run_steps long.txt 1 "1 step, no tokens in the cache"
+run_steps long.txt 1 "1 step, no tokens in the cache"
+run_steps long.txt 200 "200 steps, no tokens in the cache"
+before=$(date +%s%N)
+make_tokens long.txt
+after=$(date +%s%N)
+echo "$before $after" | awk '{ printf "all tokens made at once: %.3f s\n", ($2 - $1) * 1e-9 }'
+run_steps long.txt 1 "1 step, all tokens in the cache"
+run_steps long.txt 1 "1 step, all tokens in the cache"
+run_steps long.txt 200 "200 steps, all tokens in the cache"

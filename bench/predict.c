@@ -68,7 +68,7 @@ struct bench {
 };
 
 static enum status open_reference(struct bench *bench, int threads) {
-    bench->machine = (struct rate_machine){.backend = &backend_cpu, .threads = threads};
+    bench->machine = rate_machine_make(&backend_cpu, threads, PROFILE_MEMORY_BYTES);
     return rate_work_open(&bench->machine, ACTIVITY_PRODUCT, 0, &bench->reference);
 }
 

@@ -75,11 +75,11 @@ build_all() {
     local architecture
     architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
     cmake -G Ninja -S "$source" -B "$build" -DCMAKE_CUDA_ARCHITECTURES="$architecture-real" \
-        -DCMAKE_PREFIX_PATH="$work/root/usr" -DBALLAST_EVENT_FILES=OFF -DBALLAST_URING=OFF
+        -DCMAKE_PREFIX_PATH="$work/root/usr" -DBALLAST_EVENT_FILES=OFF -DBALLAST_URING=OFF -DBALLAST_CUDNN=ON
     cmake --build "$build" --parallel "$(nproc)" --target ballast test_kernels test_kernel_reference \
-        test_kernel_gradients test_kernel_plain test_reference test_policies test_same_bits
+        test_kernel_gradients test_kernel_plain test_reference test_policies test_same_bits product_choice
     "$ballast" --version
-    echo "= for sm_$architecture"
+    echo "= for sm_$architecture, $(grep -q '^CUDNN_GRAPH_LIBRARY:.*NOTFOUND' "$build/CMakeCache.txt" && echo without || echo with) cuDNN"
 }
 
 # run_test NAME...: cmocka programs, one after the other.
@@ -95,15 +95,42 @@ run_test() {
 # Whole programs on the device against PyTorch's recorded losses, gradients and weights of 20 steps.
 run_on_device() { BALLAST_TEST_BACKEND=cuda run_test "$@"; }
 
+# Products, copies each way alone, together and under products: all of it is in the part's log.
 rates() {
-    "$ballast" profile --device cuda
-    echo "= $("$ballast" profile --device cuda | sed -n 's/^bf16 products *//p')"
+    "$ballast" profile --device cuda --device-memory 16G --host-memory 8G --disk "$work" | tee rates
+    echo "= bf16 $(sed -n 's/^bf16 products *//p' rates); copies in $(sed -n 's/^host *to device *//p' rates);" \
+        "out $(sed -n 's/^device *to host *//p' rates);" \
+        "each beside the other $(awk '/^copies in memory/ { print $6 }' rates) times as long"
 }
+
+# Milliseconds of attention's forward in a profile.
+attention_ms() { awk '$1 == "attention" { print $4 }' "$1"; }
+
+# cuDNN's attention beside the own kernel: operators and whole runs against the recorded ones, then its time.
+attention_cudnn() {
+    ! grep -q '^CUDNN_GRAPH_LIBRARY:.*NOTFOUND' "$build/CMakeCache.txt" || exit 77
+    export BALLAST_ATTENTION=cudnn
+    run_on_device kernel_reference kernels reference
+    "$ballast" profile "$work/gpt2" --device cuda --dtype bf16 --batch 32 --seq 1024 | tee operators-cudnn
+    echo "= forward $(attention_ms operators-cudnn) ms; the own kernel $(attention_ms operators) ms"
+}
+
+# What each operator of a step takes; what makes up most of it is the row's.
+operators() {
+    make_model gpt2 "${gpt2[@]}"
+    "$ballast" profile "$work/gpt2" --device cuda --dtype bf16 --batch 32 --seq 1024 | tee operators
+    echo "= $(sed -n 's/^all operators of a step, one after the other: //p' operators) in operators;" \
+        "most: $(sed '1,/^operator /d' operators | awk 'NR <= 4 && $8 ~ /%/ {
+        printf "%s%s %s (%.0f TFLOP/s)", (NR > 1 ? ", " : ""), $8, $1, $5 / 1000 }')"
+}
+
+product_choice() { "$build/bench/product_choice"; }
 
 # A step's seconds and losses from a run's metrics.
 median_step() {
     sed -n '4,$s/.*"step_s": \([0-9.e+-]*\).*/\1/p' "$1" | sort -g | awk '{ s[NR] = $1 } END { print s[int((NR + 1) / 2)] }'
 }
+predicted_step() { sed -n '$s/.*"predicted_step_s": \([0-9.e+-]*\).*/\1/p' "$1"; }
 losses() { sed -n 's/.*"loss": \([0-9.e+-]*\).*/\1/p' "$1" | head -2 | paste -sd ' '; }
 mfu() { sed -n '$s/.*"mfu": \([0-9.e+-]*\).*/\1/p' "$1"; }
 
@@ -115,10 +142,13 @@ make_model() {
 }
 
 # steps NAME VOCABULARY BATCH STEPS TRAIN-OPTIONS...: of 1024 tokens. The steps that were made count, also where the
-# time was too short for what follows them (the model is written at the end).
+# time was too short for what follows them (the model is written at the end). The plan before them has the model's
+# operators measured, so that training predicts its step.
 steps() {
     local name=$1 vocabulary=$2 batch=$3 count=$4 run=$work/run-$1-$RANDOM tokens=$work/tokens-$2-$3.bin code=0
     shift 4
+    timeout 40 "$ballast" plan "$work/$name" --device cuda --dtype bf16 --batch "$batch" --seq 1024 "$@" ||
+        echo "no plan: nothing is predicted"
     [ -e "$tokens" ] || python3 "$source/bench/gpu/token_file.py" "$tokens" $((batch * 1024 + 1)) "$vocabulary"
     timeout -s KILL $((limit - SECONDS - 3)) "$ballast" train "$work/$name" "$tokens" -o "$run" --device cuda \
         --dtype bf16 --batch "$batch" --seq 1024 --steps "$count" --save-every 0 --schedule constant --warmup-steps 0 \
@@ -126,8 +156,11 @@ steps() {
     [ "$code" = 0 ] || [ "$code" = 137 ] || return "$code"
     [ "$(wc -l <"$run/metrics.jsonl")" -ge 4 ] || return 124
     awk -v step="$(median_step "$run/metrics.jsonl")" -v tokens=$((batch * 1024)) -v mfu="$(mfu "$run/metrics.jsonl")" \
-        -v losses="$(losses "$run/metrics.jsonl")" \
-        'BEGIN { printf "= %.0f tokens/s, MFU %.3f of the measured rate, %.3f s a step; losses %s\n", tokens / step, mfu, step, losses }'
+        -v losses="$(losses "$run/metrics.jsonl")" -v predicted="$(predicted_step "$run/metrics.jsonl")" \
+        'BEGIN {
+            off = predicted > 0 ? sprintf("predicted %.3f s (%+.0f%%)", predicted, 100 * (predicted / step - 1)) : "not predicted"
+            printf "= %.0f tokens/s, MFU %.3f of the measured rate, %.3f s a step, %s; losses %s\n", tokens / step, mfu, step, off, losses
+        }'
     du -sh "$run"
     rm -rf "$run"
 }
@@ -184,17 +217,21 @@ card=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,nohe
 part build 240 build_all
 part operators 60 run_on_device kernel_reference kernel_plain kernel_gradients kernels
 part reference 60 run_on_device reference
-part rate 20 rates
+part rate 30 rates
 part gpt2-124m 60 gpt2_steps 32 12
 part policies 70 run_on_device policies
+part operators-gpt2 30 operators
 part memcheck 60 sanitize memcheck
 part llama-1b 60 llama_1b_steps 16 6
-part gpt2-1.5b 70 gpt2_xl_steps 16 6
-part pytorch-gpt2-124m 90 pytorch 32
-part gpt2-1.5b-in-8g 60 gpt2_xl_steps 32 5 --device-memory 8G --host-memory 60G
-part racecheck 60 sanitize racecheck
+part llama-1b-in-8g 70 llama_1b_steps 32 5 --device-memory 8G --host-memory 40G
+part determinism 30 product_choice
+part attention-cudnn 80 attention_cudnn
 part llama-3b-in-24g 100 llama_3b_steps 64 5 --device-memory 24G --host-memory 80G
+part pytorch-gpt2-124m 90 pytorch 32
+part gpt2-1.5b 70 gpt2_xl_steps 16 6
+part racecheck 60 sanitize racecheck
 part llama-3b-in-8g 100 llama_3b_steps 64 5 --device-memory 8G --host-memory 80G
+part gpt2-1.5b-in-8g 60 gpt2_xl_steps 32 5 --device-memory 8G --host-memory 60G
 part same-bits 60 run_on_device same_bits
 
 {
@@ -204,7 +241,8 @@ part same-bits 60 run_on_device same_bits
         sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -1
     ). Commit: $(git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown). Date: $(date +%Y-%m-%d)."
     echo "bf16, 1024 tokens a sequence; a step's time is the median from the fourth on (the third is recorded). MFU: of the"
-    echo "rate of matrix products that the row \`rate\` has."
+    echo "rate of matrix products that the row \`rate\` has. Predictions are made before the step, from what was measured of"
+    echo "operators and copies; \`determinism\`: cuBLASLt's one algorithm a product beside the fastest in any order."
     echo
     sed 's/^/    /; s/ *$//' "$rows"
 } >"$output"

@@ -40,7 +40,7 @@ struct kernel {
 
 /* Streams and events of a backend whose calls return before their work is done. Work on one stream is done in the order
  * in which it was asked for; events order streams among each other and hold back threads. All functions may be called
- * by any number of threads at once, by each after it called `enter`; create and create_event alone allocate.
+ * by any number of threads at once, by each after it called `enter`; those that create alone allocate.
  *
  * A failure is FAILED with the system's words and stays: whatever is asked for later fails alike. Work fails after the
  * call that asked for it, so a call may report the failure of an earlier one. */
@@ -50,6 +50,8 @@ struct backend_streams {
     enum status (*create)(void **stream);
     void (*free)(void *stream); /* with nothing under way */
     enum status (*create_event)(void **event);
+    /* One that notes when what it stands for was done, by the device's clock. Costs more than the other to record. */
+    enum status (*create_timed_event)(void **event);
     void (*free_event)(void *event);
     /* The event now stands for all that the stream was asked for so far, and no longer for what it stood for before. */
     enum status (*record)(void *event, void *stream);
@@ -62,6 +64,8 @@ struct backend_streams {
     enum status (*finish)(void *stream);
     /* Whether what was asked for so far went well, as far as is known: waits for nothing. */
     enum status (*check)(void);
+    /* Seconds from when one timed event was done until another was. Both are recorded and done. */
+    enum status (*elapsed)(void *begin, void *end, double *seconds);
 };
 
 /* Memory of a backend whose device tier is no memory of the process. */
@@ -91,6 +95,11 @@ struct backend {
     enum status (*capacity)(int64_t bytes[TIER_COUNT]);
     /* The machine as this backend uses it: all but the rates (src/profile). */
     enum status (*measure)(struct cluster *out);
+    /* What tells the device from others whose speed may differ (the card, its place, its libraries), as text; NULL: it
+     * is the processor. */
+    enum status (*describe)(char *text, size_t bytes);
+    /* Bytes of the largest cache between kernels and the device's memory; 0 where the system does not tell. */
+    int64_t (*cache_bytes)(void);
     /* Tokens of a grain, where nothing else is asked for: fewer keep the device from its rate. */
     int64_t grain_tokens;
     /* Sets the number of compute threads of the calling thread's kernels and starts them; kernels are created and run

@@ -46,10 +46,8 @@ static enum status open_regular(const char *path, int *descriptor, size_t *bytes
     return STATUS_OK;
 }
 
-enum status file_map_open(const char *path, struct file_map *out) {
-    int file;
-    size_t bytes;
-    TRY(open_regular(path, &file, &bytes));
+/* Maps what an open file has, or will have, and closes it. */
+static enum status map_open_file(const char *path, int file, size_t bytes, struct file_map *out) {
     void *data = NULL;
     if (bytes > 0) {
         data = fault_point(FAULT_READ) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
@@ -62,6 +60,20 @@ enum status file_map_open(const char *path, struct file_map *out) {
     close(file);
     *out = (struct file_map){.data = data, .bytes = bytes};
     return STATUS_OK;
+}
+
+enum status file_map_open(const char *path, struct file_map *out) {
+    int file;
+    size_t bytes;
+    TRY(open_regular(path, &file, &bytes));
+    return map_open_file(path, file, bytes, out);
+}
+
+enum status file_map_open_ahead(const char *path, size_t bytes, struct file_map *out) {
+    int file;
+    size_t there;
+    TRY(open_regular(path, &file, &there));
+    return map_open_file(path, file, bytes, out);
 }
 
 void file_map_close(struct file_map *map) {
@@ -176,6 +188,11 @@ static void flush_writer(struct file_writer *writer) {
         write_fully(writer, writer->buffer, writer->used);
     }
     writer->used = 0;
+}
+
+enum status file_writer_flush(struct file_writer *writer) {
+    if (writer->used > 0) flush_writer(writer);
+    return writer->status;
 }
 
 /* The last piece is not whole blocks: it goes through the page cache. */

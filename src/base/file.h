@@ -17,6 +17,9 @@ struct file_map {
 };
 /* STATUS_BAD_INPUT, naming the file, when it cannot be opened or is not a regular file. */
 enum status file_map_open(const char *path, struct file_map *out);
+/* The same for a file that will grow: maps `bytes` (at least 1) of it, of which those that lie beyond its end must not
+ * be touched before they were written. What others then write shows in the map. */
+enum status file_map_open_ahead(const char *path, size_t bytes, struct file_map *out);
 void file_map_close(struct file_map *map);
 /* Begins to read the pages of [from, from + bytes) that lie in the map, without waiting for them. */
 void file_map_expect(const struct file_map *map, const void *from, size_t bytes);
@@ -49,6 +52,8 @@ enum status file_writer_open(const char *path, struct file_writer *out);
 void file_writer_pass_cache(struct file_writer *writer);
 void file_writer_write(struct file_writer *writer, const void *data, size_t bytes);
 void file_writer_print(struct file_writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Hands what is buffered to the file, so that those who read it see it. The writer's status. */
+enum status file_writer_flush(struct file_writer *writer);
 enum status file_writer_close(struct file_writer *writer);
 /* Closes and removes without an error. */
 void file_writer_abandon(struct file_writer *writer);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/nearest.h"
 
 enum status json_parse_object(const char *name, const char *text, size_t bytes, json_t **out) {
     json_error_t error;
@@ -39,15 +40,26 @@ enum status json_require(const char *file, const json_t *object, const char *fie
     return status_set(STATUS_BAD_INPUT, "%s: %s: missing", file, field);
 }
 
+/* What is no whole number: one with a fraction has whole neighbours. */
+static enum status refuse_type(const char *file, const char *field, const json_t *value, int64_t least, int64_t most) {
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: must be a whole number", file, field);
+    if (!json_is_real(value)) return status;
+    double number = json_real_value(value);
+    int64_t nearest = number <= (double)least ? least : number >= (double)most ? most : (int64_t)round(number);
+    return status_hint(status, "the nearest legal value is %lld", (long long)nearest);
+}
+
 enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t least, int64_t most,
                           int64_t *out) {
     const json_t *value = present(object, field);
     if (!value) return STATUS_OK;
-    if (!json_is_integer(value)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be a whole number", file, field);
+    if (!json_is_integer(value)) return refuse_type(file, field, value, least, most);
     int64_t number = json_integer_value(value);
-    if (number < least || number > most)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: %lld is outside %lld to %lld", file, field, (long long)number,
-                          (long long)least, (long long)most);
+    if (number < least || number > most) {
+        enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: %lld is outside %lld to %lld", file, field,
+                                        (long long)number, (long long)least, (long long)most);
+        return status_hint(status, "the nearest legal value is %lld", (long long)(number < least ? least : most));
+    }
     *out = number;
     return STATUS_OK;
 }
@@ -58,8 +70,11 @@ enum status json_read_double(const char *file, const json_t *object, const char 
     if (!value) return STATUS_OK;
     if (!json_is_number(value)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be a number", file, field);
     double number = json_number_value(value);
-    if (!(number >= least && number <= most))
-        return status_set(STATUS_BAD_INPUT, "%s: %s: %g is outside %g to %g", file, field, number, least, most);
+    if (!(number >= least && number <= most)) {
+        enum status status =
+            status_set(STATUS_BAD_INPUT, "%s: %s: %g is outside %g to %g", file, field, number, least, most);
+        return status_hint(status, "the nearest legal value is %.15g", number < least ? least : most);
+    }
     *out = number;
     return STATUS_OK;
 }
@@ -80,6 +95,19 @@ enum status json_read_string(const char *file, const json_t *object, const char 
     return STATUS_OK;
 }
 
+enum status json_read_text(const char *file, const json_t *object, const char *field, size_t bytes, char *out) {
+    const char *text = NULL;
+    TRY(json_read_string(file, object, field, &text));
+    if (!text) return STATUS_OK;
+    size_t length = strlen(text);
+    if (length < bytes) {
+        memcpy(out, text, length + 1);
+        return STATUS_OK;
+    }
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: is longer than %zu bytes", file, field, bytes - 1);
+    return status_hint(status, "the nearest legal length is %zu bytes", bytes - 1);
+}
+
 enum status json_write(const char *path, const json_t *value) {
     char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     if (!text) return status_no_memory(0, "JSON text");
@@ -98,7 +126,9 @@ enum status json_refuse_unknown(const char *file, const char *where, const json_
         bool found = false;
         for (size_t i = 0; i < count; i++)
             found |= strcmp(key, known[i]) == 0;
-        if (!found) return status_set(STATUS_BAD_INPUT, "%s: %s%s: unknown field", file, where, key);
+        if (found) continue;
+        enum status status = status_set(STATUS_BAD_INPUT, "%s: %s%s: unknown field", file, where, key);
+        return nearest_hint(status, "field", key, known, count);
     }
     return STATUS_OK;
 }

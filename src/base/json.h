@@ -15,18 +15,21 @@ enum status json_read_object(const char *path, size_t limit_bytes, json_t **out)
 enum status json_parse_object(const char *name, const char *text, size_t bytes, json_t **out);
 
 /* Fields of an object. Each fails with BAD_INPUT "FILE: FIELD: what is wrong" when the field is of another type or out
- * of range. A missing field (or null) leaves *out as it is: set the default first, or use json_require before. */
+ * of range; for a number that is, the nearest legal one is the hint. A missing field (or null) leaves *out as it is:
+ * set the default first, or use json_require before. */
 enum status json_require(const char *file, const json_t *object, const char *field);
 enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t least, int64_t most,
                           int64_t *out);
 enum status json_read_double(const char *file, const json_t *object, const char *field, double least, double most,
                              double *out);
 enum status json_read_bool(const char *file, const json_t *object, const char *field, bool *out);
-/* BAD_INPUT "FILE: WHEREkey: unknown field" for a key that is not among the known ones. */
+/* BAD_INPUT "FILE: WHEREkey: unknown field" for a key that is not among the known ones; the hint names the nearest. */
 enum status json_refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,
                                 size_t count);
 /* Borrowed from the object. */
 enum status json_read_string(const char *file, const json_t *object, const char *field, const char **out);
+/* Copied; BAD_INPUT with the most that is legal as hint where text and NUL are more than `bytes`. */
+enum status json_read_text(const char *file, const json_t *object, const char *field, size_t bytes, char *out);
 
 /* Writes pretty JSON in place of the file (file_replace). */
 enum status json_write(const char *path, const json_t *value);

@@ -1,6 +1,7 @@
 #include "base/size.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,20 +46,20 @@ enum status size_parse(const char *text, int64_t *bytes) {
     return STATUS_OK;
 }
 
-char *size_print(int64_t bytes, char text[24]) {
+static char *print(int64_t bytes, double (*to_whole)(double), char text[SIZE_TEXT]) {
     double value = (double)bytes;
     int unit = -1;
     while (value >= (unit < 0 ? 1024 : 1023.5) && unit < 4) { /* what would be printed as 1024 is 1 of the next */
         value /= 1024;
         unit++;
     }
-    if (unit < 0)
-        snprintf(text, SIZE_TEXT, "%lld B", (long long)bytes);
-    else
-        snprintf(text, SIZE_TEXT,
-                 value < 9.995   ? "%.2f %ciB"
-                 : value < 99.95 ? "%.1f %ciB"
-                                 : "%.0f %ciB",
-                 value, units[unit]);
+    int decimals = unit < 0 || value >= 99.95 ? 0 : value < 9.995 ? 2 : 1;
+    double scale = decimals == 2 ? 100 : decimals == 1 ? 10 : 1;
+    snprintf(text, SIZE_TEXT, "%.*f %.1s%sB", decimals, to_whole(value * scale) / scale, unit < 0 ? "" : &units[unit],
+             unit < 0 ? "" : "i");
     return text;
 }
+
+char *size_print(int64_t bytes, char text[SIZE_TEXT]) { return print(bytes, rint, text); }
+
+char *size_print_up(int64_t bytes, char text[SIZE_TEXT]) { return print(bytes, ceil, text); }

@@ -9,8 +9,10 @@
 
 /* BAD_INPUT when the text is not a size, is negative, or does not fit 63 bits. */
 enum status size_parse(const char *text, int64_t *bytes);
-/* "1.25 GiB", "310 B" into `text` (at least 24 bytes); returns `text`. */
-char *size_print(int64_t bytes, char text[24]);
 enum { SIZE_TEXT = 24 };
+/* "1.25 GiB", "310 B"; returns `text`. */
+char *size_print(int64_t bytes, char text[SIZE_TEXT]);
+/* The same rounded up, for what is needed: whoever gives what is printed gives enough. */
+char *size_print_up(int64_t bytes, char text[SIZE_TEXT]);
 
 #endif

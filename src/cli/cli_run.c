@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/nearest.h"
 #include "cli/command.h"
-#include "cli/nearest.h"
 #include "data/jinja.h"
 #include "data/tokenizer.h"
 #include "model/model.h"

@@ -52,7 +52,7 @@ static enum status prepare(const struct options *options, struct profiling *prof
     const struct memory_options *memory = &profiling->plan.memory;
     profiling->options = (struct profile_options){
         .disk_folder = memory->disk_folder[0] ? memory->disk_folder : NULL,
-        .host_tier = memory->host_bytes > 0,
+        .host_tier = memory->host_bytes > 0 || profiling->backend->memory,
         .cache_folder = profiling->cache_folder,
         .anew = true,
         .threads = profiling->plan.threads > 0 ? profiling->plan.threads : cluster_count_cores(NULL),
@@ -165,8 +165,9 @@ const struct command command_profile = {
     .most = 1,
     .summary = "what the machine does in a second, and what each operator of a model costs",
     .details =
-        "Measures matrix products in fp32 and bf16, zeros, copies to the host and disk tiers where --host-memory and "
-        "--disk give them, and how much slower each is beside each other: a second or two. With a model, also each "
+        "Measures matrix products in fp32 and bf16, zeros, copies to and from the host and disk tiers where "
+        "--host-memory (or a GPU) and --disk give them, and how much slower each is beside each other: a second or "
+        "two. With a model, also each "
         "distinct operator of its training step, for three seconds; no weight is read. What is measured is kept in the "
         "cache folder for other runs; what other programs disturbed is measured again by the next. With -o, writes a "
         "cluster file, which --cluster takes.",

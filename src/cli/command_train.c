@@ -59,7 +59,9 @@ const struct command command_train = {
         "supervised "
         "examples ({\"prompt\": ..., \"completion\": ...} or {\"messages\": [...]}), of which the completions or the "
         "assistant's turns are trained on. With weights "
-        "(a.txt:0.7 b.jsonl:0.3) sequences are drawn in exactly these proportions, else by size. RUN_DIR gets "
+        "(a.txt:0.7 b.jsonl:0.3) sequences are drawn in exactly these proportions, else by size. Text is tokenized "
+        "while "
+        "steps run, and its tokens are kept for later runs once all are made. RUN_DIR gets "
         "metrics.jsonl, checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT and SIGTERM finish the "
         "step, write a checkpoint and exit with 130 or 143.",
     .run = run,

@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "cli/command.h"
-#include "cli/nearest.h"
 
 enum { CONFIG_FILE_LIMIT_BYTES = 1 << 20 };
 

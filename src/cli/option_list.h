@@ -68,7 +68,7 @@
       .help = "a host tier of this size beside the device tier")                                                       \
     X(DISK, .name = "disk", .type = OPTION_TEXT, .argument = "DIR[:SIZE]",                                             \
       OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE | COMMAND_REPORT),                                                   \
-      .computed = "none; SIZE: what is free there, less 5%",                                                           \
+      .computed = "none, or for simulate what the run had; SIZE: what is free there, less 5%",                         \
       .help = "folder for what does not fit in memory, and the most to take there")                                    \
     X(PARTITION, .name = "partition", .type = OPTION_TEXT, .argument = "P", OPTION_FOR(COMMANDS_STEP),                 \
       .refusal = "this version runs on one rank",                                                                      \

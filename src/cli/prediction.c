@@ -27,8 +27,10 @@ static enum status read_run(struct prediction *prediction) {
     prediction->plan = settings.plan;
     prediction->model = scratch_format(&prediction->memory, "%s", settings.model_folder);
     prediction->measured_path = scratch_format(&prediction->memory, "%s/timeline.json", prediction->path);
+    prediction->disk_folder = scratch_format(&prediction->memory, "%s", settings.limits.disk_folder);
     run_settings_free(&settings);
-    if (!prediction->model || !prediction->measured_path) return STATUS_FAILED;
+    if (!prediction->model || !prediction->measured_path || !prediction->disk_folder) return STATUS_FAILED;
+    if (!prediction->disk_folder[0]) prediction->disk_folder = NULL;
     if (!file_exists(prediction->measured_path)) return STATUS_OK;
     return json_read_object(prediction->measured_path, TIMELINE_FILE_LIMIT_BYTES, &prediction->measured);
 }

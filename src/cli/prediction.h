@@ -15,7 +15,7 @@
 struct prediction {
     const char *path;         /* the plan file or the run's folder */
     const char *model;        /* folder; in `memory` or the options */
-    char *disk_folder;        /* in `memory`; NULL: none */
+    char *disk_folder;        /* in `memory`: the option's, else the run's; NULL: none */
     const char *cluster_path; /* NULL: this machine */
     struct plan plan;
     struct scratch memory;
@@ -28,8 +28,9 @@ struct prediction {
     struct step_summary step;
 };
 
-/* Of the command's first argument, with its --model, --disk and --cluster. BAD_INPUT names file and field. It measures
- * what was not measured on this machine before, for some seconds. The caller frees in any case. */
+/* Of the command's first argument, with its --model, --disk and --cluster; a run knows its disk. BAD_INPUT names file
+ * and field. It measures what was not measured on this machine before, for some seconds. The caller frees in any case.
+ */
 enum status prediction_make(const struct options *options, struct prediction *out);
 void prediction_free(struct prediction *prediction);
 

@@ -57,6 +57,8 @@ struct cluster_memory {
 enum status cluster_measure(struct cluster *out);
 /* Only the memory. FAILED where /proc does not tell. */
 enum status cluster_measure_memory(struct cluster_memory *out);
+/* How much more memory there would have to be for a capacity of so many bytes; 0: there is enough. */
+int64_t cluster_memory_missing(const struct cluster_memory *memory, int64_t capacity_bytes);
 /* Only the cores: those within the process's affinity and cgroup, at most its cgroup's quota of processor time (rounded
  * down, at least 1). 1 where the system does not tell. */
 int cluster_count_cores(int *hardware_threads);

@@ -1,35 +1,69 @@
 #include "data/component.h"
 
-#include <stdio.h>
-
 #include "base/log.h"
 
-/* Sequences of T tokens, each of which takes one more and shares it with the next. */
-static enum status count_sequences(const struct sources *sources, int64_t sequence_tokens,
-                                   struct component *component) {
-    int64_t tokens = component->corpus.tokens;
-    if (tokens > sequence_tokens) {
-        component->rows = (tokens - 1) / sequence_tokens;
-        return STATUS_OK;
-    }
-    char others[64] = "";
-    if (sources->count > 1) snprintf(others, sizeof others, " and %zu more", sources->count - 1);
-    (void)status_set(STATUS_BAD_INPUT, "%s%s: %lld tokens are fewer than one sequence takes (%lld and one more)",
-                     component->name, others, (long long)tokens, (long long)sequence_tokens);
+static enum status refuse_tokens(const struct component *component, int64_t tokens, int64_t sequence_tokens) {
+    (void)status_set(STATUS_BAD_INPUT, "%s: %lld tokens are fewer than one sequence takes (%lld and one more)",
+                     component->name, (long long)tokens, (long long)sequence_tokens);
     if (tokens < 2) return status_hint(STATUS_BAD_INPUT, "give more data");
     return status_hint(STATUS_BAD_INPUT, "give more data, or a sequence length (--seq) of at most %lld",
                        (long long)tokens - 1);
 }
 
-static enum status pack_examples(const struct component_options *options, struct component *component) {
+/* Sequences of T tokens, each of which takes one more and shares it with the next. */
+static int64_t count_sequences(int64_t tokens, int64_t sequence_tokens) {
+    return tokens > 0 ? (tokens - 1) / sequence_tokens : 0;
+}
+
+/* Takes the last part of the rows for validation. More rows never leave fewer for training. */
+static struct component_rows split_rows(const struct component *component, int64_t rows) {
+    int64_t held = component->held > 0 ? (int64_t)((double)rows * component->held) : 0;
+    if (component->held > 0 && held < 1) held = 1;
+    if (held >= rows) held = rows > 0 ? rows - 1 : 0;
+    return (struct component_rows){.train = rows - held, .held = held};
+}
+
+/* Of all there are. */
+static enum status check_rows(const struct component *component, const struct component_options *options,
+                              int64_t tokens, int64_t rows) {
+    if (rows == 0) return refuse_tokens(component, tokens, options->sequence_tokens);
+    if (rows == 1 && component->held > 0)
+        return status_set(STATUS_BAD_INPUT, "%s: one sequence of %lld tokens is all there is: none is left to hold out",
+                          component->name, (long long)options->sequence_tokens);
+    return STATUS_OK;
+}
+
+static int64_t tokens_of_rows(int64_t rows, int64_t sequence_tokens) {
+    int64_t tokens;
+    return __builtin_mul_overflow(rows, sequence_tokens, &tokens) || tokens == INT64_MAX ? INT64_MAX : tokens + 1;
+}
+
+enum status component_require(const struct component *component, const struct component_options *options, int64_t train,
+                              struct tokenize_effort effort, struct component_rows *out) {
+    struct corpus_extent extent = {.whole = component->supervised};
+    for (int64_t want = train;; want += train - out->train) {
+        int64_t length = options->sequence_tokens, rows = component->packing.rows;
+        if (!component->supervised) {
+            TRY(corpus_require(component->corpus, tokens_of_rows(want, length), effort, &extent));
+            rows = count_sequences(extent.tokens, length);
+        }
+        *out = split_rows(component, rows);
+        if (extent.whole) return check_rows(component, options, extent.tokens, rows);
+        if (out->train >= train) return STATUS_OK;
+    }
+}
+
+static enum status pack_examples(const struct component_options *options, struct tokenize_effort effort,
+                                 struct component *component) {
+    struct corpus_extent extent;
     struct packing_options packing = {.sequence_tokens = options->sequence_tokens,
-                                      .vocab_size = options->vocab_size,
+                                      .vocab_size = options->cache.vocab_size,
                                       .together = options->pack_examples,
                                       .loss_on_all = options->loss_on_all,
                                       .name = component->name};
-    TRY(packing_create(&component->corpus, &packing, &component->packing));
-    component->rows = component->packing.rows;
-    if (component->rows > 0) return STATUS_OK;
+    TRY(corpus_require(component->corpus, INT64_MAX, effort, &extent));
+    TRY(packing_create(component->corpus, &packing, &component->packing));
+    if (component->packing.rows > 0) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: none of %lld examples has anything to train on in its first %lld tokens",
                      component->name, (long long)component->packing.examples, (long long)options->sequence_tokens);
     return status_hint(STATUS_BAD_INPUT, "give a longer sequence (--seq), or other data");
@@ -37,20 +71,19 @@ static enum status pack_examples(const struct component_options *options, struct
 
 static void close_component(struct component *component) {
     packing_free(&component->packing);
-    corpus_close(&component->corpus);
+    corpus_close(component->corpus);
     mem_free(component->name);
 }
 
 static enum status open_component(const struct sources *sources, const struct component_options *options,
-                                  struct components *out) {
+                                  struct tokenize_effort effort, struct components *out) {
     const struct source *first = &sources->items[0];
-    struct component component = {
-        .name = mem_string(first->path), .weight = first->weight, .supervised = source_is_supervised(first->kind)};
+    struct component component = {.weight = first->weight, .supervised = source_is_supervised(first->kind)};
+    component.name =
+        sources->count > 1 ? mem_format("%s and %zu more", first->path, sources->count - 1) : mem_string(first->path);
     enum status status = component.name ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) status = corpus_open(sources, &options->cache, options->vocab_size, &component.corpus);
-    if (status == STATUS_OK)
-        status = component.supervised ? pack_examples(options, &component)
-                                      : count_sequences(sources, options->sequence_tokens, &component);
+    if (status == STATUS_OK) status = corpus_open(sources, &options->cache, &component.corpus);
+    if (status == STATUS_OK && component.supervised) status = pack_examples(options, effort, &component);
     if (status == STATUS_OK) status = vec_push(out, component);
     if (status != STATUS_OK) close_component(&component);
     return status;
@@ -87,23 +120,23 @@ static bool same_component(const struct source *a, const struct source *b) {
 }
 
 static enum status open_all(const struct sources *sources, const struct component_options *options,
-                            struct components *out) {
+                            struct tokenize_effort effort, struct components *out) {
     for (size_t first = 0, next; first < sources->count; first = next) {
         next = first + 1;
         while (next < sources->count && same_component(&sources->items[first], &sources->items[next]))
             next++;
         struct sources part = {.items = sources->items + first, .count = next - first};
-        TRY(open_component(&part, options, out));
+        TRY(open_component(&part, options, effort, out));
     }
     return STATUS_OK;
 }
 
 enum status components_open(const struct sources *sources, const struct component_options *options,
-                            struct components *out) {
+                            struct tokenize_effort effort, struct components *out) {
     struct components components = {0};
     enum status status = check_weights(sources);
     if (status == STATUS_OK) status = check_kinds(sources);
-    if (status == STATUS_OK) status = open_all(sources, options, &components);
+    if (status == STATUS_OK) status = open_all(sources, options, effort, &components);
     if (status == STATUS_OK)
         *out = components;
     else
@@ -120,8 +153,8 @@ void components_close(struct components *components) {
 int64_t component_fill_row(const struct component *component, const struct component_options *options, int64_t index,
                            const struct row *row) {
     if (component->supervised)
-        return packing_fill_row(&component->packing, &component->corpus, index, options->loss_on_all, row);
-    return row_fill_tokens(row, &component->corpus, index * row->length, options->border);
+        return packing_fill_row(&component->packing, component->corpus, index, options->loss_on_all, row);
+    return row_fill_tokens(row, component->corpus, index * row->length, options->border);
 }
 
 void component_tell_cuts(const struct component *component) {

@@ -12,12 +12,12 @@
 #include "data/source.h"
 
 struct component {
-    struct corpus corpus;
+    struct corpus *corpus;
     bool supervised;        /* rows are packed examples, not sequences of the corpus's tokens */
-    struct packing packing; /* of a supervised one */
-    int64_t rows;
-    int64_t weight; /* in millionths; 0: by size */
-    char *name;     /* the first file's path */
+    struct packing packing; /* of a supervised one, whose corpus is whole */
+    double held;            /* the fraction of the rows, at their end, that is for validation; 0: none */
+    int64_t weight;         /* in millionths; 0: by size */
+    char *name;             /* the first file's path, and how many more there are */
 };
 
 /* A VEC. */
@@ -28,7 +28,6 @@ struct components {
 
 struct component_options {
     struct token_cache_options cache;
-    int64_t vocab_size;
     int64_t sequence_tokens; /* T */
     int64_t border;          /* id of the token that ends a segment; -1: sequences are one segment */
     bool pack_examples;      /* several to a row */
@@ -36,13 +35,24 @@ struct component_options {
 };
 
 /* Opens all sources: without weights neighbours of a kind (documents, examples) are one component, with weights those
- * of an argument. BAD_INPUT when only some have weights, or an argument that has one holds both kinds; when a component
- * has less than one row; and as corpus_open. */
+ * of an argument. Examples are tokenized, with `effort`; documents not yet. BAD_INPUT when only some have weights, or
+ * an argument that has one holds both kinds; when there are no rows of examples; and as corpus_open. The tokenizer must
+ * outlive them. */
 enum status components_open(const struct sources *sources, const struct component_options *options,
-                            struct components *out);
+                            struct tokenize_effort effort, struct components *out);
 void components_close(struct components *components);
 
-/* Fills a row, 0 <= index < rows as opened; returns the number of targets that count. */
+/* How many rows there are for training, from row 0, and behind them for validation. */
+struct component_rows {
+    int64_t train, held;
+};
+/* Returns when there are at least `train` rows for training, or all (INT64_MAX): makes what is missing, as
+ * corpus_require. *out is what there surely is for training; where that is less than was asked for, it is exact, and so
+ * is `held`. BAD_INPUT when all tokens there are make less than one row, or none beside those held out. */
+enum status component_require(const struct component *component, const struct component_options *options, int64_t train,
+                              struct tokenize_effort effort, struct component_rows *out);
+
+/* Fills a row that is there; returns the number of targets that count. */
 int64_t component_fill_row(const struct component *component, const struct component_options *options, int64_t index,
                            const struct row *row);
 /* Says how many examples were cut or left out, if any were. */

@@ -1,72 +1,209 @@
 #include "data/corpus.h"
 
-#include "base/mem.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <xxhash.h>
 
-static enum status open_token_file(const struct source *source, int64_t vocab_size, struct corpus_part *out) {
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/size.h"
+#include "data/token_file.h"
+
+static const int64_t progress_ns = 3000000000;
+
+struct part {
+    struct token_cache *cache; /* of a text; NULL for a token file */
+    struct file_map map;       /* of a token file */
+    uint64_t hash;             /* of its tokens */
+    struct token_view view;    /* of what is there */
+    int64_t first;             /* where it begins in the corpus */
+};
+
+struct corpus {
+    struct part *parts; /* in order, none empty */
+    size_t part_count;
+    pthread_mutex_t lock; /* of what follows, and of views and places of the parts */
+    pthread_cond_t changed;
+    bool busy;          /* a thread makes tokens of part `whole_parts` */
+    int waiting;        /* threads that need what is not there */
+    size_t whole_parts; /* all of theirs is there */
+    int64_t tokens;     /* that are there */
+    enum status status; /* how making failed, with its message and hint; OK: it did not */
+    char message[1024], hint[1024];
+};
+
+static enum status open_token_file(const struct source *source, int64_t vocab_size, struct part *out) {
     TRY(file_map_open(source->path, &out->map));
-    enum status status = token_file_parse(source->path, out->map.data, out->map.bytes, &out->view);
-    if (status == STATUS_OK) status = token_view_examine(source->path, &out->view, vocab_size, &out->hash);
-    if (status != STATUS_OK) file_map_close(&out->map);
-    return status;
+    TRY(token_file_parse(source->path, out->map.data, out->map.bytes, &out->view));
+    return token_view_examine(source->path, &out->view, vocab_size, &out->hash);
 }
 
-static enum status open_text_file(const struct source *source, const struct token_cache_options *options,
-                                  int64_t vocab_size, struct corpus_part *out) {
-    struct token_cache cache;
-    TRY(token_cache_open(options, source, &cache));
-    enum status status = STATUS_OK;
-    if (cache.view.id_limit > vocab_size && !source_is_supervised(source->kind))
-        status = token_view_examine(source->path, &cache.view, vocab_size, &cache.hash);
+static enum status refuse_empty(const char *name) { return status_set(STATUS_BAD_INPUT, "%s: holds no tokens", name); }
+
+static bool is_whole(const struct part *part) { return !part->cache || token_cache_whole(part->cache); }
+
+static enum status open_part(const struct source *source, const struct token_cache_options *options, struct part *out) {
+    if (source->kind == SOURCE_TOKENS) {
+        TRY(open_token_file(source, options->vocab_size, out));
+    } else {
+        TRY(token_cache_open(options, source, &out->cache));
+        out->view = token_cache_view(out->cache);
+    }
+    return is_whole(out) && out->view.count == 0 ? refuse_empty(source->path) : STATUS_OK;
+}
+
+/* Under the lock: what was made is there for all. */
+static void show_tokens(struct corpus *corpus) {
+    for (; corpus->whole_parts < corpus->part_count; corpus->whole_parts++) {
+        struct part *part = &corpus->parts[corpus->whole_parts];
+        const struct part *before = part - 1;
+        part->first = corpus->whole_parts > 0 ? before->first + before->view.count : 0;
+        if (part->cache) part->view = token_cache_view(part->cache);
+        corpus->tokens = part->first + part->view.count;
+        if (!is_whole(part) || corpus->status != STATUS_OK) break;
+    }
+}
+
+enum status corpus_open(const struct sources *sources, const struct token_cache_options *options, struct corpus **out) {
+    struct corpus *corpus = mem_array(1, sizeof *corpus);
+    if (!corpus) return STATUS_FAILED;
+    pthread_mutex_init(&corpus->lock, NULL);
+    pthread_cond_init(&corpus->changed, NULL);
+    corpus->parts = mem_array(sources->count, sizeof *corpus->parts);
+    enum status status = corpus->parts ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0; i < sources->count && status == STATUS_OK; i++)
+        status = open_part(&sources->items[i], options, &corpus->parts[corpus->part_count++]);
     if (status != STATUS_OK) {
-        token_cache_close(&cache);
+        corpus_close(corpus);
         return status;
     }
-    *out = (struct corpus_part){.map = cache.map, .view = cache.view, .hash = cache.hash};
-    return STATUS_OK;
-}
-
-static enum status open_part(const struct source *source, const struct token_cache_options *options, int64_t vocab_size,
-                             struct corpus_part *out) {
-    struct corpus_part part = {0};
-    TRY(source->kind == SOURCE_TOKENS ? open_token_file(source, vocab_size, &part)
-                                      : open_text_file(source, options, vocab_size, &part));
-    if (part.view.count == 0) {
-        file_map_close(&part.map);
-        return status_set(STATUS_BAD_INPUT, "%s: holds no tokens", source->path);
-    }
-    *out = part;
-    return STATUS_OK;
-}
-
-enum status corpus_open(const struct sources *sources, const struct token_cache_options *cache, int64_t vocab_size,
-                        struct corpus *out) {
-    struct corpus corpus = {.parts = mem_array(sources->count, sizeof *corpus.parts)};
-    if (!corpus.parts) return STATUS_FAILED;
-    for (size_t i = 0; i < sources->count; i++) {
-        struct corpus_part *part = &corpus.parts[i];
-        enum status status = open_part(&sources->items[i], cache, vocab_size, part);
-        if (status != STATUS_OK) {
-            corpus_close(&corpus);
-            return status;
-        }
-        corpus.part_count++;
-        part->first = corpus.tokens;
-        corpus.tokens += part->view.count;
-    }
+    show_tokens(corpus);
     *out = corpus;
     return STATUS_OK;
 }
 
 void corpus_close(struct corpus *corpus) {
-    for (size_t i = 0; i < corpus->part_count; i++)
+    if (!corpus) return;
+    for (size_t i = 0; i < corpus->part_count; i++) {
+        token_cache_close(corpus->parts[i].cache);
         file_map_close(&corpus->parts[i].map);
+    }
     mem_free(corpus->parts);
-    *corpus = (struct corpus){0};
+    pthread_cond_destroy(&corpus->changed);
+    pthread_mutex_destroy(&corpus->lock);
+    mem_free(corpus);
 }
 
-/* The part that holds a token, by bisection. */
+/* Under the lock. */
+static struct corpus_extent extent_of(const struct corpus *corpus) {
+    return (struct corpus_extent){corpus->tokens, corpus->whole_parts == corpus->part_count};
+}
+
+struct corpus_extent corpus_extent(struct corpus *corpus) {
+    pthread_mutex_lock(&corpus->lock);
+    struct corpus_extent extent = extent_of(corpus);
+    pthread_mutex_unlock(&corpus->lock);
+    return extent;
+}
+
+/* The part under way goes on. Under the lock, which is open meanwhile; the corpus is busy. */
+static void make_tokens(struct corpus *corpus, struct tokenize_effort effort) {
+    struct part *part = &corpus->parts[corpus->whole_parts];
+    corpus->busy = true;
+    pthread_mutex_unlock(&corpus->lock);
+    enum status status = token_cache_advance(part->cache, effort);
+    if (status == STATUS_OK && token_cache_whole(part->cache) && token_cache_view(part->cache).count == 0)
+        status = refuse_empty(token_cache_progress(part->cache).name);
+    pthread_mutex_lock(&corpus->lock);
+    corpus->status = status;
+    if (status != STATUS_OK) {
+        snprintf(corpus->message, sizeof corpus->message, "%s", status_message());
+        snprintf(corpus->hint, sizeof corpus->hint, "%s", status_hint_text());
+    }
+    show_tokens(corpus);
+    corpus->busy = false;
+    pthread_cond_broadcast(&corpus->changed);
+}
+
+static bool is_missing(const struct corpus *corpus, int64_t tokens) {
+    struct corpus_extent extent = extent_of(corpus);
+    return extent.tokens < tokens && !extent.whole;
+}
+
+/* One who waits longer than some seconds is told how far it is. Under the lock, when the corpus is not busy. */
+static void tell_progress(const struct corpus *corpus, int64_t *told_ns) {
+    int64_t now_ns = clock_now_ns();
+    if (corpus->whole_parts == corpus->part_count || now_ns - *told_ns < progress_ns) return;
+    struct token_cache_progress at = token_cache_progress(corpus->parts[corpus->whole_parts].cache);
+    char size[SIZE_TEXT];
+    *told_ns = now_ns;
+    log_note("tokenizing %s: %.0f%% of %s", at.name, 100.0 * (double)at.done / (double)at.bytes,
+             size_print((int64_t)at.bytes, size));
+}
+
+/* Under the lock. */
+static void rest(const struct corpus *corpus) {
+    if (!corpus->busy && is_missing(corpus, INT64_MAX)) token_cache_rest(corpus->parts[corpus->whole_parts].cache);
+}
+
+/* Waves grow, so that little is made for who needs little. Under the lock. */
+static void make_missing(struct corpus *corpus, int64_t tokens, struct tokenize_effort effort) {
+    int64_t told_ns = clock_now_ns();
+    struct tokenize_effort wave = {effort.threads, effort.threads};
+    while (is_missing(corpus, tokens) && corpus->status == STATUS_OK) {
+        struct token_cache *cache = corpus->parts[corpus->whole_parts].cache;
+        if (corpus->busy) {
+            pthread_cond_wait(&corpus->changed, &corpus->lock);
+            continue;
+        }
+        if (wave.chunks > effort.chunks) wave.chunks = effort.chunks;
+        make_tokens(corpus, wave);
+        wave.chunks *= 2;
+        if (token_cache_whole(cache)) token_cache_tell(cache);
+        tell_progress(corpus, &told_ns);
+    }
+    rest(corpus);
+}
+
+enum status corpus_require(struct corpus *corpus, int64_t tokens, struct tokenize_effort effort,
+                           struct corpus_extent *out) {
+    pthread_mutex_lock(&corpus->lock);
+    enum status status = STATUS_OK;
+    if (is_missing(corpus, tokens)) {
+        corpus->waiting++;
+        make_missing(corpus, tokens, effort);
+        corpus->waiting--;
+        pthread_cond_broadcast(&corpus->changed);
+        if (is_missing(corpus, tokens))
+            status = status_hint(status_set(corpus->status, "%s", corpus->message), "%s", corpus->hint);
+    }
+    *out = extent_of(corpus);
+    pthread_mutex_unlock(&corpus->lock);
+    return status;
+}
+
+bool corpus_advance(struct corpus *corpus) {
+    pthread_mutex_lock(&corpus->lock);
+    while (corpus->busy || corpus->waiting > 0)
+        pthread_cond_wait(&corpus->changed, &corpus->lock);
+    if (is_missing(corpus, INT64_MAX) && corpus->status == STATUS_OK)
+        make_tokens(corpus, (struct tokenize_effort){.threads = 1, .chunks = 1});
+    bool more = is_missing(corpus, INT64_MAX) && corpus->status == STATUS_OK;
+    pthread_mutex_unlock(&corpus->lock);
+    return more;
+}
+
+void corpus_rest(struct corpus *corpus) {
+    pthread_mutex_lock(&corpus->lock);
+    rest(corpus);
+    pthread_mutex_unlock(&corpus->lock);
+}
+
+/* The part that holds a token which is there, by bisection. Under the lock. */
 static size_t find_part(const struct corpus *corpus, int64_t token) {
-    size_t low = 0, high = corpus->part_count;
+    size_t low = 0, high = corpus->whole_parts < corpus->part_count ? corpus->whole_parts + 1 : corpus->part_count;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
         if (corpus->parts[middle].first <= token)
@@ -77,16 +214,42 @@ static size_t find_part(const struct corpus *corpus, int64_t token) {
     return low;
 }
 
-void corpus_read(const struct corpus *corpus, int64_t first, int64_t count, int32_t *out) {
+/* As much as lies in one part; returns how much. */
+static int64_t read_part(struct corpus *corpus, int64_t first, int64_t count, int32_t *out) {
+    pthread_mutex_lock(&corpus->lock);
     BUG_IF(first < 0 || count < 0 || first > corpus->tokens - count, "tokens %lld..+%lld of %lld", (long long)first,
            (long long)count, (long long)corpus->tokens);
-    for (size_t i = find_part(corpus, first); count > 0; i++) {
-        const struct corpus_part *part = &corpus->parts[i];
-        int64_t from = first - part->first, here = part->view.count - from;
-        if (here > count) here = count;
-        token_view_read(&part->view, from, here, out);
-        first += here;
-        out += here;
-        count -= here;
+    const struct part *part = &corpus->parts[find_part(corpus, first)];
+    struct token_view view = part->view;
+    int64_t from = first - part->first;
+    pthread_mutex_unlock(&corpus->lock);
+    if (count > view.count - from) count = view.count - from;
+    token_view_read(&view, from, count, out);
+    return count;
+}
+
+void corpus_read(struct corpus *corpus, int64_t first, int64_t count, int32_t *out) {
+    for (int64_t done = 0; done < count;)
+        done += read_part(corpus, first + done, count - done, out + done);
+}
+
+uint64_t corpus_identity(struct corpus *corpus) {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < corpus->part_count; i++) {
+        const struct part *part = &corpus->parts[i];
+        uint64_t fields[3] = {part->hash};
+        if (part->cache) {
+            fields[0] = token_cache_identity(part->cache);
+        } else {
+            fields[1] = (uint64_t)part->view.count;
+            fields[2] = (uint64_t)part->view.token_bytes;
+        }
+        hash = XXH3_64bits_withSeed(fields, sizeof fields, hash);
     }
+    return hash;
+}
+
+void corpus_tell(struct corpus *corpus) {
+    for (size_t i = 0; i < corpus->part_count; i++)
+        if (corpus->parts[i].cache) token_cache_tell(corpus->parts[i].cache);
 }

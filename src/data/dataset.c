@@ -1,14 +1,18 @@
 #include "data/dataset.h"
 
+#include <omp.h>
 #include <stdbool.h>
+#include <string.h>
 #include <xxhash.h>
 
+#include "base/log.h"
 #include "base/mem.h"
-#include "base/random.h"
 #include "data/component.h"
 #include "data/mixture.h"
 #include "data/row.h"
+#include "data/row_order.h"
 #include "data/source.h"
+#include "data/tokenize_thread.h"
 
 /* Validation rows in order: rows first .. first+count-1 of a component. */
 struct span {
@@ -17,13 +21,19 @@ struct span {
 };
 
 struct dataset {
-    struct components train, valid; /* rows of train: without those held out */
-    struct mixture mixture;         /* of train */
-    VEC(struct span) spans;         /* of valid, or of train where rows are held out */
-    int64_t train_sequences, valid_sequences;
-    struct component_options options; /* `cache` is not valid any more once all is open */
+    struct components train, valid;
+    struct mixture mixture;                   /* of train */
+    VEC(struct span) spans;                   /* of valid, or of train where rows are held out; once settled */
+    int64_t train_sequences, valid_sequences; /* -1: not settled */
+    struct component_options options;         /* the paths in `cache` are not valid any more once all is open */
+    struct tokenize_effort effort;            /* of those who wait for tokens */
+    struct tokenize_thread *thread;           /* NULL: none */
+    double valid_fraction;
     uint64_t seed;
 };
+
+/* Beside training the arenas are there: see dataset_tokenize_beside. */
+enum { THREADS_BESIDE = 4, CHUNKS_BESIDE = 8 };
 
 static enum status check_options(const struct dataset_options *options) {
     if (options->sequence_tokens < 1)
@@ -52,27 +62,53 @@ static enum status list_sources(const struct dataset_options *options, struct so
 }
 
 static enum status add_span(struct dataset *dataset, const struct component *component, int64_t first, int64_t count) {
-    dataset->valid_sequences += count;
-    return vec_push(&dataset->spans, (struct span){component, first, count});
+    return count > 0 ? vec_push(&dataset->spans, (struct span){component, first, count}) : STATUS_OK;
 }
 
-/* Takes the last part of a component's rows for validation. */
-static enum status hold_out(struct dataset *dataset, double fraction, struct component *component) {
-    if (component->rows < 2)
-        return status_set(STATUS_BAD_INPUT, "%s: one sequence of %lld tokens is all there is: none is left to hold out",
-                          component->name, (long long)dataset->options.sequence_tokens);
-    int64_t held = (int64_t)((double)component->rows * fraction);
-    if (held < 1) held = 1;
-    if (held >= component->rows) held = component->rows - 1;
-    component->rows -= held;
-    return add_span(dataset, component, component->rows, held);
+static enum status settle_valid(struct dataset *dataset) {
+    struct component_rows rows;
+    const struct components *components = dataset->valid.count > 0 ? &dataset->valid : &dataset->train;
+    bool held = components == &dataset->train;
+    int64_t sequences = 0;
+    dataset->spans.count = 0;
+    for (size_t i = 0; i < components->count; i++) {
+        const struct component *component = &components->items[i];
+        TRY(component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows));
+        TRY(add_span(dataset, component, held ? rows.train : 0, held ? rows.held : rows.train));
+        sequences += held ? rows.held : rows.train;
+    }
+    dataset->valid_sequences = sequences;
+    return STATUS_OK;
 }
 
-static enum status list_valid(struct dataset *dataset, double fraction) {
+static enum status settle_train(struct dataset *dataset) {
+    struct component_rows rows;
+    int64_t sequences = 0;
+    for (size_t i = 0; i < dataset->train.count; i++) {
+        TRY(component_require(&dataset->train.items[i], &dataset->options, INT64_MAX, dataset->effort, &rows));
+        sequences += rows.train;
+    }
+    dataset->train_sequences = sequences;
+    return STATUS_OK;
+}
+
+enum status dataset_settle(struct dataset *dataset, enum dataset_split split) {
+    if (split == DATASET_TRAIN) return dataset->train_sequences < 0 ? settle_train(dataset) : STATUS_OK;
+    if (dataset->valid_sequences >= 0) return STATUS_OK;
+    if (dataset_has(dataset, DATASET_VALID)) return settle_valid(dataset);
+    dataset->valid_sequences = 0;
+    return STATUS_OK;
+}
+
+/* What comes first is looked at before anything is computed: the first window of what is trained on, a row of the
+ * others. */
+static enum status require_first_rows(const struct dataset *dataset) {
+    struct component_rows rows;
+    for (size_t i = 0; i < dataset->train.count; i++)
+        TRY(component_require(&dataset->train.items[i], &dataset->options, row_order_window_end(0), dataset->effort,
+                              &rows));
     for (size_t i = 0; i < dataset->valid.count; i++)
-        TRY(add_span(dataset, &dataset->valid.items[i], 0, dataset->valid.items[i].rows));
-    for (size_t i = 0; i < dataset->train.count && dataset->valid.count == 0 && fraction > 0; i++)
-        TRY(hold_out(dataset, fraction, &dataset->train.items[i]));
+        TRY(component_require(&dataset->valid.items[i], &dataset->options, 1, dataset->effort, &rows));
     return STATUS_OK;
 }
 
@@ -82,14 +118,31 @@ static enum status mix_train(struct dataset *dataset) {
     if (count == 0) return STATUS_OK;
     int64_t *weights = mem_array(count, sizeof *weights);
     if (!weights) return STATUS_FAILED;
-    for (size_t i = 0; i < count; i++) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         const struct component *component = &dataset->train.items[i];
-        weights[i] = component->weight > 0 ? component->weight : component->rows;
-        dataset->train_sequences += component->rows;
+        struct component_rows rows = {.train = 1}; /* one by itself weighs anything */
+        if (component->weight == 0 && count > 1)
+            status = component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows);
+        weights[i] = component->weight > 0 ? component->weight : rows.train;
     }
-    enum status status = mixture_create(weights, count, dataset->seed, &dataset->mixture);
+    if (status == STATUS_OK) status = mixture_create(weights, count, dataset->seed, &dataset->mixture);
     mem_free(weights);
     return status;
+}
+
+static bool is_whole(const struct components *components) {
+    for (size_t i = 0; i < components->count; i++)
+        if (!corpus_extent(components->items[i].corpus).whole) return false;
+    return true;
+}
+
+/* Whatever takes no waiting. */
+static enum status settle_whole(struct dataset *dataset) {
+    bool train = is_whole(&dataset->train);
+    bool valid = dataset->valid.count > 0 ? is_whole(&dataset->valid) : train;
+    if (train) TRY(dataset_settle(dataset, DATASET_TRAIN));
+    return valid ? dataset_settle(dataset, DATASET_VALID) : STATUS_OK;
 }
 
 static struct component_options component_options_of(const struct dataset_options *options) {
@@ -97,9 +150,9 @@ static struct component_options component_options_of(const struct dataset_option
                                                 .tokenizer = options->tokenizer,
                                                 .tokenizer_path = options->tokenizer_path,
                                                 .eos_token = options->eos_token,
+                                                .vocab_size = options->vocab_size,
                                                 .chat_folder = options->chat_folder,
                                                 .chat_time_s = options->chat_time_s},
-                                      .vocab_size = options->vocab_size,
                                       .sequence_tokens = options->sequence_tokens,
                                       .border = options->documents_apart ? options->eos_token : -1,
                                       .pack_examples = options->documents_apart,
@@ -108,10 +161,13 @@ static struct component_options component_options_of(const struct dataset_option
 
 static enum status open_all(struct dataset *dataset, const struct dataset_options *options, const struct sources *train,
                             const struct sources *valid) {
-    TRY(components_open(train, &dataset->options, &dataset->train));
-    TRY(components_open(valid, &dataset->options, &dataset->valid));
-    TRY(list_valid(dataset, options->valid_fraction));
-    return mix_train(dataset);
+    TRY(components_open(train, &dataset->options, dataset->effort, &dataset->train));
+    TRY(components_open(valid, &dataset->options, dataset->effort, &dataset->valid));
+    for (size_t i = 0; i < dataset->train.count && dataset->valid.count == 0; i++)
+        dataset->train.items[i].held = options->valid_fraction;
+    TRY(require_first_rows(dataset));
+    TRY(mix_train(dataset));
+    return settle_whole(dataset);
 }
 
 enum status dataset_open(const struct dataset_options *options, struct dataset **out) {
@@ -121,6 +177,9 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     enum status status = dataset ? list_sources(options, &train, &valid) : STATUS_FAILED;
     if (status == STATUS_OK) {
         dataset->options = component_options_of(options);
+        dataset->effort = (struct tokenize_effort){omp_get_max_threads(), TOKENIZE_MOST_CHUNKS};
+        dataset->train_sequences = dataset->valid_sequences = -1;
+        dataset->valid_fraction = options->valid_fraction;
         dataset->seed = options->seed;
         status = open_all(dataset, options, &train, &valid);
     }
@@ -133,13 +192,49 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     return status;
 }
 
+/* Both splits' components. */
+static size_t list_corpora(const struct dataset *dataset, struct corpus **out) {
+    size_t count = 0;
+    for (size_t i = 0; i < dataset->train.count; i++)
+        out[count++] = dataset->train.items[i].corpus;
+    for (size_t i = 0; i < dataset->valid.count; i++)
+        out[count++] = dataset->valid.items[i].corpus;
+    return count;
+}
+
+void dataset_tokenize_beside(struct dataset *dataset) {
+    BUG_IF(dataset->thread, "two threads that tokenize");
+    if (is_whole(&dataset->train) && is_whole(&dataset->valid)) return;
+    struct corpus **corpora = mem_array(dataset->train.count + dataset->valid.count, sizeof *corpora);
+    if (dataset->effort.threads > THREADS_BESIDE) dataset->effort.threads = THREADS_BESIDE;
+    dataset->effort.chunks = CHUNKS_BESIDE;
+    size_t count = corpora ? list_corpora(dataset, corpora) : 0;
+    if (!corpora || tokenize_thread_start(corpora, count, &dataset->thread) != STATUS_OK)
+        log_warning("%s: the text is tokenized where a step needs it, not beside the steps", status_message());
+    mem_free(corpora);
+}
+
+static void tell_tokenized(const struct components *components) {
+    for (size_t i = 0; i < components->count; i++)
+        corpus_tell(components->items[i].corpus);
+}
+
 void dataset_close(struct dataset *dataset) {
     if (!dataset) return;
+    bool beside = dataset->thread != NULL;
+    tokenize_thread_stop(dataset->thread);
+    if (beside) tell_tokenized(&dataset->train);
+    if (beside) tell_tokenized(&dataset->valid);
     components_close(&dataset->train);
     components_close(&dataset->valid);
     mixture_free(&dataset->mixture);
     vec_free(&dataset->spans);
     mem_free(dataset);
+}
+
+bool dataset_has(const struct dataset *dataset, enum dataset_split split) {
+    if (split == DATASET_TRAIN) return dataset->train.count > 0;
+    return dataset->valid.count > 0 || (dataset->train.count > 0 && dataset->valid_fraction > 0);
 }
 
 int64_t dataset_train_sequences(const struct dataset *dataset) { return dataset->train_sequences; }
@@ -149,26 +244,22 @@ int64_t dataset_valid_sequences(const struct dataset *dataset) { return dataset-
 static int64_t count_tokens(const struct components *components) {
     int64_t tokens = 0;
     for (size_t i = 0; i < components->count; i++)
-        tokens += components->items[i].corpus.tokens;
+        tokens += corpus_extent(components->items[i].corpus).tokens;
     return tokens;
 }
 
 int64_t dataset_tokens(const struct dataset *dataset) {
+    if (!is_whole(&dataset->train) || !is_whole(&dataset->valid)) return -1;
     return count_tokens(&dataset->train) + count_tokens(&dataset->valid);
 }
 
 static uint64_t mix_components(const struct components *components, uint64_t hash) {
     for (size_t i = 0; i < components->count; i++) {
         const struct component *component = &components->items[i];
-        int64_t own[2] = {component->weight, component->rows};
+        uint64_t own[3] = {(uint64_t)component->weight, component->supervised, corpus_identity(component->corpus)};
         hash = XXH3_64bits_withSeed(own, sizeof own, hash);
-        for (size_t j = 0; j < component->corpus.part_count; j++) {
-            const struct corpus_part *part = &component->corpus.parts[j];
-            uint64_t fields[3] = {part->hash, (uint64_t)part->view.count, (uint64_t)part->view.token_bytes};
-            hash = XXH3_64bits_withSeed(fields, sizeof fields, hash);
-        }
     }
-    return hash;
+    return XXH3_64bits_withSeed("/", 1, hash);
 }
 
 void dataset_tell_cuts(const struct dataset *dataset) {
@@ -179,21 +270,24 @@ void dataset_tell_cuts(const struct dataset *dataset) {
 }
 
 uint64_t dataset_fingerprint(const struct dataset *dataset) {
-    int64_t counts[3] = {dataset->train_sequences, dataset->valid_sequences, dataset->options.sequence_tokens};
-    uint64_t hash = XXH3_64bits(counts, sizeof counts);
+    const struct component_options *options = &dataset->options;
+    uint64_t settings[5] = {(uint64_t)options->sequence_tokens, (uint64_t)options->border, options->pack_examples,
+                            options->loss_on_all};
+    memcpy(&settings[4], &dataset->valid_fraction, sizeof settings[4]);
+    uint64_t hash = XXH3_64bits(settings, sizeof settings);
     return mix_components(&dataset->valid, mix_components(&dataset->train, hash));
 }
 
-/* The row that a draw of a component means: epochs follow each other, each a permutation. */
-static int64_t shuffled_row(const struct dataset *dataset, const struct mixture_draw *draw) {
-    int64_t count = dataset->train.items[draw->part].rows, epoch = draw->ordinal / count;
-    uint64_t seed = dataset->seed + 0x9E3779B97F4A7C15u * draw->part;
-    return (int64_t)random_permute(seed, (uint32_t)epoch, (uint64_t)(draw->ordinal % count), (uint64_t)count);
-}
-
-static int64_t fill_train_row(const struct dataset *dataset, int64_t position, const struct row *row) {
+static enum status fill_train_row(const struct dataset *dataset, int64_t position, const struct row *row,
+                                  int64_t *counted) {
     struct mixture_draw draw = mixture_at(&dataset->mixture, position);
-    return component_fill_row(&dataset->train.items[draw.part], &dataset->options, shuffled_row(dataset, &draw), row);
+    const struct component *component = &dataset->train.items[draw.part];
+    uint64_t seed = dataset->seed + 0x9E3779B97F4A7C15u * draw.part;
+    struct component_rows rows;
+    TRY(component_require(component, &dataset->options, row_order_window_end(draw.ordinal), dataset->effort, &rows));
+    int64_t index = row_order_at(seed, draw.ordinal, rows.train);
+    *counted += component_fill_row(component, &dataset->options, index, row);
+    return STATUS_OK;
 }
 
 static int64_t fill_valid_row(const struct dataset *dataset, int64_t position, const struct row *row) {
@@ -207,13 +301,12 @@ static int64_t fill_valid_row(const struct dataset *dataset, int64_t position, c
     return 0;
 }
 
-int64_t dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
-                     const struct dataset_batch *out) {
+enum status dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
+                         const struct dataset_batch *out, int64_t *targets) {
     int64_t length = dataset->options.sequence_tokens, first, counted = 0;
-    int64_t sequences = split == DATASET_TRAIN ? dataset->train_sequences : dataset->valid_sequences;
-    BUG_IF(step < 0 || batch < 1 || sequences < 1 || __builtin_mul_overflow(step, batch, &first) ||
-               first > INT64_MAX - batch,
-           "step %lld of %lld sequences of %lld", (long long)step, (long long)batch, (long long)sequences);
+    bool there = split == DATASET_TRAIN ? dataset->train.count > 0 : dataset->valid_sequences > 0;
+    BUG_IF(step < 0 || batch < 1 || !there || __builtin_mul_overflow(step, batch, &first) || first > INT64_MAX - batch,
+           "step %lld of %lld sequences", (long long)step, (long long)batch);
     for (int64_t i = 0; i < batch; i++) {
         int64_t at = i * length;
         struct row row = {.length = length,
@@ -221,8 +314,11 @@ int64_t dataset_fill(const struct dataset *dataset, enum dataset_split split, in
                           .targets = out->targets + at,
                           .positions = out->positions ? out->positions + at : NULL,
                           .segments = out->segments ? out->segments + at : NULL};
-        counted += split == DATASET_TRAIN ? fill_train_row(dataset, first + i, &row)
-                                          : fill_valid_row(dataset, first + i, &row);
+        if (split == DATASET_TRAIN)
+            TRY(fill_train_row(dataset, first + i, &row, &counted));
+        else
+            counted += fill_valid_row(dataset, first + i, &row);
     }
-    return counted;
+    *targets = counted;
+    return STATUS_OK;
 }

@@ -2,8 +2,9 @@
  *
  *     struct dataset_options options = {.paths = paths, .path_count = n, .vocab_size = 50257, .sequence_tokens = 1024};
  *     struct dataset *dataset;
+ *     struct dataset_batch batch = {.tokens = tokens, .targets = targets};
  *     TRY(dataset_open(&options, &dataset));
- *     dataset_fill(dataset, DATASET_TRAIN, step, batch, &(struct dataset_batch){.tokens = tokens, .targets = targets});
+ *     TRY(dataset_fill(dataset, DATASET_TRAIN, step, rows, &batch, &counted));
  *     dataset_close(dataset);
  *
  * The files' tokens, one file after the other, are cut into sequences of T = sequence_tokens: sequence i has tokens
@@ -19,8 +20,12 @@
  * Training paths may have weights (`a.txt:0.7`): then each path's sequences are a source of their own, and sources are
  * mixed in exact proportions (mixture.h), each going through epochs of its own.
  *
- * A dataset is not changed by reading: any number of threads may fill batches. Its tokens are mapped files and take no
- * memory of the process's own. */
+ * Text that no earlier run has tokenized is tokenized while it is read (corpus.h): opening makes the first rows,
+ * filling a batch what it lacks, and dataset_tokenize_beside has a thread make the rest meanwhile. Batches are the same
+ * however far that is. What is wrong with a text comes from the call that needs what could not be made.
+ *
+ * Any number of threads may fill batches. Tokens are mapped files and take no memory of the process's own; making them
+ * takes some (dataset_tokenize_beside). */
 #ifndef BALLAST_DATA_DATASET_H
 #define BALLAST_DATA_DATASET_H
 
@@ -43,7 +48,7 @@ struct dataset_options {
     const char *const *valid_paths; /* files for validation, added to the folders' valid.*; may be none */
     size_t valid_path_count;
     double valid_fraction; /* without any of those: the last part of each source's sequences, 0 to below 1 */
-    const struct tokenizer *tokenizer; /* for text files; NULL when there are none */
+    const struct tokenizer *tokenizer; /* for text files; NULL when there are none. It must outlive the dataset */
     const char *tokenizer_path;        /* the tokenizer.json that it was read from */
     int64_t eos_token;                 /* after each document of a text file; -1 for none */
     const char *chat_folder;           /* for conversations: where their template is (chat_template.h) */
@@ -56,23 +61,38 @@ struct dataset_options {
     uint64_t seed;                     /* of the order of training sequences */
 };
 
-/* Opens all files; tokenizes text that is not in the cache. BAD_INPUT, naming the file, when a file is missing,
+/* Opens all files. Of text that is not in the cache the first rows are tokenized, and all that must be known at once:
+ * examples, and the text of several sources without weights. BAD_INPUT, naming the file, when a file is missing,
  * malformed, empty, of another kind, or has an id that the model has not; when there are fewer tokens than one sequence
  * takes; when text comes without a tokenizer. FAILED when the cache cannot be written. Fails also without training
  * paths unless there are valid_paths (evaluation: then there are 0 training sequences). */
 enum status dataset_open(const struct dataset_options *options, struct dataset **out);
-/* NULL is allowed. */
+/* Says of each text that was tokenized beside how long that took or how far it came. NULL is allowed. */
 void dataset_close(struct dataset *dataset);
 
+/* Has a thread of low priority tokenize what is left (tokenize_thread.h), until dataset_close; once. It takes
+ * about 5 MiB. From here on whoever waits for rows makes them with at most 4 threads, which takes 20 MiB (33 where
+ * every byte is a token) while it waits. Without such a thread, which is only warned of, rows are made as they are
+ * read.
+ */
+void dataset_tokenize_beside(struct dataset *dataset);
+
+/* Whether a split has sequences. */
+bool dataset_has(const struct dataset *dataset, enum dataset_split split);
+/* Waits until all that decides how many sequences a split has is tokenized: its files, or the training files where
+ * their last part is held out. Before it fills batches of validation; not from two threads at once. */
+enum status dataset_settle(struct dataset *dataset, enum dataset_split split);
+/* -1: not known as long as the split is not settled; it is after opening if nothing had to be tokenized. */
 int64_t dataset_train_sequences(const struct dataset *dataset);
-/* 0 when there is no validation data. */
+/* The same; 0 when there is no validation data. */
 int64_t dataset_valid_sequences(const struct dataset *dataset);
-/* All tokens of all files, what is dropped included. */
+/* All tokens of all files, what is dropped included; -1: not known yet. */
 int64_t dataset_tokens(const struct dataset *dataset);
 /* Says, for each file that has such, how many examples were cut or left out. */
 void dataset_tell_cuts(const struct dataset *dataset);
-/* Equal for equal tokens in equal order and equal weights; other things almost surely differ. For noticing on resume
- * that the data are not the same. */
+/* Equal for equal files and settings that give equal sequences; other things almost surely differ. For noticing on
+ * resume that the data are not the same. It waits for no tokens, but reads text that was not read before; beside any
+ * other call. */
 uint64_t dataset_fingerprint(const struct dataset *dataset);
 
 /* Arrays [batch*T]; positions and segments may be NULL. */
@@ -80,14 +100,14 @@ struct dataset_batch {
     int32_t *tokens, *targets, *positions, *segments;
 };
 
-/* Fills a batch row by row. Returns the number of targets that count.
+/* Fills a batch row by row. *targets is the number of targets that count.
  *
- * Row r of a training step is position p = step*batch + r of an endless run. Each source gives its sequences in epochs,
- * each a permutation of them given by (seed, source, epoch), and the mixture says whose turn it is: a pure function of
- * the arguments, so that resuming needs the step only.
- * Validation steps go through the sequences once, in order; rows beyond the last have tokens 0 and targets
- * DATASET_IGNORE. The split must have sequences; step is at least 0 and batch at least 1. */
-int64_t dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
-                     const struct dataset_batch *out);
+ * Row r of a training step is position p = step*batch + r of an endless run. The mixture says whose turn it is, and
+ * each source gives its sequences in an order that the seed and its number among the sources decide (row_order.h): a
+ * pure function of the arguments, so that resuming needs the step only. Validation steps go through the sequences once,
+ * in order; rows beyond the last have tokens 0 and targets DATASET_IGNORE. The split must have sequences; step is at
+ * least 0 and batch at least 1. BAD_INPUT or FAILED where the text of a row could not be tokenized, as dataset_open. */
+enum status dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
+                         const struct dataset_batch *out, int64_t *targets);
 
 #endif

@@ -48,10 +48,11 @@ static enum status examine_id(struct examination *examination, uint32_t marked) 
     return STATUS_OK;
 }
 
-static enum status examine_ids(struct examination *examination, const struct corpus *corpus) {
+static enum status examine_ids(struct examination *examination, struct corpus *corpus) {
     int32_t ids[BLOCK];
-    for (int64_t first = 0; first < corpus->tokens; first += BLOCK) {
-        int64_t count = corpus->tokens - first < BLOCK ? corpus->tokens - first : BLOCK;
+    int64_t tokens = corpus_extent(corpus).tokens;
+    for (int64_t first = 0; first < tokens; first += BLOCK) {
+        int64_t count = tokens - first < BLOCK ? tokens - first : BLOCK;
         corpus_read(corpus, first, count, ids);
         for (int64_t i = 0; i < count; i++)
             TRY(examine_id(examination, (uint32_t)ids[i]));
@@ -104,7 +105,7 @@ static enum status make_rows(const struct examination *examination) {
     return status;
 }
 
-enum status packing_create(const struct corpus *corpus, const struct packing_options *options, struct packing *out) {
+enum status packing_create(struct corpus *corpus, const struct packing_options *options, struct packing *out) {
     struct packing packing = {0};
     struct examination examination = {.options = options, .packing = &packing};
     enum status status = examine_ids(&examination, corpus);
@@ -127,8 +128,8 @@ void packing_free(struct packing *packing) {
 }
 
 /* Both reads are of marked ids, one apart: an input's target follows it. */
-static int64_t fill_example(const struct packing *packing, const struct corpus *corpus, uint32_t example,
-                            bool loss_on_all, int32_t segment, const struct row *row, int64_t *at) {
+static int64_t fill_example(const struct packing *packing, struct corpus *corpus, uint32_t example, bool loss_on_all,
+                            int32_t segment, const struct row *row, int64_t *at) {
     int64_t first = packing->starts[example], size = packing->starts[example + 1] - first - 1, counted = 0;
     if (size > row->length - *at) size = row->length - *at;
     corpus_read(corpus, first, size, row->tokens + *at);
@@ -144,7 +145,7 @@ static int64_t fill_example(const struct packing *packing, const struct corpus *
     return counted;
 }
 
-int64_t packing_fill_row(const struct packing *packing, const struct corpus *corpus, int64_t index, bool loss_on_all,
+int64_t packing_fill_row(const struct packing *packing, struct corpus *corpus, int64_t index, bool loss_on_all,
                          const struct row *row) {
     int64_t at = 0, counted = 0, from = packing->row_first[index], to = packing->row_first[index + 1];
     for (int64_t i = from; i < to; i++)

@@ -30,13 +30,13 @@ struct packing_options {
     const char *name; /* of the corpus, in messages */
 };
 
-/* Examines the corpus's marked ids. BAD_INPUT when an id is vocab_size or more, or when the ids are not examples. There
- * may be no rows. */
-enum status packing_create(const struct corpus *corpus, const struct packing_options *options, struct packing *out);
+/* Examines the marked ids of a corpus that is whole. BAD_INPUT when an id is vocab_size or more, or when the ids are
+ * not examples. There may be no rows. */
+enum status packing_create(struct corpus *corpus, const struct packing_options *options, struct packing *out);
 void packing_free(struct packing *packing);
 
 /* Fills a row; returns the number of targets that count. */
-int64_t packing_fill_row(const struct packing *packing, const struct corpus *corpus, int64_t index, bool loss_on_all,
+int64_t packing_fill_row(const struct packing *packing, struct corpus *corpus, int64_t index, bool loss_on_all,
                          const struct row *row);
 
 /* Rows for items of these sizes (1 to `room` each): row_of[i] for each item, by best fit in decreasing order; items of

@@ -23,7 +23,7 @@ static int64_t place_tokens(const struct row *row, int64_t border) {
     return counted;
 }
 
-int64_t row_fill_tokens(const struct row *row, const struct corpus *corpus, int64_t first, int64_t border) {
+int64_t row_fill_tokens(const struct row *row, struct corpus *corpus, int64_t first, int64_t border) {
     int64_t length = row->length;
     /* Targets are the inputs moved on by one, so the row is read once with one token more. */
     corpus_read(corpus, first, length, row->tokens);

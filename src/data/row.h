@@ -23,7 +23,7 @@ void row_place(const struct row *row, int64_t at, int64_t position, int32_t segm
 /* Tokens first .. first+length-1 of a corpus, each with its successor as target; returns the number of targets that
  * count. The row is one segment unless `border` is at least 0: then each token of that id ends a segment, and has no
  * target, since what follows is another document. */
-int64_t row_fill_tokens(const struct row *row, const struct corpus *corpus, int64_t first, int64_t border);
+int64_t row_fill_tokens(const struct row *row, struct corpus *corpus, int64_t first, int64_t border);
 /* From `from` on: tokens 0 without targets, as one segment more. */
 void row_fill_padding(const struct row *row, int64_t from, int32_t segment);
 

@@ -2,16 +2,18 @@
  *
  * A cache holds the tokens, then a footer with the key that they were made from (size and hash of the text, hash of
  * tokenizer.json, EOS token) and their own hash. Those of supervised files are marked ids (example.h). One whose key or
- * hash does not match is made again. It is written beside and renamed, so that two runs may share a folder. */
+ * hash does not match is made again. It is written beside and renamed, so that two runs may share a folder. While it is
+ * being made its first ids can be read. */
 #ifndef BALLAST_DATA_TOKEN_CACHE_H
 #define BALLAST_DATA_TOKEN_CACHE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "base/file.h"
 #include "base/status.h"
 #include "data/source.h"
 #include "data/token_file.h"
+#include "data/tokenize.h"
 #include "data/tokenizer.h"
 
 struct token_cache_options {
@@ -19,21 +21,41 @@ struct token_cache_options {
     const struct tokenizer *tokenizer; /* may be NULL: then text is refused */
     const char *tokenizer_path;        /* the tokenizer.json that it was read from */
     int64_t eos_token;                 /* after each document; -1 for none */
+    int64_t vocab_size;                /* of the model; ids of supervised files are not compared with it */
     const char *chat_folder;           /* where the chat template is, for conversations (chat_template.h) */
     int64_t chat_time_s;               /* what the template is told of the time */
 };
 
-/* A mapped cache. */
-struct token_cache {
-    struct file_map map;
-    struct token_view view; /* into the map */
-    uint64_t hash;          /* of the tokens, as token_view_examine's */
-};
+struct token_cache;
 
-/* Maps the ids of a .txt or .jsonl file, making the cache first where needed. BAD_INPUT for a bad text file; FAILED
- * when the cache cannot be written, which leaves nothing behind. */
+/* Maps the ids of a .txt or .jsonl file if they are there; otherwise they are to be made. The tokenizer must outlive
+ * it. BAD_INPUT when the file cannot be read or is empty, when there is no tokenizer, or when an id that is there is
+ * `vocab_size` or more. */
 enum status token_cache_open(const struct token_cache_options *options, const struct source *source,
-                             struct token_cache *out);
+                             struct token_cache **out);
+/* What is not whole leaves nothing behind. NULL is allowed. */
 void token_cache_close(struct token_cache *cache);
+
+/* Whether all ids are there, in a file that later runs find. */
+bool token_cache_whole(const struct token_cache *cache);
+/* The ids that are there. Its memory stays as it is until token_cache_close. */
+struct token_view token_cache_view(const struct token_cache *cache);
+/* Makes some more ids of a text that is not whole. BAD_INPUT for a bad text or an id of `vocab_size` or more, FAILED
+ * when the cache cannot be written; it is then never whole, and what was there stays there. */
+enum status token_cache_advance(struct token_cache *cache, struct tokenize_effort effort);
+/* Gives up memory that advancing gets anew. */
+void token_cache_rest(struct token_cache *cache);
+
+/* Equal for texts that give equal ids by the same settings, whether or not they are there; others almost surely differ.
+ * It may read the whole text, beside a thread that advances. */
+uint64_t token_cache_identity(struct token_cache *cache);
+
+struct token_cache_progress {
+    const char *name; /* the text's path */
+    size_t done, bytes;
+};
+struct token_cache_progress token_cache_progress(const struct token_cache *cache);
+/* Says once, of a text that this process tokenized, how long that took or how far it came. */
+void token_cache_tell(struct token_cache *cache);
 
 #endif

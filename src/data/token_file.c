@@ -59,12 +59,16 @@ static uint32_t largest_token(const struct token_view *view, int64_t first, int6
     return largest;
 }
 
+enum status token_refuse_id(const char *name, int64_t index, uint32_t id, int64_t vocab_size) {
+    (void)status_set(STATUS_BAD_INPUT, "%s: token %lld has id %u, but the model's vocabulary has %lld (ids 0 to %lld)",
+                     name, (long long)index, id, (long long)vocab_size, (long long)vocab_size - 1);
+    return status_hint(STATUS_BAD_INPUT, "were these tokens made for another model's tokenizer?");
+}
+
 static enum status refuse_token(const char *name, const struct token_view *view, int64_t from, int64_t vocab_size) {
     while (token_at(view, from) < vocab_size)
         from++;
-    (void)status_set(STATUS_BAD_INPUT, "%s: token %lld has id %u, but the model's vocabulary has %lld (ids 0 to %lld)",
-                     name, (long long)from, token_at(view, from), (long long)vocab_size, (long long)vocab_size - 1);
-    return status_hint(STATUS_BAD_INPUT, "were these tokens made for another model's tokenizer?");
+    return token_refuse_id(name, from, token_at(view, from), vocab_size);
 }
 
 enum status token_view_examine(const char *name, const struct token_view *view, int64_t vocab_size, uint64_t *hash) {

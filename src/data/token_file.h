@@ -25,6 +25,9 @@ enum status token_file_parse(const char *name, const unsigned char *data, size_t
 /* Reads all tokens: BAD_INPUT naming the first whose id is `vocab_size` or more; *hash is XXH3's of their bytes. */
 enum status token_view_examine(const char *name, const struct token_view *view, int64_t vocab_size, uint64_t *hash);
 
+/* BAD_INPUT that says that token `index` has an id that is `vocab_size` or more. */
+enum status token_refuse_id(const char *name, int64_t index, uint32_t id, int64_t vocab_size);
+
 /* Tokens first .. first+count-1, which must lie within the view, into out[count]. */
 void token_view_read(const struct token_view *view, int64_t first, int64_t count, int32_t *out);
 

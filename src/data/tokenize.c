@@ -5,10 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/size.h"
 #include "data/chat.h"
 #include "data/example.h"
 #include "data/jsonl.h"
@@ -16,12 +13,10 @@
 
 enum {
     CHUNK_BYTES = 256 << 10,
-    WAVE_CHUNKS = 64,  /* encoded together, then written in order */
     WINDOW_BYTES = 64, /* on each side of a cut */
     CUT_TRIES = 256,
     MESSAGE_BYTES = 1024,
 };
-static const int64_t progress_ns = 3000000000;
 
 struct chunk {
     const char *text;
@@ -32,17 +27,22 @@ struct chunk {
     char message[MESSAGE_BYTES]; /* of status: messages stay with the thread that sets them */
 };
 
+/* What a thread encodes with. */
+struct encoders {
+    struct tokenizer_encoder *plain;
+    struct example_encoder *examples; /* of supervised files */
+    struct chat_encoder *chats;       /* of conversations */
+};
+
 struct tokenizing {
-    const struct tokenize_options *options;
+    struct tokenize_options options;
     const char *name, *text;
     size_t bytes, next; /* next: where the next chunk begins */
     int64_t lines;      /* before next */
-    int encoder_count;
-    struct tokenizer_encoder **encoders; /* one a thread */
-    struct example_encoder **examples;   /* the same */
-    struct chat_encoder **chats;         /* the same, for conversations */
-    struct token_ids whole, halves;      /* of the window about a cut */
-    struct chunk *chunks;                /* WAVE_CHUNKS */
+    size_t done;        /* bytes whose ids were sent */
+    VEC(struct encoders) encoders;
+    struct token_ids whole, halves; /* of the window about a cut */
+    VEC(struct chunk) chunks;       /* as many as were ever encoded together */
 };
 
 static enum status keep_ids(void *payload, const uint32_t *ids, size_t count) {
@@ -75,9 +75,9 @@ static enum status examine_cut(struct tokenizing *t, size_t at, bool *good) {
     size_t after = left < WINDOW_BYTES ? left : WINDOW_BYTES;
     const char *from = t->text + at - before;
     t->whole.count = t->halves.count = 0;
-    TRY(encode_part(t, t->encoders[0], from, before + after, &t->whole));
-    TRY(encode_part(t, t->encoders[0], from, before, &t->halves));
-    TRY(encode_part(t, t->encoders[0], from + before, after, &t->halves));
+    TRY(encode_part(t, t->encoders.items[0].plain, from, before + after, &t->whole));
+    TRY(encode_part(t, t->encoders.items[0].plain, from, before, &t->halves));
+    TRY(encode_part(t, t->encoders.items[0].plain, from + before, after, &t->halves));
     *good = t->whole.count == t->halves.count &&
             memcmp(t->whole.items, t->halves.items, t->whole.count * sizeof *t->whole.items) == 0;
     return STATUS_OK;
@@ -128,7 +128,7 @@ static size_t cut_lines(struct tokenizing *t) {
 static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
     chunk->lines_before = t->lines;
     size_t end = 0;
-    if (t->options->kind == SOURCE_TEXT)
+    if (t->options.kind == SOURCE_TEXT)
         TRY(cut_text(t, &end));
     else
         end = cut_lines(t);
@@ -140,8 +140,8 @@ static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
 }
 
 static enum status end_document(const struct tokenizing *t, struct token_ids *out) {
-    uint32_t eos = (uint32_t)t->options->eos_token;
-    return t->options->eos_token < 0 ? STATUS_OK : keep_ids(out, &eos, 1);
+    uint32_t eos = (uint32_t)t->options.eos_token;
+    return t->options.eos_token < 0 ? STATUS_OK : keep_ids(out, &eos, 1);
 }
 
 static enum status encode_document(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
@@ -150,7 +150,7 @@ static enum status encode_document(const struct tokenizing *t, int thread, int64
     size_t bytes;
     TRY(jsonl_read_string(t->name, line, object, "text", &text, &bytes));
     if (bytes == 0) return STATUS_OK;
-    TRY(encode(t->encoders[thread], text, bytes, out));
+    TRY(encode(t->encoders.items[thread].plain, text, bytes, out));
     return end_document(t, out);
 }
 
@@ -165,16 +165,16 @@ static enum status encode_prompt(const struct tokenizing *t, int thread, int64_t
     if (status == STATUS_OK) status = text_append(&text, completion, completion_bytes);
     struct text_span trained = {prompt_bytes, text.count};
     if (status == STATUS_OK)
-        status =
-            example_encode(t->examples[thread], text.items, text.count, &trained, 1, true, t->options->eos_token, out);
+        status = example_encode(t->encoders.items[thread].examples, text.items, text.count, &trained, 1, true,
+                                t->options.eos_token, out);
     vec_free(&text);
     return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->name, (long long)line) : status;
 }
 
 static enum status encode_line(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
                                struct token_ids *out) {
-    if (t->options->kind == SOURCE_JSONL) return encode_document(t, thread, line, object, out);
-    if (t->options->kind == SOURCE_CHAT) return chat_encode(t->chats[thread], t->name, line, object, out);
+    if (t->options.kind == SOURCE_JSONL) return encode_document(t, thread, line, object, out);
+    if (t->options.kind == SOURCE_CHAT) return chat_encode(t->encoders.items[thread].chats, t->name, line, object, out);
     return encode_prompt(t, thread, line, object, out);
 }
 
@@ -184,7 +184,7 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
     size_t bytes;
     while (line_read(&reader, &line, &bytes)) {
         json_t *object;
-        TRY(jsonl_parse_object(t->name, reader.line, line, bytes, t->options->kind == SOURCE_CHAT, &object));
+        TRY(jsonl_parse_object(t->name, reader.line, line, bytes, t->options.kind == SOURCE_CHAT, &object));
         enum status status = object ? encode_line(t, thread, reader.line, object, &chunk->ids) : STATUS_OK;
         json_decref(object);
         TRY(status);
@@ -193,88 +193,88 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
 }
 
 static enum status encode_chunk(const struct tokenizing *t, int thread, struct chunk *chunk) {
-    if (t->options->kind != SOURCE_TEXT) return encode_lines(t, thread, chunk);
-    TRY(encode_part(t, t->encoders[thread], chunk->text, chunk->bytes, &chunk->ids));
+    if (t->options.kind != SOURCE_TEXT) return encode_lines(t, thread, chunk);
+    TRY(encode_part(t, t->encoders.items[thread].plain, chunk->text, chunk->bytes, &chunk->ids));
     return chunk->text + chunk->bytes == t->text + t->bytes ? end_document(t, &chunk->ids) : STATUS_OK;
 }
 
 /* Encodes chunks in parallel, then hands them over in order; the first that failed in the file's order decides. */
-static enum status encode_wave(struct tokenizing *t, int count, struct token_sink sink) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(t->encoder_count)
+static enum status encode_wave(struct tokenizing *t, int count, int threads, struct token_sink sink) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int i = 0; i < count; i++) {
-        struct chunk *chunk = &t->chunks[i];
+        struct chunk *chunk = &t->chunks.items[i];
         chunk->status = encode_chunk(t, omp_get_thread_num(), chunk);
         if (chunk->status != STATUS_OK) snprintf(chunk->message, sizeof chunk->message, "%s", status_message());
     }
     for (int i = 0; i < count; i++) {
-        const struct chunk *chunk = &t->chunks[i];
+        const struct chunk *chunk = &t->chunks.items[i];
         if (chunk->status != STATUS_OK) return status_set(chunk->status, "%s", chunk->message);
         TRY(sink.write(sink.payload, chunk->ids.items, chunk->ids.count));
+        t->done += chunk->bytes;
     }
     return STATUS_OK;
 }
 
-static enum status encode_all(struct tokenizing *t, struct token_sink sink) {
-    int64_t noted_ns = clock_now_ns();
-    while (t->next < t->bytes) {
-        int count = 0;
-        while (count < WAVE_CHUNKS && t->next < t->bytes)
-            TRY(cut_chunk(t, &t->chunks[count++]));
-        TRY(encode_wave(t, count, sink));
-        if (t->next == t->bytes || clock_now_ns() - noted_ns < progress_ns) continue;
-        char size[SIZE_TEXT];
-        noted_ns = clock_now_ns();
-        log_note("tokenizing %s: %.0f%% of %s", t->name, 100.0 * (double)t->next / (double)t->bytes,
-                 size_print((int64_t)t->bytes, size));
+static enum status add_encoders(struct tokenizing *t) {
+    const struct tokenize_options *options = &t->options;
+    TRY(vec_push(&t->encoders, (struct encoders){0}));
+    struct encoders *made = &t->encoders.items[t->encoders.count - 1];
+    TRY(tokenizer_encoder_create(options->tokenizer, &made->plain));
+    if (!source_is_supervised(options->kind)) return STATUS_OK;
+    TRY(example_encoder_create(options->tokenizer, &made->examples));
+    if (options->kind != SOURCE_CHAT) return STATUS_OK;
+    return chat_encoder_create(options->chat, made->examples, options->chat_time_s, &made->chats);
+}
+
+/* The next chunks, as many as there are. */
+static enum status cut_wave(struct tokenizing *t, int most, int *count) {
+    for (*count = 0; *count < most && t->next < t->bytes; ++*count) {
+        if (t->chunks.count == (size_t)*count) TRY(vec_push(&t->chunks, (struct chunk){0}));
+        TRY(cut_chunk(t, &t->chunks.items[*count]));
     }
     return STATUS_OK;
 }
 
-static enum status create_encoders(struct tokenizing *t) {
-    t->chunks = mem_array(WAVE_CHUNKS, sizeof *t->chunks);
-    t->encoders = mem_array((size_t)t->encoder_count, sizeof *t->encoders);
-    t->examples = mem_array((size_t)t->encoder_count, sizeof *t->examples);
-    t->chats = mem_array((size_t)t->encoder_count, sizeof *t->chats);
-    if (!t->chunks || !t->encoders || !t->examples || !t->chats) return STATUS_FAILED;
-    for (int i = 0; i < t->encoder_count; i++) {
-        TRY(tokenizer_encoder_create(t->options->tokenizer, &t->encoders[i]));
-        if (!source_is_supervised(t->options->kind)) continue;
-        TRY(example_encoder_create(t->options->tokenizer, &t->examples[i]));
-        if (t->options->kind != SOURCE_CHAT) continue;
-        TRY(chat_encoder_create(t->options->chat, t->examples[i], t->options->chat_time_s, &t->chats[i]));
-    }
-    return STATUS_OK;
+enum status tokenizing_advance(struct tokenizing *t, struct tokenize_effort effort, struct token_sink sink) {
+    BUG_IF(effort.threads < 1 || effort.chunks < 1 || effort.chunks > TOKENIZE_MOST_CHUNKS, "%d chunks on %d threads",
+           effort.chunks, effort.threads);
+    if (t->encoders.count == 0) TRY(add_encoders(t));
+    int count;
+    TRY(cut_wave(t, effort.chunks, &count));
+    int threads = count < effort.threads ? count : effort.threads;
+    while (t->encoders.count < (size_t)threads)
+        TRY(add_encoders(t));
+    return count > 0 ? encode_wave(t, count, threads, sink) : STATUS_OK;
 }
 
-static void release(struct tokenizing *t) {
-    for (int i = 0; t->chunks && i < WAVE_CHUNKS; i++)
-        vec_free(&t->chunks[i].ids);
-    for (int i = 0; t->encoders && i < t->encoder_count; i++)
-        tokenizer_encoder_free(t->encoders[i]);
-    for (int i = 0; t->examples && i < t->encoder_count; i++)
-        example_encoder_free(t->examples[i]);
-    for (int i = 0; t->chats && i < t->encoder_count; i++)
-        chat_encoder_free(t->chats[i]);
-    mem_free(t->examples);
-    mem_free(t->chats);
-    mem_free(t->chunks);
-    mem_free(t->encoders);
+size_t tokenizing_done(const struct tokenizing *t) { return t->done; }
+
+void tokenizing_rest(struct tokenizing *t) {
+    for (size_t i = 0; i < t->chunks.count; i++)
+        vec_free(&t->chunks.items[i].ids);
+    for (size_t i = 0; i < t->encoders.count; i++) {
+        tokenizer_encoder_free(t->encoders.items[i].plain);
+        example_encoder_free(t->encoders.items[i].examples);
+        chat_encoder_free(t->encoders.items[i].chats);
+    }
+    vec_free(&t->chunks);
+    vec_free(&t->encoders);
     vec_free(&t->whole);
     vec_free(&t->halves);
 }
 
-enum status tokenize_text(const struct tokenize_options *options, const char *name, const char *text, size_t bytes,
-                          struct token_sink sink) {
+enum status tokenizing_create(const struct tokenize_options *options, const char *name, const char *text, size_t bytes,
+                              struct tokenizing **out) {
     BUG_IF(options->kind == SOURCE_TOKENS, "%s: token files are not text", name);
-    size_t chunks = bytes / CHUNK_BYTES + 1;
-    int threads = omp_get_max_threads();
-    struct tokenizing t = {.options = options,
-                           .name = name,
-                           .text = text,
-                           .bytes = bytes,
-                           .encoder_count = chunks < (size_t)threads ? (int)chunks : threads};
-    enum status status = create_encoders(&t);
-    if (status == STATUS_OK) status = encode_all(&t, sink);
-    release(&t);
-    return status;
+    struct tokenizing *t = mem_array(1, sizeof *t);
+    if (!t) return STATUS_FAILED;
+    *t = (struct tokenizing){.options = *options, .name = name, .text = text, .bytes = bytes};
+    *out = t;
+    return STATUS_OK;
+}
+
+void tokenizing_free(struct tokenizing *t) {
+    if (!t) return;
+    tokenizing_rest(t);
+    mem_free(t);
 }

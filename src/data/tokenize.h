@@ -23,13 +23,31 @@ struct tokenize_options {
     int64_t chat_time_s;              /* what it is told of the time */
 };
 
-/* Sends the ids of all documents of a file to the sink, in order, from the calling thread; `eos_token` follows each
+/* How much of the machine to use at once: memory is at most 2 MiB a chunk and 5 MiB a thread, but for longer .jsonl
+ * lines. */
+struct tokenize_effort {
+    int threads; /* OpenMP's, of the calling thread; 1: only itself */
+    int chunks;  /* encoded together; at most TOKENIZE_MOST_CHUNKS */
+};
+enum { TOKENIZE_MOST_CHUNKS = 64 };
+
+/* A file on its way to ids. Not for several threads at once. */
+struct tokenizing;
+/* `name` stands for the path in messages. `name`, the text and what the options point to must outlive it. */
+enum status tokenizing_create(const struct tokenize_options *options, const char *name, const char *text, size_t bytes,
+                              struct tokenizing **out);
+void tokenizing_free(struct tokenizing *tokenizing);
+
+/* Bytes whose ids have been sent, from the beginning; all of them: the end. */
+size_t tokenizing_done(const struct tokenizing *tokenizing);
+/* Encodes the next chunks and sends their ids to the sink, in order, from the calling thread: `eos_token` follows each
  * document that is not empty. The template of the tokenizer's post-processor is not applied. Of supervised files they
  * are marked ids: prompt and completion are one text, with the template, and `eos_token` is trained on (example.h); for
  * conversations see chat.h.
- * `name` stands for the path in messages. Memory in use is bounded (about 100 MiB at most, but for longer .jsonl
- * lines). Progress goes to the log when it takes more than some seconds. */
-enum status tokenize_text(const struct tokenize_options *options, const char *name, const char *text, size_t bytes,
-                          struct token_sink sink);
+ * BAD_INPUT for text that is not as it must be: what comes before its chunk is sent all the same. After a failure there
+ * is nothing to do but to free. */
+enum status tokenizing_advance(struct tokenizing *tokenizing, struct tokenize_effort effort, struct token_sink sink);
+/* Gives up memory that the next call gets anew. */
+void tokenizing_rest(struct tokenizing *tokenizing);
 
 #endif

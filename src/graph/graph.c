@@ -187,3 +187,9 @@ int32_t graph_count_blocks(const struct graph *graph) {
     }
     return blocks;
 }
+
+bool graph_has_backward(const struct graph *graph) {
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        if (graph->nodes.items[n]->phase == PHASE_BACKWARD) return true;
+    return false;
+}

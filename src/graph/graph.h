@@ -71,6 +71,8 @@ struct node *graph_add(struct graph *graph, const struct op *op, const char *nam
 
 /* Blocks that have forward or backward nodes: what an update adds is not one. */
 int32_t graph_count_blocks(const struct graph *graph);
+/* Whether it trains; others are evaluated or generated with. */
+bool graph_has_backward(const struct graph *graph);
 
 /* The parameter, input or result of that name, or NULL. */
 struct tensor *graph_find(const struct graph *graph, const char *name);

@@ -34,6 +34,8 @@ static enum status add_backward(struct reader *reader, int32_t block) {
     if (reader->forwards < reader->blocks)
         return status_hint(REFUSE("b%" PRId32 " comes before the forward of block %" PRId32, block, reader->forwards),
                            "the nearest legal one is f%" PRId32, reader->forwards);
+    if (reader->backwards_left == 0)
+        return status_hint(REFUSE("b%" PRId32 " comes after the last backward, b0", block), "leave it out");
     if (block != reader->backwards_left - 1)
         return status_hint(REFUSE("b%" PRId32 " is out of turn: backwards come once each, descending", block),
                            "the nearest legal one is b%" PRId32, reader->backwards_left - 1);

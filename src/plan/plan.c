@@ -1,10 +1,11 @@
 #include "plan/plan.h"
 
-#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "base/nearest.h"
 
 enum { PLAN_FILE_LIMIT_BYTES = 1 << 24, THREADS_MAX = 4096 };
 static const int64_t SEQUENCES_MAX = (int64_t)1 << 24, TOKENS_MAX = (int64_t)1 << 24;
@@ -18,17 +19,6 @@ int64_t recipe_grains(const struct recipe *recipe) {
     return (recipe->batch + recipe->grain_sequences - 1) / recipe->grain_sequences;
 }
 
-enum status plan_check(const struct plan *plan) {
-    const struct recipe *recipe = &plan->recipe;
-    TRY(plan_check_range("recipe.batch", recipe->batch, 1, SEQUENCES_MAX, "a step needs at least one sequence"));
-    TRY(plan_check_range("recipe.sequence_length", recipe->sequence_length, 1, TOKENS_MAX,
-                         "a sequence needs at least one token"));
-    TRY(plan_check_range("recipe.grain_sequences", recipe->grain_sequences, 1, recipe->batch,
-                         "a grain holds whole sequences and at most the batch"));
-    TRY(plan_check_range("recipe.threads", recipe->threads, 1, THREADS_MAX, "at least one compute thread"));
-    return policy_check(&plan->policy, recipe_grains(recipe));
-}
-
 const char *document_attention_name(enum document_attention attention) {
     return attention == DOCUMENT_ATTENTION_WITHIN ? "within" : "across";
 }
@@ -38,15 +28,35 @@ enum document_attention document_attention_find(const char *name) {
     return strcmp(name, "within") == 0 ? DOCUMENT_ATTENTION_WITHIN : DOCUMENT_ATTENTION_NONE;
 }
 
-/* One list of the recipe's numbers serves writing, reading and comparing. */
+/* One list of the recipe's numbers serves checking, writing, reading and comparing: type, least, most and why. */
 #define RECIPE_INTEGERS(X)                                                                                             \
-    X(batch, int64_t, SEQUENCES_MAX)                                                                                   \
-    X(sequence_length, int64_t, TOKENS_MAX)                                                                            \
-    X(grain_sequences, int64_t, SEQUENCES_MAX)                                                                         \
-    X(threads, int, THREADS_MAX)                                                                                       \
-    X(seed, uint64_t, INT64_MAX)                                                                                       \
-    X(kernels_version, int, INT32_MAX)
-#define RECIPE_DOUBLES(X) X(beta1) X(beta2) X(epsilon) X(weight_decay) X(clip_norm)
+    X(batch, int64_t, 1, SEQUENCES_MAX, "a step needs at least one sequence")                                          \
+    X(sequence_length, int64_t, 1, TOKENS_MAX, "a sequence needs at least one token")                                  \
+    X(grain_sequences, int64_t, 1, recipe->batch, "a grain holds whole sequences and at most the batch")               \
+    X(threads, int, 1, THREADS_MAX, "at least one compute thread")                                                     \
+    X(seed, uint64_t, 0, INT64_MAX, "a seed is not negative")                                                          \
+    X(kernels_version, int, 0, INT32_MAX, "a version is not negative")
+/* Epsilon is added in fp32, whose least normal number is 1.2e-38. */
+#define RECIPE_DOUBLES(X)                                                                                              \
+    X(beta1, 0, 0.999999, "a decaying average's share is below 1")                                                     \
+    X(beta2, 0, 0.999999, "a decaying average's share is below 1")                                                     \
+    X(epsilon, 1e-30, 1, "what keeps divisors from 0 is above 0, in fp32 too, and at most 1")                          \
+    X(weight_decay, 0, 1000, "0 for none, and at most 1000")                                                           \
+    X(clip_norm, 0, 1e9, "0 for none, and at most 1e9")
+
+enum status plan_check(const struct plan *plan) {
+    const struct recipe *recipe = &plan->recipe;
+#define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
+    TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
+    RECIPE_INTEGERS(CHECK_INTEGER)
+    return policy_check(&plan->policy, recipe_grains(recipe));
+}
+
+enum status recipe_check_optimizer(const struct recipe *recipe) {
+#define CHECK_DOUBLE(field, least, most, rule) TRY(plan_check_real("recipe." #field, recipe->field, least, most, rule));
+    RECIPE_DOUBLES(CHECK_DOUBLE)
+    return STATUS_OK;
+}
 
 /* Left out where plans were written before there were such: "" then. */
 #define RECIPE_TEXTS(X) X(lora) X(freeze)
@@ -55,10 +65,10 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     json_t *object = json_object();
     int failed = !object;
     failed |= json_object_set_new(object, "dtype", json_string(dtype_name(recipe->dtype)));
-#define SET_INTEGER(field, type, most)                                                                                 \
+#define SET_INTEGER(field, type, least, most, rule)                                                                    \
     failed |= json_object_set_new(object, #field, json_integer((json_int_t)recipe->field));
     RECIPE_INTEGERS(SET_INTEGER)
-#define SET_DOUBLE(field) failed |= json_object_set_new(object, #field, json_real(recipe->field));
+#define SET_DOUBLE(field, least, most, rule) failed |= json_object_set_new(object, #field, json_real(recipe->field));
     RECIPE_DOUBLES(SET_DOUBLE)
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
@@ -84,13 +94,35 @@ json_t *plan_to_json(const struct plan *plan) {
     return object;
 }
 
-static enum status read_text(const char *file, const json_t *object, const char *field, char out[RECIPE_TEXT_BYTES]) {
-    const char *text = "";
-    TRY(json_read_string(file, object, field, &text));
-    if (strlen(text) >= RECIPE_TEXT_BYTES)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: is longer than %d bytes", file, field, RECIPE_TEXT_BYTES - 1);
-    strcpy(out, text);
-    return STATUS_OK;
+static enum status read_dtype(const char *file, const json_t *object, enum dtype *out) {
+    static const char *const names[] = {"bf16", "fp32"};
+    const char *name = "";
+    TRY(json_read_string(file, object, "dtype", &name));
+    *out = dtype_find(name);
+    if (*out == DTYPE_F32 || *out == DTYPE_BF16) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: dtype: nothing is computed in '%s'", file, name);
+    return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
+}
+
+static enum status read_document_attention(const char *file, const json_t *object, enum document_attention *out) {
+    static const char *const names[] = {"across", "within"};
+    const char *name = "";
+    TRY(json_read_string(file, object, "document_attention", &name));
+    *out = document_attention_find(name);
+    if (*out != DOCUMENT_ATTENTION_NONE) return STATUS_OK;
+    enum status status = status_set(
+        STATUS_BAD_INPUT, "%s: document_attention: '%s' is no way to go about borders of documents", file, name);
+    return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
+}
+
+/* Checked before it becomes a narrower type. */
+static enum status read_integer(const char *file, const json_t *object, const char *field, int64_t least, int64_t most,
+                                const char *rule, int64_t *out) {
+    TRY(json_read_int(file, object, field, INT64_MIN, INT64_MAX, out));
+    char name[64];
+    snprintf(name, sizeof name, "recipe.%s", field);
+    enum status status = plan_check_range(name, *out, least, most, rule);
+    return status == STATUS_OK ? status : status_prefix(status, "%s", file);
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
@@ -100,59 +132,55 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                                         "dtype",
                                         "isa",
                                         "document_attention",
-#define NAME_INTEGER(field, type, most) #field,
+#define NAME_INTEGER(field, type, least, most, rule) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER)
-#define NAME_DOUBLE(field) #field,
+#define NAME_DOUBLE(field, least, most, rule) #field,
                                             RECIPE_DOUBLES(NAME_DOUBLE)};
-    struct recipe recipe = {0};
+    struct recipe read = {0}, *recipe = &read;
     for (size_t i = OPTIONAL_FIELDS; i < sizeof known / sizeof *known; i++)
         TRY(json_require(file, object, known[i]));
     TRY(json_refuse_unknown(file, "recipe.", object, known, sizeof known / sizeof *known));
-#define READ_INTEGER(field, type, most)                                                                                \
+#define READ_INTEGER(field, type, least, most, rule)                                                                   \
     {                                                                                                                  \
         int64_t value = 0;                                                                                             \
-        TRY(json_read_int(file, object, #field, 0, most, &value));                                                     \
-        recipe.field = (type)value;                                                                                    \
+        TRY(read_integer(file, object, #field, least, most, rule, &value));                                            \
+        recipe->field = (type)value;                                                                                   \
     }
     RECIPE_INTEGERS(READ_INTEGER)
-#define READ_DOUBLE(field) TRY(json_read_double(file, object, #field, 0, 1e30, &recipe.field));
+#define READ_DOUBLE(field, least, most, rule)                                                                          \
+    TRY(json_read_double(file, object, #field, -HUGE_VAL, HUGE_VAL, &recipe->field));
     RECIPE_DOUBLES(READ_DOUBLE)
-    const char *dtype = "", *isa = "", *attention = "";
-    TRY(json_read_string(file, object, "dtype", &dtype));
-    TRY(json_read_string(file, object, "isa", &isa));
-    TRY(json_read_string(file, object, "document_attention", &attention));
-    recipe.document_attention = document_attention_find(attention);
-    if (recipe.document_attention == DOCUMENT_ATTENTION_NONE)
-        return status_set(STATUS_BAD_INPUT, "%s: document_attention: '%s' is neither across nor within", file,
-                          attention);
-    recipe.dtype = dtype_find(dtype);
-    if (recipe.dtype != DTYPE_F32 && recipe.dtype != DTYPE_BF16)
-        return status_set(STATUS_BAD_INPUT, "%s: dtype: '%s' is neither fp32 nor bf16", file, dtype);
-    snprintf(recipe.isa, sizeof recipe.isa, "%s", isa);
-#define READ_TEXT(field) TRY(read_text(file, object, #field, recipe.field));
+    TRY(read_dtype(file, object, &recipe->dtype));
+    TRY(read_document_attention(file, object, &recipe->document_attention));
+    TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
+#define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
-    *out = recipe;
+    *out = *recipe;
     return STATUS_OK;
 }
 
-enum status plan_from_json(const char *file, const json_t *object, struct plan *out) {
-    struct plan plan = {0};
+static enum status read_plan(const char *file, const json_t *object, struct plan *out) {
     int64_t version = 0;
     TRY(json_require(file, object, "version"));
     TRY(json_read_int(file, object, "version", PLAN_VERSION, PLAN_VERSION, &version));
     const json_t *recipe = json_object_get(object, "recipe"), *policy = json_object_get(object, "policy");
     if (!json_is_object(recipe)) return status_set(STATUS_BAD_INPUT, "%s: recipe: must be an object", file);
     if (!json_is_object(policy)) return status_set(STATUS_BAD_INPUT, "%s: policy: must be an object", file);
-    TRY(recipe_from_json(file, recipe, &plan.recipe));
-    TRY(policy_from_json(file, policy, &plan.policy));
-    enum status status = plan_check(&plan);
-    if (status != STATUS_OK) {
-        char hint[256];
-        snprintf(hint, sizeof hint, "%s", status_hint_text());
-        return status_hint(status_prefix(status, "%s", file), "%s", hint);
-    }
-    *out = plan;
-    return STATUS_OK;
+    TRY(recipe_from_json(file, recipe, &out->recipe));
+    TRY(policy_from_json(file, policy, &out->policy));
+    enum status status = recipe_check_optimizer(&out->recipe);
+    if (status == STATUS_OK) status = plan_check(out);
+    return status == STATUS_OK ? status : status_prefix(status, "%s", file);
+}
+
+enum status plan_from_json(const char *file, const json_t *object, struct plan *out) {
+    struct plan plan = {0};
+    enum status status = read_plan(file, object, &plan);
+    if (status == STATUS_OK)
+        *out = plan;
+    else if (!status_hint_text()[0]) /* what is missing, or of another type, has no nearest value */
+        return status_hint(status, "`ballast plan MODEL_DIR -o FILE` writes a plan with all fields");
+    return status;
 }
 
 enum status plan_read(const char *path, struct plan *out) {
@@ -185,10 +213,10 @@ enum status plan_read_model(const char *path, struct scratch *memory, const char
 
 enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual) {
 #define DIFFERENT(field) return status_set(STATUS_BAD_INPUT, "recipe: %s is another here", #field);
-#define COMPARE_INTEGER(field, type, most)                                                                             \
+#define COMPARE_INTEGER(field, type, least, most, rule)                                                                \
     if (expected->field != actual->field) DIFFERENT(field)
     RECIPE_INTEGERS(COMPARE_INTEGER)
-#define COMPARE_DOUBLE(field)                                                                                          \
+#define COMPARE_DOUBLE(field, least, most, rule)                                                                       \
     if (expected->field < actual->field || expected->field > actual->field) DIFFERENT(field)
     RECIPE_DOUBLES(COMPARE_DOUBLE)
     if (expected->dtype != actual->dtype) DIFFERENT(dtype)

@@ -82,8 +82,11 @@ int64_t recipe_grains(const struct recipe *recipe);
  * most.
  */
 enum status plan_check_range(const char *field, int64_t value, int64_t least, int64_t most, const char *rule);
+enum status plan_check_real(const char *field, double value, double least, double most, const char *rule);
 /* BAD_INPUT naming the field, the rule and the nearest legal value. */
 enum status plan_check(const struct plan *plan);
+/* The same for AdamW's and clipping's numbers, which a program knows from its graph. */
+enum status recipe_check_optimizer(const struct recipe *recipe);
 
 /* {"version", "recipe": {…}, "policy": {…}}; NULL when out of memory. `file` stands for the path in messages. */
 json_t *recipe_to_json(const struct recipe *recipe);

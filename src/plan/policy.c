@@ -3,12 +3,19 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/nearest.h"
 #include "plan/plan.h"
 
 enum status plan_check_range(const char *field, int64_t value, int64_t least, int64_t most, const char *rule) {
     if (value >= least && value <= most) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "plan: %s: %" PRId64 " is not legal: %s", field, value, rule);
     return status_hint(status, "the nearest legal value is %" PRId64, value < least ? least : most);
+}
+
+enum status plan_check_real(const char *field, double value, double least, double most, const char *rule) {
+    if (value >= least && value <= most) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "plan: %s: %g is not legal: %s", field, value, rule);
+    return status_hint(status, "the nearest legal value is %.15g", value > most ? most : least);
 }
 
 /* One list of the policy's numbers and tiers serves reading and writing. */
@@ -28,7 +35,8 @@ enum status policy_check(const struct policy *policy, int64_t grains) {
     TRY(plan_check_range("policy.lookahead", policy->lookahead, 0, LOOKAHEAD_MAX, "a count of groups"));
     if (policy->update == TIER_DISK)
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.update: nothing is computed on the disk"),
-                           "the nearest legal value is host");
+                           "the nearest legal value is %s",
+                           tier_name(policy->optimizer == TIER_DEVICE ? TIER_DEVICE : TIER_HOST));
     if (policy->update == TIER_HOST && policy->optimizer == TIER_DEVICE)
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.update: optimizer state that is on the device "
                                                         "is updated there"),
@@ -51,11 +59,14 @@ json_t *policy_to_json(const struct policy *policy) {
 }
 
 static enum status read_tier(const char *file, const json_t *object, const char *field, enum tier *out) {
-    const char *name = tier_name(*out);
+    const char *name = tier_name(*out), *names[TIER_COUNT];
     TRY(json_read_string(file, object, field, &name));
     *out = tier_find(name);
     if (*out != TIER_COUNT) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: policy.%s: '%s' is none of device, host and disk", file, field, name);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        names[tier] = tier_name(tier);
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: policy.%s: '%s' is no tier", file, field, name);
+    return nearest_hint(status, "value", name, names, TIER_COUNT);
 }
 
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out) {
@@ -69,12 +80,7 @@ enum status policy_from_json(const char *file, const json_t *object, struct poli
     POLICY_INTEGERS(READ_INTEGER)
 #define READ_TIER(field) TRY(read_tier(file, object, #field, &policy.field));
     POLICY_TIERS(READ_TIER)
-    const char *schedule = "";
-    TRY(json_read_string(file, object, "schedule", &schedule));
-    if (strlen(schedule) >= sizeof policy.schedule)
-        return status_set(STATUS_BAD_INPUT, "%s: policy.schedule: is longer than %zu bytes", file,
-                          sizeof policy.schedule - 1);
-    strcpy(policy.schedule, schedule);
+    TRY(json_read_text(file, object, "schedule", sizeof policy.schedule, policy.schedule));
     *out = policy;
     return STATUS_OK;
 }

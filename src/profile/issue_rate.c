@@ -1,6 +1,7 @@
 #include "profile/issue_rate.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 #include "base/fault.h"
 #include "profile/measurement.h"
 
-enum { INSTRUCTIONS = 300 };
+enum { INSTRUCTIONS = 300, HOPS = 100, ROUNDS = 9 };
+static const double LEAST_S = 1e-9;
 static const int64_t WORK_NS = 60 * 1000; /* longer than it takes to fall asleep */
 
 struct issuing {
@@ -51,7 +53,7 @@ static void issue(struct issuing *issuing, int index) {
     issuing->issues[index].seconds = (double)(clock_now_ns() - begin) * 1e-9;
 }
 
-enum status issue_measure(double *issue_s, double *wake_s) {
+static enum status measure_workers(double *issue_s, double *wake_s) {
     struct issuing issuing = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     pthread_t waiter;
     int error = fault_point(FAULT_SUBMIT) ? errno : pthread_create(&waiter, NULL, wait_for_each, &issuing);
@@ -64,4 +66,79 @@ enum status issue_measure(double *issue_s, double *wake_s) {
     *issue_s = measurement_of(issuing.issues, INSTRUCTIONS).seconds;
     *wake_s = measurement_of(issuing.wakes, issuing.waked).seconds;
     return STATUS_OK;
+}
+
+/* Two streams of a device, each with an event that it records. */
+struct hopping {
+    const struct backend_streams *streams;
+    void *stream[2], *event[2], *begin, *end;
+};
+
+static enum status open_hopping(struct hopping *hopping) {
+    const struct backend_streams *streams = hopping->streams;
+    TRY(streams->enter());
+    for (int i = 0; i < 2; i++) {
+        TRY(streams->create(&hopping->stream[i]));
+        TRY(streams->create_event(&hopping->event[i]));
+    }
+    TRY(streams->create_timed_event(&hopping->begin));
+    return streams->create_timed_event(&hopping->end);
+}
+
+static void close_hopping(struct hopping *hopping) {
+    const struct backend_streams *streams = hopping->streams;
+    void *const events[] = {hopping->event[0], hopping->event[1], hopping->begin, hopping->end};
+    for (int i = 0; i < 2; i++)
+        if (hopping->stream[i]) streams->free(hopping->stream[i]);
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+        if (events[i]) streams->free_event(events[i]);
+}
+
+/* Instructions that wait for the other stream's event and record their own: all on the first of two streams, where the
+ * wait is always met, or in turns, where each waits for the one before it. */
+static enum status ask_for_hops(const struct hopping *hopping, int used) {
+    const struct backend_streams *streams = hopping->streams;
+    TRY(streams->record(hopping->begin, hopping->stream[0]));
+    for (int i = 0; i < HOPS; i++) {
+        int self = i % used;
+        TRY(streams->wait(hopping->stream[self], hopping->event[!self]));
+        TRY(streams->record(hopping->event[self], hopping->stream[self]));
+    }
+    return streams->record(hopping->end, hopping->stream[(HOPS - 1) % used]);
+}
+
+static enum status finish_hops(const struct hopping *hopping) {
+    enum status first = hopping->streams->finish(hopping->stream[0]);
+    enum status second = hopping->streams->finish(hopping->stream[1]);
+    return first == STATUS_OK ? second : first;
+}
+
+/* Seconds of a hop. */
+static enum status time_hops(const struct hopping *hopping, int used, double *seconds) {
+    struct sample rounds[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        rounds[i] = (struct sample){0};
+        enum status status = ask_for_hops(hopping, used), finished = finish_hops(hopping);
+        if (status == STATUS_OK) status = finished;
+        if (status == STATUS_OK) status = hopping->streams->elapsed(hopping->begin, hopping->end, &rounds[i].seconds);
+        if (status != STATUS_OK) return status;
+        rounds[i].seconds = fmax(rounds[i].seconds / HOPS, LEAST_S);
+    }
+    *seconds = measurement_of(rounds, ROUNDS).seconds;
+    return STATUS_OK;
+}
+
+static enum status measure_streams(const struct backend_streams *streams, double *issue_s, double *wake_s) {
+    struct hopping hopping = {.streams = streams};
+    double hop_s = 0;
+    enum status status = open_hopping(&hopping);
+    if (status == STATUS_OK) status = time_hops(&hopping, 1, issue_s);
+    if (status == STATUS_OK) status = time_hops(&hopping, 2, &hop_s);
+    close_hopping(&hopping);
+    if (status == STATUS_OK) *wake_s = fmax(hop_s - *issue_s, 0);
+    return status;
+}
+
+enum status issue_measure(const struct backend *backend, double *issue_s, double *wake_s) {
+    return backend->streams ? measure_streams(backend->streams, issue_s, wake_s) : measure_workers(issue_s, wake_s);
 }

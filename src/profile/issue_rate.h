@@ -2,11 +2,15 @@
 #ifndef BALLAST_PROFILE_ISSUE_RATE_H
 #define BALLAST_PROFILE_ISSUE_RATE_H
 
-#include "base/status.h"
+#include "backend/backend.h"
 
-/* What an instruction without work costs its stream, and how long it then takes until the worker of another stream that
- * slept for it goes on, as the runner has it (run/runner.c): the lock, the look at the waits, the word to all. The
- * stream computes for some microseconds before each, so that the other one is asleep again. */
-enum status issue_measure(double *issue_s, double *wake_s);
+/* What an instruction without work costs its stream, and how long it then takes until a stream that waited for it goes
+ * on.
+ *
+ * On a processor streams are the runner's workers (run/runner.c): the lock, the look at the waits, the word to all; the
+ * stream computes for some microseconds before each, so that the worker of the other one is asleep again. On a device
+ * they are the backend's, and events the waits: the device's time for a wait that is met and a record, and for a wait
+ * for what another stream has just recorded. */
+enum status issue_measure(const struct backend *backend, double *issue_s, double *wake_s);
 
 #endif

@@ -15,8 +15,8 @@ static enum status measure(struct rate_machine *machine, const struct rates_opti
                                           [ACTIVITY_COPY] = options->host_tier,
                                           [ACTIVITY_DISK_READ] = disk,
                                           [ACTIVITY_DISK_WRITE] = disk};
-    machine->allowance->left = transfer_sizes(options->host_tier, disk) + slowdown_races(present);
-    TRY(issue_measure(&rates->issue_s, &rates->wake_s));
+    machine->allowance->left = transfer_sizes(machine, options->host_tier) + slowdown_races(present);
+    TRY(issue_measure(machine->backend, &rates->issue_s, &rates->wake_s));
     TRY(transfer_measure_zero(machine, rates));
     if (options->host_tier) TRY(transfer_measure_host(machine, rates));
     TRY(transfer_measure_disk(machine, rates));
@@ -26,11 +26,12 @@ static enum status measure(struct rate_machine *machine, const struct rates_opti
 enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
                                   struct cluster_rates *out) {
     struct allowance allowance = {.end_ns = clock_now_ns() + RATES_BUDGET_NS};
-    struct rate_machine machine = {
-        .backend = backend, .threads = options->threads, .piece_bytes = RATE_WORK_PIECE_BYTES, .allowance = &allowance};
+    struct rate_machine machine = rate_machine_make(backend, options->threads, options->memory_bytes);
     struct arena_settings settings = {.folder = options->disk_folder, .channels = RATE_WORK_CHANNELS};
     struct cluster_rates rates = {.measured = true};
+    machine.allowance = &allowance;
     backend->set_threads(options->threads);
+    if (backend->streams) TRY(backend->streams->enter());
     if (options->disk_folder) TRY(arena_open(TIER_DISK, RATE_WORK_DISK_BYTES, &settings, &machine.disk));
     enum status status = measure(&machine, options, &rates);
     arena_close(&machine.disk);

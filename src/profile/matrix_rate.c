@@ -188,7 +188,7 @@ enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype d
     struct profile_cache cache;
     int32_t measured = 0;
     backend->set_threads(threads);
-    enum status status = profile_cache_open(cache_folder, backend, threads, false, &cache);
+    enum status status = profile_cache_open(cache_folder, backend, threads, 0, false, &cache);
     if (status == STATUS_OK) status = profile_find_matrix_rate(backend, dtype, &cache, flops_per_s, &measured);
     profile_cache_close(&cache);
     return status;

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 
 enum { LINE_BYTES = 128 };
-static const double NOISY_SPREAD = 0.2, WAKE_S = 50e-6;
+static const double WAKE_S = 50e-6;
 
 /* The second number of a thread's schedstat: nanoseconds on a run queue. */
 static int64_t waited_by(int tasks, const char *thread) {
@@ -62,7 +62,7 @@ struct measurement measurement_of(struct sample *samples, int count) {
 }
 
 bool measurement_noisy(const struct measurement *measurement) {
-    return measurement->spread > NOISY_SPREAD && measurement->spread * measurement->seconds > WAKE_S;
+    return measurement->spread > MEASUREMENT_NOISY_SPREAD && measurement->spread * measurement->seconds > WAKE_S;
 }
 
 struct measurement measurement_lower(const struct measurement *a, const struct measurement *b) {

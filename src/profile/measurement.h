@@ -26,7 +26,11 @@ struct sample stopwatch_end(const struct stopwatch *stopwatch);
 
 /* Puts the samples, at least one, into ascending order. */
 struct measurement measurement_of(struct sample *samples, int count);
-/* Spread beyond 20%, and by more than the 50 us that a thread takes to wake up: worth measuring again. */
+/* Beyond it a time is noisy, wherever that is asked: measured again, and told as such. Calls on an idle machine are
+ * some percent apart, those beside another program half of their time and more; a fifth lies between, and is what a
+ * step may be off its prediction before that is said. */
+#define MEASUREMENT_NOISY_SPREAD 0.2
+/* Spread beyond that, and by more than the 50 us that a thread takes to wake up. */
 bool measurement_noisy(const struct measurement *measurement);
 /* Of two measurements of one thing the lower time, since what else ran can only have made it longer; it is to be
  * trusted as the better of the two. */

@@ -1,14 +1,12 @@
 #include "profile/operator_bench.h"
 
 #include <math.h>
-#include <unistd.h>
 
 #include "profile/operator_values.h"
 
-enum { CALLS_MOST = 9, ALIGNMENT = 4096 };
+enum { CALLS_MOST = 9, ROW_MOST = 10, ALIGNMENT = 4096 };
 static const double LONG_CALL_S = 0.3; /* what a first call has more to do is little of it */
-static const double FIRST_CALL_SPREAD = 1;
-static const double CALLS_MOST_S = 0.06;
+static const double CALLS_MOST_S = 0.06, ROW_S = 1e-3;
 /* What comes from memory in some microseconds: not worth emptying the caches for, which takes milliseconds. */
 static const int64_t COLD_LEAST_BYTES = (int64_t)64 << 10;
 static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20;
@@ -17,30 +15,33 @@ static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT
 
 void bench_memory_free(struct bench_memory *memory) { arena_close(&memory->arena); }
 
-static enum status grow(struct bench_memory *memory, int64_t bytes) {
+static enum status grow(const struct backend *backend, struct bench_memory *memory, int64_t bytes) {
+    const struct arena_settings settings = {.memory = backend->memory};
     if (memory->arena.bytes >= bytes) return STATUS_OK;
     arena_close(&memory->arena);
     memory->arena = (struct arena){0};
-    return arena_open(TIER_DEVICE, bytes, NULL, &memory->arena);
+    return arena_open(TIER_DEVICE, bytes, &settings, &memory->arena);
 }
 
 /* Half again the last cache: what passes through it when so much is touched. */
-static int64_t flush_bytes(void) {
-    int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+static int64_t flush_bytes(const struct backend *backend) {
+    int64_t cache = backend->cache_bytes();
     return (cache > 0 ? cache : CACHE_DEFAULT_BYTES) / 2 * 3;
 }
 
-/* As many copies as fill the caches, but no more than there are calls. */
-static int count_copies(int64_t bytes) {
-    int64_t most = CALLS_MOST + 1;
-    if (bytes == 0) return 1;
-    int64_t copies = flush_bytes() / bytes + 1;
-    if (copies > COPIES_MOST_BYTES / bytes) copies = COPIES_MOST_BYTES / bytes;
+/* As many copies as fill the caches, but no more than there are calls, and than memory is left. On a device, where a
+ * row of calls is one sample, a copy's turn comes again. */
+static int count_copies(const struct backend *backend, int64_t bytes, int64_t left_bytes) {
+    int64_t most = backend->streams ? INT16_MAX : CALLS_MOST + 1;
+    if (bytes == 0 || (backend->streams && bytes < COLD_LEAST_BYTES)) return 1;
+    if (left_bytes > COPIES_MOST_BYTES) left_bytes = COPIES_MOST_BYTES;
+    int64_t copies = flush_bytes(backend) / bytes + 1;
+    if (copies > left_bytes / bytes) copies = left_bytes / bytes;
     return (int)(copies < 1 ? 1 : copies > most ? most : copies);
 }
 
 /* Offsets of all storages; returns the bytes of all. */
-static int64_t lay_out(struct operator_bench *bench) {
+static int64_t lay_out(struct operator_bench *bench, int64_t most_bytes) {
     int64_t warm = 0, cold = 0;
     for (int i = 0; i < bench->operands.storage_count; i++) {
         const struct operand_storage *storage = &bench->operands.storages[i];
@@ -51,7 +52,7 @@ static int64_t lay_out(struct operator_bench *bench) {
     bench->workspace_offset = warm;
     bench->cold_offset = warm + align(bench->kernel->workspace_bytes);
     bench->cold_bytes = cold;
-    bench->copies = count_copies(cold);
+    bench->copies = count_copies(bench->clock.backend, cold, most_bytes - bench->cold_offset);
     return bench->cold_offset + bench->copies * cold;
 }
 
@@ -60,43 +61,82 @@ static char *storage_data(const struct operator_bench *bench, int storage, int c
     return bench->base + (cold ? bench->cold_offset + copy * bench->cold_bytes : 0) + bench->offset[storage];
 }
 
-/* Reads as much as the caches hold, so that nothing of what was filled is left there. */
-static void flush(const char *from) {
+/* Has as much as the caches hold pass through them, so that nothing of what was filled is left there: read, since what
+ * is written would have to be written back; where the CPU cannot read, cleared. */
+static void flush(const struct operator_bench *bench, char *from) {
     enum { LINE_BYTES = 64 };
+    const struct backend *backend = bench->clock.backend;
+    int64_t bytes = flush_bytes(backend);
     volatile const char *at = from;
-    for (int64_t i = 0; i < flush_bytes(); i += LINE_BYTES)
+    if (backend->memory) {
+        backend->zero(from, bytes, bench->clock.stream);
+        return;
+    }
+    for (int64_t i = 0; i < bytes; i += LINE_BYTES)
         (void)at[i];
 }
 
-static void fill(const struct operator_bench *bench) {
-    for (int i = 0; i < bench->operands.storage_count; i++) {
-        const struct operand_storage *storage = &bench->operands.storages[i];
-        for (int copy = 0; copy < (storage->cold ? bench->copies : 1); copy++)
-            operator_values_fill(bench->operands.node, storage->tensor, storage_data(bench, i, copy));
-    }
+static int count_fills(const struct operator_bench *bench, int storage) {
+    return bench->operands.storages[storage].cold ? bench->copies : 1;
+}
+
+static void fill_mapped(const struct operator_bench *bench, int storage) {
+    const struct tensor *tensor = bench->operands.storages[storage].tensor;
+    for (int copy = 0; copy < count_fills(bench, storage); copy++)
+        operator_values_fill(bench->operands.node, tensor, storage_data(bench, storage, copy));
+}
+
+/* The values are made once, where the CPU can. */
+static enum status fill_device(const struct operator_bench *bench, int storage) {
+    const struct tensor *tensor = bench->operands.storages[storage].tensor;
+    int64_t bytes = shape_bytes(&tensor->shape);
+    void *values = mem_array((size_t)bytes, 1);
+    if (!values) return STATUS_FAILED;
+    operator_values_fill(bench->operands.node, tensor, values);
+    enum status status = STATUS_OK;
+    for (int copy = 0; copy < count_fills(bench, storage) && status == STATUS_OK; copy++)
+        status = bench->clock.backend->memory->write(storage_data(bench, storage, copy), values, bytes);
+    mem_free(values);
+    return status;
+}
+
+static enum status fill(const struct operator_bench *bench) {
+    for (int i = 0; i < bench->operands.storage_count; i++)
+        if (bench->clock.backend->memory)
+            TRY(fill_device(bench, i));
+        else
+            fill_mapped(bench, i);
+    return STATUS_OK;
+}
+
+static enum status open_bench(const struct backend *backend, struct bench_memory *memory,
+                              struct operator_bench *bench) {
+    TRY(work_clock_open(backend, &bench->clock));
+    TRY(backend->kernel_create(bench->operands.node, &bench->kernel));
+    int64_t most = memory->most_bytes > 0 ? memory->most_bytes : INT64_MAX, bytes = lay_out(bench, most);
+    int64_t flushed = flush_bytes(backend);
+    bool flushes =
+        bench->cold_bytes >= COLD_LEAST_BYTES && bench->copies * bench->cold_bytes < flushed && bytes + flushed <= most;
+    TRY(grow(backend, memory, bytes + (flushes ? flushed : 0)));
+    bench->base = memory->arena.base;
+    TRY(fill(bench));
+    if (flushes) flush(bench, bench->base + bytes);
+    operator_values_scalars(bench->operands.node, bench->scalars);
+    return work_clock_finish(&bench->clock);
 }
 
 enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
                                 struct bench_memory *memory, struct operator_bench *out) {
     *out = (struct operator_bench){.operands = *operands};
-    TRY(backend->kernel_create(operands->node, &out->kernel));
-    int64_t bytes = lay_out(out);
-    bool flushes = out->cold_bytes >= COLD_LEAST_BYTES && out->copies * out->cold_bytes < flush_bytes();
-    enum status status = grow(memory, bytes + (flushes ? flush_bytes() : 0));
-    if (status != STATUS_OK) {
-        operator_bench_close(out);
-        return status;
-    }
-    out->base = memory->arena.base;
-    fill(out);
-    if (flushes) flush(out->base + bytes);
-    operator_values_scalars(operands->node, out->scalars);
-    return STATUS_OK;
+    enum status status = open_bench(backend, memory, out);
+    if (status != STATUS_OK) operator_bench_close(out);
+    return status;
 }
 
 void operator_bench_close(struct operator_bench *bench) {
     if (bench->kernel) bench->kernel->release(bench->kernel);
     bench->kernel = NULL;
+    work_clock_close(&bench->clock);
 }
 
 static void *operand_data(const struct operator_bench *bench, int operand) {
@@ -107,7 +147,10 @@ static void *operand_data(const struct operator_bench *bench, int operand) {
 }
 
 void operator_bench_run(struct operator_bench *bench) {
-    struct kernel_call call = {.workspace = bench->base + bench->workspace_offset, .scalars = bench->scalars};
+    bool works = bench->kernel->workspace_bytes > 0;
+    struct kernel_call call = {.workspace = works ? bench->base + bench->workspace_offset : NULL,
+                               .scalars = bench->scalars,
+                               .stream = bench->clock.stream};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         call.in[i] = operand_data(bench, i);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
@@ -116,20 +159,36 @@ void operator_bench_run(struct operator_bench *bench) {
     bench->next = (bench->next + 1) % bench->copies;
 }
 
-static struct sample time_call(struct operator_bench *bench) {
-    struct stopwatch stopwatch = stopwatch_begin();
+static enum status ask(void *bench) {
     operator_bench_run(bench);
-    return stopwatch_end(&stopwatch);
+    return STATUS_OK;
 }
 
-struct measurement operator_bench_measure(struct operator_bench *bench, double budget_s) {
-    struct sample calls[CALLS_MOST], first = time_call(bench);
-    double spent = first.seconds;
+static enum status time_calls(struct operator_bench *bench, int calls, struct sample *out) {
+    return work_clock_time(&bench->clock, ask, bench, calls, out);
+}
+
+/* Calls that are one sample. */
+static int row_calls(const struct operator_bench *bench, double call_s) {
+    if (!bench->clock.stream || call_s > ROW_S) return 1;
+    return call_s * ROW_MOST <= ROW_S ? ROW_MOST : (int)(ROW_S / call_s);
+}
+
+enum status operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out) {
+    struct sample calls[CALLS_MOST], first;
     int count = 0;
-    if (first.seconds >= LONG_CALL_S) return measurement_of(&first, 1);
-    for (; count < CALLS_MOST && spent < fmin(budget_s, CALLS_MOST_S); count++) {
-        calls[count] = time_call(bench);
-        spent += calls[count].seconds;
+    if (bench->clock.stream) TRY(time_calls(bench, 1, &first)); /* it loads the kernel's code */
+    TRY(time_calls(bench, 1, &first));
+    if (first.seconds >= LONG_CALL_S) {
+        *out = measurement_of(&first, 1);
+        return STATUS_OK;
     }
-    return count > 0 ? measurement_of(calls, count) : (struct measurement){first.seconds, FIRST_CALL_SPREAD};
+    double spent = first.seconds;
+    int row = row_calls(bench, first.seconds);
+    do {
+        TRY(time_calls(bench, row, &calls[count]));
+        spent += calls[count++].seconds * row;
+    } while (count < CALLS_MOST && spent < fmin(budget_s, CALLS_MOST_S));
+    *out = measurement_of(calls, count);
+    return STATUS_OK;
 }

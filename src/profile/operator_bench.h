@@ -6,16 +6,20 @@
 #include "ops/ops.h"
 #include "profile/measurement.h"
 #include "profile/operands.h"
+#include "profile/work_clock.h"
 #include "store/arena.h"
 
 /* Memory that benches use one after the other: it grows to what the largest takes. Zero-initialise; bench_memory_free.
  */
 struct bench_memory {
     struct arena arena;
+    int64_t
+        most_bytes; /* that copies and what empties the caches may make it; an operator takes what it takes. 0: any */
 };
 void bench_memory_free(struct bench_memory *memory);
 
 struct operator_bench {
+    struct work_clock clock;
     struct kernel *kernel;
     struct operands operands;
     char *base;                    /* in the memory: the warm operands, the workspace, then copies of the cold ones */
@@ -27,18 +31,19 @@ struct operator_bench {
     double scalars[SCALAR_COUNT];
 };
 
-/* Makes the kernel ready and fills its operands; those that are cold have several copies, which calls use in turn, and
- * which are out of the caches at first, so that a copy is in none when its turn comes. The bench uses the memory until
- * the next one is opened in it. The backend's threads must be set before. FAILED without memory; what kernel_create
- * says. */
+/* Makes the kernel ready and fills its operands, in the backend's device tier; those that are cold have several copies,
+ * which calls use in turn, and which are out of the caches at first, so that a copy is in none when its turn comes. The
+ * bench uses the memory until the next one is opened in it. The backend's threads must be set before. FAILED without
+ * memory; what kernel_create says. */
 enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
                                 struct bench_memory *memory, struct operator_bench *out);
 void operator_bench_close(struct operator_bench *bench);
-/* One call. */
+/* One call, which a backend with streams is only asked for, on the clock's. */
 void operator_bench_run(struct operator_bench *bench);
 
-/* Calls until `budget_s` is spent, at most 10 of them and 60 ms; the first counts only where it has to do: where it
- * takes more than 0.3 s, or all of the time, when the spread says that it cannot be trusted. */
-struct measurement operator_bench_measure(struct operator_bench *bench, double budget_s);
+/* Calls until `budget_s` or 60 ms are spent, at most 10 of them and at least two: the first, which may take twice the
+ * time of those after it, counts only where it is the only one, since it takes more than 0.3 s. On a device a call of a
+ * millisecond or less is repeated, so that up to 10 in a row are one sample. FAILED when the device does. */
+enum status operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out);
 
 #endif

@@ -8,11 +8,20 @@
 #include "profile/operator_key.h"
 
 static const int64_t NOTE_EVERY_NS = 2000000000;
-enum { PASSES_MOST = 3, CALLS_LEAST = 2 /* of a measurement, the first of which does not count */ };
+enum {
+    ELEMENT_BYTES = 4 * 4,
+    PASSES_MOST = 3,
+    CALLS_LEAST = 2 /* of a measurement, the first of which does not count */
+};
 
 void points_free(struct points *points) {
     vec_free(&points->list);
     scratch_free(&points->keys);
+}
+
+static const char *key_of(struct points *points, const struct operands *operands) {
+    const char *key = operator_key(operands, &points->keys);
+    return key && points->on_host ? scratch_format(&points->keys, "host %s", key) : key;
 }
 
 static enum status add_point(struct points *points, const struct point *point, int32_t *out) {
@@ -31,7 +40,7 @@ static enum status add_curve(struct points *points, const struct operands *opera
         int32_t index;
         curve_node_make(operands, curve_elements[i], &node);
         const struct point point = {
-            .key = operator_key(&node.operands, &points->keys), .operands = *operands, .elements = curve_elements[i]};
+            .key = key_of(points, &node.operands), .operands = *operands, .elements = curve_elements[i]};
         if (!point.key) return STATUS_FAILED;
         TRY(add_point(points, &point, &index));
         if (i == 0) *first = index;
@@ -41,7 +50,7 @@ static enum status add_curve(struct points *points, const struct operands *opera
 
 enum status points_add(struct points *points, const struct operands *operands, int32_t *first) {
     if (curve_fits(operands->node)) return add_curve(points, operands, first);
-    const struct point point = {.key = operator_key(operands, &points->keys), .operands = *operands};
+    const struct point point = {.key = key_of(points, operands), .operands = *operands};
     return point.key ? add_point(points, &point, first) : STATUS_FAILED;
 }
 
@@ -80,14 +89,24 @@ static int by_work(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
+/* Of a curve's point what fits the memory: weight, gradient and two moments. What it takes is in proportion there. */
+static int64_t elements_within(int64_t elements, int64_t memory_bytes) {
+    while (elements > 1 && elements * ELEMENT_BYTES > memory_bytes)
+        elements /= 2;
+    return elements;
+}
+
 static enum status measure_once(struct measuring *measuring, struct point *point, double budget_s) {
     struct operator_bench bench;
     struct curve_node curve;
-    if (point->elements > 0) curve_node_make(&point->operands, point->elements, &curve);
-    TRY(operator_bench_open(measuring->backend, point->elements > 0 ? &curve.operands : &point->operands,
-                            &measuring->memory, &bench));
-    point->measurement = operator_bench_measure(&bench, budget_s);
+    int64_t elements = elements_within(point->elements, measuring->memory.most_bytes);
+    if (elements > 0) curve_node_make(&point->operands, elements, &curve);
+    TRY(operator_bench_open(measuring->backend, elements > 0 ? &curve.operands : &point->operands, &measuring->memory,
+                            &bench));
+    enum status status = operator_bench_measure(&bench, budget_s, &point->measurement);
+    if (elements > 0) point->measurement.seconds *= (double)point->elements / (double)elements;
     operator_bench_close(&bench);
+    if (status != STATUS_OK) return status_prefix(status, "measuring %s", point->operands.node->op->name);
     measuring->measured++;
     TRY(profile_cache_put(measuring->cache, point->key, &point->measurement));
     (void)profile_cache_find(measuring->cache, point->key,
@@ -135,7 +154,11 @@ static enum status measure_passes(struct points *points, struct measuring *measu
 
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured) {
-    struct measuring measuring = {.backend = backend, .cache = cache, .end_ns = end_ns, .noted_ns = clock_now_ns()};
+    struct measuring measuring = {.backend = backend,
+                                  .cache = cache,
+                                  .end_ns = end_ns,
+                                  .noted_ns = clock_now_ns(),
+                                  .memory.most_bytes = cache->memory_bytes};
     enum status status = measure_passes(points, &measuring);
     *measured += measuring.measured;
     bench_memory_free(&measuring.memory);

@@ -16,6 +16,7 @@ struct point {
 
 /* Zero-initialise; points_free. */
 struct points {
+    bool on_host; /* of kernels that run in the host tier of a device with memory of its own */
     VEC(struct point) list;
     struct scratch keys;
 };

@@ -14,7 +14,7 @@
 #include "plan/plan.h"
 #include "profile/operator_key.h"
 
-enum { CACHE_VERSION = 2, FILE_LIMIT_BYTES = 64 << 20 };
+enum { DEVICE_BYTES = 512, CACHE_VERSION = 2, FILE_LIMIT_BYTES = 64 << 20 };
 enum section { SECTION_OPERATORS, SECTION_PRODUCTS, SECTION_RATES, SECTIONS };
 static const char *const sections[SECTIONS] = {"operators", "products", "rates"};
 /* Less time than any measurement can have. */
@@ -22,13 +22,24 @@ static const double LEAST_S = 1e-10, MOST_S = 1e30;
 /* Disks are never quiet. */
 static const double NOISY_RATES = 0.5;
 
+static enum status find_memory(int64_t given, int64_t *out) {
+    struct cluster_memory memory = {.capacity_bytes = given};
+    if (given == 0) TRY(cluster_measure_memory(&memory));
+    *out = PROFILE_MEMORY_BYTES;
+    while (*out > PROFILE_MEMORY_LEAST_BYTES && *out > memory.capacity_bytes)
+        *out /= 2;
+    return STATUS_OK;
+}
+
 static enum status describe_machine(const struct backend *backend, int threads, char **out) {
     struct cluster cluster;
     const struct cluster_device *device = &cluster.device;
+    char other[DEVICE_BYTES] = "";
     TRY(cluster_measure(&cluster));
-    *out = mem_format("%s; %d cores, %d hardware threads; %s %s; %d threads; kernels %d; keys %d", device->name,
-                      device->cores, device->hardware_threads, backend->name, backend->isa(), threads,
-                      RECIPE_KERNELS_VERSION, OPERATOR_KEY_VERSION);
+    if (backend->describe) TRY(backend->describe(other, sizeof other));
+    *out = mem_format("%s; %d cores, %d hardware threads; %s %s%s%s; %d threads; kernels %d; keys %d", device->name,
+                      device->cores, device->hardware_threads, backend->name, backend->isa(), other[0] ? ": " : "",
+                      other, threads, RECIPE_KERNELS_VERSION, OPERATOR_KEY_VERSION);
     return *out ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -86,40 +97,53 @@ static void merge_section(struct profile_cache *cache, enum section section, jso
 }
 
 /* Takes from a file what the cache has not, or has not as well; a file that is not this machine's has nothing. */
-static void merge_file(struct profile_cache *cache) {
+static void merge_file(struct profile_cache *cache, const char *path, const char *of_machine) {
     json_t *file;
-    if (!file_exists(cache->path) || json_read_object(cache->path, FILE_LIMIT_BYTES, &file) != STATUS_OK) {
+    if (!file_exists(path) || json_read_object(path, FILE_LIMIT_BYTES, &file) != STATUS_OK) {
         status_clear();
         return;
     }
     const char *machine = json_string_value(json_object_get(file, "machine"));
-    bool own = machine && strcmp(machine, cache->machine) == 0 &&
+    bool own = machine && strcmp(machine, of_machine) == 0 &&
                json_integer_value(json_object_get(file, "version")) == CACHE_VERSION;
     for (int i = 0; own && i < SECTIONS; i++)
         merge_section(cache, (enum section)i, json_object_get(file, sections[i]));
     json_decref(file);
 }
 
-static enum status name_file(const char *folder, struct profile_cache *cache) {
+/* What this machine's file has. */
+static enum status name_file(const char *folder, bool anew, struct profile_cache *cache) {
     if (!folder) return STATUS_OK;
     cache->path = file_path(folder, cache->machine);
+    if (cache->path && !anew) merge_file(cache, cache->path, cache->machine);
     return cache->path ? STATUS_OK : STATUS_FAILED;
 }
 
-enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, bool anew,
-                               struct profile_cache *out) {
+/* From here on the file is that of the machine with little memory. */
+static enum status narrow(const char *folder, bool anew, struct profile_cache *cache) {
+    char *machine = mem_format("%s; in %" PRId64 " MiB", cache->machine, cache->memory_bytes >> 20);
+    if (!machine) return STATUS_FAILED;
+    mem_free(cache->machine);
+    mem_free(cache->path);
+    cache->machine = machine;
+    cache->path = NULL;
+    return name_file(folder, anew, cache);
+}
+
+enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, int64_t memory_bytes,
+                               bool anew, struct profile_cache *out) {
     *out = (struct profile_cache){0};
+    TRY(find_memory(memory_bytes, &out->memory_bytes));
     TRY(describe_machine(backend, threads, &out->machine));
     out->values = json_pack("{s:{}, s:{}, s:{}}", sections[SECTION_OPERATORS], sections[SECTION_PRODUCTS],
                             sections[SECTION_RATES]);
     if (!out->values) return status_no_memory(0, "the measurements that are kept");
-    TRY(name_file(folder, out));
-    if (out->path && !anew) merge_file(out);
-    return STATUS_OK;
+    TRY(name_file(folder, anew, out));
+    return out->memory_bytes < PROFILE_MEMORY_BYTES ? narrow(folder, anew, out) : STATUS_OK;
 }
 
 static enum status write_file(struct profile_cache *cache) {
-    merge_file(cache);
+    merge_file(cache, cache->path, cache->machine);
     json_t *file = json_pack("{s:i, s:s}", "version", CACHE_VERSION, "machine", cache->machine);
     if (!file || json_object_update(file, cache->values) != 0) {
         json_decref(file);

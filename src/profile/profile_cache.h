@@ -1,5 +1,5 @@
-/* What was measured on a machine, kept between runs: one file for each machine (processor, cores, instruction set,
- * threads, version of the kernels), by the texts that stand for what was measured.
+/* What was measured on a machine, kept between runs: one file for each machine (processor, cores, device,
+ * instruction set, threads, version of the kernels), by the texts that stand for what was measured.
  *
  * What is noisy (measurement.h, rates_noisy) was taken while something else ran. It is found like the rest, for the
  * caller to measure again; of it and of what is put in its place or found in the file, the lower is kept (rates_lower).
@@ -19,17 +19,24 @@
 #include "profile/measurement.h"
 
 struct profile_cache {
-    char *path;     /* NULL: nothing is kept */
-    char *machine;  /* text */
-    json_t *values; /* {"operators": {KEY: [SECONDS, SPREAD]}, "products": {DTYPE: [SECONDS a GFLOP, SPREAD]},
-                       "rates": {KEY: {…}}} */
+    char *path;           /* NULL: nothing is kept */
+    char *machine;        /* text */
+    json_t *values;       /* {"operators": {KEY: [SECONDS, SPREAD]}, "products": {DTYPE: [SECONDS a GFLOP, SPREAD]},
+                             "rates": {KEY: {…}}} */
+    int64_t memory_bytes; /* what measuring may take: PROFILE_MEMORY_BYTES or a lower power of two */
     bool changed;
 };
 
-/* `folder` NULL: nothing is found and nothing kept, but what is put in is found again. `anew`:
- * nothing is found at first. FAILED without memory. Close in any case. */
-enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, bool anew,
-                               struct profile_cache *out);
+/* What measuring takes at most. With less, copies that make operands cold are fewer, so that what is measured is
+ * another thing: it is kept apart, by the memory rounded down to a power of two, and what was measured with enough
+ * comes first. */
+#define PROFILE_MEMORY_BYTES ((int64_t)512 << 20)
+#define PROFILE_MEMORY_LEAST_BYTES ((int64_t)16 << 20)
+
+/* `memory_bytes`: what measuring may take; 0: what the system leaves. `folder` NULL: nothing is found and nothing kept,
+ * but what is put in is found again. `anew`: nothing is found at first. FAILED without memory. Close in any case. */
+enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, int64_t memory_bytes,
+                               bool anew, struct profile_cache *out);
 /* Writes what is new. The message of a failure before it stays. */
 void profile_cache_close(struct profile_cache *cache);
 

@@ -15,6 +15,7 @@ struct entry {
     const char *key;
     const struct node *node; /* the first of them */
     int32_t point;           /* its first point */
+    int32_t host_point;      /* where it may run in the host tier of a device with memory of its own; -1: none */
     struct measurement measurement;
 };
 
@@ -26,10 +27,15 @@ struct profile {
     struct scratch keys;
     VEC(struct entry) entries;
     int32_t *entry_of; /* by node id */
-    struct points points;
+    struct points points, host_points;
     int64_t begin_ns;
     int32_t measured;
 };
+
+/* The update of a parameter whose optimizer state is there. */
+static bool may_run_on_host(const struct backend *backend, const struct node *node) {
+    return backend->host && node->phase == PHASE_UPDATE && curve_fits(node);
+}
 
 static enum status find_entry(struct profile *profile, const struct node *node, int32_t *out) {
     struct operands operands;
@@ -44,6 +50,8 @@ static enum status find_entry(struct profile *profile, const struct node *node, 
         }
     *out = (int32_t)profile->entries.count;
     TRY(points_add(&profile->points, &operands, &entry.point));
+    entry.host_point = -1;
+    if (may_run_on_host(profile->backend, node)) TRY(points_add(&profile->host_points, &operands, &entry.host_point));
     return vec_push(&profile->entries, entry);
 }
 
@@ -59,6 +67,8 @@ static enum status find_entries(struct profile *profile) {
 static enum status measure_entries(struct profile *profile) {
     double budget_s = profile->options->budget_s > 0 ? profile->options->budget_s : PROFILE_BUDGET_S;
     int64_t end_ns = clock_now_ns() + (int64_t)(budget_s * 1e9);
+    if (profile->backend->host)
+        TRY(points_measure(&profile->host_points, profile->backend->host, &profile->cache, end_ns, &profile->measured));
     TRY(points_measure(&profile->points, profile->backend, &profile->cache, end_ns, &profile->measured));
     for (size_t i = 0; i < profile->entries.count; i++) {
         struct entry *entry = &profile->entries.items[i];
@@ -100,7 +110,8 @@ static char *rates_key(const struct profile_options *options) {
 static enum status find_rates(const struct backend *backend, const struct profile_options *options,
                               struct profile_cache *cache, struct cluster_rates *rates, int32_t *measured) {
     if (has_rates(rates, options)) return STATUS_OK;
-    const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads};
+    const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads,
+                                          cache->memory_bytes};
     char *key = rates_key(options);
     enum status status = key ? STATUS_OK : STATUS_FAILED;
     if (key && (!profile_cache_find_rates(cache, key, rates) || rates_noisy(rates))) {
@@ -118,7 +129,6 @@ static enum status find_machine(const struct backend *backend, const struct prof
                                 struct profile_cache *cache, struct cluster *cluster, int32_t *measured) {
     backend->set_threads(options->threads);
     TRY(find_products(backend, cache, &cluster->device, measured));
-    if (backend->memory) return STATUS_OK; /* rates of transfers are measured in memory of the process only */
     TRY(find_rates(backend, options, cache, &cluster->rates, measured));
     backend->set_threads(options->threads);
     return STATUS_OK;
@@ -128,7 +138,8 @@ enum status profile_machine(const struct backend *backend, const struct profile_
                             struct cluster *cluster, int32_t *measured) {
     struct profile_cache cache;
     int32_t made = 0;
-    enum status status = profile_cache_open(options->cache_folder, backend, options->threads, options->anew, &cache);
+    enum status status = profile_cache_open(options->cache_folder, backend, options->threads, options->memory_bytes,
+                                            options->anew, &cache);
     if (status == STATUS_OK) status = find_machine(backend, options, &cache, cluster, &made);
     profile_cache_close(&cache);
     if (measured) *measured = made;
@@ -137,11 +148,8 @@ enum status profile_machine(const struct backend *backend, const struct profile_
 
 static enum status measure_all(struct profile *profile, struct cluster *cluster) {
     const struct profile_options *options = profile->options;
-    if (profile->backend->memory)
-        return status_set(STATUS_BAD_INPUT,
-                          "a model's operators are measured on the CPU only in this version, not on %s",
-                          profile->backend->name);
-    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->anew, &profile->cache));
+    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->memory_bytes,
+                           options->anew, &profile->cache));
     TRY(find_machine(profile->backend, options, &profile->cache, cluster, &profile->measured));
     TRY(find_entries(profile));
     return measure_entries(profile);
@@ -158,16 +166,32 @@ static enum activity activity_of(const struct node *node, const struct cluster *
                                                                                    : ACTIVITY_STREAMING;
 }
 
+/* Beside a device the host's kernels keep the host's memory busy, as copies do, and nothing of the device. */
+static void fill_host_costs(const struct profile *profile, struct costs *costs) {
+    for (int32_t i = 0; i < costs->count; i++) {
+        const struct entry *entry = &profile->entries.items[profile->entry_of[i]];
+        costs->host_kernels[i] = costs->kernels[i];
+        if (entry->host_point < 0) continue;
+        struct measurement measurement = points_cost(&profile->host_points, entry->node, entry->host_point);
+        costs->host_kernels[i] = (struct kernel_cost){.seconds = measurement.seconds, .activity = ACTIVITY_COPY};
+    }
+}
+
+/* The caller frees, also after a failure. */
 static enum status fill_costs(const struct profile *profile, const struct cluster *cluster, struct costs *out) {
     size_t nodes = profile->graph->nodes.count;
-    struct kernel_cost *kernels = mem_array(nodes, sizeof *kernels);
-    if (!kernels) return STATUS_FAILED;
+    *out = (struct costs){.count = (int32_t)nodes, .rates = cluster->rates};
+    out->kernels = mem_array(nodes, sizeof *out->kernels);
+    if (!out->kernels) return STATUS_FAILED;
     for (size_t i = 0; i < nodes; i++)
-        kernels[i] = (struct kernel_cost){
+        out->kernels[i] = (struct kernel_cost){
             .seconds = profile->entries.items[profile->entry_of[i]].measurement.seconds,
             .activity = activity_of(profile->graph->nodes.items[i], cluster),
         };
-    *out = (struct costs){.kernels = kernels, .count = (int32_t)nodes, .rates = cluster->rates};
+    if (!profile->backend->host) return STATUS_OK;
+    out->host_kernels = mem_array(nodes, sizeof *out->host_kernels);
+    if (!out->host_kernels) return STATUS_FAILED;
+    fill_host_costs(profile, out);
     return STATUS_OK;
 }
 
@@ -193,6 +217,7 @@ static enum status fill_report(struct profile *profile, const struct costs *cost
 static void close_profile(struct profile *profile) {
     profile_cache_close(&profile->cache);
     points_free(&profile->points);
+    points_free(&profile->host_points);
     vec_free(&profile->entries);
     mem_free(profile->entry_of);
     scratch_free(&profile->keys);
@@ -200,7 +225,11 @@ static void close_profile(struct profile *profile) {
 
 enum status profile_model(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
                           const struct profile_options *options, struct costs *out, struct profile_report *report) {
-    struct profile profile = {.backend = backend, .graph = graph, .options = options, .begin_ns = clock_now_ns()};
+    struct profile profile = {.backend = backend,
+                              .graph = graph,
+                              .options = options,
+                              .host_points = {.on_host = true},
+                              .begin_ns = clock_now_ns()};
     struct costs costs = {0};
     enum status status = measure_all(&profile, cluster);
     if (status == STATUS_OK) status = fill_costs(&profile, cluster, &costs);
@@ -214,12 +243,11 @@ enum status profile_model(const struct backend *backend, const struct graph *gra
 }
 
 /* Noisy ones would be measured again. */
-static bool are_points_kept(struct profile *profile) {
+static bool are_points_kept(const struct profile_cache *cache, const struct points *points) {
     bool kept = true;
-    for (size_t i = 0; i < profile->points.list.count && kept; i++) {
+    for (size_t i = 0; i < points->list.count && kept; i++) {
         struct measurement measurement;
-        kept = profile_cache_find(&profile->cache, profile->points.list.items[i].key, &measurement) &&
-               !measurement_noisy(&measurement);
+        kept = profile_cache_find(cache, points->list.items[i].key, &measurement) && !measurement_noisy(&measurement);
     }
     return kept;
 }
@@ -244,17 +272,19 @@ static bool is_machine_kept(const struct profile *profile, const struct cluster 
 /* What is of the machine comes first: where it is missing, no node is looked at. */
 static enum status is_all_kept(struct profile *profile, const struct cluster *cluster, bool *kept) {
     const struct profile_options *options = profile->options;
-    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, false, &profile->cache));
+    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->memory_bytes, false,
+                           &profile->cache));
     *kept = is_machine_kept(profile, cluster);
     if (!*kept) return STATUS_OK;
     TRY(find_entries(profile));
-    *kept = are_points_kept(profile);
+    *kept =
+        are_points_kept(&profile->cache, &profile->points) && are_points_kept(&profile->cache, &profile->host_points);
     return STATUS_OK;
 }
 
 enum status profile_model_kept(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
                                const struct profile_options *options, struct costs *out, bool *found) {
-    struct profile profile = {.backend = backend, .graph = graph, .options = options};
+    struct profile profile = {.backend = backend, .graph = graph, .options = options, .host_points = {.on_host = true}};
     *out = (struct costs){0};
     *found = false;
     enum status status = is_all_kept(&profile, cluster, found);

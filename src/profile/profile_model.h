@@ -12,7 +12,8 @@ struct profile_options {
     const char *cache_folder; /* what was measured is kept here and found again; NULL: neither */
     bool anew;                /* measure all, also what is kept */
     int threads;
-    double budget_s; /* seconds for operators, about: each distinct one runs at least once. 0: PROFILE_BUDGET_S */
+    double budget_s;      /* seconds for operators, about: each distinct one runs at least once. 0: PROFILE_BUDGET_S */
+    int64_t memory_bytes; /* the most that measuring takes, about (profile_cache.h). 0: what the system leaves */
 };
 #define PROFILE_BUDGET_S 3.0
 
@@ -34,19 +35,20 @@ struct profile_report {
 };
 void profile_report_free(struct profile_report *report);
 
-/* Measures what `cluster` has not yet, and finds what is kept (of a backend with memory of its own the products alone):
- * the rates of products in both dtypes, zeros, copies between the tiers that options name, issue and slowdowns
- * (machine_rates.h). Under a second, two and a half at most with a disk. *measured (may be NULL): how many measurements
- * were made. FAILED without memory or when the disk fails; BAD_INPUT when the folder is none. */
+/* Measures what `cluster` has not yet, and finds what is kept: the rates of products in both dtypes, zeros, copies
+ * between the tiers that options name, issue and slowdowns (machine_rates.h). Under a second, two and a half at most
+ * with a disk. *measured (may be NULL): how many measurements were made. FAILED without memory or when the disk fails;
+ * BAD_INPUT when the folder is none. */
 enum status profile_machine(const struct backend *backend, const struct profile_options *options,
                             struct cluster *cluster, int32_t *measured);
 
 /* Fills costs for every node of the graph: nodes equal in operator, shapes, dtypes, attributes, rows and coldness are
  * measured once; updates and norms of parameters, whose cost follows their size, at three sizes whatever the model has.
  * What is kept but was taken while other programs ran (profile_cache.h) is measured again, and the lower time kept.
- * Takes memory for one operator at a time: its operands and up to 256 MiB of copies (operator_bench.h). Begins with
- * profile_machine. BAD_INPUT for a backend with memory of its own. Sets the backend's threads. The caller frees with
- * costs_free and, where it gave one (not NULL), profile_report_free. */
+ * Of a device with memory of its own, updates are measured in the host tier too, where policies may have them.
+ * Takes memory for one operator at a time: its operands and up to 256 MiB of copies (operator_bench.h), fewer where
+ * there is less, on the device and, while values are made, for one operand beside it. Begins with profile_machine. Sets
+ * the backend's threads. The caller frees with costs_free and, where it gave one (not NULL), profile_report_free. */
 enum status profile_model(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
                           const struct profile_options *options, struct costs *out, struct profile_report *report);
 

@@ -1,24 +1,52 @@
 #include "profile/rate_work.h"
 
-enum { PRODUCT_ROWS = 512, PRODUCT_WIDTH = 768, STREAM_ELEMENTS = 1 << 20 };
-static const int64_t COPY_BYTES = (int64_t)16 << 20;
+enum {
+    CPU_GRAIN_TOKENS = 1024,
+    PRODUCT_ROWS = 512,
+    PRODUCT_WIDTH = 768,
+    STREAM_ELEMENTS = 1 << 20,
+    ELEMENT_BYTES = 16
+};
 
-/* A product of the size that a layer of a small model has: 0.6 GFLOP. */
-static struct node *add_product(struct graph *graph) {
-    struct tensor *x = graph_tensor(graph, TENSOR_INPUT, "x", shape_make(DTYPE_F32, 3, 1, PRODUCT_ROWS, PRODUCT_WIDTH));
-    struct tensor *weight = graph_parameter(graph, "weight", 2, PRODUCT_WIDTH, PRODUCT_WIDTH);
+struct rate_machine rate_machine_make(const struct backend *backend, int threads, int64_t memory_bytes) {
+    struct rate_machine machine = {.backend = backend,
+                                   .threads = threads,
+                                   .piece_bytes = RATE_WORK_PIECE_BYTES,
+                                   .block_bytes = RATE_WORK_BLOCK_BYTES};
+    if (memory_bytes >= PROFILE_MEMORY_BYTES) return machine;
+    machine.kernel_bytes = memory_bytes / 8;
+    while (machine.block_bytes > memory_bytes / 16)
+        machine.block_bytes /= 2;
+    if (machine.piece_bytes > machine.block_bytes) machine.piece_bytes = machine.block_bytes;
+    return machine;
+}
+
+/* How many times the CPU's tokens its grains have. */
+static int64_t scale_of(const struct backend *backend) {
+    int64_t scale = backend->grain_tokens / CPU_GRAIN_TOKENS;
+    return scale > 1 ? scale : 1;
+}
+
+/* A product of the size that a layer of a small model has: 0.6 GFLOP; scale^4 times that. */
+static struct node *add_product(struct graph *graph, int64_t scale) {
+    int64_t rows = scale * scale * PRODUCT_ROWS, width = scale * PRODUCT_WIDTH;
+    struct tensor *x = graph_tensor(graph, TENSOR_INPUT, "x", shape_make(graph->dtype, 3, 1, rows, width));
+    struct tensor *weight = graph_parameter(graph, "weight", 2, width, width);
     struct tensor *y =
         ops_linear(graph, "product", x, weight, NULL, NULL, (struct linear_attributes){.weight_is_kn = false});
     return y ? y->producer : NULL;
 }
 
-/* The update of a million weights: 28 MB that come from memory and go there. */
-static struct node *add_update(struct graph *graph) {
-    struct shape shape = shape_make(DTYPE_F32, 1, STREAM_ELEMENTS, 0, 0);
+/* The update of a million weights, where there is memory for them: 28 MB that come from memory and go there; scale^2
+ * times that. */
+static struct node *add_update(struct graph *graph, int64_t scale, int64_t memory_bytes) {
+    int64_t elements = scale * scale * STREAM_ELEMENTS, fitting = memory_bytes / ELEMENT_BYTES;
+    if (memory_bytes > 0 && fitting < elements) elements = fitting;
+    struct shape shape = shape_make(DTYPE_F32, 1, elements, 0, 0);
     struct tensor *gradient = graph_tensor(graph, TENSOR_GRADIENT, "gradient", shape);
     struct tensor *clip = graph_tensor(graph, TENSOR_RESULT, "clip", shape_make(DTYPE_F64, 1, 2, 0, 0));
     struct tensor *in[OP_INPUTS_MAX] = {gradient, clip};
-    struct tensor *into[OP_OUTPUTS_MAX] = {graph_parameter(graph, "weight", 1, STREAM_ELEMENTS, 0),
+    struct tensor *into[OP_OUTPUTS_MAX] = {graph_parameter(graph, "weight", 1, elements, 0),
                                            graph_tensor(graph, TENSOR_STATE, "exp_avg", shape),
                                            graph_tensor(graph, TENSOR_STATE, "exp_avg_sq", shape)};
     struct adamw_attributes attributes = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
@@ -26,48 +54,83 @@ static struct node *add_update(struct graph *graph) {
 }
 
 static enum status open_kernel(struct rate_work *work) {
+    const struct backend *backend = work->machine->backend;
     bool product = work->activity == ACTIVITY_PRODUCT;
+    int64_t scale = scale_of(backend);
+    enum dtype dtype = product && backend->streams ? backend->fastest_dtype() : DTYPE_F32;
     struct operands operands;
-    work->graph = graph_create(DTYPE_F32, 1, PRODUCT_ROWS);
+    work->graph = graph_create(dtype, 1, scale * scale * PRODUCT_ROWS);
     if (!work->graph) return STATUS_FAILED;
     graph_begin_block(work->graph, "rate");
-    struct node *node = product ? add_product(work->graph) : add_update(work->graph);
+    struct node *node =
+        product ? add_product(work->graph, scale) : add_update(work->graph, scale, work->machine->kernel_bytes);
+    work->memory.most_bytes = work->machine->kernel_bytes;
     TRY(graph_status(work->graph));
     operands_find(work->graph, node, &operands);
-    return operator_bench_open(work->machine->backend, &operands, &work->memory, &work->kernel);
+    return operator_bench_open(backend, &operands, &work->memory, &work->kernel);
+}
+
+enum status rate_arena_open(const struct rate_machine *machine, enum tier tier, int64_t bytes, struct arena *out) {
+    const struct arena_settings settings = {.memory = machine->backend->memory};
+    return arena_open(tier, bytes, &settings, out);
+}
+
+static bool uses_disk(enum activity activity) {
+    return activity == ACTIVITY_DISK_READ || activity == ACTIVITY_DISK_WRITE;
+}
+
+static enum status open_copy(struct rate_work *work) {
+    const struct rate_machine *machine = work->machine;
+    bool disk = uses_disk(work->activity);
+    TRY(work_clock_open(machine->backend, &work->clock));
+    TRY(rate_arena_open(machine, TIER_DEVICE, disk ? machine->piece_bytes : machine->block_bytes, &work->device));
+    if (!disk) return rate_arena_open(machine, TIER_HOST, machine->block_bytes, &work->host);
+    return machine->backend->memory ? copy_stage_open(machine->backend, &work->stage) : STATUS_OK;
 }
 
 enum status rate_work_open(const struct rate_machine *machine, enum activity activity, int channel,
                            struct rate_work *out) {
     *out = (struct rate_work){.machine = machine, .activity = activity, .channel = channel};
-    switch (activity) {
-    case ACTIVITY_PRODUCT:
-    case ACTIVITY_STREAMING: return open_kernel(out);
-    case ACTIVITY_COPY:
-        TRY(arena_open(TIER_HOST, COPY_BYTES, NULL, &out->from));
-        return arena_open(TIER_DEVICE, COPY_BYTES, NULL, &out->to);
-    default: return arena_open(TIER_DEVICE, RATE_WORK_PIECE_BYTES, NULL, &out->to);
-    }
+    return activity == ACTIVITY_PRODUCT || activity == ACTIVITY_STREAMING ? open_kernel(out) : open_copy(out);
 }
 
 void rate_work_close(struct rate_work *work) {
+    if (!work->machine) return;
     operator_bench_close(&work->kernel);
     bench_memory_free(&work->memory);
     graph_free(work->graph);
-    arena_close(&work->from);
-    arena_close(&work->to);
+    copy_stage_close(work->machine->backend, &work->stage);
+    work_clock_close(&work->clock);
+    arena_close(&work->host);
+    arena_close(&work->device);
+}
+
+/* On the disk a piece further each time, in memory always the same bytes. */
+static enum status copy_disk(struct rate_work *work) {
+    const struct rate_machine *machine = work->machine;
+    struct tier_place disk = {&machine->disk, work->at}, memory = {&work->device, 0};
+    bool reads = work->activity == ACTIVITY_DISK_READ;
+    work->at = (work->at + machine->piece_bytes) % RATE_WORK_DISK_BYTES;
+    return tier_copy(machine->backend, &work->stage, reads ? disk : memory, reads ? memory : disk, machine->piece_bytes,
+                     work->channel, work->clock.stream);
+}
+
+static enum status copy_memory(struct rate_work *work) {
+    const struct backend *backend = work->machine->backend;
+    struct tier_place host = {&work->host, work->at}, device = {&work->device, work->at};
+    const struct rate_machine *machine = work->machine;
+    int64_t bytes = backend->streams ? machine->block_bytes : machine->piece_bytes;
+    bool in = work->channel == 0;
+    work->at = (work->at + bytes) % machine->block_bytes;
+    return tier_copy(backend, NULL, in ? host : device, in ? device : host, bytes, 0, work->clock.stream);
 }
 
 enum status rate_work_run(struct rate_work *work) {
-    const struct arena *disk = &work->machine->disk;
-    char *to = work->to.base;
-    int64_t limit = work->activity == ACTIVITY_COPY ? COPY_BYTES : RATE_WORK_DISK_BYTES, at = work->at;
-    int64_t bytes = work->machine->piece_bytes;
-    work->at = (at + bytes) % limit;
-    switch (work->activity) {
-    case ACTIVITY_COPY: return arena_read(&work->from, at, to + at, bytes, 0);
-    case ACTIVITY_DISK_READ: return arena_read(disk, at, to, bytes, work->channel);
-    case ACTIVITY_DISK_WRITE: return arena_write(disk, at, to, bytes, work->channel);
-    default: operator_bench_run(&work->kernel); return STATUS_OK;
+    if (work->graph) {
+        operator_bench_run(&work->kernel);
+        return work_clock_finish(&work->kernel.clock);
     }
+    enum status status = uses_disk(work->activity) ? copy_disk(work) : copy_memory(work);
+    enum status finished = work_clock_finish(&work->clock);
+    return status == STATUS_OK ? finished : status;
 }

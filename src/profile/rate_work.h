@@ -4,17 +4,29 @@
 
 #include "cluster/rates.h"
 #include "profile/operator_bench.h"
+#include "profile/profile_cache.h"
+#include "run/tier_copy.h"
 
 enum { RATE_WORK_CHANNELS = 2 };
+#define RATE_WORK_PIECE_BYTES ((int64_t)4 << 20)
+#define RATE_WORK_BLOCK_BYTES ((int64_t)16 << 20)
+/* The bytes that works of the disk go over: what a rate_machine's disk must have. */
+#define RATE_WORK_DISK_BYTES ((int64_t)32 << 20)
 
 /* What works share: the disk tier's file, where there is a folder for it. */
 struct rate_machine {
     const struct backend *backend;
     int threads;
-    struct arena disk;   /* of no bytes without a folder */
-    int64_t piece_bytes; /* of copies: a divisor of RATE_WORK_DISK_BYTES */
+    struct arena disk;    /* of no bytes without a folder */
+    int64_t piece_bytes;  /* of copies: a divisor of RATE_WORK_DISK_BYTES and of block_bytes */
+    int64_t block_bytes;  /* the largest copy; works of copies in memory go over so much */
+    int64_t kernel_bytes; /* the most that a kernel's operands and their copies take, about; 0: as they need it */
     struct allowance *allowance;
 };
+/* An arena of the machine's backend; not for the disk. */
+enum status rate_arena_open(const struct rate_machine *machine, enum tier tier, int64_t bytes, struct arena *out);
+/* Works of such sizes that two of each activity take memory_bytes, about; PROFILE_MEMORY_BYTES are enough for all. */
+struct rate_machine rate_machine_make(const struct backend *backend, int threads, int64_t memory_bytes);
 
 struct rate_work {
     const struct rate_machine *machine;
@@ -22,8 +34,10 @@ struct rate_work {
     struct graph *graph;          /* kernels: of one node */
     struct bench_memory memory;   /* kernels: operands */
     struct operator_bench kernel; /* kernels */
-    struct arena from, to;        /* copies in memory, and the memory's side of the disk's */
-    int channel;                  /* of the disk */
+    struct arena device, host;    /* copies: what they go between; one side of the disk's */
+    struct work_clock clock;      /* copies: their stream */
+    struct copy_stage stage;      /* the disk's, where the device has memory of its own */
+    int channel;                  /* of the disk; copies in memory: 0 for those to the device, 1 for those from it */
     int64_t at;                   /* where the next piece begins */
 };
 
@@ -31,11 +45,9 @@ struct rate_work {
 enum status rate_work_open(const struct rate_machine *machine, enum activity activity, int channel,
                            struct rate_work *out);
 void rate_work_close(struct rate_work *work);
-/* Does one piece: a kernel, or a copy of the machine's piece_bytes; some milliseconds. FAILED when the disk does. */
+/* Does one piece, and returns when it is done: a kernel, or a copy of the machine's piece_bytes; some milliseconds. A
+ * device's pieces in memory are larger, as its grains are, so that asking for them is little beside them: about half a
+ * millisecond. FAILED when disk or device does. */
 enum status rate_work_run(struct rate_work *work);
-
-#define RATE_WORK_PIECE_BYTES ((int64_t)4 << 20)
-/* The bytes that works of the disk go over: what a rate_machine's disk must have. */
-#define RATE_WORK_DISK_BYTES ((int64_t)32 << 20)
 
 #endif

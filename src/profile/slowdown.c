@@ -46,7 +46,7 @@ static void rest(int64_t ns) {
 static void run_racer(struct racer *racer) {
     bool timed = true;
     int64_t pieces = 0, worked = 0, timed_pieces = 0, timed_work = 0, begin, now;
-    racer->status = rate_work_run(racer->work);
+    if (racer->status == STATUS_OK) racer->status = rate_work_run(racer->work);
     pthread_barrier_wait(&racer->race->start);
     begin = now = clock_now_ns();
     while (racer->status == STATUS_OK && (timed || atomic_load(&racer->race->unfinished) > 0)) {
@@ -72,6 +72,7 @@ static void *race_thread(void *argument) {
     struct racer *racer = argument;
     const struct rate_machine *machine = racer->work->machine;
     if (is_kernel(racer->work->activity)) machine->backend->set_threads(machine->threads);
+    if (machine->backend->streams) racer->status = machine->backend->streams->enter();
     run_racer(racer);
     if (racer->status != STATUS_OK) snprintf(racer->message, sizeof racer->message, "%s", status_message());
     return NULL;
@@ -100,7 +101,7 @@ static enum status race(struct rate_work *const *works, int count, struct racer 
 struct slowdowns {
     struct rate_work works[ACTIVITY_COUNT][RACERS];
     const bool *present;
-    struct sample alone[ACTIVITY_COUNT][SLOWDOWN_ROUNDS];
+    struct sample alone[ACTIVITY_COUNT][RACERS][SLOWDOWN_ROUNDS];
     struct beside {
         double seconds; /* of a piece of the first while the second runs, */
         double busy;    /* which is so much of the time at work */
@@ -114,16 +115,25 @@ static enum status open_works(const struct rate_machine *machine, struct slowdow
     return STATUS_OK;
 }
 
+/* Copies go one way as the first and the other way as the second; of all else both are the same. */
+static int count_ways(enum activity activity) { return activity == ACTIVITY_COPY ? RACERS : 1; }
+
 static enum status race_alone(struct slowdowns *slowdowns, int round) {
-    for (int a = 0; a < ACTIVITY_COUNT; a++) {
-        struct rate_work *works[RACERS] = {&slowdowns->works[a][0]};
-        struct racer racers[RACERS];
-        if (!slowdowns->present[a]) continue;
-        TRY(race(works, 1, racers));
-        slowdowns->alone[a][round] = (struct sample){.seconds = racers[0].seconds};
-    }
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int r = 0; r < RACERS && slowdowns->present[a]; r++) {
+            struct rate_work *works[RACERS] = {&slowdowns->works[a][r]};
+            struct racer racers[RACERS];
+            if (r < count_ways((enum activity)a)) {
+                TRY(race(works, 1, racers));
+                slowdowns->alone[a][r][round] = (struct sample){.seconds = racers[0].seconds};
+            } else
+                slowdowns->alone[a][r][round] = slowdowns->alone[a][0][round];
+        }
     return STATUS_OK;
 }
+
+/* Whether the activity `a` of a pair was the first or the second. */
+static int racer_of(int a, int b) { return a <= b ? 0 : 1; }
 
 static void keep(struct slowdowns *slowdowns, int round, const struct racer *racer, const struct racer *other) {
     slowdowns->beside[racer->work->activity][other->work->activity][round] =
@@ -154,11 +164,14 @@ static double least_slowdown(const struct beside *rounds, int count, double alon
 static void fill_rates(struct slowdowns *slowdowns, int rounds, struct cluster_rates *rates) {
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
         if (!slowdowns->present[a]) continue;
-        struct measurement alone = measurement_of(slowdowns->alone[a], rounds);
-        if (alone.spread > rates->noise) rates->noise = alone.spread;
+        struct measurement alone[RACERS];
+        for (int r = 0; r < RACERS; r++) {
+            alone[r] = measurement_of(slowdowns->alone[a][r], rounds);
+            if (alone[r].spread > rates->noise) rates->noise = alone[r].spread;
+        }
         for (int b = 0; b < ACTIVITY_COUNT; b++)
             if (slowdowns->present[b])
-                rates->slowdown[a][b] = least_slowdown(slowdowns->beside[a][b], rounds, alone.seconds);
+                rates->slowdown[a][b] = least_slowdown(slowdowns->beside[a][b], rounds, alone[racer_of(a, b)].seconds);
     }
 }
 
@@ -175,10 +188,12 @@ static enum status measure(const struct rate_machine *machine, struct slowdowns 
 }
 
 int slowdown_races(const bool present[ACTIVITY_COUNT]) {
-    int count = 0;
-    for (int a = 0; a < ACTIVITY_COUNT; a++)
+    int count = 0, alone = 0;
+    for (int a = 0; a < ACTIVITY_COUNT; a++) {
         count += present[a];
-    return SLOWDOWN_ROUNDS * (count + count * (count + 1) / 2);
+        alone += present[a] ? count_ways((enum activity)a) : 0;
+    }
+    return SLOWDOWN_ROUNDS * (alone + count * (count + 1) / 2);
 }
 
 enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],

@@ -13,8 +13,8 @@ int slowdown_races(const bool present[ACTIVITY_COUNT]);
  * runs for up to 24 ms in two threads, as the runner's workers do: each with compute threads of its own, and the second
  * at work half of the time. With t the time of a piece and f the part of the time that the other was at work,
  *     slowdown = 1 + (t_beside / t_alone - 1) / f.
- * Goes beyond
- * the machine's allowance only so far that each has run once. */
+ * Of two copies in memory one goes to the device and the other from it, as programs have them. Goes beyond the
+ * machine's allowance only so far that each has run once. */
 enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
                              struct cluster_rates *rates);
 

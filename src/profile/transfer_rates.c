@@ -4,42 +4,64 @@
 
 #include "base/clock.h"
 
-enum { REPEATS_MOST = 15, ZERO_SIZES = 2, HOST_SIZES = 2, DISK_SIZES = 4 };
+enum { REPEATS_MOST = 15, ROW = 8, SIZES = 2 };
 static const double BUDGET_MOST_S = 0.06; /* of one size of one transfer */
-static const int64_t MEMORY_SMALL = (int64_t)256 << 10, MEMORY_LARGE = (int64_t)16 << 20;
+static const int64_t MEMORY_SMALL = (int64_t)256 << 10;
 static const int64_t DISK_SMALL = (int64_t)1 << 20;
 static const double DISK_LONG_S = 0.1, DISK_SLOW_S = 0.02;
 
 /* One way of moving bytes; `at` goes round the memory, so that it is no longer in the caches when it comes again. */
 struct transfer {
     const struct rate_machine *machine;
-    struct arena from, to; /* one of them has no address where it is the disk; zeros have no source */
-    int64_t limit, at;
+    const struct arena *from, *to; /* zeros have no source */
+    struct work_clock clock;
+    struct copy_stage stage;  /* between the disk and memory without addresses */
+    int64_t limit, at, bytes; /* sizes that are moved divide the limit and the memory's bytes */
 };
 
-static enum status move(struct transfer *transfer, int64_t bytes) {
-    int64_t at = transfer->at + bytes <= transfer->limit ? transfer->at : 0;
-    char *to = transfer->to.base, *from = transfer->from.base;
+static bool uses_disk(const struct transfer *transfer) {
+    return transfer->to->tier == TIER_DISK || (transfer->from && transfer->from->tier == TIER_DISK);
+}
+
+static enum status open_transfer(struct transfer *transfer) {
+    const struct backend *backend = transfer->machine->backend;
+    TRY(work_clock_open(backend, &transfer->clock));
+    return uses_disk(transfer) && backend->memory ? copy_stage_open(backend, &transfer->stage) : STATUS_OK;
+}
+
+static void close_transfer(struct transfer *transfer) {
+    copy_stage_close(transfer->machine->backend, &transfer->stage);
+    work_clock_close(&transfer->clock);
+}
+
+/* The memory may be less than what it is copied to or from, and then goes round by itself. */
+static struct tier_place place_at(const struct arena *arena, int64_t at, int64_t bytes) {
+    int64_t offset = at % arena->bytes;
+    return (struct tier_place){arena, offset + bytes <= arena->bytes ? offset : 0};
+}
+
+static enum status move(void *payload) {
+    struct transfer *transfer = payload;
+    const struct backend *backend = transfer->machine->backend;
+    int64_t bytes = transfer->bytes, at = transfer->at + bytes <= transfer->limit ? transfer->at : 0;
     transfer->at = at + bytes;
-    if (transfer->from.bytes == 0) {
-        transfer->machine->backend->zero(to + at, bytes, NULL);
-        return STATUS_OK;
-    }
-    return to ? arena_read(&transfer->from, at, to + at, bytes, 0)
-              : arena_write(&transfer->to, at, from + at, bytes, 0);
+    if (transfer->from)
+        return tier_copy(backend, &transfer->stage, place_at(transfer->from, at, bytes),
+                         place_at(transfer->to, at, bytes), bytes, 0, transfer->clock.stream);
+    backend->zero((char *)transfer->to->base + at, bytes, transfer->clock.stream);
+    return STATUS_OK;
 }
 
 /* Several of this size; the first of all is not counted. */
 static enum status time_size(struct transfer *transfer, int64_t bytes, struct measurement *out) {
     double budget_s = fmin(allowance_next(transfer->machine->allowance), BUDGET_MOST_S), spent = 0;
+    int row = transfer->clock.stream && !uses_disk(transfer) ? ROW : 1, count = 0;
     struct sample samples[REPEATS_MOST];
-    int count = 0;
-    TRY(move(transfer, bytes));
+    transfer->bytes = bytes;
+    TRY(work_clock_time(&transfer->clock, move, transfer, 1, &samples[0]));
     for (; count == 0 || (count < REPEATS_MOST && spent < budget_s); count++) {
-        struct stopwatch stopwatch = stopwatch_begin();
-        TRY(move(transfer, bytes));
-        samples[count] = stopwatch_end(&stopwatch);
-        spent += samples[count].seconds;
+        TRY(work_clock_time(&transfer->clock, move, transfer, row, &samples[count]));
+        spent += samples[count].seconds * row;
     }
     *out = measurement_of(samples, count);
     return STATUS_OK;
@@ -62,34 +84,49 @@ static enum status measure_line(struct transfer *transfer, int64_t small, int64_
     return STATUS_OK;
 }
 
-enum status transfer_measure_zero(const struct rate_machine *machine, struct cluster_rates *rates) {
-    struct transfer transfer = {.machine = machine, .limit = 2 * MEMORY_LARGE};
-    TRY(arena_open(TIER_DEVICE, transfer.limit, NULL, &transfer.to));
-    enum status status = measure_line(&transfer, MEMORY_SMALL, MEMORY_LARGE, rates, &rates->zero);
-    arena_close(&transfer.to);
+/* `from` NULL: zeros. */
+static enum status measure_memory(const struct rate_machine *machine, const struct arena *from, const struct arena *to,
+                                  struct cluster_rates *rates, struct transfer_rate *out) {
+    struct transfer transfer = {.machine = machine, .from = from, .to = to, .limit = to->bytes};
+    enum status status = open_transfer(&transfer);
+    if (status == STATUS_OK) status = measure_line(&transfer, MEMORY_SMALL, machine->block_bytes, rates, out);
+    close_transfer(&transfer);
     return status;
 }
 
+enum status transfer_measure_zero(const struct rate_machine *machine, struct cluster_rates *rates) {
+    struct arena device;
+    TRY(rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device));
+    enum status status = measure_memory(machine, NULL, &device, rates, &rates->zero);
+    arena_close(&device);
+    return status;
+}
+
+/* Whether the way back between the memory tiers has a link and an engine of its own. */
+static bool has_ways(const struct rate_machine *machine) { return machine->backend->memory != NULL; }
+
 enum status transfer_measure_host(const struct rate_machine *machine, struct cluster_rates *rates) {
-    struct transfer transfer = {.machine = machine, .limit = 2 * MEMORY_LARGE};
-    enum status status = arena_open(TIER_HOST, transfer.limit, NULL, &transfer.from);
-    if (status == STATUS_OK) status = arena_open(TIER_DEVICE, transfer.limit, NULL, &transfer.to);
-    struct transfer_rate *in = &rates->copy[TIER_HOST][TIER_DEVICE];
-    if (status == STATUS_OK) status = measure_line(&transfer, MEMORY_SMALL, MEMORY_LARGE, rates, in);
-    arena_close(&transfer.from);
-    arena_close(&transfer.to);
-    rates->copy[TIER_DEVICE][TIER_HOST] = *in; /* the same copy between two blocks of memory */
+    struct arena host = {0}, device = {0};
+    struct transfer_rate *in = &rates->copy[TIER_HOST][TIER_DEVICE], *back = &rates->copy[TIER_DEVICE][TIER_HOST];
+    enum status status = rate_arena_open(machine, TIER_HOST, 2 * machine->block_bytes, &host);
+    if (status == STATUS_OK) status = rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device);
+    if (status == STATUS_OK) status = measure_memory(machine, &host, &device, rates, in);
+    *back = *in; /* the same copy between two blocks of memory */
+    if (status == STATUS_OK && has_ways(machine)) status = measure_memory(machine, &device, &host, rates, back);
+    arena_close(&host);
+    arena_close(&device);
     return status;
 }
 
 /* Writes all of the file, so that no later write is the first to its place and no read finds nothing there. *large: the
- * larger size, 16 MiB where the disk is quick; the pieces of other measurements follow it. */
+ * larger size, a block where the disk is quick; the pieces of other measurements follow it. */
 static enum status write_all(struct transfer *write, struct rate_machine *machine, int64_t *large) {
     int64_t begin = clock_now_ns();
-    for (int64_t at = 0; at < write->limit; at += MEMORY_LARGE)
-        TRY(move(write, MEMORY_LARGE));
+    write->bytes = machine->block_bytes;
+    for (int64_t at = 0; at < write->limit; at += machine->block_bytes)
+        TRY(move(write));
     double seconds_a_byte = (double)(clock_now_ns() - begin) * 1e-9 / (double)write->limit;
-    *large = MEMORY_LARGE;
+    *large = machine->block_bytes;
     while (*large > 2 * DISK_SMALL && seconds_a_byte * (double)*large > DISK_LONG_S)
         *large /= 2;
     while (machine->piece_bytes > DISK_SMALL && seconds_a_byte * (double)machine->piece_bytes > DISK_SLOW_S)
@@ -97,25 +134,40 @@ static enum status write_all(struct transfer *write, struct rate_machine *machin
     return STATUS_OK;
 }
 
-static enum status measure_disk(struct rate_machine *machine, struct arena memory, struct cluster_rates *rates) {
-    struct transfer write = {.machine = machine, .from = memory, .to = machine->disk, .limit = RATE_WORK_DISK_BYTES};
-    struct transfer read = {.machine = machine, .from = machine->disk, .to = memory, .limit = RATE_WORK_DISK_BYTES};
-    int64_t large;
-    TRY(write_all(&write, machine, &large));
-    TRY(measure_line(&write, DISK_SMALL, large, rates, &rates->copy[TIER_DEVICE][TIER_DISK]));
-    return measure_line(&read, DISK_SMALL, large, rates, &rates->copy[TIER_DISK][TIER_DEVICE]);
-}
-
-enum status transfer_measure_disk(struct rate_machine *machine, struct cluster_rates *rates) {
-    struct arena memory;
-    if (machine->disk.bytes == 0) return STATUS_OK;
-    TRY(arena_open(TIER_DEVICE, RATE_WORK_DISK_BYTES, NULL, &memory));
-    enum status status = measure_disk(machine, memory, rates);
-    arena_close(&memory);
-    /* The host tier is memory like the device's. */
-    rates->copy[TIER_HOST][TIER_DISK] = rates->copy[TIER_DEVICE][TIER_DISK];
-    rates->copy[TIER_DISK][TIER_HOST] = rates->copy[TIER_DISK][TIER_DEVICE];
+/* Writes and reads of one memory tier. */
+static enum status measure_disk(struct rate_machine *machine, const struct arena *memory, struct cluster_rates *rates) {
+    struct transfer transfer = {
+        .machine = machine, .from = memory, .to = &machine->disk, .limit = RATE_WORK_DISK_BYTES};
+    struct transfer_rate *out = &rates->copy[memory->tier][TIER_DISK], *in = &rates->copy[TIER_DISK][memory->tier];
+    int64_t large = 0;
+    enum status status = open_transfer(&transfer);
+    if (status == STATUS_OK) status = write_all(&transfer, machine, &large);
+    if (status == STATUS_OK) status = measure_line(&transfer, DISK_SMALL, large, rates, out);
+    transfer.from = &machine->disk, transfer.to = memory;
+    if (status == STATUS_OK) status = measure_line(&transfer, DISK_SMALL, large, rates, in);
+    close_transfer(&transfer);
     return status;
 }
 
-int transfer_sizes(bool host, bool disk) { return ZERO_SIZES + (host ? HOST_SIZES : 0) + (disk ? DISK_SIZES : 0); }
+static enum status measure_disk_of(struct rate_machine *machine, enum tier tier, struct cluster_rates *rates) {
+    struct arena memory;
+    TRY(rate_arena_open(machine, tier, 2 * machine->block_bytes, &memory));
+    enum status status = measure_disk(machine, &memory, rates);
+    arena_close(&memory);
+    return status;
+}
+
+enum status transfer_measure_disk(struct rate_machine *machine, struct cluster_rates *rates) {
+    if (machine->disk.bytes == 0) return STATUS_OK;
+    TRY(measure_disk_of(machine, TIER_DEVICE, rates));
+    if (has_ways(machine)) return measure_disk_of(machine, TIER_HOST, rates);
+    /* The host tier is memory like the device's. */
+    rates->copy[TIER_HOST][TIER_DISK] = rates->copy[TIER_DEVICE][TIER_DISK];
+    rates->copy[TIER_DISK][TIER_HOST] = rates->copy[TIER_DISK][TIER_DEVICE];
+    return STATUS_OK;
+}
+
+int transfer_sizes(const struct rate_machine *machine, bool host) {
+    int ways = has_ways(machine) ? 2 : 1, disk = machine->disk.bytes > 0 ? 2 * ways : 0;
+    return SIZES * (1 + (host ? ways : 0) + disk);
+}

@@ -2,12 +2,6 @@
 
 #include <string.h>
 
-static bool has_backward(const struct graph *graph) {
-    for (size_t n = 0; n < graph->nodes.count; n++)
-        if (graph->nodes.items[n]->phase == PHASE_BACKWARD) return true;
-    return false;
-}
-
 /* The lowest block whose backward adds to each accumulator is the last one to run. */
 static enum status find_finish_blocks(const struct graph *graph, int32_t *number) {
     int32_t *last = mem_array(graph->tensors.count + 1, sizeof *last);
@@ -74,7 +68,7 @@ enum status run_source_create(const struct graph *graph, const struct policy *po
                               struct run_source *out) {
     *out = (struct run_source){.graph = graph, .policy = policy, .chunks = chunks, .blocks = graph_count_blocks(graph)};
     /* Without a backward there is one way to run; the schedule that comes with the plan is that of training. */
-    TRY(activations_parse(has_backward(graph) ? policy->schedule : "", out->blocks, &out->stages));
+    TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->stages));
     int32_t *number = mem_array(graph->nodes.count + 1, sizeof *number);
     enum status status = number ? group_all(out, number) : STATUS_FAILED;
     mem_free(number);

@@ -354,7 +354,11 @@ static enum status schedule_sections(struct scheduler *scheduler, struct run_lis
 static enum status pack_chunks(struct scheduler *scheduler) {
     int64_t bytes = scheduler->plan->policy.chunk_bytes;
     if (bytes == 0) TRY(chunks_choose_bytes(scheduler->graph, &bytes));
-    return chunks_pack(scheduler->graph, bytes, &scheduler->chunks);
+    TRY(chunks_pack(scheduler->graph, bytes, &scheduler->chunks));
+    /* A plan made for training serves graphs with fewer parameters too: those of the model without its adapters. */
+    if (!graph_has_backward(scheduler->graph)) return STATUS_OK;
+    return plan_check_range("policy.persistent_chunks", scheduler->plan->policy.persistent_chunks, 0,
+                            (int64_t)scheduler->chunks.chunks.count, "at most all chunks stay on the device");
 }
 
 static bool has_deferred(const struct scheduler *scheduler) {

@@ -21,7 +21,6 @@ struct console {
     int64_t shown_ns;   /* when it was last drawn */
     double valid_loss;  /* the last one; NaN: none */
     int64_t first_step; /* of this process, counted from 1 */
-    int off_steps;      /* in a row, that took much more or less than predicted */
     char line[CONSOLE_LINE_BYTES];
     struct train_events events;
 };
@@ -46,37 +45,43 @@ static void on_begin(void *payload, const struct train_setup *setup, const char 
     fprintf(console->out, "%s: %" PRId64 " parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
             setup->model->config.family->name, setup->parameters, dtype_name(recipe->dtype), recipe->batch,
             recipe->sequence_length, recipe->threads, recipe->isa);
-    char todo[64] = "complete; writing the model again";
+    char todo[64] = "complete; writing the model again", data[64] = "tokenized while steps run";
+    if (data_tokens >= 0) snprintf(data, sizeof data, "%" PRId64 " tokens", data_tokens);
     if (first_step < steps) snprintf(todo, sizeof todo, "steps %" PRId64 " to %" PRId64, first_step + 1, steps);
-    fprintf(console->out, "data: %" PRId64 " tokens; memory: %s of %s; %s; run: %s\n", data_tokens,
+    fprintf(console->out, "data: %s; memory: %s of %s; %s; run: %s\n", data,
             size_print(setup->program_bytes[TIER_DEVICE], arena),
             size_print(setup->capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
 }
 
 /* The first step finds caches and pages cold. */
-enum { COMPARED_STEP = 2, OFF_STEPS = 10 };
-static const double OFF_PART = 0.2;
+enum { COMPARED_STEP = 2 };
 
-/* Predicted beside measured, once; and once more when the prediction stays wrong. */
+/* Predicted beside measured, once. */
 static void compare_prediction(struct console *console, const struct train_step *step) {
-    if (step->predicted_step_s <= 0) return;
-    double off = step->step_s / step->predicted_step_s - 1;
-    if (step->step == console->first_step + COMPARED_STEP - 1) {
-        char predicted[SIZE_TEXT], measured[SIZE_TEXT];
-        wipe_line(console);
-        fprintf(console->out, "step %" PRId64 "  predicted %.4g s and %s, measured %.4g s and %s\n", step->step,
-                step->predicted_step_s, size_print(step->predicted_device_bytes, predicted), step->step_s,
-                size_print(step->device_bytes, measured));
-    }
-    bool is_off = off > OFF_PART || off < -OFF_PART;
-    if (console->off_steps >= OFF_STEPS) return; /* it was said */
-    console->off_steps = is_off ? console->off_steps + 1 : 0;
-    if (console->off_steps < OFF_STEPS) return;
+    if (step->predicted_step_s <= 0 || step->step != console->first_step + COMPARED_STEP - 1) return;
+    char predicted[SIZE_TEXT], measured[SIZE_TEXT];
+    wipe_line(console);
+    fprintf(console->out, "step %" PRId64 "  predicted %.4g s and %s, measured %.4g s and %s\n", step->step,
+            step->predicted_step_s, size_print(step->predicted_device_bytes, predicted), step->step_s,
+            size_print(step->device_bytes, measured));
+}
+
+/* With what the streams did otherwise in the last of the steps. */
+static void on_mispredicted(void *payload, const struct misprediction *off) {
+    struct console *console = payload;
+    struct step_difference differences[DIFFERENCES_MAX];
+    char words[DIFFERENCE_WORDS_BYTES];
+    bool recorded = off->measured.step_s > 0;
+    int count = recorded ? step_differences(&off->predicted, &off->measured, differences) : 0;
     wipe_line(console);
     fprintf(console->out,
-            "step %" PRId64 "  the last %d steps took over %.0f%% %s than predicted; `ballast simulate` of this run's "
-            "folder shows in which streams\n",
-            step->step, OFF_STEPS, 100 * OFF_PART, off > 0 ? "more" : "less");
+            "step %" PRId64 "  the last %d steps took over %.0f%% %s than predicted: %.4g s, not %.4g s%s\n", off->step,
+            off->steps, 100 * off->part, off->step_s > off->predicted.step_s ? "more" : "less", off->step_s,
+            off->predicted.step_s, count > 0 ? "; most apart are" : "");
+    for (int i = 0; i < count; i++)
+        fprintf(console->out, "  %-28s predicted %9.4g ms, measured %9.4g ms\n",
+                difference_words(&differences[i], words), 1e3 * differences[i].predicted_s,
+                1e3 * differences[i].measured_s);
 }
 
 static void on_step(void *payload, const struct train_step *step) {
@@ -138,6 +143,7 @@ struct console *console_create(FILE *out, bool quiet) {
     if (!quiet)
         console->events = (struct train_events){.begin = on_begin,
                                                 .step = on_step,
+                                                .mispredicted = on_mispredicted,
                                                 .validated = on_validated,
                                                 .sampled = on_sampled,
                                                 .saved = on_saved,

@@ -55,6 +55,9 @@ static void print_search(FILE *out, const struct train_setup *setup) {
     if (search->runners_up.count > 0) fprintf(out, "other ways, the fastest of each\n");
     for (size_t i = 0; i < search->runners_up.count; i++)
         print_candidate(out, setup, &search->runners_up.items[i]);
+    if (search->front.count > 1) fprintf(out, "memory against time: less of one takes more of the other\n");
+    for (size_t i = 0; search->front.count > 1 && i < search->front.count; i++)
+        print_candidate(out, setup, &search->front.items[i]);
 }
 
 static void print_model(FILE *out, const struct train_setup *setup) {

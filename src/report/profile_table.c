@@ -2,15 +2,16 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/size.h"
 #include "ops/ops.h"
-
-static const double NOISY = 0.1;
+#include "profile/measurement.h"
+#include "profile/profile_cache.h"
 
 static void print_device(FILE *out, const struct cluster_device *device) {
     char capacity[SIZE_TEXT], page[SIZE_TEXT];
-    fprintf(out, "processor        %s\n", device->name);
+    fprintf(out, "%-16s %s\n", strcmp(device->kind, "cpu") == 0 ? "processor" : "device", device->name);
     fprintf(out, "cores            %d (%d hardware threads)\n", device->cores, device->hardware_threads);
     fprintf(out, "kernels          %s\n", device->isa);
     fprintf(out, "bf16 matrices    %s\n", device->bf16_matrix ? "in hardware" : "emulated");
@@ -57,7 +58,7 @@ static void print_slowdowns(FILE *out, const struct cluster_rates *rates) {
             if (is_measured(rates, b)) fprintf(out, " %18.2f", rates->slowdown[a][b]);
         fprintf(out, "\n");
     }
-    if (rates->noise > NOISY)
+    if (rates_noisy(rates))
         fprintf(out, "these differed by up to %.0f%% from one time to the next: something else was running\n",
                 100 * rates->noise);
 }
@@ -85,6 +86,10 @@ static int longest_first(const void *left, const void *right) {
     return a->profiled->node->id - b->profiled->node->id;
 }
 
+static bool is_noisy(const struct profiled_operator *profiled) {
+    return measurement_noisy(&(struct measurement){profiled->seconds, profiled->noise});
+}
+
 static void print_row(FILE *out, const struct profile_row *row, double all) {
     const struct profiled_operator *profiled = row->profiled;
     struct op_cost cost;
@@ -92,7 +97,7 @@ static void print_row(FILE *out, const struct profile_row *row, double all) {
     fprintf(out, "%-22s %-30.30s %6" PRId64 " %10.3f %9.1f %8.1f %6.0f%% %6.1f%%%s\n", profiled->node->op->name,
             profiled->node->name, row->count, profiled->seconds * 1e3, cost.flops / profiled->seconds * 1e-9,
             cost.bytes / profiled->seconds * 1e-9, 100 * profiled->noise, 100 * row_seconds(row) / all,
-            profiled->noise > NOISY ? "  noisy" : "");
+            is_noisy(profiled) ? "  noisy" : "");
 }
 
 void profile_table_print_operators(FILE *out, struct profile_row *rows, int count) {
@@ -102,9 +107,10 @@ void profile_table_print_operators(FILE *out, struct profile_row *rows, int coun
             "GB/s", "spread", "of all");
     for (int i = 0; i < count; i++) {
         print_row(out, &rows[i], all);
-        if (rows[i].profiled->noise > NOISY) noisy += row_seconds(&rows[i]);
+        if (is_noisy(rows[i].profiled)) noisy += row_seconds(&rows[i]);
     }
     fprintf(out, "all operators of a step, one after the other: %.3f s\n", all);
     if (noisy > 0)
-        fprintf(out, "the noisy ones (spread above %.0f%%) make up %.0f%% of it\n", 100 * NOISY, 100 * noisy / all);
+        fprintf(out, "the noisy ones (spread above %.0f%%) make up %.0f%% of it\n", 100 * MEASUREMENT_NOISY_SPREAD,
+                100 * noisy / all);
 }

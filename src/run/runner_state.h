@@ -8,6 +8,7 @@
 #include "ops/ops.h"
 #include "program/happens.h"
 #include "run/runner.h"
+#include "run/tier_copy.h"
 
 struct worker {
     struct runner *runner;
@@ -17,15 +18,6 @@ struct worker {
 };
 
 enum { RUNNER_MESSAGE_BYTES = 1024, RUNNER_WINDOW_BYTES = 1 << 20 };
-
-/* Where the disk's bytes pass between the disk and memory that the CPU has no address for: two places that take turns,
- * so that the disk goes on while the device copies. */
-enum { STAGE_BYTES = 8 << 20, STAGE_PLACES = 2 };
-struct stage {
-    char *place[STAGE_PLACES];
-    void *event[STAGE_PLACES]; /* stands for the copies out of or into the place */
-    int next;                  /* place */
-};
 
 /* Which instructions a step runs. */
 enum { PART_STEP = 1, PART_DEFERRED = 2 };
@@ -46,10 +38,10 @@ struct runner {
     double left[SCALAR_COUNT]; /* that step's values */
     void *window;              /* RUNNER_WINDOW_BYTES, aligned for the disk: NULL in programs that do not use it */
     /* Backends with streams and memory of their own: */
-    void *streams[STREAMS_MAX];       /* the backend's, by the program's; all NULL where it has none */
-    void **events;                    /* by instruction; NULL for one that no other waits for */
-    struct stage stages[STREAMS_MAX]; /* by stream; for those that need one */
-    void **mirrors;                   /* by buffer; NULL for those that the CPU has addresses for */
+    void *streams[STREAMS_MAX];            /* the backend's, by the program's; all NULL where it has none */
+    void **events;                         /* by instruction; NULL for one that no other waits for */
+    struct copy_stage stages[STREAMS_MAX]; /* by stream; for those that need one */
+    void **mirrors;                        /* by buffer; NULL for those that the CPU has addresses for */
     /* Several streams: */
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -32,23 +32,6 @@ static bool needs_stage(const struct runner *runner, const struct instruction *i
     return !runner->arenas[from == TIER_DISK ? to : from].mapped;
 }
 
-static enum status create_stage(struct runner *runner, struct stage *stage) {
-    for (int p = 0; p < STAGE_PLACES; p++) {
-        void *place;
-        TRY(runner->executable->backend->memory->take(TIER_HOST, STAGE_BYTES, &place));
-        stage->place[p] = place;
-        TRY(streams_of(runner)->create_event(&stage->event[p]));
-    }
-    return STATUS_OK;
-}
-
-static void free_stage(struct runner *runner, struct stage *stage) {
-    for (int p = 0; p < STAGE_PLACES; p++) {
-        if (stage->place[p]) runner->executable->backend->memory->give_back(TIER_HOST, stage->place[p]);
-        if (stage->event[p]) streams_of(runner)->free_event(stage->event[p]);
-    }
-}
-
 enum status runner_streams_open(struct runner *runner) {
     const struct backend_streams *streams = streams_of(runner);
     const struct program *program = runner->executable->program;
@@ -59,8 +42,9 @@ enum status runner_streams_open(struct runner *runner) {
     TRY(create_events(runner));
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        struct stage *stage = &runner->stages[instruction->stream];
-        if (needs_stage(runner, instruction) && !stage->place[0]) TRY(create_stage(runner, stage));
+        struct copy_stage *stage = &runner->stages[instruction->stream];
+        if (needs_stage(runner, instruction) && !stage->place[0])
+            TRY(copy_stage_open(runner->executable->backend, stage));
     }
     return STATUS_OK;
 }
@@ -69,7 +53,7 @@ void runner_streams_close(struct runner *runner) {
     const struct backend_streams *streams = streams_of(runner);
     if (!streams) return;
     for (int s = 0; s < STREAMS_MAX; s++) {
-        free_stage(runner, &runner->stages[s]);
+        copy_stage_close(runner->executable->backend, &runner->stages[s]);
         if (runner->streams[s]) streams->free(runner->streams[s]);
     }
     for (size_t i = 0; runner->events && i < runner->executable->program->instructions.count; i++)

@@ -132,10 +132,11 @@ static void add_updates(const struct policy_bound_input *input, const struct pol
                         const struct elsewhere *elsewhere, struct loads *loads) {
     const struct states *states = input->states;
     const struct chunk_sum *away = elsewhere->moves;
+    const double *away_s = policy->update == TIER_HOST ? away->host_update_s : away->update_s;
     bool defers = policy->optimizer != TIER_DEVICE;
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
         double later_s = defers ? elsewhere->updates->update_s[activity] : 0;
-        loads->streams[STREAM_UPDATE].seconds[activity] += defers ? away->update_s[activity] : 0;
+        loads->streams[STREAM_UPDATE].seconds[activity] += defers ? away_s[activity] : 0;
         loads->streams[STREAM_COMPUTE].seconds[activity] +=
             states->from[0].update_s[activity] - later_s + states->once_s[activity];
     }

@@ -48,6 +48,12 @@ static void join_gradients(struct states *states) {
     states->gradients.count = kept;
 }
 
+static void add_seconds(const struct costs *costs, const struct node *node, enum tier tier,
+                        double sums[ACTIVITY_COUNT]) {
+    struct kernel_cost cost = costs_of_kernel(costs, node, tier);
+    sums[cost.activity] += cost.seconds + costs->rates.issue_s;
+}
+
 static void add_updates(const struct graph *graph, const struct costs *costs, struct states *states) {
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
@@ -56,8 +62,8 @@ static void add_updates(const struct graph *graph, const struct costs *costs, st
         for (int i = 0; i < node->op->outputs; i++)
             if (node->phase == PHASE_UPDATE && node->out[i] && node->out[i]->kind == TENSOR_PARAMETER)
                 chunk = states->chunks.chunk_of[node->out[i]->id];
-        double *sums = chunk >= 0 ? states->from[chunk].update_s : states->once_s;
-        sums[costs->kernels[n].activity] += costs->kernels[n].seconds + costs->rates.issue_s;
+        add_seconds(costs, node, TIER_DEVICE, chunk >= 0 ? states->from[chunk].update_s : states->once_s);
+        if (chunk >= 0) add_seconds(costs, node, TIER_HOST, states->from[chunk].host_update_s);
     }
 }
 
@@ -73,8 +79,10 @@ static void sum_up(struct states *states) {
         sum->packs += next->packs;
         sum->gradient_packs += next->gradient_packs;
         sum->optimizer_packs += next->optimizer_packs;
-        for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
+        for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
             sum->update_s[activity] += next->update_s[activity];
+            sum->host_update_s[activity] += next->host_update_s[activity];
+        }
     }
 }
 

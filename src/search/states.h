@@ -9,7 +9,8 @@
 struct chunk_sum {
     int64_t parameters, trained, gradients, optimizer; /* bytes; trained: of the parameters */
     int32_t packs, trained_packs, gradient_packs, optimizer_packs;
-    double update_s[ACTIVITY_COUNT]; /* of kernels, with their issue */
+    double update_s[ACTIVITY_COUNT]; /* of kernels on the device, with their issue */
+    double host_update_s[ACTIVITY_COUNT];
 };
 
 struct gradient_pack {

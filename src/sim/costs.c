@@ -32,7 +32,7 @@ struct kernel_cost costs_of(const struct costs *costs, const struct program *pro
     const struct transfer_rate *rate = rate_of(costs, program, instruction);
     struct kernel_cost cost;
     if (!rate) {
-        cost = costs->kernels[instruction->node->id];
+        cost = costs_of_kernel(costs, instruction->node, instruction->tier);
     } else if (instruction->opcode == OPCODE_ZERO) {
         cost = (struct kernel_cost){transfer_s(rate, to->bytes), ACTIVITY_STREAMING};
     } else {
@@ -61,38 +61,8 @@ enum status costs_check(const struct costs *costs, const struct program *program
     return STATUS_OK;
 }
 
-static const double ESTIMATED_FLOPS_PER_S = 3e14, ESTIMATED_BYTES_PER_S = 2e12, ESTIMATED_LINK_BYTES_PER_S = 25e9,
-                    ESTIMATED_DISK_BYTES_PER_S = 3e9, ESTIMATED_LATENCY_S = 1e-5;
-
-static void estimate_rates(struct cluster_rates *rates) {
-    *rates = (struct cluster_rates){.zero = {ESTIMATED_LATENCY_S, ESTIMATED_BYTES_PER_S}};
-    for (enum tier from = 0; from < TIER_COUNT; from++)
-        for (enum tier to = 0; to < TIER_COUNT; to++) {
-            bool disk = from == TIER_DISK || to == TIER_DISK;
-            rates->copy[from][to] = (struct transfer_rate){ESTIMATED_LATENCY_S, disk ? ESTIMATED_DISK_BYTES_PER_S
-                                                                                     : ESTIMATED_LINK_BYTES_PER_S};
-        }
-    for (int a = 0; a < ACTIVITY_COUNT; a++)
-        for (int b = 0; b < ACTIVITY_COUNT; b++)
-            rates->slowdown[a][b] = a == b ? 2 : 1;
-}
-
-enum status costs_estimate(const struct graph *graph, struct costs *out) {
-    *out = (struct costs){.count = (int32_t)graph->nodes.count, .estimated = true};
-    out->kernels = mem_array(graph->nodes.count, sizeof *out->kernels);
-    if (!out->kernels) return STATUS_FAILED;
-    estimate_rates(&out->rates);
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        struct op_cost cost;
-        op_cost(graph->nodes.items[n], &cost);
-        double products_s = cost.flops / ESTIMATED_FLOPS_PER_S, bytes_s = cost.bytes / ESTIMATED_BYTES_PER_S;
-        out->kernels[n] = products_s > bytes_s ? (struct kernel_cost){products_s, ACTIVITY_PRODUCT}
-                                               : (struct kernel_cost){bytes_s, ACTIVITY_STREAMING};
-    }
-    return STATUS_OK;
-}
-
 void costs_free(struct costs *costs) {
     mem_free(costs->kernels);
+    mem_free(costs->host_kernels);
     *costs = (struct costs){0};
 }

@@ -16,11 +16,16 @@ struct kernel_cost {
 };
 
 struct costs {
-    struct kernel_cost *kernels; /* by node id of one graph */
+    struct kernel_cost *kernels;      /* by node id of one graph */
+    struct kernel_cost *host_kernels; /* where they run in the host tier; NULL: as elsewhere */
     int32_t count;
     struct cluster_rates rates;
-    bool estimated; /* by costs_estimate: good for comparing policies, not for telling a step's time */
 };
+
+/* Of a node's kernel in that tier. */
+static inline struct kernel_cost costs_of_kernel(const struct costs *costs, const struct node *node, enum tier tier) {
+    return (tier == TIER_HOST && costs->host_kernels ? costs->host_kernels : costs->kernels)[node->id];
+}
 
 /* Seconds and activity of an instruction that runs alone, rates.issue_s included. A copy's are by the tiers of its
  * operands and by what is moved, whole blocks on the disk. */
@@ -28,10 +33,6 @@ struct kernel_cost costs_of(const struct costs *costs, const struct program *pro
                             const struct instruction *instruction);
 /* FAILED naming the first kind of transfer of the program that has no rate. */
 enum status costs_check(const struct costs *costs, const struct program *program);
-/* Costs of a device that was not measured, from op_cost and round figures of one accelerator of today beside its host:
- * 300 TFLOP/s, 2 TB/s, 25 GB/s each way to the host, 3 GB/s to the disk, activities of one kind sharing, others not
- * slowing each other. FAILED when out of memory; the caller frees. */
-enum status costs_estimate(const struct graph *graph, struct costs *out);
 void costs_free(struct costs *costs);
 
 #endif

@@ -1,10 +1,22 @@
 #include "sim/step_summary.h"
 
+#include <math.h>
 #include <stdio.h>
+
+static void add_activities(const struct timeline *timeline, const struct costs *costs, struct step_summary *out) {
+    const struct program *program = timeline->program;
+    for (size_t i = 0; i < timeline->events.count; i++) {
+        const struct timeline_event *event = &timeline->events.items[i];
+        const struct instruction *instruction = &program->instructions.items[event->instruction];
+        enum activity activity = costs_of(costs, program, instruction).activity;
+        out->busy_s[program->roles[instruction->stream]][activity] += event->end_s - event->start_s;
+    }
+}
 
 void step_summarise(const struct timeline *timeline, const struct costs *costs, struct step_summary *out) {
     *out = (struct step_summary){.step_s = timeline->step_s, .stream_count = timeline->program->streams};
     timeline_summarise(timeline, out->streams);
+    add_activities(timeline, costs, out);
     out->bound_count = timeline_bounds(timeline, costs, out->bounds);
 }
 
@@ -43,5 +55,45 @@ enum status step_summary_add_json(const struct step_summary *summary, json_t *ob
 char *bound_words(const struct bound *bound, char text[BOUND_WORDS_BYTES]) {
     snprintf(text, BOUND_WORDS_BYTES, "%s during %s%s", activity_name(bound->activity), phase_name(bound->phase),
              bound->role == STREAM_UPDATE ? " (deferred update)" : "");
+    return text;
+}
+
+static double apart(const struct step_difference *difference) {
+    return fabs(difference->measured_s - difference->predicted_s);
+}
+
+static int insert(struct step_difference *out, int count, struct step_difference difference) {
+    if (count == DIFFERENCES_MAX && apart(&out[count - 1]) >= apart(&difference)) return count;
+    int at = count < DIFFERENCES_MAX ? count++ : count - 1;
+    for (; at > 0 && apart(&out[at - 1]) < apart(&difference); at--)
+        out[at] = out[at - 1];
+    out[at] = difference;
+    return count;
+}
+
+int step_differences(const struct step_summary *predicted, const struct step_summary *measured,
+                     struct step_difference out[DIFFERENCES_MAX]) {
+    int count = 0, great = 0;
+    for (enum stream_role role = 0; role < STREAM_ROLE_COUNT; role++)
+        for (enum activity a = 0; a < ACTIVITY_COUNT; a++)
+            count = insert(out, count,
+                           (struct step_difference){.role = role,
+                                                    .activity = a,
+                                                    .predicted_s = predicted->busy_s[role][a],
+                                                    .measured_s = measured->busy_s[role][a]});
+    for (int s = 0; s < predicted->stream_count && s < measured->stream_count; s++)
+        count = insert(out, count,
+                       (struct step_difference){.role = predicted->streams[s].role,
+                                                .waits = true,
+                                                .predicted_s = predicted->streams[s].waiting_s,
+                                                .measured_s = measured->streams[s].waiting_s});
+    while (great < count && apart(&out[great]) > 0 && apart(&out[great]) >= apart(&out[0]) / 10)
+        great++;
+    return great;
+}
+
+char *difference_words(const struct step_difference *difference, char text[DIFFERENCE_WORDS_BYTES]) {
+    const char *does = difference->waits ? "waiting" : activity_name(difference->activity);
+    snprintf(text, DIFFERENCE_WORDS_BYTES, "%s: %s", stream_role_name(difference->role), does);
     return text;
 }

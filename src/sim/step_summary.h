@@ -10,11 +10,27 @@ struct step_summary {
     double step_s; /* 0: not known, and the rest empty */
     struct timeline_stream streams[STREAM_ROLE_COUNT];
     int stream_count;
-    struct bound bounds[BOUNDS_MAX]; /* what the step's time is made of, the most first */
+    double busy_s[STREAM_ROLE_COUNT][ACTIVITY_COUNT]; /* what streams are at work on */
+    struct bound bounds[BOUNDS_MAX];                  /* what the step's time is made of, the most first */
     int bound_count;
 };
 
 void step_summarise(const struct timeline *timeline, const struct costs *costs, struct step_summary *out);
+
+/* What a stream does more or less than in another step: an activity, or waiting with work left. */
+struct step_difference {
+    enum stream_role role;
+    bool waits;
+    enum activity activity; /* where it does not wait */
+    double predicted_s, measured_s;
+};
+enum { DIFFERENCES_MAX = 4 };
+/* The greatest first; those less than a tenth of it are left out. Returns their number, 0 where none is apart. */
+int step_differences(const struct step_summary *predicted, const struct step_summary *measured,
+                     struct step_difference out[DIFFERENCES_MAX]);
+/* "compute: matrix products", "compute: waiting"; returns `text`. */
+enum { DIFFERENCE_WORDS_BYTES = 64 };
+char *difference_words(const struct step_difference *difference, char text[DIFFERENCE_WORDS_BYTES]);
 
 /* Sets "step_s" (null when not known), "streams": [{"role", "busy_s", "waiting_s"}] and "binds": [{"what", "seconds"}].
  * FAILED when out of memory. */

@@ -65,18 +65,17 @@ static enum status write_weights(const struct engine *engine, const char *folder
 
 static void print_hash(uint64_t hash, char text[20]) { snprintf(text, 20, "%016" PRIx64, hash); }
 
-static enum status write_state(const char *path, const struct checkpoint_state *state, uint64_t bits,
+static enum status write_state(const char *path, const struct checkpoint_state *state,
                                const struct train_options *options) {
     json_t *plan = plan_to_json(&state->plan), *settings = train_options_to_json(options);
     char data[20], hash[20];
     print_hash(state->data, data);
-    print_hash(bits, hash);
+    print_hash(state->bits, hash);
     json_t *object = NULL;
     if (plan && settings)
-        object = json_pack("{s:i, s:I, s:I, s:f, s:s, s:{s:s, s:I}, s:O, s:O}", "version", CHECKPOINT_VERSION, "step",
+        object = json_pack("{s:i, s:I, s:I, s:f, s:s, s:{s:s}, s:O, s:O}", "version", CHECKPOINT_VERSION, "step",
                            (json_int_t)state->step, "tokens", (json_int_t)state->tokens, "loss", state->loss, "bits",
-                           hash, "data", "fingerprint", data, "sequences", (json_int_t)state->sequences, "options",
-                           settings, "plan", plan);
+                           hash, "data", "fingerprint", data, "options", settings, "plan", plan);
     enum status status = object ? json_write(path, object) : status_no_memory(0, "a checkpoint's state");
     json_decref(object);
     json_decref(settings);
@@ -100,10 +99,11 @@ static enum status write_arena(const struct checkpoint_source *source, const cha
 
 static enum status write_files(const struct checkpoint_source *source, const char *folder,
                                const struct checkpoint_state *state) {
-    uint64_t bits;
-    TRY(write_arena(source, folder, &bits));
+    struct checkpoint_state found = *state;
+    TRY(write_arena(source, folder, &found.bits));
+    found.data = dataset_fingerprint(source->dataset); /* the first time it may read all text: steps go on */
     char *json = path_join(folder, "state.json");
-    enum status status = json ? write_state(json, state, bits, source->options) : STATUS_FAILED;
+    enum status status = json ? write_state(json, &found, source->options) : STATUS_FAILED;
     mem_free(json);
     return status;
 }
@@ -200,20 +200,27 @@ static enum status read_hash(const char *file, const json_t *object, const char 
     return status_set(STATUS_BAD_INPUT, "%s: %s%s: must be 16 hexadecimal digits", file, path, name);
 }
 
+static enum status refuse_version(const char *file, int64_t version) {
+    (void)status_set(STATUS_BAD_INPUT, "%s: version: %" PRId64 " is of %s Ballast, whose data come in another order",
+                     file, version, version < CHECKPOINT_VERSION ? "an older" : "a newer");
+    return status_hint(STATUS_BAD_INPUT,
+                       "its folder is a model: train on from it as a new run, or resume with that one");
+}
+
 static enum status state_from_json(const char *file, const json_t *object, struct checkpoint_state *out) {
     static const char *const required[] = {"version", "step", "tokens", "loss", "bits", "data", "plan"};
     struct checkpoint_state state = {0};
     int64_t version;
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
         TRY(json_require(file, object, required[i]));
-    TRY(json_read_int(file, object, "version", CHECKPOINT_VERSION, CHECKPOINT_VERSION, &version));
+    TRY(json_read_int(file, object, "version", 1, INT64_MAX, &version));
+    if (version != CHECKPOINT_VERSION) return refuse_version(file, version);
     TRY(json_read_int(file, object, "step", 0, INT64_MAX, &state.step));
     TRY(json_read_int(file, object, "tokens", 0, INT64_MAX, &state.tokens));
     TRY(json_read_double(file, object, "loss", -1e300, 1e300, &state.loss));
     const json_t *data = json_object_get(object, "data"), *plan = json_object_get(object, "plan");
     TRY(read_hash(file, object, "", "bits", &state.bits));
     TRY(read_hash(file, data, "data.", "fingerprint", &state.data));
-    TRY(json_read_int(file, data, "sequences", 0, INT64_MAX, &state.sequences));
     if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
     TRY(plan_from_json(file, plan, &state.plan));
     *out = state;

@@ -7,15 +7,14 @@
 
 #include "train/engine.h"
 
-enum { CHECKPOINT_VERSION = 2 };
+enum { CHECKPOINT_VERSION = 3 };
 
 struct checkpoint_state {
     int64_t step; /* steps done */
     int64_t tokens;
-    double loss;       /* of the last step */
-    uint64_t bits;     /* engine_hash of weights and optimizer state; checkpoint_write finds it out */
-    uint64_t data;     /* fingerprint of the dataset */
-    int64_t sequences; /* training sequences of the dataset, for the message when it differs */
+    double loss;   /* of the last step */
+    uint64_t bits; /* engine_hash of weights and optimizer state; checkpoint_write finds it out */
+    uint64_t data; /* fingerprint of the dataset; checkpoint_write finds it out */
     struct plan plan;
 };
 
@@ -23,6 +22,7 @@ struct checkpoint_state {
 struct checkpoint_source {
     const char *run_folder;
     const struct engine *engine;
+    const struct dataset *dataset;
     const struct train_options *options;
     void (*released)(void *payload); /* called when weights and state have been read and may change; NULL: nothing */
     void *payload;

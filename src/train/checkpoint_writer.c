@@ -25,11 +25,16 @@ static void await_reading(void *payload) {
     pthread_mutex_unlock(&writer->lock);
 }
 
-void checkpoint_writer_open(const char *run_folder, struct engine *engine, const struct train_options *options,
-                            struct metrics *metrics, struct checkpoint_writer *out) {
+void checkpoint_writer_open(const char *run_folder, struct engine *engine, const struct dataset *dataset,
+                            const struct train_options *options, struct metrics *metrics,
+                            struct checkpoint_writer *out) {
     *out = (struct checkpoint_writer){.metrics = metrics};
-    out->source = (struct checkpoint_source){
-        .run_folder = run_folder, .engine = engine, .options = options, .released = release_arena, .payload = out};
+    out->source = (struct checkpoint_source){.run_folder = run_folder,
+                                             .engine = engine,
+                                             .dataset = dataset,
+                                             .options = options,
+                                             .released = release_arena,
+                                             .payload = out};
     pthread_mutex_init(&out->lock, NULL);
     pthread_cond_init(&out->changed, NULL);
     runner_set_gate(engine->main, await_reading, out);

@@ -28,8 +28,9 @@ struct checkpoint_writer {
 };
 
 /* Ready to write, and the gate of the engine's training program. Borrows all; `out` must not be moved. */
-void checkpoint_writer_open(const char *run_folder, struct engine *engine, const struct train_options *options,
-                            struct metrics *metrics, struct checkpoint_writer *out);
+void checkpoint_writer_open(const char *run_folder, struct engine *engine, const struct dataset *dataset,
+                            const struct train_options *options, struct metrics *metrics,
+                            struct checkpoint_writer *out);
 /* Waits for what is being written. One that was never opened is left alone. */
 void checkpoint_writer_close(struct checkpoint_writer *writer);
 

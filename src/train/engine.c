@@ -74,8 +74,9 @@ static void fill_positions(const struct runner *runner, const struct executable 
 }
 
 /* Fills a batch straight into the program's inputs; sequences that fill up the last grain have no targets. */
-static int64_t fill_batch(const struct engine *engine, const struct runner *runner, const struct executable *executable,
-                          const struct dataset *dataset, enum dataset_split split, int64_t step) {
+static enum status fill_batch(const struct engine *engine, const struct runner *runner,
+                              const struct executable *executable, const struct dataset *dataset,
+                              enum dataset_split split, int64_t step, int64_t *targets) {
     const struct recipe *recipe = &engine->setup->plan.recipe;
     struct dataset_batch batch = {.tokens = engine_data(runner, executable, "tokens"),
                                   .targets = engine_data(runner, executable, "targets"),
@@ -89,14 +90,15 @@ static int64_t fill_batch(const struct engine *engine, const struct runner *runn
         if (batch.segments) batch.segments[i] = 0;
     }
     fill_positions(runner, executable, recipe);
-    return dataset_fill(dataset, split, step, recipe->batch, &batch);
+    return dataset_fill(dataset, split, step, recipe->batch, &batch, targets);
 }
 
 enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
                         struct step_numbers *out) {
     const struct recipe *recipe = &engine->setup->plan.recipe;
     const struct executable *executable = engine->setup->main;
-    int64_t targets = fill_batch(engine, engine->main, executable, dataset, DATASET_TRAIN, step);
+    int64_t targets;
+    TRY(fill_batch(engine, engine->main, executable, dataset, DATASET_TRAIN, step, &targets));
     double scale = 1 / (double)(targets > 0 ? targets : 1), t = (double)(step + 1);
     double *scalars = engine->scalars;
     scalars[SCALAR_LOSS_SCALE] = scale;
@@ -120,7 +122,9 @@ enum status engine_add_loss(struct engine *engine, struct runner *runner, const 
     const struct executable *executable = runner == engine->validation ? setup->validation : setup->main;
     double scalars[SCALAR_COUNT] = {0};
     TRY(engine_settle(engine));
-    *targets += fill_batch(engine, runner, executable, dataset, DATASET_VALID, batch);
+    int64_t counted;
+    TRY(fill_batch(engine, runner, executable, dataset, DATASET_VALID, batch, &counted));
+    *targets += counted;
     TRY(runner_step(runner, scalars));
     *loss += *(const double *)engine_data(runner, executable, "loss");
     return STATUS_OK;

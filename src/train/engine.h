@@ -42,13 +42,14 @@ struct step_numbers {
     double loss;      /* mean over unmasked tokens */
     double grad_norm; /* before clipping */
 };
-/* One training step, numbered from 0, with batch `step` of the data. Allocates nothing. */
+/* One training step, numbered from 0, with batch `step` of the data. Allocates nothing, but for what it takes to
+ * tokenize rows that are not there yet. */
 enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
                         struct step_numbers *out);
 /* The last step once more, inputs and all: AdamW changes nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
-/* Adds batch `batch` of the validation split to the sums. `runner` is the validation's, or the main one of a setup for
- * evaluation. */
+/* Adds batch `batch` of the validation split, which is settled, to the sums. `runner` is the validation's, or the main
+ * one of a setup for evaluation. */
 enum status engine_add_loss(struct engine *engine, struct runner *runner, const struct dataset *dataset, int64_t batch,
                             double *loss, int64_t *targets);
 

@@ -19,14 +19,18 @@ struct evaluation {
     bool all_text;
 };
 
-static enum status open_data(const struct evaluation *evaluation, const char *path, struct dataset **out) {
+/* All of the file is tokenized. */
+static enum status open_data(const struct evaluation *evaluation, const char *path, struct train_data *out) {
     struct train_options options;
     train_options_init(&options);
     options.data_paths = &path;
     options.data_path_count = 1;
     options.chat_time_s = evaluation->options->chat_time_s;
     options.loss_on_all = evaluation->options->loss_on_all;
-    return train_data_open(evaluation->setup->model, &evaluation->setup->plan.recipe, &options, false, out);
+    TRY(train_data_open(evaluation->setup->model, &evaluation->setup->plan.recipe, &options, false, out));
+    enum status status = dataset_settle(out->dataset, DATASET_VALID);
+    if (status != STATUS_OK) train_data_close(out);
+    return status;
 }
 
 static enum status refuse_nonfinite(struct engine *engine, const char *path) {
@@ -69,20 +73,20 @@ static void describe(double loss, struct eval_file *out) {
 }
 
 static enum status evaluate_one(struct evaluation *evaluation, const char *path, double *loss, struct eval_file *out) {
-    struct dataset *dataset;
-    TRY(open_data(evaluation, path, &dataset));
-    dataset_tell_cuts(dataset);
-    enum status status = sum_losses(evaluation, dataset, path, loss, out);
+    struct train_data data;
+    TRY(open_data(evaluation, path, &data));
+    dataset_tell_cuts(data.dataset);
+    enum status status = sum_losses(evaluation, data.dataset, path, loss, out);
     if (status == STATUS_OK) {
         describe(*loss, out);
         int64_t bytes = text_bytes(path);
-        double all_tokens = out->loss * (double)dataset_tokens(dataset);
+        double all_tokens = out->loss * (double)dataset_tokens(data.dataset);
         if (bytes > 0) out->bits_per_byte = all_tokens / (log(2) * (double)bytes);
         evaluation->total_bytes += bytes;
         evaluation->total_text_loss += all_tokens;
         evaluation->all_text &= bytes > 0;
     }
-    dataset_close(dataset);
+    train_data_close(&data);
     return status;
 }
 
@@ -117,9 +121,9 @@ static enum status name_files(const struct eval_options *options, struct eval_re
 /* Every file is opened before the arena: what is wrong with one is said before anything is computed. */
 static enum status check_files(const struct evaluation *evaluation) {
     for (size_t i = 0; i < evaluation->options->data_path_count; i++) {
-        struct dataset *dataset;
-        TRY(open_data(evaluation, evaluation->options->data_paths[i], &dataset));
-        dataset_close(dataset);
+        struct train_data data;
+        TRY(open_data(evaluation, evaluation->options->data_paths[i], &data));
+        train_data_close(&data);
     }
     return STATUS_OK;
 }

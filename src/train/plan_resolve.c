@@ -101,17 +101,6 @@ static void choose_optimizer(struct resolver *resolver, const struct train_optio
     recipe->clip_norm = choose_double(resolver, "clip-norm", training->clip_norm, base->clip_norm, 1.0);
 }
 
-static enum status check_optimizer(const struct recipe *recipe) {
-    if (!(recipe->beta1 < 1)) return status_set(STATUS_BAD_INPUT, "beta1: %g is not below 1", recipe->beta1);
-    if (!(recipe->beta2 < 1)) return status_set(STATUS_BAD_INPUT, "beta2: %g is not below 1", recipe->beta2);
-    if (!(recipe->epsilon > 0)) return status_set(STATUS_BAD_INPUT, "epsilon: %g is not above 0", recipe->epsilon);
-    if (!(recipe->weight_decay <= 1e6))
-        return status_set(STATUS_BAD_INPUT, "weight-decay: %g is too large", recipe->weight_decay);
-    if (!(recipe->clip_norm <= 1e30))
-        return status_set(STATUS_BAD_INPUT, "clip-norm: %g is too large", recipe->clip_norm);
-    return STATUS_OK;
-}
-
 /* The bits depend on these two, and no option sets them. */
 static enum status check_backend(const struct recipe *base, const char *base_name, const struct recipe *here) {
     struct recipe expected = *here;
@@ -145,7 +134,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     choose_optimizer(&resolver, training ? training : &defaults, &from->recipe, &plan.recipe);
     if (resolver.status != STATUS_OK)
         return status_hint(resolver.status, "the recipe fixes the bits of the result: leave the option out");
-    TRY(check_optimizer(&plan.recipe));
+    TRY(recipe_check_optimizer(&plan.recipe));
     plan.policy = base ? base->policy : (struct policy){.grains_per_pass = 1};
     if (options->grains_per_pass) plan.policy.grains_per_pass = options->grains_per_pass;
     TRY(plan_check(&plan));

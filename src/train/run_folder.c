@@ -33,14 +33,20 @@ enum status run_folder_check_new(const char *path) {
     return status_hint(status, "go on with: ballast resume %s; or give -o another folder", path);
 }
 
+static json_t *limits_to_json(const struct memory_options *limits) {
+    return json_pack("{s:I, s:I, s:I, s:s}", "device_bytes", (json_int_t)limits->device_bytes, "host_bytes",
+                     (json_int_t)limits->host_bytes, "disk_bytes", (json_int_t)limits->disk_bytes, "disk_folder",
+                     limits->disk_folder);
+}
+
 enum status run_folder_write(const char *path, const struct run_settings *settings) {
     json_t *options = train_options_to_json(&settings->options), *plan = plan_to_json(&settings->plan);
     char *file = path_join(path, "run.json");
     json_t *object = NULL;
     enum status status = options && plan && file ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK) {
-        object = json_pack("{s:i, s:s, s:O, s:O}", "version", RUN_VERSION, "model", settings->model_folder, "options",
-                           options, "plan", plan);
+        object = json_pack("{s:i, s:s, s:O, s:O, s:o}", "version", RUN_VERSION, "model", settings->model_folder,
+                           "options", options, "plan", plan, "memory", limits_to_json(&settings->limits));
         status = object ? json_write(file, object)
                         : status_set(STATUS_FAILED, "%s: a path that is not UTF-8, or no memory", file);
     }
@@ -62,6 +68,21 @@ enum status run_folder_create(const char *path, const struct run_settings *setti
     return status;
 }
 
+/* Runs of older versions have none. */
+static enum status read_limits(const char *file, const json_t *object, struct memory_options *out) {
+    const char *folder = "";
+    if (!object) return STATUS_OK;
+    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: memory: must be an object", file);
+    TRY(json_read_int(file, object, "device_bytes", 0, INT64_MAX, &out->device_bytes));
+    TRY(json_read_int(file, object, "host_bytes", 0, INT64_MAX, &out->host_bytes));
+    TRY(json_read_int(file, object, "disk_bytes", 0, INT64_MAX, &out->disk_bytes));
+    TRY(json_read_string(file, object, "disk_folder", &folder));
+    if (strlen(folder) >= sizeof out->disk_folder)
+        return status_set(STATUS_BAD_INPUT, "%s: disk_folder: is longer than %d bytes", file, MEMORY_FOLDER_BYTES - 1);
+    memcpy(out->disk_folder, folder, strlen(folder) + 1);
+    return STATUS_OK;
+}
+
 static enum status read_settings(const char *file, const json_t *object, struct run_settings *out) {
     int64_t version = 0;
     const char *model = NULL;
@@ -77,6 +98,7 @@ static enum status read_settings(const char *file, const json_t *object, struct 
     if (!json_is_object(options)) return status_set(STATUS_BAD_INPUT, "%s: options: must be an object", file);
     if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
     TRY(train_options_from_json(file, options, &out->memory, &out->options));
+    TRY(read_limits(file, json_object_get(object, "memory"), &out->limits));
     return plan_from_json(file, plan, &out->plan);
 }
 

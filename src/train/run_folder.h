@@ -21,7 +21,8 @@ struct run_settings {
     const char *model_folder; /* absolute */
     struct train_options options;
     struct plan plan;
-    struct scratch memory; /* of all strings */
+    struct memory_options limits; /* that it had last; the disk's folder is absolute */
+    struct scratch memory;        /* of all strings */
 };
 
 /* BAD_INPUT when the path is something else than a missing or empty folder. */

@@ -13,7 +13,7 @@ static const double OPERATORS_BUDGET_S = 1.0;
 static enum status find_costs(struct train_setup *setup, const char *cache, bool *found) {
     struct cluster cluster = setup->cluster;
     const struct graph *graph = setup->main->graph;
-    if (!cluster.rates.measured) TRY(cluster_measure(&cluster));
+    if (!cluster.rates.measured) TRY(setup->backend->measure(&cluster));
     snprintf(cluster.device.isa, sizeof cluster.device.isa, "%s", setup->backend->isa());
     const struct profile_options options = {
         .disk_folder =
@@ -26,10 +26,8 @@ static enum status find_costs(struct train_setup *setup, const char *cache, bool
                  : profile_model(setup->backend, graph, &cluster, &options, &setup->costs, NULL);
 }
 
-/* Operators are measured where their operands are memory of this process; what they cost elsewhere is estimated. */
 static enum status find(struct train_setup *setup, bool *found) {
     if (setup->costs.kernels) return STATUS_OK;
-    if (setup->backend->memory) return costs_estimate(setup->main->graph, &setup->costs);
     char *cache = cache_folder();
     if (!cache) return STATUS_FAILED;
     enum status status = find_costs(setup, cache, found);
@@ -47,7 +45,6 @@ enum status train_setup_find_costs(struct train_setup *setup) {
 enum status train_setup_predict(const struct train_setup *setup, struct step_summary *out) {
     struct timeline timeline;
     *out = (struct step_summary){0};
-    if (setup->costs.estimated) return STATUS_OK;
     TRY(simulate(setup->main->program, &setup->costs, &timeline));
     step_summarise(&timeline, &setup->costs, out);
     timeline_free(&timeline);

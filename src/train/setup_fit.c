@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/size.h"
+#include "cluster/cluster.h"
 #include "train/setup_compile.h"
 
 enum { SEQUENCE_LEAST = 32 };
@@ -30,12 +31,12 @@ static enum status measure_least(const struct train_setup *setup, const struct p
     return status;
 }
 
-/* The same plan, were there a disk: what it would have to hold; 0: that would not do. */
+/* The same plan, were there a disk, or a larger one: what it would have to hold; 0: that would not do. */
 static enum status measure_with_disk(const struct train_setup *setup, int64_t *disk_bytes) {
     struct train_setup richer = *setup;
     struct least least;
     *disk_bytes = 0;
-    if (setup->capacity_bytes[TIER_DISK] > 0 || setup->policy_fixed) return STATUS_OK;
+    if (setup->policy_fixed) return STATUS_OK;
     richer.capacity_bytes[TIER_DISK] = INT64_MAX / 4;
     TRY(measure_least(&richer, &setup->plan, &least));
     if (least.fits) *disk_bytes = least.tier_bytes[TIER_DISK];
@@ -88,36 +89,47 @@ static enum status check_lower_tier(const struct train_setup *setup, enum tier t
     return status_hint(status, "give it more by %s, or another plan", options[tier]);
 }
 
-/* What would do: less of what the plan asks for, or a disk. Whatever is said has been compiled. */
+/* A device tier of so many bytes: as an option, or, where the tier is what the system leaves, as memory that it is
+ * short of. */
+static enum status describe_memory(const struct train_setup *setup, int64_t device_bytes, char text[64]) {
+    char size[SIZE_TEXT];
+    if (setup->limits.device_bytes > 0 || setup->backend->memory) {
+        snprintf(text, 64, "--device-memory %s", size_print_up(device_bytes, size));
+        return STATUS_OK;
+    }
+    struct cluster_memory memory;
+    TRY(cluster_measure_memory(&memory));
+    int64_t missing = cluster_memory_missing(&memory, device_bytes + setup->limits.host_bytes);
+    snprintf(text, 64, "%s more memory for the process", size_print_up(missing, size));
+    return STATUS_OK;
+}
+
+/* All that would do: less of what the plan asks for, a disk, memory. Whatever is said has been compiled. */
 static enum status hint_fit(const struct train_setup *setup, const struct plan *plan, const struct least *least,
-                            int64_t disk_bytes) {
-    char size[SIZE_TEXT], disk[SIZE_TEXT], change[128];
+                            int64_t needed, int64_t disk_bytes) {
+    char size[SIZE_TEXT], change[128], memory[64], small_memory[64], less[256] = "", disk[64] = "", small[256] = "";
     describe_change(&setup->plan, plan, change);
-    size_print(least->bytes, size);
-    size_print(disk_bytes, disk);
-    if (least->fits && disk_bytes > 0)
-        return status_hint(STATUS_NO_FIT, "%s would fit: %s; or --disk DIR with %s there", change, size, disk);
-    if (least->fits) return status_hint(STATUS_NO_FIT, "%s would fit: %s", change, size);
-    if (disk_bytes > 0) return status_hint(STATUS_NO_FIT, "--disk DIR with %s there would do", disk);
-    const char *but = change[0] ? "even " : setup->recipe_fixed ? "" : "nothing shorter helps: ";
-    return status_hint(
-        STATUS_NO_FIT, "%s%s takes %s: give a --device-memory of at least that, %sor take a smaller model", but,
-        change[0] ? change : "the least plan", size, setup->policy_fixed ? "" : "more --host-memory or --disk, ");
+    TRY(describe_memory(setup, needed, memory));
+    TRY(describe_memory(setup, least->bytes, small_memory));
+    if (least->fits) snprintf(less, sizeof less, "%s would fit (%s); or ", change, size_print(least->bytes, size));
+    if (!least->fits && change[0]) snprintf(small, sizeof small, "; or %s with %s", small_memory, change);
+    if (disk_bytes > 0) snprintf(disk, sizeof disk, "--disk DIR with %s there; or ", size_print_up(disk_bytes, size));
+    return status_hint(STATUS_NO_FIT, "%s%s%s%s", less, disk, memory, small);
 }
 
 enum status train_setup_check_memory(const struct train_setup *setup) {
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         TRY(check_lower_tier(setup, tier));
     int64_t bytes = setup->program_bytes[TIER_DEVICE], capacity = setup->capacity_bytes[TIER_DEVICE], disk_bytes;
-    struct least least = {.bytes = setup->policy_fixed ? bytes : setup->least_bytes};
+    int64_t needed = setup->policy_fixed ? bytes : setup->least_bytes;
+    struct least least = {.bytes = needed};
     struct plan plan;
     if (bytes <= capacity) return STATUS_OK;
     TRY(find_fit(setup, &plan, &least));
     TRY(measure_with_disk(setup, &disk_bytes));
     setup->backend->set_threads(setup->plan.recipe.threads);
     char need[SIZE_TEXT], over[SIZE_TEXT], there[SIZE_TEXT];
-    int64_t needed = setup->policy_fixed ? bytes : setup->least_bytes;
     status_set(STATUS_NO_FIT, "no plan fits: the device tier needs %s, %s more than the %s that there are",
                size_print(needed, need), size_print(needed - capacity, over), size_print(capacity, there));
-    return hint_fit(setup, &plan, &least, disk_bytes);
+    return hint_fit(setup, &plan, &least, needed, disk_bytes);
 }

@@ -1,14 +1,18 @@
 #include "train/step_record.h"
 
 #include "base/file.h"
+#include "base/log.h"
 
 enum { SETTLED_AFTER = 2 };
 
 enum status step_record_open(const struct program *program, int64_t first, int64_t steps, struct step_record *out) {
     *out = (struct step_record){.step = first + SETTLED_AFTER < steps ? first + SETTLED_AFTER : steps - 1};
     if (out->step > first) TRY(timeline_create(program, &out->timeline));
-    bool fits = out->timeline.events.count > 0 && out->timeline.events.count <= STEP_RECORD_EVENTS_MAX;
-    if (fits) return STATUS_OK;
+    size_t events = out->timeline.events.count;
+    if (events > 0 && events <= STEP_RECORD_EVENTS_MAX) return STATUS_OK;
+    if (events > 0)
+        log_note("no step's timeline is recorded: it has %zu instructions, more than %d", events,
+                 STEP_RECORD_EVENTS_MAX);
     step_record_close(out);
     out->step = -1;
     return STATUS_OK;
@@ -16,17 +20,17 @@ enum status step_record_open(const struct program *program, int64_t first, int64
 
 void step_record_close(struct step_record *record) { timeline_free(&record->timeline); }
 
-void step_record_begin(struct step_record *record, struct runner *runner, int64_t step) {
-    if (step == record->step) runner_set_recorder(runner, &record->timeline);
+void step_record_begin(struct step_record *record, struct runner *runner, int64_t step, bool wanted) {
+    if ((step == record->step || wanted) && record->timeline.events.count > 0)
+        runner_set_recorder(runner, &record->timeline);
 }
 
 enum status step_record_end(struct step_record *record, struct runner *runner, int64_t step, const char *run_folder) {
-    if (step != record->step) return STATUS_OK;
     runner_set_recorder(runner, NULL);
+    if (step != record->step) return STATUS_OK;
     char *path = path_join(run_folder, "timeline.json");
     enum status status = path ? timeline_write(&record->timeline, path) : STATUS_FAILED;
     mem_free(path);
-    timeline_free(&record->timeline);
     record->step = -1;
     return status;
 }

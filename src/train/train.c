@@ -1,6 +1,7 @@
 #include "train/train.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,13 +26,13 @@ static void close_run(struct train_run *run) {
     event_file_close(&run->events_file);
     samples_close(&run->samples);
     engine_close(&run->engine);
-    dataset_close(run->dataset);
+    train_data_close(&run->data);
     train_setup_free(&run->setup);
     mem_free(run->newest);
 }
 
 static enum status require_training_data(const struct train_run *run) {
-    if (dataset_train_sequences(run->dataset) > 0) return STATUS_OK;
+    if (dataset_has(run->data.dataset, DATASET_TRAIN)) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "the data have no training sequence of %" PRId64 " tokens",
                       run->setup.plan.recipe.sequence_length);
 }
@@ -54,14 +55,13 @@ static enum status predict_step(struct train_run *run) {
 
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
 static enum status prepare_run(struct train_run *run) {
-    TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->dataset));
+    TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->data));
     TRY(require_training_data(run));
     TRY(samples_prepare(run->setup.model, run->options, &run->samples));
-    dataset_tell_cuts(run->dataset);
+    dataset_tell_cuts(run->data.dataset);
     TRY(train_setup_check_memory(&run->setup));
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->setup.plan;
-    run->state.sequences = dataset_train_sequences(run->dataset);
     TRY(predict_step(run));
     return find_matrix_rate(&run->setup, &run->matrix_flops_per_s);
 }
@@ -78,10 +78,10 @@ static enum status open_metrics(struct train_run *run) {
 }
 
 /* What a failed run can go on from. */
-static enum status hint_checkpoint(const struct train_run *run) {
-    if (run->newest) return status_hint(STATUS_FAILED, "the last good checkpoint is %s", run->newest);
+static enum status hint_checkpoint(const struct train_run *run, enum status status) {
+    if (run->newest) return status_hint(status, "the last good checkpoint is %s", run->newest);
     const char *hint = status_hint_text();
-    return status_hint(STATUS_FAILED, "no checkpoint was written yet%s%s", hint[0] ? "; " : "", hint);
+    return status_hint(status, "no checkpoint was written yet%s%s", hint[0] ? "; " : "", hint);
 }
 
 /* The loop between its events, and the result. */
@@ -91,11 +91,11 @@ static enum status run_to_end(struct train_run *run) {
     stop_signal_begin(&saved);
     if (events->begin)
         events->begin(events->payload, &run->setup, run->folder, run->state.step, run->options->steps,
-                      dataset_tokens(run->dataset));
+                      dataset_tokens(run->data.dataset));
     enum status status = train_loop(run);
     if (status == STATUS_OK) status = engine_settle(&run->engine);
     if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
-    if (status == STATUS_FAILED) status = hint_checkpoint(run);
+    if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     if (events->end) events->end(events->payload, status);
     stop_signal_end(&saved);
     return status;
@@ -123,6 +123,16 @@ static enum status copy_paths(const char *const *paths, size_t count, struct scr
     return STATUS_OK;
 }
 
+/* Where the disk tier is, whatever the folder that a later command is called in. */
+static enum status set_limits(const struct memory_options *limits, struct run_settings *out) {
+    const char *absolute;
+    out->limits = *limits;
+    if (!limits->disk_folder[0]) return STATUS_OK;
+    TRY(path_make_absolute(limits->disk_folder, &out->memory, &absolute));
+    snprintf(out->limits.disk_folder, sizeof out->limits.disk_folder, "%s", absolute);
+    return STATUS_OK;
+}
+
 /* Settings with absolute paths, and what was left open fixed, so that resuming later finds the same. */
 static enum status make_settings(const char *model_folder, const struct train_options *options,
                                  struct run_settings *out) {
@@ -140,6 +150,7 @@ static enum status begin_locked(struct train_run *run, struct run_settings *sett
     TRY(engine_open(&run->setup, &run->engine));
     TRY(engine_load_weights(&run->engine));
     settings->plan = run->setup.plan;
+    TRY(set_limits(&run->setup.limits, settings));
     TRY(run_folder_check_new(run->folder));
     TRY(run_folder_create(run->folder, settings));
     if (run_folder_lock(run->folder, &lock) != STATUS_OK) return hint_checkpoint(run); /* the folder is a run's now */
@@ -161,7 +172,6 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
     if (status == STATUS_OK)
         status = train_setup_create(settings.model_folder, SETUP_TRAIN, plan, &settings.options, &run.setup);
     if (status == STATUS_OK) status = prepare_run(&run);
-    if (status == STATUS_OK) run.state.data = dataset_fingerprint(run.dataset);
     if (status == STATUS_OK) status = begin_locked(&run, &settings);
     close_run(&run);
     run_settings_free(&settings);
@@ -189,11 +199,8 @@ static enum status load_checkpoint(struct train_run *run, const char *checkpoint
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {
-    if (dataset_fingerprint(run->dataset) == state->data) return STATUS_OK;
-    enum status status = status_set(STATUS_BAD_INPUT,
-                                    "data: they are not those of the run: %" PRId64 " training sequences, were %" PRId64
-                                    ", or other tokens",
-                                    dataset_train_sequences(run->dataset), state->sequences);
+    if (dataset_fingerprint(run->data.dataset) == state->data) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "data: they are not those of the run");
     return status_hint(status, "a resumed run needs the same files; train anew on others with %s/model", run->folder);
 }
 
@@ -235,10 +242,10 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     origin->checkpoint = NULL;
     TRY(prepare_run(run));
     if (run->newest) TRY(check_data(run, &origin->state));
-    run->state.data = dataset_fingerprint(run->dataset);
     enum status status = load_checkpoint(run, run->newest);
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
+    TRY(set_limits(&run->setup.limits, settings));
     TRY(run_folder_write(run->folder, settings));
     TRY(plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder));
     TRY(open_metrics(run));

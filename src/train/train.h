@@ -38,13 +38,24 @@ struct train_step {
     double remaining_s; /* at the pace of recent steps */
 };
 
+/* That the last steps in a row all took much more or less than predicted; told once. */
+struct misprediction {
+    int64_t step;                            /* the last of them */
+    int steps;                               /* so many */
+    double part;                             /* of the predicted time, by more than which each of them was off */
+    double step_s;                           /* of the last */
+    struct step_summary predicted, measured; /* the latter of the last; its step_s is 0 where it was not recorded */
+};
+
 /* What to call while training; any may be NULL. From the thread that called train_begin or train_resume; `setup` and
  * `step` are valid during the call. None may allocate from base/mem.h in `step` after its first call. */
 struct train_events {
-    /* All is checked and loaded; the first step comes next. `data_tokens`: tokens in all data files. */
+    /* All is checked and loaded; the first step comes next. `data_tokens`: tokens in all data files;
+     * -1: they are still being made. */
     void (*begin)(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
                   int64_t steps, int64_t data_tokens);
     void (*step)(void *payload, const struct train_step *step);
+    void (*mispredicted)(void *payload, const struct misprediction *misprediction);
     void (*validated)(void *payload, int64_t step, double loss);
     /* What the model wrote after the prompt. */
     void (*sampled)(void *payload, int64_t step, const char *prompt, const char *text);
@@ -55,7 +66,8 @@ struct train_events {
 };
 
 /* Trains the model in `model_folder` into `run_folder`, which must not exist or be empty.
- * OK; BAD_INPUT (nothing is written); NO_FIT; FAILED (disk full, a loss that is not finite: the last checkpoint is
+ * OK; BAD_INPUT (nothing is written, unless it is text that a later step was to read: checkpoints are then as after a
+ * failure); NO_FIT; FAILED (disk full, a loss that is not finite: the last checkpoint is
  * whole); INTERRUPTED or TERMINATED after SIGINT or SIGTERM, which are handled while this runs: the step is finished
  * and a checkpoint written; a second signal ends the process. `events` may be NULL. */
 enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,

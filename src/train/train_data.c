@@ -58,10 +58,10 @@ int64_t train_today_s(void) {
 }
 
 enum status train_data_open(const struct model *model, const struct recipe *recipe, const struct train_options *options,
-                            bool training, struct dataset **out) {
-    struct tokenizer *tokenizer;
+                            bool training, struct train_data *out) {
+    struct train_data made = {0};
     char *tokenizer_path;
-    TRY(train_tokenizer_open(model, &tokenizer, &tokenizer_path));
+    TRY(train_tokenizer_open(model, &made.tokenizer, &tokenizer_path));
     char *cache = cache_folder();
     struct dataset_options data = {
         .paths = options->data_paths,
@@ -69,7 +69,7 @@ enum status train_data_open(const struct model *model, const struct recipe *reci
         .valid_paths = options->valid_paths,
         .valid_path_count = options->valid_path_count,
         .valid_fraction = options->valid_fraction,
-        .tokenizer = tokenizer,
+        .tokenizer = made.tokenizer,
         .tokenizer_path = tokenizer_path,
         .eos_token = train_end_token(model),
         .chat_folder = model->folder,
@@ -86,9 +86,22 @@ enum status train_data_open(const struct model *model, const struct recipe *reci
         data.valid_path_count = data.path_count;
         data.path_count = 0;
     }
-    enum status status = cache ? dataset_open(&data, out) : STATUS_FAILED;
-    tokenizer_free(tokenizer);
+    enum status status = cache ? dataset_open(&data, &made.dataset) : STATUS_FAILED;
     mem_free(tokenizer_path);
     mem_free(cache);
+    if (status == STATUS_OK && dataset_tokens(made.dataset) >= 0) {
+        tokenizer_free(made.tokenizer); /* nothing is left to tokenize */
+        made.tokenizer = NULL;
+    }
+    if (status == STATUS_OK)
+        *out = made;
+    else
+        train_data_close(&made);
     return status;
+}
+
+void train_data_close(struct train_data *data) {
+    dataset_close(data->dataset);
+    tokenizer_free(data->tokenizer);
+    *data = (struct train_data){0};
 }

@@ -20,9 +20,16 @@ bool train_is_end_token(const struct model *model, uint32_t token);
 /* When today began, in UTC, in seconds since 1970. */
 int64_t train_today_s(void);
 
+/* What a run reads, and the tokenizer by which it is made from text. */
+struct train_data {
+    struct dataset *dataset;
+    struct tokenizer *tokenizer; /* NULL: the model has none, or none is needed any more */
+};
 /* Opens the data for the recipe's sequence length and seed. Token ids of text are cached in $XDG_CACHE_HOME/ballast, or
  * ~/.cache/ballast. `training` false: the data paths are validation data. */
 enum status train_data_open(const struct model *model, const struct recipe *recipe, const struct train_options *options,
-                            bool training, struct dataset **out);
+                            bool training, struct train_data *out);
+/* What was never opened is left alone. */
+void train_data_close(struct train_data *data);
 
 #endif

@@ -66,13 +66,35 @@ static enum status record_validation(struct train_run *run, double loss) {
     return event_file_write(&run->events_file, run->state.step, &(struct event_scalar){"val_loss", loss}, 1);
 }
 
+/* So that a step or two which something else slowed say nothing. */
+enum { OFF_STEPS = 10 };
+static const double OFF_PART = 0.2;
+
+/* Whether a prediction that was wrong for some steps has to be explained by what they do. */
+static bool is_doubtful(const struct train_run *run) { return run->off_steps > 0 && run->off_steps < OFF_STEPS; }
+
+static void tell_misprediction(const struct train_run *run, const struct train_step *step) {
+    struct misprediction misprediction = {
+        .step = step->step, .steps = OFF_STEPS, .part = OFF_PART, .step_s = step->step_s, .predicted = run->prediction};
+    const struct timeline *recorded = &run->record.timeline;
+    if (recorded->events.count > 0) step_summarise(recorded, &run->setup.costs, &misprediction.measured);
+    if (run->events->mispredicted) run->events->mispredicted(run->events->payload, &misprediction);
+}
+
+static void check_prediction(struct train_run *run, const struct train_step *step) {
+    if (step->predicted_step_s <= 0 || run->off_steps >= OFF_STEPS) return;
+    bool off = fabs(step->step_s / step->predicted_step_s - 1) > OFF_PART;
+    run->off_steps = off ? run->off_steps + 1 : 0;
+    if (run->off_steps == OFF_STEPS) tell_misprediction(run, step);
+}
+
 static enum status one_step(struct train_run *run) {
     const struct recipe *recipe = &run->setup.plan.recipe;
     double learning_rate = lr_at_step(&run->lr, run->state.step);
     struct step_numbers numbers;
-    step_record_begin(&run->record, run->engine.main, run->state.step);
+    step_record_begin(&run->record, run->engine.main, run->state.step, is_doubtful(run));
     int64_t start = clock_now_ns();
-    TRY(engine_step(&run->engine, run->dataset, run->state.step, learning_rate, &numbers));
+    TRY(engine_step(&run->engine, run->data.dataset, run->state.step, learning_rate, &numbers));
     int64_t elapsed = clock_now_ns() - start;
     TRY(step_record_end(&run->record, run->engine.main, run->state.step, run->folder));
     if (!isfinite(numbers.loss) || !isfinite(numbers.grad_norm))
@@ -85,23 +107,26 @@ static enum status one_step(struct train_run *run) {
     describe_step(run, &numbers, learning_rate, elapsed > 0 ? elapsed : 1, &step);
     TRY(record_step(run, &step));
     if (run->events->step) run->events->step(run->events->payload, &step);
+    check_prediction(run, &step);
     return STATUS_OK;
 }
 
 static bool validation_due(const struct train_run *run) {
     int64_t every = run->options->valid_every, step = run->state.step;
     bool due = every > 0 && step > 0 && (step % every == 0 || step == run->options->steps);
-    return due && !run->validated && dataset_valid_sequences(run->dataset) > 0;
+    return due && !run->validated && dataset_has(run->data.dataset, DATASET_VALID);
 }
 
 /* A signal ends it without a result: when the run goes on, the validation is made up for. */
 static enum status validate(struct train_run *run) {
-    int64_t batch = run->setup.plan.recipe.batch, sequences = dataset_valid_sequences(run->dataset);
+    struct dataset *dataset = run->data.dataset;
+    TRY(dataset_settle(dataset, DATASET_VALID));
+    int64_t batch = run->setup.plan.recipe.batch, sequences = dataset_valid_sequences(dataset);
     int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches, targets = 0;
     if (most > 0 && batches > most) batches = most;
     double loss = 0;
     for (int64_t b = 0; b < batches && !stop_signal_received(); b++)
-        TRY(engine_add_loss(&run->engine, run->engine.validation, run->dataset, b, &loss, &targets));
+        TRY(engine_add_loss(&run->engine, run->engine.validation, dataset, b, &loss, &targets));
     if (stop_signal_received()) return STATUS_OK;
     double mean = loss / (double)(targets > 0 ? targets : 1);
     if (!isfinite(mean))
@@ -175,7 +200,8 @@ static enum status finish_after(struct train_run *run, enum status status) {
 }
 
 enum status train_loop(struct train_run *run) {
-    checkpoint_writer_open(run->folder, &run->engine, run->options, &run->metrics, &run->writer);
+    checkpoint_writer_open(run->folder, &run->engine, run->data.dataset, run->options, &run->metrics, &run->writer);
+    dataset_tokenize_beside(run->data.dataset);
     const struct program *program = run->setup.main->program;
     enum status status = step_record_open(program, run->state.step, run->options->steps, &run->record);
     if (status == STATUS_OK) status = run_steps(run);

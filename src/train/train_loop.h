@@ -8,6 +8,7 @@
 #include "train/samples.h"
 #include "train/step_record.h"
 #include "train/train.h"
+#include "train/train_data.h"
 
 /* A run with everything open. */
 struct train_run {
@@ -16,7 +17,7 @@ struct train_run {
     const struct train_options *options;
     struct train_setup setup;
     struct engine engine;
-    struct dataset *dataset;
+    struct train_data data;
     struct metrics metrics;
     struct event_file events_file;
     struct samples samples;
@@ -29,6 +30,7 @@ struct train_run {
     bool validated;                 /* whether the metrics hold the validation of state.step */
     double matrix_flops_per_s;      /* 0: unknown */
     struct step_summary prediction; /* of a step; empty where the costs are not known */
+    int off_steps;                  /* in a row, that took much more or less than predicted, up to when it was said */
     double smooth_step_s;           /* for the time that remains */
 };
 

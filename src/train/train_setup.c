@@ -126,7 +126,7 @@ static enum status find_capacity(struct train_setup *setup) {
     setup->capacity_bytes[TIER_HOST] = one || memory->host_bytes > 0 ? memory->host_bytes : machine[TIER_HOST];
     /* Without a size of its own the device leaves room for the host in the same memory. */
     if (one && memory->device_bytes == 0) setup->capacity_bytes[TIER_DEVICE] -= memory->host_bytes;
-    if (setup->capacity_bytes[TIER_DEVICE] <= 0) {
+    if (setup->capacity_bytes[TIER_DEVICE] < 0) {
         char there[SIZE_TEXT];
         return status_set(STATUS_BAD_INPUT, "host-memory: leaves nothing for the device tier of the %s that there are",
                           size_print(machine[TIER_DEVICE], there));

@@ -76,7 +76,7 @@ enum status train_setup_measure(struct train_setup *setup);
 /* The same as far as earlier runs have measured all of it; else the costs stay without kernels. */
 enum status train_setup_find_costs(struct train_setup *setup);
 
-/* A step of the main program, simulated. The costs must be known; of estimated ones nothing is told (step_s 0). */
+/* A step of the main program, simulated. The costs must be known. */
 enum status train_setup_predict(const struct train_setup *setup, struct step_summary *out);
 
 #endif

@@ -104,9 +104,46 @@ static void assert_wrong(enum status status, const char *field) {
     assert_memory_equal(status_message(), expected, strlen(expected));
 }
 
+static void assert_nearest(enum status status, const char *field, const char *hint) {
+    assert_wrong(status, field);
+    if (hint[0] ? !strstr(status_hint_text(), hint) : status_hint_text()[0])
+        fail_msg("%s: hint '%s' where '%s' was expected", field, status_hint_text(), hint);
+}
+
+static void texts_have_room(void **state) {
+    (void)state;
+    json_t *object = parse("{\"s\": \"abc\", \"n\": 5}");
+    char text[4] = "-";
+    assert_int_equal(json_read_text("a.json", object, "absent", sizeof text, text), STATUS_OK);
+    assert_string_equal(text, "-");
+    assert_nearest(json_read_text("a.json", object, "s", 3, text), "s", "the nearest legal length is 2 bytes");
+    assert_wrong(json_read_text("a.json", object, "n", sizeof text, text), "n");
+    assert_string_equal(text, "-");
+    assert_int_equal(json_read_text("a.json", object, "s", sizeof text, text), STATUS_OK);
+    assert_string_equal(text, "abc");
+    json_decref(object);
+}
+
+static void unknown_fields_are_refused(void **state) {
+    (void)state;
+    static const char *const known[] = {"batch", "threads", "seed"};
+    json_t *object = parse("{\"seed\": 1, \"bacth\": 2}");
+    assert_int_equal(json_refuse_unknown("a.json", "recipe.", object, known, 3), STATUS_BAD_INPUT);
+    assert_string_equal(status_message(), "a.json: recipe.bacth: unknown field");
+    assert_string_equal(status_hint_text(), "the nearest legal field is batch");
+    json_decref(object);
+    object = parse("{\"colour\": 1}");
+    assert_int_equal(json_refuse_unknown("a.json", "", object, known, 3), STATUS_BAD_INPUT);
+    assert_string_equal(status_hint_text(), "the legal fields are batch, threads and seed");
+    json_decref(object);
+    object = parse("{\"seed\": 1}");
+    assert_int_equal(json_refuse_unknown("a.json", "", object, known, 3), STATUS_OK);
+    json_decref(object);
+}
+
 static void wrong_fields_are_refused(void **state) {
     (void)state;
-    json_t *object = parse("{\"n\": 5, \"x\": 1.5, \"b\": true, \"s\": \"5\", \"o\": {}, \"l\": [1]}");
+    json_t *object = parse("{\"n\": 5, \"x\": 1.5, \"b\": true, \"s\": \"5\", \"o\": {}, \"l\": [1], \"h\": 1e30}");
     static const char *const fields[] = {"n", "x", "b", "s", "o", "l"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         int64_t number = 77;
@@ -123,10 +160,16 @@ static void wrong_fields_are_refused(void **state) {
     }
     int64_t number = 77;
     double real = 77;
-    assert_wrong(json_read_int("a.json", object, "n", 6, 9, &number), "n");
-    assert_wrong(json_read_int("a.json", object, "n", 1, 4, &number), "n");
-    assert_wrong(json_read_double("a.json", object, "x", 1.6, 9, &real), "x");
-    assert_wrong(json_read_double("a.json", object, "x", 0, 1.4, &real), "x");
+    assert_nearest(json_read_int("a.json", object, "n", 6, 9, &number), "n", "the nearest legal value is 6");
+    assert_nearest(json_read_int("a.json", object, "n", 1, 4, &number), "n", "the nearest legal value is 4");
+    assert_nearest(json_read_double("a.json", object, "x", 1.6, 9, &real), "x", "the nearest legal value is 1.6");
+    assert_nearest(json_read_double("a.json", object, "x", 0, 1.4, &real), "x", "the nearest legal value is 1.4");
+    /* numbers with a fraction, where whole ones are legal */
+    assert_nearest(json_read_int("a.json", object, "x", 0, 9, &number), "x", "the nearest legal value is 2");
+    assert_nearest(json_read_int("a.json", object, "x", 4, 9, &number), "x", "the nearest legal value is 4");
+    assert_nearest(json_read_int("a.json", object, "x", -9, 1, &number), "x", "the nearest legal value is 1");
+    assert_nearest(json_read_int("a.json", object, "h", INT64_MIN, INT64_MAX, &number), "h", "9223372036854775807");
+    assert_nearest(json_read_int("a.json", object, "s", 0, 9, &number), "s", "");
     assert_true(number == 77 && real == 77);
     json_decref(object);
 }
@@ -220,6 +263,8 @@ int main(void) {
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(fields_are_read),
         cmocka_unit_test(wrong_fields_are_refused),
+        cmocka_unit_test(texts_have_room),
+        cmocka_unit_test(unknown_fields_are_refused),
         cmocka_unit_test_setup_teardown(numbers_come_back_exactly, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(files_over_the_limit_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(damaged_text_is_survived),

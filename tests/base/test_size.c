@@ -130,12 +130,27 @@ static void printed_sizes_are_close(void **state) {
         assert_string_equal(size_print(cases[i].bytes, text), cases[i].text);
 }
 
+static void what_is_rounded_up_is_enough(void **state) {
+    (void)state;
+    char text[SIZE_TEXT];
+    for (int64_t bytes = 1; bytes < INT64_MAX / 3; bytes += 1 + bytes / 7) {
+        int64_t read;
+        char *space = strchr(size_print_up(bytes, text), ' ');
+        memmove(space, space + (space[1] == 'B' ? 2 : 1), strlen(space + (space[1] == 'B' ? 2 : 1)) + 1);
+        assert_int_equal(size_parse(text, &read), STATUS_OK);
+        if (read < bytes || read > bytes + bytes / 100) fail_msg("%lld is printed as %s", (long long)bytes, text);
+    }
+    assert_string_equal(size_print_up(1025, text), "1.01 KiB");
+    assert_string_equal(size_print_up(1024, text), "1.00 KiB");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_sizes),
         cmocka_unit_test(what_is_no_size_is_refused),
         cmocka_unit_test(plain_bytes_come_back_exactly),
         cmocka_unit_test(printed_sizes_are_close),
+        cmocka_unit_test(what_is_rounded_up_is_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

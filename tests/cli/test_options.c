@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/nearest.h"
 #include "cli/step_options.h"
 #include "data/tokenizer.h"
 #include "model/model.h"
@@ -298,21 +297,6 @@ static void test_table_and_training_have_the_same_defaults(void **state) {
     options_free(&options);
 }
 
-static void test_nearest_name(void **state) {
-    (void)state;
-    struct nearest nearest = {.wanted = "tarin"};
-    nearest_consider(&nearest, "plan");
-    nearest_consider(&nearest, "train");
-    nearest_consider(&nearest, "eval");
-    assert_string_equal(nearest.best, "train");
-    struct nearest none = {.wanted = "xylophone"};
-    nearest_consider(&none, "train");
-    assert_null(none.best);
-    struct nearest begun = {.wanted = "gen"};
-    nearest_consider(&begun, "generate");
-    assert_string_equal(begun.best, "generate");
-}
-
 static enum status parse_with_config(void *payload) {
     struct options options;
     enum status status = PARSE(&command_train, &options, "m", "d", "--config", payload, "--valid", "v");
@@ -341,7 +325,6 @@ int main(void) {
         CASE(test_help_shows_every_default),
         CASE(test_documents_are_up_to_date),
         CASE(test_table_and_training_have_the_same_defaults),
-        CASE(test_nearest_name),
         CASE(test_each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,16 +51,37 @@ static void put_on_disk(const char *path) {
     json_decref(plan);
 }
 
-static size_t processes_of(const char *trace) {
-    json_t *object = json_load_file(trace, 0, NULL);
-    size_t index, processes = 0;
+enum { PREDICTED = 1, MEASURED = 2, PROCESSES = MEASURED, THREADS_MOST = 64 };
+
+/* Processes are named, and every span is in a thread that has a name. */
+static void expect_trace(const char *path, int processes) {
+    const char *const names[] = {[PREDICTED] = "predicted", [MEASURED] = "measured"};
+    bool named[PROCESSES + 1][THREADS_MOST] = {0};
+    int processes_named = 0, spans[PROCESSES + 1] = {0};
+    json_t *object = json_load_file(path, 0, NULL);
+    size_t index;
     const json_t *event;
     json_array_foreach(json_object_get(object, "traceEvents"), index, event) {
         const char *name = json_string_value(json_object_get(event, "name"));
-        processes += strcmp(name, "process_name") == 0;
+        const char *phase = json_string_value(json_object_get(event, "ph"));
+        int64_t process = json_integer_value(json_object_get(event, "pid"));
+        int64_t thread = json_integer_value(json_object_get(event, "tid"));
+        assert_in_range(process, PREDICTED, processes);
+        assert_in_range(thread, 0, THREADS_MOST - 1);
+        if (strcmp(name, "process_name") == 0) {
+            const json_t *args = json_object_get(event, "args");
+            assert_string_equal(json_string_value(json_object_get(args, "name")), names[process]);
+            processes_named++;
+        }
+        if (strcmp(name, "thread_name") == 0) named[process][thread] = true;
+        if (strcmp(phase, "X") != 0) continue;
+        assert_true(named[process][thread]);
+        spans[process]++;
     }
+    assert_int_equal(processes_named, processes);
+    for (int process = PREDICTED; process <= processes; process++)
+        assert_true(spans[process] > 0);
     json_decref(object);
-    return processes;
 }
 
 static void test_plan_and_run(void **state) {
@@ -76,14 +97,15 @@ static void test_plan_and_run(void **state) {
     assert_true(json_array_size(json_object_get(predicted, "streams")) >= 4);
     assert_true(json_array_size(json_object_get(predicted, "binds")) > 0);
     assert_int_equal(json_array_size(json_object_get(predicted, "tiers")), 2);
-    assert_int_equal(processes_of(temp_path(folder, "trace.json")), 1);
+    expect_trace(temp_path(folder, "trace.json"), 1);
     json_decref(predicted);
     EXPECT(folder, 0, TEXTS(""), "train", model, text, "-o", run, "--plan", plan, "--disk", folder, "--steps", "4");
     predicted = simulate_to_json(folder, run);
     assert_true(json_number_value(json_object_get(predicted, "measured_step_s")) > 0);
-    assert_int_equal(processes_of(temp_path(folder, "trace.json")), 2);
+    expect_trace(temp_path(folder, "trace.json"), 2);
     json_decref(predicted);
-    expect_printed(folder, TEXTS("predicted step", "measured step", "what binds", "disk in"), run, "--disk", folder);
+    /* The run knows where its disk is. */
+    expect_printed(folder, TEXTS("predicted step", "measured step", "what binds", "disk in"), run, NULL, NULL);
 }
 
 static void test_what_cannot_be_simulated(void **state) {

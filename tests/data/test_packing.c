@@ -8,7 +8,9 @@
 #include "base/random.h"
 #include "data/example.h"
 #include "data/packing.h"
+#include "support/data_files.h"
 #include "support/fault_sweep.h"
+#include "support/temp_folder.h"
 
 enum { ITEMS = 300 };
 
@@ -52,18 +54,21 @@ static void best_fit_is_found(void **state) {
     }
 }
 
-/* A corpus of one part over ids in memory. */
+/* Ids, and the corpus of a token file that holds them. */
 struct examples {
     uint32_t ids[8192];
-    struct corpus_part part;
-    struct corpus corpus;
+    struct corpus *corpus;
     int64_t count;
 };
 
-static void finish(struct examples *examples) {
-    examples->part.view = (struct token_view){
-        .tokens = examples->ids, .token_bytes = 4, .count = examples->count, .id_limit = INT64_C(1) << 32};
-    examples->corpus = (struct corpus){.parts = &examples->part, .part_count = 1, .tokens = examples->count};
+static void finish(const char *folder, struct examples *examples) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/examples.bin", folder);
+    token_file_write(path, 4, examples->ids, (size_t)examples->count);
+    struct source source = {.path = path, .kind = SOURCE_TOKENS};
+    struct sources sources = {.items = &source, .count = 1};
+    struct token_cache_options options = {.vocab_size = INT64_C(1) << 32};
+    if (corpus_open(&sources, &options, &examples->corpus) != STATUS_OK) fail_msg("%s", status_message());
 }
 
 /* An example of `prompt` tokens and `completion` trained ones, whose ids are 1000 times its number and their places. */
@@ -74,7 +79,6 @@ static void add_example(struct examples *examples, uint32_t number, int prompt, 
 }
 
 static void rows_hold_each_example_once(void **state) {
-    (void)state;
     enum { EXAMPLES = 100, LENGTH = 24 };
     static struct examples examples;
     int prompts[EXAMPLES], completions[EXAMPLES];
@@ -88,13 +92,13 @@ static void rows_hold_each_example_once(void **state) {
         bool one = prompts[i] == 0 && completions[i] == 1;
         left_out += completions[i] == 0 || one || prompts[i] > LENGTH;
     }
-    finish(&examples);
+    finish(*state, &examples);
     assert_true(cut > 0 && left_out > 0);
     for (int together = 0; together < 2; together++) {
         struct packing_options options = {
             .sequence_tokens = LENGTH, .vocab_size = 1000 * EXAMPLES, .together = together, .name = "examples"};
         struct packing packing;
-        assert_int_equal(packing_create(&examples.corpus, &options, &packing), STATUS_OK);
+        assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_OK);
         assert_int_equal(packing.examples, EXAMPLES);
         assert_int_equal(packing.cut, cut);
         assert_int_equal(packing.left_out, left_out);
@@ -104,7 +108,7 @@ static void rows_hold_each_example_once(void **state) {
         for (int64_t r = 0; r < packing.rows; r++) {
             int32_t tokens[LENGTH], targets[LENGTH], positions[LENGTH], segments[LENGTH];
             struct row row = {LENGTH, tokens, targets, positions, segments};
-            int64_t counted = packing_fill_row(&packing, &examples.corpus, r, false, &row), expected = 0;
+            int64_t counted = packing_fill_row(&packing, examples.corpus, r, false, &row), expected = 0;
             int number = -1, position = 0, segment = -1;
             for (int i = 0; i < LENGTH; i++) {
                 if (positions[i] == 0) {
@@ -135,74 +139,78 @@ static void rows_hold_each_example_once(void **state) {
         }
         packing_free(&packing);
     }
+    corpus_close(examples.corpus);
 }
 
 static void loss_on_all_counts_every_successor(void **state) {
-    (void)state;
     enum { LENGTH = 8 };
     static struct examples examples;
     examples.count = 0;
     add_example(&examples, 1, 5, 0);
     add_example(&examples, 2, 1, 0);
     add_example(&examples, 3, 20, 2);
-    finish(&examples);
+    finish(*state, &examples);
     struct packing_options options = {
         .sequence_tokens = LENGTH, .vocab_size = 5000, .loss_on_all = true, .name = "examples"};
     struct packing packing;
-    assert_int_equal(packing_create(&examples.corpus, &options, &packing), STATUS_OK);
+    assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_OK);
     assert_int_equal(packing.rows, 2);
     int32_t tokens[LENGTH], targets[LENGTH];
     struct row row = {.length = LENGTH, .tokens = tokens, .targets = targets};
-    assert_int_equal(packing_fill_row(&packing, &examples.corpus, 0, true, &row), 4);
+    assert_int_equal(packing_fill_row(&packing, examples.corpus, 0, true, &row), 4);
     assert_int_equal(targets[3], 1004);
     assert_int_equal(targets[4], DATASET_IGNORE);
-    assert_int_equal(packing_fill_row(&packing, &examples.corpus, 1, true, &row), 8);
+    assert_int_equal(packing_fill_row(&packing, examples.corpus, 1, true, &row), 8);
     assert_int_equal(targets[7], 3008);
     packing_free(&packing);
+    corpus_close(examples.corpus);
 }
 
 static void what_is_no_example_is_refused(void **state) {
-    (void)state;
     static struct examples examples;
     struct packing_options options = {.sequence_tokens = 8, .vocab_size = 3001, .name = "examples"};
     struct packing packing;
     examples.count = 0;
     add_example(&examples, 3, 1, 2);
-    finish(&examples);
-    assert_int_equal(packing_create(&examples.corpus, &options, &packing), STATUS_BAD_INPUT);
+    finish(*state, &examples);
+    assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "examples: has id 3001, but the model's vocabulary has 3001"));
     options.vocab_size = 4000;
     examples.ids[0] &= ~EXAMPLE_FIRST;
-    assert_int_equal(packing_create(&examples.corpus, &options, &packing), STATUS_BAD_INPUT);
+    corpus_close(examples.corpus);
+    finish(*state, &examples);
+    assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "does not begin"));
+    corpus_close(examples.corpus);
 }
 
 static enum status pack_once(void *payload) {
     struct examples *examples = payload;
     struct packing_options options = {.sequence_tokens = 8, .vocab_size = 5000, .together = true, .name = "examples"};
     struct packing packing;
-    TRY(packing_create(&examples->corpus, &options, &packing));
+    TRY(packing_create(examples->corpus, &options, &packing));
     packing_free(&packing);
     return STATUS_OK;
 }
 
 static void faults_are_reported(void **state) {
-    (void)state;
     static struct examples examples;
     examples.count = 0;
     for (uint32_t i = 0; i < 4; i++)
         add_example(&examples, i, 2, 3);
-    finish(&examples);
+    finish(*state, &examples);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, pack_once, &examples) >= 8);
+    corpus_close(examples.corpus);
 }
 
 int main(void) {
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_drop)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(best_fit_is_found),
-        cmocka_unit_test(rows_hold_each_example_once),
-        cmocka_unit_test(loss_on_all_counts_every_successor),
-        cmocka_unit_test(what_is_no_example_is_refused),
-        cmocka_unit_test(faults_are_reported),
+        IN_FOLDER(rows_hold_each_example_once),
+        IN_FOLDER(loss_on_all_counts_every_successor),
+        IN_FOLDER(what_is_no_example_is_refused),
+        IN_FOLDER(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

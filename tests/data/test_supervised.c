@@ -107,6 +107,13 @@ static struct dataset *open_place(const struct place *place) {
     return dataset;
 }
 
+static int64_t fill(const struct dataset *dataset, int64_t step, int64_t batch, struct dataset_batch out) {
+    int64_t counted;
+    if (dataset_fill(dataset, DATASET_TRAIN, step, batch, &out, &counted) != STATUS_OK)
+        fail_msg("%s", status_message());
+    return counted;
+}
+
 /* Finds the example at a place of a row, counts it as seen, checks ids, masks and positions; returns its places. */
 static int64_t expect_example(struct expected *all, int count, const struct row *row, int64_t at, bool loss_on_all) {
     for (int e = 0; e < count; e++) {
@@ -143,8 +150,7 @@ static int read_epoch(const struct place *place, struct expected *all, int count
     for (int64_t step = 0; step < rows; step++) {
         int32_t tokens[LENGTH], targets[LENGTH], positions[LENGTH], segments[LENGTH];
         struct row row = {LENGTH, tokens, targets, positions, segments};
-        int64_t counted = dataset_fill(dataset, DATASET_TRAIN, step, 1,
-                                       &(struct dataset_batch){tokens, targets, positions, segments});
+        int64_t counted = fill(dataset, step, 1, (struct dataset_batch){tokens, targets, positions, segments});
         int64_t unmasked = 0, at = 0;
         for (int i = 0; i < LENGTH; i++)
             unmasked += targets[i] != DATASET_IGNORE;
@@ -192,16 +198,14 @@ static void order_depends_on_seed_and_step_only(void **state) {
     static int32_t all[STEPS][2][ROW];
     struct dataset *dataset = open_place(place);
     for (int step = 0; step < STEPS; step++)
-        dataset_fill(dataset, DATASET_TRAIN, step, BATCH,
-                     &(struct dataset_batch){.tokens = all[step][0], .targets = all[step][1]});
+        fill(dataset, step, BATCH, (struct dataset_batch){.tokens = all[step][0], .targets = all[step][1]});
     uint64_t fingerprint = dataset_fingerprint(dataset);
     dataset_close(dataset);
     dataset = open_place(place);
     assert_true(dataset_fingerprint(dataset) == fingerprint);
     for (int step = STEPS - 1; step >= 0; step--) {
         int32_t tokens[ROW], targets[ROW];
-        dataset_fill(dataset, DATASET_TRAIN, step, BATCH,
-                     &(struct dataset_batch){.tokens = tokens, .targets = targets});
+        fill(dataset, step, BATCH, (struct dataset_batch){.tokens = tokens, .targets = targets});
         assert_memory_equal(tokens, all[step][0], sizeof tokens);
         assert_memory_equal(targets, all[step][1], sizeof targets);
     }
@@ -231,8 +235,7 @@ static void examples_mix_with_text(void **state) {
     int examples = 0;
     for (int64_t step = 0; step < 60; step++) {
         int32_t tokens[LENGTH], targets[LENGTH];
-        int64_t counted = dataset_fill(dataset, DATASET_TRAIN, step, 1,
-                                       &(struct dataset_batch){.tokens = tokens, .targets = targets});
+        int64_t counted = fill(dataset, step, 1, (struct dataset_batch){.tokens = tokens, .targets = targets});
         examples += counted < LENGTH; /* every prompt has masked tokens */
     }
     assert_int_equal(examples, 40);

@@ -48,10 +48,25 @@ static enum status collect(void *payload, const uint32_t *ids, size_t count) {
     return STATUS_OK;
 }
 
+/* All of a text, in waves of so many chunks. */
+static enum status run_to_end(const struct tokenize_options *options, const char *text, size_t bytes, int chunks,
+                              struct token_sink sink) {
+    struct tokenizing *tokenizing;
+    enum status status = STATUS_OK;
+    TRY(tokenizing_create(options, "input", text, bytes, &tokenizing));
+    while (status == STATUS_OK && tokenizing_done(tokenizing) < bytes) {
+        size_t before = tokenizing_done(tokenizing);
+        status = tokenizing_advance(tokenizing, (struct tokenize_effort){omp_get_max_threads(), chunks}, sink);
+        assert_true(status != STATUS_OK || tokenizing_done(tokenizing) > before);
+    }
+    tokenizing_free(tokenizing);
+    return status;
+}
+
 static enum status run(enum source_kind kind, int64_t eos_token, const char *text, size_t bytes,
                        struct token_ids *out) {
     struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = eos_token, .kind = kind};
-    return tokenize_text(&options, "input", text, bytes, (struct token_sink){collect, out});
+    return run_to_end(&options, text, bytes, TOKENIZE_MOST_CHUNKS, (struct token_sink){collect, out});
 }
 
 static void expect_equal(const struct token_ids *a, const struct token_ids *b) {
@@ -237,6 +252,24 @@ static void bad_lines_are_named_by_number(void **state) {
     mem_free(lines);
 }
 
+/* As a thread beside training makes them, and as one who waits does. */
+static void waves_of_any_size_give_the_same(void **state) {
+    (void)state;
+    size_t bytes;
+    char *text = random_text(11, 120000, &bytes);
+    struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = eos, .kind = SOURCE_TEXT};
+    struct token_ids expected = {0};
+    assert_int_equal(run(SOURCE_TEXT, eos, text, bytes, &expected), STATUS_OK);
+    for (int chunks = 1; chunks <= 3; chunks++) {
+        struct token_ids ids = {0};
+        assert_int_equal(run_to_end(&options, text, bytes, chunks, (struct token_sink){collect, &ids}), STATUS_OK);
+        expect_equal(&ids, &expected);
+        vec_free(&ids);
+    }
+    vec_free(&expected);
+    mem_free(text);
+}
+
 static enum status refuse(void *payload, const uint32_t *ids, size_t count) {
     (void)ids;
     (void)count;
@@ -248,7 +281,7 @@ static void the_sink_can_stop_it(void **state) {
     (void)state;
     int calls = 0;
     struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = -1, .kind = SOURCE_TEXT};
-    enum status status = tokenize_text(&options, "input", "some text", 9, (struct token_sink){refuse, &calls});
+    enum status status = run_to_end(&options, "some text", 9, 1, (struct token_sink){refuse, &calls});
     assert_int_equal(status, STATUS_FAILED);
     assert_string_equal(status_message(), "no room");
     assert_int_equal(calls, 1);
@@ -256,15 +289,11 @@ static void the_sink_can_stop_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut_text_has_the_ids_of_the_whole),
-        cmocka_unit_test(small_texts_are_not_cut),
-        cmocka_unit_test(cuts_suit_every_tokenizer),
-        cmocka_unit_test(added_tokens_are_not_cut),
-        cmocka_unit_test(invalid_text_is_cut_like_any),
-        cmocka_unit_test(text_without_blanks_is_kept),
-        cmocka_unit_test(each_line_is_a_document),
-        cmocka_unit_test(bad_lines_are_named_by_number),
-        cmocka_unit_test(the_sink_can_stop_it),
+        cmocka_unit_test(cut_text_has_the_ids_of_the_whole), cmocka_unit_test(waves_of_any_size_give_the_same),
+        cmocka_unit_test(small_texts_are_not_cut),           cmocka_unit_test(cuts_suit_every_tokenizer),
+        cmocka_unit_test(added_tokens_are_not_cut),          cmocka_unit_test(invalid_text_is_cut_like_any),
+        cmocka_unit_test(text_without_blanks_is_kept),       cmocka_unit_test(each_line_is_a_document),
+        cmocka_unit_test(bad_lines_are_named_by_number),     cmocka_unit_test(the_sink_can_stop_it),
     };
     return cmocka_run_group_tests(tests, make_tokenizer, drop_tokenizer);
 }

@@ -120,6 +120,8 @@ static const struct refusal {
     {"f0-2 b1", "b1 is out of turn", "b2"},
     {"f0-2 b2 b2", "b2 is out of turn", "b1"},
     {"f0-2 b2 b0", "b0 is out of turn", "b1"},
+    {"f0-2 b2-0 b0", "b0 comes after the last backward", "leave it out"},
+    {"f0-2 b2-0 b2", "b2 comes after the last backward", "leave it out"},
     {"h0 f0-2 b2-0", "block 0 is moved before its forward", "behind f0"},
     {"f0 d1", "block 1 is moved before its forward", "behind f1"},
     {"f0-2 b2 h0", "block 0 is moved after the first backward", "before b2"},

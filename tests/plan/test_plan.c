@@ -1,4 +1,5 @@
 /* Plans as JSON: back bit for bit, and refused by field. */
+#include <stdio.h>
 #include <string.h>
 
 #include "plan/plan.h"
@@ -40,13 +41,17 @@ static void test_round_trip(void **state) {
     json_decref(json);
 }
 
-static void refuse(const char *path, json_t *json, const char *expected) {
+/* The message names the file and says `rule`; the hint says `hint`. */
+static void refuse(const char *path, json_t *json, const char *rule, const char *hint) {
     char *text = json_dumps(json, 0);
     temp_write_text(path, text);
     struct plan plan;
+    status_clear();
+    assert_true(hint[0]);
     assert_int_equal(plan_read(path, &plan), STATUS_BAD_INPUT);
-    if (!strstr(status_message(), expected) || !strstr(status_message(), "plan.json"))
-        fail_msg("expected '%s' in '%s'", expected, status_message());
+    if (!strstr(status_message(), rule) || !strstr(status_message(), "plan.json"))
+        fail_msg("expected '%s' in '%s'", rule, status_message());
+    if (!strstr(status_hint_text(), hint)) fail_msg("%s: hint '%s', not '%s'", rule, status_hint_text(), hint);
     free(text);
     json_decref(json);
 }
@@ -62,20 +67,108 @@ static json_t *changed(const char *part, const char *field, json_t *value) {
     return json;
 }
 
+static const char whole[] = "`ballast plan MODEL_DIR -o FILE` writes a plan with all fields";
+
 static void test_bad_plans(void **state) {
     const char *path = temp_path(*state, "plan.json");
-    refuse(path, changed(NULL, "version", json_integer(99)), "version");
-    refuse(path, changed(NULL, "recipe", json_integer(1)), "recipe");
-    refuse(path, changed("recipe", "batch", NULL), "batch");
-    refuse(path, changed("recipe", "batch", json_integer(0)), "batch");
-    refuse(path, changed("recipe", "batch", json_string("8")), "batch");
-    refuse(path, changed("recipe", "dtype", json_string("fp8")), "dtype");
-    refuse(path, changed("recipe", "grain_sequences", json_integer(13)), "grain_sequences");
-    refuse(path, changed("recipe", "colour", json_integer(1)), "colour");
-    refuse(path, changed("policy", "speed", json_integer(1)), "speed");
-    refuse(path, changed("policy", "grains_per_pass", json_integer(5)), "grains_per_pass");
-    assert_non_null(strstr(status_hint_text(), "4"));
-    refuse(path, changed("policy", "grains_per_pass", json_integer(-1)), "grains_per_pass");
+    refuse(path, changed(NULL, "version", NULL), "version: missing", whole);
+    refuse(path, changed(NULL, "version", json_integer(99)), "version", "the nearest legal value is 1");
+    refuse(path, changed(NULL, "recipe", json_integer(1)), "recipe: must be an object", whole);
+    refuse(path, changed(NULL, "policy", json_array()), "policy: must be an object", whole);
+    refuse(path, changed("recipe", "batch", NULL), "batch: missing", whole);
+    refuse(path, changed("recipe", "batch", json_string("8")), "batch: must be a whole number", whole);
+    refuse(path, changed("recipe", "batch", json_real(7.6)), "batch: must be a whole number", "value is 8");
+    refuse(path, changed("recipe", "colour", json_integer(1)), "colour: unknown field", "the legal fields are ");
+    refuse(path, changed("recipe", "bacth", json_integer(1)), "bacth: unknown field",
+           "the nearest legal field is batch");
+    refuse(path, changed("policy", "speed", json_integer(1)), "speed: unknown field", "the legal fields are ");
+    refuse(path, changed("policy", "buffer", json_integer(1)), "buffer: unknown field", "legal field is buffers");
+    refuse(path, changed("policy", "grains_per_pass", json_integer(5)), "grains_per_pass", "value is 4");
+    refuse(path, changed("policy", "grains_per_pass", json_integer(-1)), "grains_per_pass", "value is 1");
+}
+
+static void refuse_recipe(const char *path, const char *field, json_t *value, const char *rule, const char *nearest) {
+    char hint[64];
+    snprintf(hint, sizeof hint, "the nearest legal value is %s", nearest);
+    refuse(path, changed("recipe", field, value), rule, hint);
+    if (!strstr(status_message(), field)) fail_msg("'%s' does not name %s", status_message(), field);
+    /* Nothing but the value follows. */
+    assert_string_equal(status_hint_text(), hint);
+}
+
+static void test_bad_recipe_integers(void **state) {
+    const char *path = temp_path(*state, "plan.json");
+    refuse_recipe(path, "batch", json_integer(0), "a step needs at least one sequence", "1");
+    refuse_recipe(path, "batch", json_integer(INT64_MIN), "a step needs at least one sequence", "1");
+    refuse_recipe(path, "batch", json_integer(1 << 25), "a step needs at least one sequence", "16777216");
+    refuse_recipe(path, "sequence_length", json_integer(-3), "a sequence needs at least one token", "1");
+    refuse_recipe(path, "sequence_length", json_integer(1 << 25), "a sequence needs", "16777216");
+    refuse_recipe(path, "grain_sequences", json_integer(13), "at most the batch", "12");
+    refuse_recipe(path, "grain_sequences", json_integer((json_int_t)1 << 40), "at most the batch", "12");
+    refuse_recipe(path, "grain_sequences", json_integer(0), "at most the batch", "1");
+    refuse_recipe(path, "threads", json_integer(0), "at least one compute thread", "1");
+    refuse_recipe(path, "threads", json_integer(((json_int_t)1 << 32) + 2), "at least one compute thread", "4096");
+    refuse_recipe(path, "seed", json_integer(-1), "a seed is not negative", "0");
+    refuse_recipe(path, "seed", json_real(1e19), "must be a whole number", "9223372036854775807");
+    refuse_recipe(path, "kernels_version", json_integer(-2), "a version is not negative", "0");
+    refuse_recipe(path, "kernels_version", json_integer((json_int_t)1 << 32), "a version is", "2147483647");
+}
+
+static void test_bad_recipe_reals(void **state) {
+    const char *path = temp_path(*state, "plan.json");
+    refuse_recipe(path, "beta1", json_integer(1), "1 is not legal: a decaying average's share is below 1", "0.999999");
+    refuse_recipe(path, "beta1", json_real(-0.5), "a decaying average's share", "0");
+    refuse_recipe(path, "beta2", json_real(1.5), "a decaying average's share is below 1", "0.999999");
+    refuse_recipe(path, "beta2", json_real(-1e-9), "a decaying average's share", "0");
+    refuse_recipe(path, "epsilon", json_integer(0), "0 is not legal: what keeps divisors from 0", "1e-30");
+    refuse_recipe(path, "epsilon", json_real(1e-200), "in fp32 too", "1e-30");
+    refuse_recipe(path, "epsilon", json_integer(2), "at most 1", "1");
+    refuse_recipe(path, "weight_decay", json_real(-0.1), "0 for none", "0");
+    refuse_recipe(path, "weight_decay", json_real(2000.5), "at most 1000", "1000");
+    refuse_recipe(path, "clip_norm", json_integer(-1), "0 for none", "0");
+    refuse_recipe(path, "clip_norm", json_real(2e9), "at most 1e9", "1000000000");
+    refuse(path, changed("recipe", "beta1", json_string("0.9")), "beta1: must be a number", whole);
+}
+
+static char *spaces(size_t count) {
+    char *text = calloc(count + 1, 1);
+    assert_non_null(text);
+    memset(text, ' ', count);
+    return text;
+}
+
+static void test_bad_recipe_texts(void **state) {
+    const char *path = temp_path(*state, "plan.json");
+    refuse_recipe(path, "dtype", json_string("fp8"), "nothing is computed in 'fp8'", "fp32");
+    refuse_recipe(path, "dtype", json_string("fp16"), "nothing is computed in 'fp16'", "bf16");
+    refuse(path, changed("recipe", "dtype", json_string("half")), "'half'", "the legal values are bf16 and fp32");
+    refuse(path, changed("recipe", "dtype", json_integer(32)), "dtype: must be a string", whole);
+    refuse_recipe(path, "document_attention", json_string("witin"), "document_attention: 'witin'", "within");
+    refuse(path, changed("recipe", "document_attention", json_string("")), "document_attention: ''",
+           "the legal values are across and within");
+    char *name = spaces(RECIPE_NAME_BYTES), *text = spaces(RECIPE_TEXT_BYTES);
+    refuse(path, changed("recipe", "isa", json_string(name)), "isa: is longer than 31 bytes", "length is 31 bytes");
+    refuse(path, changed("recipe", "lora", json_string(text)), "lora: is longer than 1023", "length is 1023 bytes");
+    refuse(path, changed("recipe", "freeze", json_string(text)), "freeze: is longer than", "length is 1023 bytes");
+    free(name);
+    free(text);
+}
+
+/* The nearest legal values are legal. */
+static void test_limits(void **state) {
+    const char *path = temp_path(*state, "plan.json");
+    struct plan plan = example(), back;
+    plan.recipe.beta1 = plan.recipe.beta2 = 0.999999;
+    plan.recipe.epsilon = 1e-30;
+    plan.recipe.weight_decay = 1000;
+    plan.recipe.clip_norm = 1e9;
+    plan.recipe.seed = INT64_MAX;
+    memset(plan.recipe.isa, 'x', RECIPE_NAME_BYTES - 1);
+    json_t *json = plan_to_json(&plan);
+    assert_int_equal(json_dump_file(json, path, JSON_REAL_PRECISION(17)), 0);
+    if (plan_read(path, &back) != STATUS_OK) fail_msg("%s", status_message());
+    assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_OK);
+    json_decref(json);
 }
 
 static const struct policy tiered = {.grains_per_pass = 3,
@@ -110,34 +203,37 @@ static void refuse_policy(const char *path, const char *field, json_t *value, co
     plan.policy = tiered;
     json_t *json = plan_to_json(&plan);
     json_object_set_new(json_object_get(json, "policy"), field, value);
-    status_clear();
-    refuse(path, json, rule);
+    refuse(path, json, rule, hint);
     if (!strstr(status_message(), field)) fail_msg("'%s' does not name %s", status_message(), field);
-    if (!strstr(status_hint_text(), hint)) fail_msg("%s: hint '%s'", field, status_hint_text());
 }
 
 static void test_bad_policies(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse_policy(path, "grains_per_pass", json_integer(0), "at least one grain", "is 1");
     refuse_policy(path, "grains_per_pass", json_integer(5), "at most those of the step", "is 4");
-    refuse_policy(path, "grains_per_pass", json_string("2"), "grains_per_pass", "");
+    refuse_policy(path, "grains_per_pass", json_string("2"), "must be a whole number", whole);
     refuse_policy(path, "chunk_bytes", json_integer(-1), "a chunk has a size", "is 0");
     refuse_policy(path, "persistent_chunks", json_integer(-4), "a count of chunks", "is 0");
     refuse_policy(path, "buffers", json_integer(0), "pass through buffers", "is 1");
     refuse_policy(path, "buffers", json_integer(1 << 21), "pass through buffers", "is 1048576");
     refuse_policy(path, "lookahead", json_integer(-1), "a count of groups", "is 0");
     refuse_policy(path, "lookahead", json_integer(65), "a count of groups", "is 64");
-    refuse_policy(path, "lookahead", json_real(1.5), "lookahead", "");
-    refuse_policy(path, "update", json_string("disk"), "nothing is computed on the disk", "host");
+    refuse_policy(path, "lookahead", json_real(1.5), "must be a whole number", "is 2");
+    refuse_policy(path, "update", json_string("disk"), "nothing is computed on the disk", "is host");
     refuse_policy(path, "optimizer", json_string("device"), "update", "is device");
-    refuse_policy(path, "parameters", json_string("cloud"), "'cloud' is none of device, host and disk", "");
-    refuse_policy(path, "gradients", json_integer(1), "gradients", "");
-    refuse_policy(path, "offload", json_true(), "offload", "");
-    refuse_policy(path, "schedule", json_integer(3), "schedule", "");
-    char *long_text = calloc(POLICY_SCHEDULE_BYTES + 1, 1);
-    assert_non_null(long_text);
-    memset(long_text, ' ', POLICY_SCHEDULE_BYTES);
-    refuse_policy(path, "schedule", json_string(long_text), "is longer than 16383 bytes", "");
+    json_t *json = changed("policy", "update", json_string("disk")); /* with the optimizer on the device */
+    refuse(path, json, "nothing is computed on the disk", "is device");
+    refuse_policy(path, "parameters", json_string("cloud"), "'cloud' is no tier",
+                  "the legal values are device, host and disk");
+    refuse_policy(path, "parameters", json_string("devise"), "'devise' is no tier", "is device");
+    refuse_policy(path, "gradients", json_string("hots"), "'hots' is no tier", "is host");
+    refuse_policy(path, "optimizer", json_string("discs"), "'discs' is no tier", "is disk");
+    refuse_policy(path, "update", json_string("hosst"), "'hosst' is no tier", "is host");
+    refuse_policy(path, "gradients", json_integer(1), "must be a string", whole);
+    refuse_policy(path, "offload", json_true(), "unknown field", "the legal fields are ");
+    refuse_policy(path, "schedule", json_integer(3), "must be a string", whole);
+    char *long_text = spaces(POLICY_SCHEDULE_BYTES);
+    refuse_policy(path, "schedule", json_string(long_text), "is longer than 16383 bytes", "length is 16383 bytes");
     free(long_text);
 }
 
@@ -157,6 +253,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(test_bad_plans, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(test_bad_recipe_integers, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(test_bad_recipe_reals, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(test_bad_recipe_texts, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(test_limits, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(test_policy_round_trip),
         cmocka_unit_test_setup_teardown(test_bad_policies, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(test_grains),

@@ -93,8 +93,8 @@ static void test_sections(void **state) {
     (void)state;
     struct rotor_cases cases;
     json_t *none = json_pack("{s:{}}", "9_other");
-    assert_int_equal(rotor_cases_from_json(none, &cases), STATUS_BAD_INPUT);
-    assert_non_null(strstr(status_message(), "10_rotor_synthetic: missing"));
+    assert_int_equal(rotor_cases_from_json(none, &cases), STATUS_OK);
+    assert_int_equal(cases.count, 0);
     json_decref(none);
     json_t *wrong = json_pack("{s:{s:[i]}}", "10_rotor_synthetic", "cases", 1);
     assert_int_equal(rotor_cases_from_json(wrong, &cases), STATUS_BAD_INPUT);

@@ -9,6 +9,7 @@
 #include "graph/differentiate.h"
 #include "model/model.h"
 #include "profile/operator_key.h"
+#include "profile/profile_cache.h"
 #include "profile/profile_model.h"
 #include "profile/size_curve.h"
 #include "support/temp_folder.h"
@@ -256,6 +257,32 @@ static void test_what_is_kept_is_found_again(void **state) {
     graph_free(graph);
 }
 
+static size_t files_in(const char *folder) {
+    struct names names;
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    size_t count = names.count;
+    names_free(&names);
+    return count;
+}
+
+/* What little memory allows to measure is not what is measured with enough, and is not taken for it. */
+static void test_little_memory_is_kept_apart(void **state) {
+    struct graph *graph = small_graph();
+    struct profile_options options = options_in(temp_path(*state, "little"));
+    options.memory_bytes = PROFILE_MEMORY_LEAST_BYTES;
+    struct profiled little = profile(graph, &options);
+    assert_true(little.report.measured >= 2);
+    set_all(only_file(options.cache_folder), 0.25, 0);
+    struct profiled again = profile(graph, &options);
+    assert_true(again.costs.kernels[0].seconds == 0.25);
+    options.memory_bytes = PROFILE_MEMORY_BYTES;
+    struct profiled enough = profile(graph, &options);
+    assert_true(enough.report.measured >= 2 && enough.costs.kernels[0].seconds < 0.25);
+    assert_int_equal(files_in(options.cache_folder), 2);
+    drop(&little), drop(&again), drop(&enough);
+    graph_free(graph);
+}
+
 /* What was measured while other programs ran is measured again, and the lower time kept, whichever came first. */
 static void test_noisy_ones_are_measured_again(void **state) {
     struct graph *graph = small_graph();
@@ -344,6 +371,7 @@ int main(void) {
         cmocka_unit_test(test_equal_nodes_have_one_measurement),
         cmocka_unit_test(test_updates_follow_their_size),
         cmocka_unit_test_setup_teardown(test_what_is_kept_is_found_again, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(test_little_memory_is_kept_apart, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(test_what_is_kept_alone, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(test_noisy_ones_are_measured_again, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(test_damaged_files_are_measured_anew, temp_folder_make, temp_folder_drop),

@@ -409,6 +409,26 @@ static void test_refusals(void **state) {
     graph_free(graph);
 }
 
+/* All chunks may stay, one more may not; what only evaluates may have fewer than the plan was made for. */
+static void test_persistent_chunks(void **state) {
+    (void)state;
+    struct graph *graph = deep_graph();
+    struct chunk_list chunks;
+    assert_int_equal(chunks_pack(graph, 1000, &chunks), STATUS_OK);
+    struct policy policy = {
+        .grains_per_pass = 1, .chunk_bytes = 1000, .persistent_chunks = (int64_t)chunks.chunks.count};
+    chunks_free(&chunks);
+    program_free(small_program_under(graph, 2, &policy));
+    char nearest[64];
+    snprintf(nearest, sizeof nearest, "the nearest legal value is %lld", (long long)policy.persistent_chunks++);
+    refuse(graph, policy, "is not legal: at most all chunks stay on the device", nearest);
+    graph_free(graph);
+    graph = small_graph_build(&(struct small_graph_options){
+        .layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3, .forward_only = true});
+    program_free(small_program_under(graph, 2, &policy));
+    graph_free(graph);
+}
+
 struct compilation {
     const struct graph *graph;
     struct plan plan;
@@ -443,7 +463,7 @@ int main(void) {
         cmocka_unit_test(test_random_policies),           cmocka_unit_test(test_fewest_fetches),
         cmocka_unit_test(test_policies_save_memory),      cmocka_unit_test(test_swapped_activations_are_away),
         cmocka_unit_test(test_recomputation_stops_short), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_allocations_may_fail),
+        cmocka_unit_test(test_persistent_chunks),         cmocka_unit_test(test_allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

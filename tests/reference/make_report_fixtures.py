@@ -139,6 +139,8 @@ def plan_document(timeline):
             "streams": timeline["streams"],
             "runners_up": [{"policy": other, "step_s": timeline["step_s"] * 1.083, "device_bytes": 590 * MIB},
                            {"policy": recomputing, "step_s": timeline["step_s"] * 1.17, "device_bytes": 611 * MIB}],
+            "front": [{"policy": recomputing, "step_s": timeline["step_s"] * 1.31, "device_bytes": 402 * MIB},
+                      {"policy": other, "step_s": timeline["step_s"] * 1.06, "device_bytes": 540 * MIB}],
             "binds": None}
 
 

@@ -53,10 +53,21 @@ picture bare 1280 900 dark
 chromium_run --print-to-pdf="$out/run.pdf" --no-pdf-header-footer "file://$out/run.html"
 test -s "$out/run.pdf"
 
+# A reader's hands, on a phone's width and a desk's.
+sed -e '/^start();$/r '"$source/tests/report/interact.js" "$out/run.html" >"$out/interact.html"
+for width in 360 1280; do
+    picture interact $width 800 light
+done
+chromium_run --dump-dom "file://$out/interact.html"
+if ! grep -q '<title>interacted' "$work/log"; then
+    echo "test_browser: the page was not gone through to its end" >&2
+    exit 1
+fi
+
 # What JavaScript made of the page: the parts that the run has, and no number that is none.
 chromium_run --dump-dom "file://$out/run.html"
 sed '/<script/,/<\/script>/d' "$work/log" >"$work/seen"
-for text in '>llama-124m<' 'Device memory' 'What binds' 'What else was simulated' '<title>Loss:'; do
+for text in '>llama-124m<' 'Device memory' 'What binds' 'What else was simulated' 'Memory against time' '<title>Loss:' '<title>Throughput' '; validation from'; do
     if ! grep -q "$text" "$work/seen"; then
         echo "test_browser: '$text' is not on the page" >&2
         exit 1

@@ -23,19 +23,19 @@ static struct outcome train(const struct policy_subject *subject, uint64_t seed)
 
 static void test_programs(void **state) {
     (void)state;
-    uint64_t each = unit_sweep(2, 20);
-    for (size_t s = 0; s < POLICY_SUBJECTS; s += unit_sweep(5, 1)) {
+    uint64_t each = unit_sweep(1, 6);
+    for (size_t s = 0; s < policy_subject_count; s += unit_sweep(17, 1)) {
         const struct policy_subject *subject = &policy_subjects[s];
         struct outcome cpu = policy_train(subject, &(struct policy_way){.backend = &backend_cpu});
         struct outcome plain = train(subject, 0);
         double bound = subject->dtype == DTYPE_BF16 ? 5e-3 : 1e-5;
         for (int step = 0; step < OUTCOME_STEPS; step++)
             if (!(fabs(plain.losses[step] / cpu.losses[step] - 1) <= bound))
-                fail_msg("%s: step %d: loss %.9g, the CPU's is %.9g", subject->model, step, plain.losses[step],
+                fail_msg("%s: step %d: loss %.9g, the CPU's is %.9g", subject->name, step, plain.losses[step],
                          cpu.losses[step]);
         for (uint64_t i = 1; i <= each; i++) {
             char what[128];
-            snprintf(what, sizeof what, "%s: policy of seed %d", subject->model, (int)(9000 + 100 * s + i));
+            snprintf(what, sizeof what, "%s: policy of seed %d", subject->name, (int)(9000 + 100 * s + i));
             struct outcome other = train(subject, 9000 + 100 * s + i);
             outcome_require_equal(what, &plain, &other);
         }

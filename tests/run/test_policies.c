@@ -7,26 +7,52 @@
 
 #include "plan/activations.h"
 #include "plan/rotor.h"
+#include "support/policy_features.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"
 
 enum { BLOCKS = POLICY_SUBJECT_BLOCKS };
 
-/* The seed of a failing policy is printed, with the policy. */
+/* A policy is drawn, run and compared; the seed of a failing one is printed, with the policy. */
+static void check_policy(const struct policy_subject *subject, uint64_t seed, const struct outcome *plain,
+                         int64_t counts[POLICY_FEATURES]) {
+    struct policy_way way = {.policy_seed = seed, .interleaved = seed % 2 == 0};
+    struct outcome other = policy_train(subject, &way);
+    char what[128];
+    snprintf(what, sizeof what, "%s: policy of seed %llu", subject->name, (unsigned long long)seed);
+    outcome_require_equal(what, plain, &other);
+    policy_count_features(&other.policy, BLOCKS, POLICY_SUBJECT_GRAINS, counts);
+}
+
+static void require_clipping(const struct policy_subject *subject, const struct outcome *plain) {
+    for (int step = 0; step < OUTCOME_STEPS; step++)
+        if (!(plain->norms[step] > POLICY_SUBJECT_CLIP_NORM))
+            fail_msg("%s: step %d: the norm %g is not clipped", subject->name, step, plain->norms[step]);
+}
+
+static void require_features(const char *whose, const int64_t counts[POLICY_FEATURES]) {
+    for (int f = 0; f < POLICY_FEATURES; f++)
+        if (counts[f] == 0) fail_msg("%s: no policy was drawn with %s", whose, policy_feature_names[f]);
+}
+
+/* The families together see every kind of policy; in the long sweep, of 200 for each, every family does. */
 static void test_random_policies(void **state) {
     (void)state;
-    uint64_t each = unit_sweep(6, 200);
-    for (size_t s = 0; s < POLICY_SUBJECTS; s++) {
+    uint64_t each = unit_sweep(2, 200 / POLICY_SUBJECTS_EACH);
+    bool all = each == 200 / POLICY_SUBJECTS_EACH;
+    int64_t counts[POLICY_FEATURES] = {0};
+    for (size_t s = 0; s < policy_subject_count; s++) {
         const struct policy_subject *subject = &policy_subjects[s];
         struct outcome plain = policy_train(subject, &(struct policy_way){0});
-        for (uint64_t i = 1; i <= each; i++) {
-            struct policy_way way = {.policy_seed = 1000 * (s + 1) + i, .interleaved = i % 2 == 0};
-            struct outcome other = policy_train(subject, &way);
-            char what[128];
-            snprintf(what, sizeof what, "%s: policy of seed %llu", subject->model, (unsigned long long)way.policy_seed);
-            outcome_require_equal(what, &plain, &other);
-        }
+        require_clipping(subject, &plain);
+        for (uint64_t i = 1; i <= each; i++)
+            check_policy(subject, 1000 * (s + 1) + i, &plain, counts);
+        bool last = s % POLICY_SUBJECTS_EACH == POLICY_SUBJECTS_EACH - 1;
+        if (!all || !last) continue;
+        require_features(subject->family, counts);
+        memset(counts, 0, sizeof counts);
     }
+    if (!all) require_features("all families", counts);
 }
 
 /* The blocks of a model as a chain in which a layer saves eight times what it passes on. */
@@ -55,7 +81,7 @@ static bool nests(const struct stage_list *stages) {
 /* Schedules of Rotor for every budget, each by itself and with what is kept on other tiers. */
 static void test_rotor_schedules(void **state) {
     (void)state;
-    const struct policy_subject deep = {.dtype = DTYPE_BF16};
+    const struct policy_subject deep = {.name = "llama", .family = "llama", .dtype = DTYPE_BF16};
     struct outcome plain = policy_train(&deep, &(struct policy_way){0});
     struct chain chain = chain_of(BLOCKS);
     int nesting = 0, solved = 0;

@@ -1,10 +1,12 @@
 #include "support/deferred_backend.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "ops/ops.h"
@@ -13,6 +15,7 @@ enum { STREAMS_MOST = 64, BLOCKS_MOST = 64, PAGE_BYTES = 4096 };
 
 struct event {
     int64_t recorded, done; /* number of the last record that was asked for, that was done */
+    int64_t done_ns;
 };
 
 enum item_kind { ITEM_KERNEL, ITEM_ZERO, ITEM_COPY, ITEM_RECORD, ITEM_WAIT };
@@ -53,6 +56,7 @@ static struct device {
     uint64_t seed, draws;
     int waiting; /* threads */
     int threads; /* of kernels */
+    int number;
     int64_t items, fail_at;
     bool failed, stopping;
 } device = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
@@ -123,7 +127,10 @@ static void finish_item(struct stream *stream, struct item *item) {
     if (!stream->first) stream->last_next = &stream->first;
     stream->done++;
     device.items++;
-    if (item->kind == ITEM_RECORD && item->number > item->event->done) item->event->done = item->number;
+    if (item->kind == ITEM_RECORD && item->number > item->event->done) {
+        item->event->done = item->number;
+        item->event->done_ns = clock_now_ns();
+    }
     if (device.fail_at >= 0 && device.items >= device.fail_at) device.failed = true;
     /* What others wait for is an event's record or a stream's end. */
     if (device.waiting > 0 && (item->kind == ITEM_RECORD || !stream->first)) pthread_cond_broadcast(&device.done);
@@ -221,6 +228,15 @@ static enum status create_event(void **event) {
     return *event ? STATUS_OK : STATUS_FAILED;
 }
 
+static enum status elapsed(void *begin, void *end, double *seconds) {
+    const struct event *from = begin, *to = end;
+    lock_entered();
+    BUG_IF(from->done < from->recorded || to->done < to->recorded, "an event that is not done was looked at");
+    *seconds = (double)(to->done_ns - from->done_ns) * 1e-9;
+    pthread_mutex_unlock(&device.lock);
+    return STATUS_OK;
+}
+
 static void free_event(void *event) { mem_free(event); }
 
 static enum status record(void *event, void *stream) {
@@ -256,12 +272,14 @@ static const struct backend_streams streams = {.enter = enter,
                                                .create = create,
                                                .free = free_stream,
                                                .create_event = create_event,
+                                               .create_timed_event = create_event,
                                                .free_event = free_event,
                                                .record = record,
                                                .wait = wait,
                                                .await = await,
                                                .finish = finish,
-                                               .check = check};
+                                               .check = check,
+                                               .elapsed = elapsed};
 
 static enum status take(enum tier tier, int64_t bytes, void **out) {
     int64_t whole = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
@@ -356,6 +374,14 @@ static enum dtype fastest_dtype(void) { return backend_cpu.fastest_dtype(); }
 static enum status measure(struct cluster *out) { return backend_cpu.measure(out); }
 static bool supports(const struct op *op, enum dtype dtype) { return backend_cpu.supports(op, dtype); }
 
+static enum status describe(char *text, size_t bytes) {
+    snprintf(text, bytes, "deferred %d", device.number);
+    return STATUS_OK;
+}
+
+/* Small, so that operands of tests are thrown out of it. */
+static int64_t cache_bytes(void) { return 1 << 16; }
+
 static enum status capacity(int64_t bytes[TIER_COUNT]) {
     TRY(backend_cpu.capacity(bytes));
     bytes[TIER_HOST] = bytes[TIER_DEVICE] /= 2;
@@ -368,6 +394,8 @@ static const struct backend backend = {.name = "deferred",
                                        .fastest_dtype = fastest_dtype,
                                        .capacity = capacity,
                                        .measure = measure,
+                                       .describe = describe,
+                                       .cache_bytes = cache_bytes,
                                        .grain_tokens = 1024,
                                        .set_threads = set_threads,
                                        .supports = supports,
@@ -404,6 +432,8 @@ void deferred_end(void) {
     for (int b = 0; b < BLOCKS_MOST; b++)
         BUG_IF(device.blocks[b].base, "memory is left");
 }
+
+void deferred_choose(int number) { device.number = number; }
 
 void deferred_fail_after(int64_t items) {
     pthread_mutex_lock(&device.lock);

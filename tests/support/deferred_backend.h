@@ -14,6 +14,8 @@ const struct backend *deferred_begin(uint64_t seed);
 /* The same with other kernels than the CPU's, which are to work in the memory of the process all the same. */
 const struct backend *deferred_begin_with(uint64_t seed,
                                           enum status (*kernel_create)(const struct node *node, struct kernel **out));
+/* Which of several such devices it says it is. */
+void deferred_choose(int number);
 /* Ends it; everything of the backend's must have been given back. */
 void deferred_end(void);
 

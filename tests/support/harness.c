@@ -143,7 +143,7 @@ void harness_open(const struct harness_options *options, struct harness *out) {
     enum status compiled = executable_create(own->backend, graph, &plan, &harness.executable);
     if (compiled != STATUS_OK) print_policy(&plan.policy, own->policy_seed);
     require(compiled, "compile");
-    if (own->streams > 1) use_streams(harness.executable, &plan, own->streams, own->seed);
+    if (own->streams > 1) use_streams(harness.executable, &plan, own->streams, own->seed + own->stream_seed);
     if (own->evaluates) compile_evaluation(&harness, &plan);
     if (own->before_arena) own->before_arena(own->payload);
     *out = harness;

@@ -29,8 +29,8 @@ struct harness_options {
     bool evaluates; /* also compiles the forward pass, in the same arenas: harness_evaluate */
     int threads;    /* 0: 2 */
     double clip_norm, weight_decay, epsilon, beta1, beta2;
-    int streams; /* more than 1: instructions are dealt to streams at random by `seed` */
-    uint64_t seed;
+    int streams;                /* more than 1: instructions are dealt to streams at random, by the sum of the seeds */
+    uint64_t seed, stream_seed; /* `seed` is also that of weights and adapters which no file has */
 };
 
 struct harness {

@@ -28,6 +28,7 @@ struct outcome outcome_train(const struct harness_options *options, bool interle
         outcome.norms[step] = ((const double *)harness_data(&harness, "clip"))[0];
     }
     outcome.weights = harness_fingerprint(&harness);
+    outcome.policy = harness.options.policy;
     harness_close(&harness);
     return outcome;
 }

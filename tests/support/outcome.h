@@ -10,6 +10,8 @@ enum { OUTCOME_STEPS = 3, OUTCOME_VOCAB = 211 /* of the fixtures */ };
 struct outcome {
     double losses[OUTCOME_STEPS], norms[OUTCOME_STEPS];
     uint64_t weights; /* harness_fingerprint */
+    /* And this is what they did not depend on. */
+    struct policy policy;
 };
 
 /* Sets the batch of a step: random tokens, and targets of which some are ignored. */

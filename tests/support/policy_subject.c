@@ -1,37 +1,56 @@
 #include "support/policy_subject.h"
 
-#include <stdio.h>
-
 #include "support/unit.h"
 
-enum { BATCH = 7, TOKENS = 13 };
+/* The last grain is not full. */
+enum { GRAIN = 2, BATCH = GRAIN * POLICY_SUBJECT_GRAINS - 1, TOKENS = 13 };
 
-const struct policy_subject policy_subjects[POLICY_SUBJECTS] = {
-    {"gpt2", NULL, NULL, DTYPE_F32},          {"llama", NULL, NULL, DTYPE_BF16},
-    {"mistral", NULL, NULL, DTYPE_F32},       {"opt", NULL, NULL, DTYPE_BF16},
-    {"phi3", NULL, NULL, DTYPE_BF16},         {"qwen2_tied", NULL, NULL, DTYPE_BF16},
-    {"qwen3_bias", NULL, NULL, DTYPE_F32},    {"gpt2", "2,4,c_attn,c_fc", NULL, DTYPE_BF16},
-    {"llama_tied", NULL, "*.0.*", DTYPE_F32}, {"opt_post_norm", NULL, NULL, DTYPE_F32},
+#define SUBJECTS_OF(family, adapters, adapter_dtype, frozen_dtype)                                                     \
+    {#family " in fp32", #family, DTYPE_F32, false, NULL, NULL},                                                       \
+        {"another " #family " in bf16", #family, DTYPE_BF16, true, NULL, NULL},                                        \
+        {#family " with adapters", #family, adapter_dtype, false, adapters, NULL}, {                                   \
+#family " with frozen layers", #family, frozen_dtype, false, NULL, "*.0.*,*.3.*"                               \
+    }
+
+const struct policy_subject policy_subjects[] = {
+    SUBJECTS_OF(gpt2, "2,4,c_attn,c_fc", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(llama, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
+    SUBJECTS_OF(mistral, "3,4,q_proj,v_proj", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(opt, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
+    SUBJECTS_OF(phi3, "2,4,qkv_proj,down_proj", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(qwen2, "1,4,all-linear", DTYPE_F32, DTYPE_BF16),
+    SUBJECTS_OF(qwen3, "2,4,k_proj,gate_proj", DTYPE_BF16, DTYPE_F32),
 };
+const size_t policy_subject_count = sizeof policy_subjects / sizeof *policy_subjects;
 
-static struct model_config deep_config(void) {
+#define HAS(config, field) model_family_has((config)->family, offsetof(struct model_config, field))
+
+static void take_other_form(struct model_config *config) {
+    if (HAS(config, tied)) config->tied = !config->tied;
+    if (HAS(config, attention_bias)) config->attention_bias = config->mlp_bias = !config->attention_bias;
+    if (HAS(config, window)) model_config_set_window(config, 7);
+    if (HAS(config, scale_by_inverse_layer)) config->scale_by_inverse_layer = true;
+    if (HAS(config, embedding_width)) config->embedding_width = 17, config->norm_after = true;
+}
+
+static struct model_config config_of(const struct policy_subject *subject) {
     struct model_config config;
-    assert_int_equal(model_config_init("llama", &config), STATUS_OK);
-    config.hidden = 24;
+    assert_int_equal(model_config_init(subject->family, &config), STATUS_OK);
     config.layers = POLICY_SUBJECT_BLOCKS - 2;
+    config.hidden = 30;
     config.heads = 3;
-    config.kv_heads = config.head_dim = config.ffn = 0;
+    config.kv_heads = HAS(&config, kv_heads);
+    config.head_dim = 10;
+    config.ffn = 47;
     config.vocab_size = OUTCOME_VOCAB;
     config.context = 32;
+    if (subject->other) take_other_form(&config);
     return config;
 }
 
 struct outcome policy_train(const struct policy_subject *subject, const struct policy_way *way) {
-    char folder[512];
-    snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, subject->model ? subject->model : "");
-    struct model_config config = deep_config();
+    struct model_config config = config_of(subject);
     struct harness_options options = {.backend = way->backend,
-                                      .folder = subject->model ? folder : NULL,
                                       .config = &config,
                                       .lora = subject->lora,
                                       .freeze = subject->freeze,
@@ -39,14 +58,14 @@ struct outcome policy_train(const struct policy_subject *subject, const struct p
                                       .dtype = subject->dtype,
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
-                                      .grain_sequences = 2,
+                                      .grain_sequences = GRAIN,
                                       .grains_per_pass = way->policy ? way->policy->grains_per_pass : 1,
                                       .policy = way->policy ? *way->policy : (struct policy){0},
                                       .policy_seed = way->policy_seed,
-                                      .clip_norm = 0.5,
+                                      .clip_norm = POLICY_SUBJECT_CLIP_NORM,
                                       .weight_decay = 0.1,
                                       .streams = way->streams,
-                                      /* Also that of adapters' first values: the same in all ways. */
-                                      .seed = way->seed ? way->seed : 3};
+                                      .stream_seed = way->stream_seed,
+                                      .seed = 3};
     return outcome_train(&options, way->interleaved);
 }

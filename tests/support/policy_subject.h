@@ -4,23 +4,27 @@
 
 #include "support/outcome.h"
 
-enum { POLICY_SUBJECTS = 10, POLICY_SUBJECT_BLOCKS = 8 };
+/* Of each family: all weights in fp32, all in bf16 and the family's other form, adapters, some layers frozen. */
+enum { POLICY_SUBJECTS_EACH = 4, POLICY_SUBJECT_BLOCKS = 8, POLICY_SUBJECT_GRAINS = 5 };
+#define POLICY_SUBJECT_CLIP_NORM 0.02 /* below every norm, so that clipping is at work in every step */
 
 struct policy_subject {
-    const char *model; /* of the fixtures; NULL: a Llama of six layers */
-    const char *lora, *freeze;
+    const char *name, *family;
     enum dtype dtype;
+    bool other; /* what a config can also say: tied or not, biases, windows, norms behind, narrow embeddings */
+    const char *lora, *freeze;
 };
-/* All families, both dtypes, adapters and frozen weights. */
-extern const struct policy_subject policy_subjects[POLICY_SUBJECTS];
+/* Family by family, each of six layers; policy_subject_count is a multiple of POLICY_SUBJECTS_EACH. */
+extern const struct policy_subject policy_subjects[];
+extern const size_t policy_subject_count;
 
 struct policy_way {
     const struct backend *backend; /* NULL: the CPU's */
     const struct policy *policy;   /* NULL: the plain one, or */
     uint64_t policy_seed;          /* not 0: a random one */
     bool interleaved;              /* by runner_step_interleaved */
-    int streams;                   /* more than 1: instructions are dealt to so many at random */
-    uint64_t seed;
+    int streams;                   /* more than 1: instructions are dealt to so many at random, by */
+    uint64_t stream_seed;
 };
 
 struct outcome policy_train(const struct policy_subject *subject, const struct policy_way *way);

@@ -38,8 +38,8 @@ struct rotor_cases {
 
 /* True for the top-level keys that rotor_cases_from_json reads. */
 bool rotor_cases_reads(const char *section);
-/* `object` is the file's top value. BAD_INPUT naming section, case and field; or when it has neither section. Free
- * `out` with rotor_cases_free. */
+/* `object` is the file's top value; one that has neither section gives no cases. BAD_INPUT naming section, case and
+ * field. Free `out` with rotor_cases_free. */
 enum status rotor_cases_from_json(const json_t *object, struct rotor_cases *out);
 void rotor_cases_free(struct rotor_cases *cases);
 

@@ -50,3 +50,53 @@ struct costs synthetic_costs(const struct graph *graph, int machine, uint64_t se
     }
     return costs;
 }
+
+struct disturbance {
+    double noise;
+    uint64_t seed, draws;
+};
+
+static double factor(struct disturbance *disturbance, uint64_t item) {
+    double unit = (double)(random_u64(disturbance->seed, RANDOM_TEST, 13, item) >> 11) * 0x1p-53;
+    return 1 + disturbance->noise * (2 * unit - 1);
+}
+
+static void disturb(struct disturbance *disturbance, double *value) {
+    *value *= factor(disturbance, disturbance->draws++);
+}
+
+static void disturb_rates(struct disturbance *disturbance, struct cluster_rates *rates) {
+    disturb(disturbance, &rates->issue_s);
+    disturb(disturbance, &rates->wake_s);
+    disturb(disturbance, &rates->zero.latency_s);
+    disturb(disturbance, &rates->zero.bytes_per_s);
+    for (int from = 0; from < TIER_COUNT; from++)
+        for (int to = 0; to < TIER_COUNT; to++) {
+            disturb(disturbance, &rates->copy[from][to].latency_s);
+            disturb(disturbance, &rates->copy[from][to].bytes_per_s);
+        }
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int b = 0; b < ACTIVITY_COUNT; b++)
+            rates->slowdown[a][b] = 1 + (rates->slowdown[a][b] - 1) * factor(disturbance, disturbance->draws++);
+}
+
+/* The same for all nodes of an operator. */
+static uint64_t number_of(const struct op *op) {
+    uint64_t number = 1 << 20; /* after all draws by count */
+    for (const char *letter = op->name; *letter; letter++)
+        number = number * 31 + (unsigned char)*letter;
+    return number;
+}
+
+struct costs disturbed_costs(const struct graph *graph, const struct costs *costs, double noise, uint64_t seed) {
+    struct disturbance disturbance = {.noise = noise, .seed = seed};
+    struct costs other = *costs;
+    other.kernels = mem_array(graph->nodes.count, sizeof *other.kernels);
+    assert_non_null(other.kernels);
+    disturb_rates(&disturbance, &other.rates);
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        other.kernels[n] = costs->kernels[n];
+        other.kernels[n].seconds *= factor(&disturbance, number_of(graph->nodes.items[n]->op));
+    }
+    return other;
+}

@@ -16,5 +16,8 @@ const char *synthetic_machine_name(int machine);
 /* By the operators' FLOPs and bytes, spread at random by `seed`, and so are the slowdowns, from 1 to 2. Ends the test
  * when out of memory. Free with costs_free. */
 struct costs synthetic_costs(const struct graph *graph, int machine, uint64_t seed);
+/* The same costs as a profile on a busy machine would have them: each kind of operator, each rate and latency, and what
+ * each slowdown is above 1, times a factor from 1 - noise to 1 + noise. */
+struct costs disturbed_costs(const struct graph *graph, const struct costs *costs, double noise, uint64_t seed);
 
 #endif

@@ -62,7 +62,7 @@ struct fixture {
     struct tiny_run run;
     struct train_setup setup;
     struct engine engine;
-    struct dataset *dataset;
+    struct train_data data;
     struct metrics metrics;
     struct checkpoint_state state;
     char folder[512];
@@ -80,7 +80,7 @@ static void open_fixture(const char *place, const char *name, struct fixture *ou
         STATUS_OK, NULL);
     expect_status(train_setup_create(out->run.model, SETUP_TRAIN, &out->run.plan, &out->run.options, &out->setup),
                   STATUS_OK, NULL);
-    expect_status(train_data_open(out->setup.model, &out->setup.plan.recipe, &out->run.options, true, &out->dataset),
+    expect_status(train_data_open(out->setup.model, &out->setup.plan.recipe, &out->run.options, true, &out->data),
                   STATUS_OK, NULL);
     expect_status(engine_open(&out->setup, &out->engine), STATUS_OK, NULL);
     expect_status(engine_load_weights(&out->engine), STATUS_OK, NULL);
@@ -89,15 +89,15 @@ static void open_fixture(const char *place, const char *name, struct fixture *ou
 
 static void close_fixture(struct fixture *fixture) {
     engine_close(&fixture->engine);
-    dataset_close(fixture->dataset);
+    train_data_close(&fixture->data);
     train_setup_free(&fixture->setup);
     metrics_close(&fixture->metrics);
 }
 
 static void step(struct fixture *fixture) {
     struct step_numbers numbers;
-    expect_status(engine_step(&fixture->engine, fixture->dataset, fixture->state.step++, 1e-2, &numbers), STATUS_OK,
-                  NULL);
+    expect_status(engine_step(&fixture->engine, fixture->data.dataset, fixture->state.step++, 1e-2, &numbers),
+                  STATUS_OK, NULL);
 }
 
 static void test_is_that_of_its_step(void **state) {
@@ -105,7 +105,8 @@ static void test_is_that_of_its_step(void **state) {
     static struct checkpoint_writer writer;
     open_fixture(*state, "beside", &fixture);
     char *at_once, *beside, *none;
-    checkpoint_writer_open(fixture.folder, &fixture.engine, &fixture.run.options, &fixture.metrics, &writer);
+    checkpoint_writer_open(fixture.folder, &fixture.engine, fixture.data.dataset, &fixture.run.options,
+                           &fixture.metrics, &writer);
     for (int i = 0; i < STEPS; i++) {
         struct checkpoint_source source = writer.source;
         source.released = NULL;
@@ -140,7 +141,8 @@ static void test_a_full_disk(void **state) {
     static struct fixture fixture;
     static struct checkpoint_writer writer;
     open_fixture(*state, "full", &fixture);
-    checkpoint_writer_open(fixture.folder, &fixture.engine, &fixture.run.options, &fixture.metrics, &writer);
+    checkpoint_writer_open(fixture.folder, &fixture.engine, fixture.data.dataset, &fixture.run.options,
+                           &fixture.metrics, &writer);
     char *folder;
     step(&fixture);
     fault_arm(FAULT_WRITE, 1, true);

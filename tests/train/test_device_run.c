@@ -2,6 +2,7 @@
  * and texts are byte for byte those of the CPU. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -41,18 +42,24 @@ static void require_same(const char *a, const char *b, const char *file) {
     if (!files_equal(first, second)) fail_msg("%s and %s differ", first, second);
 }
 
-/* What the policy decides. */
-static void blank_bytes(char *metrics) {
-    static const char name[] = "\"predicted_device_bytes\": ";
-    for (char *at = strstr(metrics, name); at; at = strstr(at, name))
-        for (at += strlen(name); *at >= '0' && *at <= '9'; at++)
-            *at = '0';
+/* Takes out the values of a name: what the policy decides, and what was measured for it. */
+static void take_out(char *metrics, const char *name) {
+    for (char *at = strstr(metrics, name); at; at = strstr(at, name)) {
+        at += strlen(name);
+        size_t bytes = strcspn(at, ",}");
+        memmove(at, at + bytes, strlen(at + bytes) + 1);
+    }
+}
+
+static void take_out_policy(char *metrics) {
+    take_out(metrics, "\"predicted_device_bytes\": ");
+    take_out(metrics, "\"predicted_step_s\": ");
 }
 
 static void require_same_runs(const char *a, const char *b) {
     char *x = tiny_run_metrics(a), *y = tiny_run_metrics(b);
-    blank_bytes(x);
-    blank_bytes(y);
+    take_out_policy(x);
+    take_out_policy(y);
     assert_string_equal(x, y);
     mem_free(x);
     mem_free(y);
@@ -64,13 +71,15 @@ static void require_same_runs(const char *a, const char *b) {
 
 struct sizes {
     int64_t device, elsewhere;
+    bool measured; /* the policy was chosen by costs of this device */
 };
 
 static void note_sizes(void *payload, const struct train_setup *setup, const char *folder, int64_t first, int64_t steps,
                        int64_t tokens) {
     (void)folder, (void)first, (void)steps, (void)tokens;
     const int64_t *bytes = setup->program_bytes;
-    *(struct sizes *)payload = (struct sizes){bytes[TIER_DEVICE], bytes[TIER_HOST] + bytes[TIER_DISK]};
+    *(struct sizes *)payload = (struct sizes){bytes[TIER_DEVICE], bytes[TIER_HOST] + bytes[TIER_DISK],
+                                              setup->costs.host_kernels && setup->costs.rates.measured};
 }
 
 /* `device_bytes` 0: as many as it takes. */
@@ -103,6 +112,7 @@ static void test_training(void **state) {
             train(*state, name, deferred_begin(seed), seed > 2 ? whole.device * (7 - (int64_t)seed) / 5 : 0, other);
         deferred_end();
         assert_true((sizes.elsewhere > 0) == (seed > 2));
+        assert_true(sizes.measured == (seed > 2));
         require_same_runs(plain, other);
     }
 }
@@ -186,8 +196,11 @@ static void test_evaluating(void **state) {
     assert_memory_equal(&plain, &other, sizeof plain);
 }
 
+/* What is measured is kept in the folder as well. */
+static int set_up(void **state) { return temp_folder_make(state) == 0 ? setenv("XDG_CACHE_HOME", *state, 1) : -1; }
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_training), cmocka_unit_test(test_resuming),
                                        cmocka_unit_test(test_generating), cmocka_unit_test(test_evaluating)};
-    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+    return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

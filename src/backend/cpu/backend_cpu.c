@@ -1,6 +1,7 @@
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/parallel.h"
@@ -56,6 +57,11 @@ static void copy(void *to, const void *from, int64_t bytes, void *stream) {
     memcpy(to, from, (size_t)bytes);
 }
 
+static int64_t cache_bytes(void) {
+    int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return bytes > 0 ? bytes : 0;
+}
+
 /* Where bf16 products are done in hardware and not in steps: what is used says it, not what the processor has. */
 static enum dtype fastest_dtype(void) {
     const char *isa = cpu_isa_name();
@@ -88,6 +94,7 @@ const struct backend backend_cpu = {
     .set_threads = set_threads,
     .supports = supports,
     .kernel_create = kernel_create,
+    .cache_bytes = cache_bytes,
     .zero = zero,
     .copy = copy,
 };

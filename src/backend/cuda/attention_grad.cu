@@ -157,12 +157,12 @@ struct attention_grad_kernel {
 template <class TILES> static struct grad_passes passes_of(void) {
     constexpr size_t bytes = grad_memory<TILES>::BYTES;
     struct grad_passes passes = {.queries = {dq_kernel<TILES>, bytes, TILES::ROWS}};
-    if (TILES::OUTPUTS * 4 <= 128) {
+    if constexpr (TILES::OUTPUTS * 4 <= 128) {
         passes.keys = {dkv_kernel<TILES, true, true>, bytes, TILES::ROWS};
-        return passes;
+    } else {
+        passes.keys = {dkv_kernel<TILES, true, false>, bytes, TILES::ROWS};
+        passes.values = {dkv_kernel<TILES, false, true>, bytes, TILES::ROWS};
     }
-    passes.keys = {dkv_kernel<TILES, true, false>, bytes, TILES::ROWS};
-    passes.values = {dkv_kernel<TILES, false, true>, bytes, TILES::ROWS};
     return passes;
 }
 
@@ -170,7 +170,7 @@ static struct grad_passes grad_passes_of(enum dtype dtype, int64_t head_dim) {
     if (dtype == DTYPE_BF16)
         return head_dim <= 64    ? passes_of<bf16_tiles<64, 64>>()
                : head_dim <= 128 ? passes_of<bf16_tiles<128, 32>>()
-                                 : passes_of<bf16_tiles<256, 32>>();
+                                 : passes_of<bf16_tiles<256, 16>>();
     return head_dim <= 64    ? passes_of<f32_tiles<64>>()
            : head_dim <= 128 ? passes_of<f32_tiles<128>>()
                              : passes_of<f32_tiles<256>>();

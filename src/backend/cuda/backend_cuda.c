@@ -11,8 +11,8 @@ static void set_threads(int threads) { backend_cpu.set_threads(threads); }
 
 static enum status kernel_create(const struct node *node, struct kernel **out) {
     TRY(cuda_device_check());
-    enum status status = cuda_kernel_create(node, out);
-    return status == STATUS_OK ? status : status_prefix(status, "%s (%s)", node->name, node->op->name);
+    TRY(cuda_device_enter());
+    return cuda_kernel_create(node, out);
 }
 
 /* Failures of these two are found by the check that follows what is asked for. */
@@ -29,6 +29,8 @@ const struct backend backend_cuda = {
     .fastest_dtype = fastest_dtype,
     .capacity = cuda_device_capacity,
     .measure = cuda_device_measure,
+    .describe = cuda_device_describe,
+    .cache_bytes = cuda_device_cache_bytes,
     .grain_tokens = 4096,
     .set_threads = set_threads,
     .supports = cuda_supports,

@@ -1,9 +1,11 @@
 #include "backend/cuda/cuda_device.h"
 
+#include <cublasLt.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/cuda/attention_cudnn.h"
 
 /* What CUDA itself (module loading, local memory, cuBLAS's workspace) takes beside the arenas. */
 #define OWN_BYTES ((int64_t)512 << 20)
@@ -12,7 +14,7 @@ enum { LEAST_MAJOR = 8 };
 
 /* Set by backend_cuda_select before other threads are started. */
 static int selected;
-static char isa[16]; /* "sm_90"; "" before the device was looked at */
+static char isa[CLUSTER_ISA_BYTES]; /* "sm_90"; "" before the device was looked at */
 
 enum status cuda_status(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return STATUS_OK;
@@ -54,7 +56,7 @@ enum status cuda_device_check(void) {
         return status_set(STATUS_FAILED, "%s is of compute capability %d.%d; %d.0 is the least", properties.name,
                           properties.major, properties.minor, LEAST_MAJOR);
     TRY(cuda_device_enter());
-    snprintf(isa, sizeof isa, "sm_%d%d", properties.major, properties.minor);
+    snprintf(isa, sizeof isa, "sm_%d%d%s", properties.major, properties.minor, attention_cudnn_version());
     return STATUS_OK;
 }
 
@@ -94,4 +96,23 @@ enum status cuda_device_measure(struct cluster *out) {
         to->capacity_bytes = bytes[tier];
     }
     return STATUS_OK;
+}
+
+/* Driver and cuBLASLt choose algorithms, so that another version has other speeds; the slot says which link it is. */
+enum status cuda_device_describe(char *text, size_t bytes) {
+    struct cudaDeviceProp properties;
+    char slot[32] = "";
+    int driver = 0;
+    TRY(cuda_device_check());
+    TRY(look_up(&properties));
+    TRY(cuda_status(cudaDeviceGetPCIBusId(slot, sizeof slot, selected), "cudaDeviceGetPCIBusId"));
+    TRY(cuda_status(cudaDriverGetVersion(&driver), "cudaDriverGetVersion"));
+    snprintf(text, bytes, "%s of %d multiprocessors at %s, driver %d, cuBLASLt %zu", properties.name,
+             properties.multiProcessorCount, slot, driver, cublasLtGetVersion());
+    return STATUS_OK;
+}
+
+int64_t cuda_device_cache_bytes(void) {
+    int bytes = 0;
+    return cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, selected) == cudaSuccess ? bytes : 0;
 }

@@ -21,6 +21,13 @@ static enum status create_event(void **event) {
     return STATUS_OK;
 }
 
+static enum status create_timed_event(void **event) {
+    cudaEvent_t created;
+    TRY(cuda_status(cudaEventCreateWithFlags(&created, cudaEventBlockingSync), "cudaEventCreate"));
+    *event = created;
+    return STATUS_OK;
+}
+
 static void free_event(void *event) { (void)cudaEventDestroy(event); }
 
 static enum status record(void *event, void *stream) {
@@ -37,15 +44,24 @@ static enum status finish(void *stream) { return cuda_status(cudaStreamSynchroni
 
 static enum status check(void) { return cuda_status(cudaPeekAtLastError(), "a launch"); }
 
+static enum status elapsed(void *begin, void *end, double *seconds) {
+    float milliseconds = 0;
+    TRY(cuda_status(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime"));
+    *seconds = (double)milliseconds * 1e-3;
+    return STATUS_OK;
+}
+
 const struct backend_streams cuda_streams = {
     .enter = cuda_device_enter,
     .create = create,
     .free = free_stream,
     .create_event = create_event,
+    .create_timed_event = create_timed_event,
     .free_event = free_event,
     .record = record,
     .wait = wait,
     .await = await,
     .finish = finish,
     .check = check,
+    .elapsed = elapsed,
 };

@@ -42,7 +42,25 @@ async function follow(data) {
   }
 }
 
+// On paper nothing can be opened and nothing scrolled to.
+let shownBefore = null;
+function showAll() {
+  const closed = [...document.querySelectorAll('details:not([open])')];
+  shownBefore = {closed, from: view.from, to: view.to};
+  closed.forEach(details => { details.open = true; });
+  view.from = 0, view.to = view.end;
+  view.listeners.forEach(paint => paint());
+}
+function showAsBefore() {
+  if (!shownBefore) return;
+  shownBefore.closed.forEach(details => { details.open = false; });
+  setView(shownBefore.from, shownBefore.to);
+  shownBefore = null;
+}
+
 function start() {
+  addEventListener('beforeprint', showAll);
+  addEventListener('afterprint', showAsBefore);
   const data = JSON.parse(byId('data').textContent);
   show(data);
   if (!data.live) return;

@@ -74,21 +74,25 @@ function policyBrief(p) {
 }
 
 const rowBytes = row => firstKnown(row.device_bytes, row.tier_bytes && row.tier_bytes[0], row.tiers && row.tiers[0] && row.tiers[0].program_bytes);
-function runnersUp(data) {
-  const rows = [].concat(data.plan.runners_up || []).filter(row => row && typeof row === 'object');
+const rowLine = (row, predicted) => [row.name || row.choice || row.text || policyBrief(row.policy), seconds(row.step_s),
+  known(row.step_s) && predicted ? (row.step_s < predicted ? '−' : '+') + percent(Math.abs(row.step_s / predicted - 1)) : '–', bytes(rowBytes(row))];
+// Other plans beside this one; nothing where there are none.
+function otherPlans(data, title, plans, inOrder) {
+  const rows = [].concat(plans || []).filter(row => row && typeof row === 'object');
   if (!rows.length) return null;
   const predicted = predictedStep(data), device = tiersOf(data)[0];
-  const line = row => [row.name || row.choice || row.text || policyBrief(row.policy), seconds(row.step_s),
-    known(row.step_s) && predicted ? '+' + percent(row.step_s / predicted - 1) : '–', bytes(rowBytes(row))];
   const chosen = Object.assign(['This plan: ' + policyBrief(data.plan.policy), seconds(predicted), '', device ? bytes(device.program_bytes) : '–'], {chosen: true});
-  return html('div', {class: 'card'}, html('h3', {}, 'What else was simulated'), table(['Plan', '#Step', '#Slower by', '#Device memory'], [chosen, ...rows.map(line)]));
+  return html('div', {class: 'card'}, html('h3', {}, title), table(['Plan', '#Step', '#Against this', '#Device memory'], [chosen, ...inOrder(rows).map(row => rowLine(row, predicted))]));
 }
+const runnersUp = data => otherPlans(data, 'What else was simulated', data.plan.runners_up, rows => rows);
+// What a step takes with less memory: none of these is both slower and larger than another. The fastest is this plan.
+const front = data => otherPlans(data, 'Memory against time', (data.plan.front || []).filter(row => row.step_s > data.plan.step_s), rows => rows.slice().sort((a, b) => rowBytes(a) - rowBytes(b)));
 
 const pairs = object => Object.entries(object || {}).map(([name, value]) => [html('code', {}, name), html('code', {}, typeof value === 'string' ? value || '""' : JSON.stringify(value))]);
 function showPlan(data) {
   const sentences = [recipeWords(data), policyWords(data), scheduleWords(data.plan.policy.schedule), timeWords(data)];
   const details = [['Recipe: what fixes the bits of the result', data.plan.recipe], ['Policy: what never changes them', data.plan.policy], ['Options of the run', data.options]]
     .filter(([, object]) => object).map(([title, object]) => html('details', {}, html('summary', {}, title), table(['Field', 'Value'], pairs(object))));
-  replace(byId('words'), html('div', {class: 'stack'}, html('div', {class: 'card words'}, sentences.filter(t => t).map(text => html('p', {}, text))), runnersUp(data),
+  replace(byId('words'), html('div', {class: 'stack'}, html('div', {class: 'card words'}, sentences.filter(t => t).map(text => html('p', {}, text))), runnersUp(data), front(data),
     html('div', {}, details)));
 }

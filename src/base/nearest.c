@@ -1,5 +1,6 @@
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { LENGTH_MAX = 64 };
@@ -35,4 +36,20 @@ void nearest_consider(struct nearest *nearest, const char *candidate) {
     if (distance > limit || distance >= length || (nearest->best && distance >= nearest->distance)) return;
     nearest->best = candidate;
     nearest->distance = distance;
+}
+
+enum status nearest_hint(enum status code, const char *thing, const char *wanted, const char *const *words,
+                         size_t count) {
+    struct nearest nearest = {.wanted = wanted};
+    for (size_t i = 0; i < count; i++)
+        nearest_consider(&nearest, words[i]);
+    if (nearest.best) return status_hint(code, "the nearest legal %s is %s", thing, nearest.best);
+    char all[512] = "";
+    for (size_t i = 0, used = 0; i < count && used < sizeof all; i++)
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s",
+                                 i == 0          ? ""
+                                 : i + 1 < count ? ", "
+                                                 : " and ",
+                                 words[i]);
+    return status_hint(code, "the legal %ss are %s", thing, all);
 }

@@ -1,8 +1,10 @@
 /* The name that was probably meant. */
-#ifndef BALLAST_CLI_NEAREST_H
-#define BALLAST_CLI_NEAREST_H
+#ifndef BALLAST_BASE_NEAREST_H
+#define BALLAST_BASE_NEAREST_H
 
 #include <stddef.h>
+
+#include "base/status.h"
 
 /* Keeps the best of the candidates shown to it one by one. Start with {.wanted = text}. */
 struct nearest {
@@ -11,5 +13,10 @@ struct nearest {
     size_t distance;
 };
 void nearest_consider(struct nearest *nearest, const char *candidate);
+
+/* Adds "the nearest legal THING is WORD" as a hint to the current message, or all of the words where none is near
+ * `wanted`, and returns `code`. */
+enum status nearest_hint(enum status code, const char *thing, const char *wanted, const char *const *words,
+                         size_t count);
 
 #endif

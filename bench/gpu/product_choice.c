@@ -1,0 +1,238 @@
+/* What it costs that every product has one algorithm whose sums have one order: the algorithm that the backend chose,
+ * beside the fastest of those that cuBLASLt puts forward when any order is allowed.
+ *
+ *     build/bench/product_choice
+ *
+ * The products of a layer of a model of 1.2 billion parameters on 4096 tokens in bf16: forward, dx, dw (added up in
+ * fp32). Times are the device's, the median of several rows of calls. Needs a GPU; without one it ends with 77. */
+#include <cublasLt.h>
+#include <stdio.h>
+
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/cuda_matmul.h"
+#include "support/median.h"
+
+enum { TOKENS = 4096, CANDIDATES = 16, ROWS = 5, CALLS = 10 };
+static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
+
+/* As cuBLASLt has it, by columns: c [m][n] = a [m][k] b [k][n], packed, either turned in memory. */
+struct product {
+    const char *name;
+    int64_t m, n, k;
+    bool a_turned, b_turned, adds; /* adds: to c, in fp32 */
+};
+
+#define LAYER(name, in, out)                                                                                           \
+    {name " forward", out, TOKENS, in, true, false, false}, {name " dx", in, TOKENS, out, false, false, false}, {      \
+        name " dw", in, out, TOKENS, false, true, true                                                                 \
+    }
+static const struct product products[] = {LAYER("q", 2048, 2048), LAYER("k", 2048, 512), LAYER("up", 2048, 8192),
+                                          LAYER("down", 8192, 2048)};
+enum { PRODUCTS = sizeof products / sizeof *products };
+
+struct bench {
+    cublasLtHandle_t library;
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+    void *a, *b, *c, *workspace;
+};
+
+/* One way of making a product. */
+struct way {
+    struct cuda_matmul *own; /* the backend's; else: */
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    int count;
+};
+
+static enum status check(cublasStatus_t status, const char *what) {
+    if (status == CUBLAS_STATUS_SUCCESS) return STATUS_OK;
+    return status_set(STATUS_FAILED, "cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
+}
+
+static struct cuda_matmul_spec spec_of(const struct product *product) {
+    return (struct cuda_matmul_spec){.m = product->n,
+                                     .n = product->m,
+                                     .k = product->k,
+                                     .a_row = product->b_turned ? 1 : product->k,
+                                     .a_k = product->b_turned ? product->n : 1,
+                                     .b_k = product->a_turned ? 1 : product->m,
+                                     .b_column = product->a_turned ? product->k : 1,
+                                     .c_row = product->m,
+                                     .addend_row = product->adds ? product->m : 0,
+                                     .a_alignment = 64,
+                                     .b_alignment = 64,
+                                     .c_alignment = 64,
+                                     .addend_alignment = 64,
+                                     .dtype = DTYPE_BF16,
+                                     .out_dtype = product->adds ? DTYPE_F32 : DTYPE_BF16};
+}
+
+static enum status create_layout(cudaDataType_t type, int64_t rows, int64_t columns, bool turned,
+                                 cublasLtMatrixLayout_t *out) {
+    int64_t down = turned ? columns : rows, across = turned ? rows : columns;
+    return check(cublasLtMatrixLayoutCreate(out, type, (uint64_t)down, (uint64_t)across, down), "a layout");
+}
+
+static enum status set_turn(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t which, bool turned) {
+    cublasOperation_t turn = turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    return check(cublasLtMatmulDescSetAttribute(operation, which, &turn, sizeof turn), "an operation");
+}
+
+/* All that the library puts forward, whatever the order of their sums. */
+static enum status find_candidates(const struct bench *bench, struct way *way) {
+    cublasLtMatmulPreference_t preference;
+    TRY(check(cublasLtMatmulPreferenceCreate(&preference), "a preference"));
+    cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                                 &WORKSPACE_BYTES, sizeof WORKSPACE_BYTES);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulAlgoGetHeuristic(bench->library, way->operation, way->a, way->b, way->c, way->c,
+                                                preference, CANDIDATES, way->found, &way->count);
+    cublasLtMatmulPreferenceDestroy(preference);
+    return check(status, "the candidates");
+}
+
+static enum status open_any(const struct bench *bench, const struct product *product, struct way *out) {
+    cudaDataType_t type = product->adds ? CUDA_R_32F : CUDA_R_16BF;
+    TRY(check(cublasLtMatmulDescCreate(&out->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "an operation"));
+    TRY(set_turn(out->operation, CUBLASLT_MATMUL_DESC_TRANSA, product->a_turned));
+    TRY(set_turn(out->operation, CUBLASLT_MATMUL_DESC_TRANSB, product->b_turned));
+    TRY(create_layout(CUDA_R_16BF, product->m, product->k, product->a_turned, &out->a));
+    TRY(create_layout(CUDA_R_16BF, product->k, product->n, product->b_turned, &out->b));
+    TRY(create_layout(type, product->m, product->n, false, &out->c));
+    return find_candidates(bench, out);
+}
+
+static void close_way(struct way *way) {
+    cuda_matmul_free(way->own);
+    if (way->operation) cublasLtMatmulDescDestroy(way->operation);
+    if (way->a) cublasLtMatrixLayoutDestroy(way->a);
+    if (way->b) cublasLtMatrixLayoutDestroy(way->b);
+    if (way->c) cublasLtMatrixLayoutDestroy(way->c);
+}
+
+static enum status call(const struct bench *bench, const struct product *product, const struct way *way, int index) {
+    float one = 1, old = product->adds ? 1 : 0;
+    if (way->own) {
+        struct cuda_matmul_operands operands = {
+            .a = bench->b, .b = bench->a, .addend = product->adds ? bench->c : NULL, .c = bench->c};
+        cuda_matmul_run(way->own, &operands, bench->workspace, bench->stream);
+        return STATUS_OK;
+    }
+    return check(cublasLtMatmul(bench->library, way->operation, &one, bench->a, way->a, bench->b, way->b, &old,
+                                bench->c, way->c, bench->c, way->c, &way->found[index].algo, bench->workspace,
+                                WORKSPACE_BYTES, bench->stream),
+                 "a product");
+}
+
+static enum status time_way(const struct bench *bench, const struct product *product, const struct way *way, int index,
+                            double *seconds) {
+    double rows[ROWS];
+    TRY(call(bench, product, way, index)); /* loads its code */
+    for (int row = 0; row < ROWS; row++) {
+        float milliseconds;
+        TRY(cuda_status(cudaEventRecord(bench->begin, bench->stream), "an event"));
+        for (int i = 0; i < CALLS; i++)
+            TRY(call(bench, product, way, index));
+        TRY(cuda_status(cudaEventRecord(bench->end, bench->stream), "an event"));
+        TRY(cuda_status(cudaEventSynchronize(bench->end), "products"));
+        TRY(cuda_status(cudaEventElapsedTime(&milliseconds, bench->begin, bench->end), "an event's time"));
+        rows[row] = (double)milliseconds * 1e-3 / CALLS;
+    }
+    *seconds = median(rows, ROWS);
+    return STATUS_OK;
+}
+
+static enum status time_any(const struct bench *bench, const struct product *product, const struct way *way,
+                            double *fastest, int *which) {
+    *which = -1;
+    for (int i = 0; i < way->count; i++) {
+        double seconds;
+        if (way->found[i].state != CUBLAS_STATUS_SUCCESS) continue;
+        TRY(time_way(bench, product, way, i, &seconds));
+        if (*which >= 0 && seconds >= *fastest) continue;
+        *fastest = seconds;
+        *which = i;
+    }
+    return *which >= 0 ? STATUS_OK : status_set(STATUS_FAILED, "cuBLASLt has no algorithm for %s", product->name);
+}
+
+/* Whether its parts are added up as they happen to be ready. */
+static bool is_unordered(const cublasLtMatmulAlgo_t *algorithm) {
+    uint32_t scheme = 0;
+    size_t written;
+    (void)cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme,
+                                               &written);
+    return scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
+}
+
+static enum status compare(const struct bench *bench, const struct product *product, double sums[2]) {
+    struct cuda_matmul_spec spec = spec_of(product);
+    struct way own = {0}, any = {0};
+    double chosen = 0, fastest = 0;
+    int which = 0;
+    enum status status = cuda_matmul_create(&spec, &own.own);
+    if (status == STATUS_OK) status = open_any(bench, product, &any);
+    if (status == STATUS_OK) status = time_way(bench, product, &own, 0, &chosen);
+    if (status == STATUS_OK) status = time_any(bench, product, &any, &fastest, &which);
+    if (status == STATUS_OK) {
+        double flops = 2.0 * (double)product->m * (double)product->n * (double)product->k;
+        printf("%-14s %8.1f %8.1f TFLOP/s %6.1f%%  number %d of %d%s\n", product->name, flops / chosen * 1e-12,
+               flops / fastest * 1e-12, 100 * (chosen / fastest - 1), which + 1, any.count,
+               is_unordered(&any.found[which].algo) ? ", unordered" : "");
+        sums[0] += chosen;
+        sums[1] += fastest;
+    }
+    close_way(&own);
+    close_way(&any);
+    return status;
+}
+
+static enum status open_bench(struct bench *bench) {
+    const size_t most = (size_t)8192 * 8192 * sizeof(float);
+    void **const blocks[] = {&bench->a, &bench->b, &bench->c};
+    TRY(check(cublasLtCreate(&bench->library), "cannot be used"));
+    TRY(cuda_status(cudaStreamCreateWithFlags(&bench->stream, cudaStreamNonBlocking), "a stream"));
+    TRY(cuda_status(cudaEventCreate(&bench->begin), "an event"));
+    TRY(cuda_status(cudaEventCreate(&bench->end), "an event"));
+    TRY(cuda_status(cudaMalloc(&bench->workspace, WORKSPACE_BYTES + 256), "memory"));
+    for (int i = 0; i < 3; i++) {
+        TRY(cuda_status(cudaMalloc(blocks[i], most), "memory"));
+        TRY(cuda_status(cudaMemset(*blocks[i], 0x3c, most), "memory")); /* small numbers: 0x3c3c is 0.011 */
+    }
+    return STATUS_OK;
+}
+
+static void close_bench(struct bench *bench) {
+    cudaFree(bench->a), cudaFree(bench->b), cudaFree(bench->c), cudaFree(bench->workspace);
+    if (bench->begin) cudaEventDestroy(bench->begin);
+    if (bench->end) cudaEventDestroy(bench->end);
+    if (bench->stream) cudaStreamDestroy(bench->stream);
+    if (bench->library) cublasLtDestroy(bench->library);
+}
+
+static enum status measure(void) {
+    struct bench bench = {0};
+    double sums[2] = {0};
+    enum status status = open_bench(&bench);
+    printf("%-14s %8s %8s\n", "", "chosen", "fastest");
+    for (int i = 0; i < PRODUCTS && status == STATUS_OK; i++)
+        status = compare(&bench, &products[i], sums);
+    if (status == STATUS_OK)
+        printf("= all products of a layer: %.3f ms, %.1f%% more than the fastest algorithms' %.3f ms\n", sums[0] * 1e3,
+               100 * (sums[0] / sums[1] - 1), sums[1] * 1e3);
+    close_bench(&bench);
+    return status;
+}
+
+int main(void) {
+    const struct backend *backend;
+    if (backend_find("cuda", &backend) != STATUS_OK) {
+        fprintf(stderr, "product_choice: %s\n", status_message());
+        return 77;
+    }
+    if (measure() == STATUS_OK) return 0;
+    fprintf(stderr, "product_choice: %s\n", status_message());
+    return 1;
+}

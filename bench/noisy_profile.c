@@ -1,0 +1,294 @@
+/* What a disturbed profile costs: the policy that the search picks after a profile beside which threads spin, beside
+ * the one it picks after a quiet profile, both run when it is quiet again.
+ *
+ *     build/bench/noisy_profile --disk DIR [--busy N] [--profiles N] [--percent N] [--layers N] [--hidden N]
+ *                               [--heads N] [--vocab N] [--batch N] [--seq N] [--grain N] [--dtype fp32|bf16]
+ *                               [--rounds N] [--steps N]
+ *
+ * The device tier is --percent of what the plain plan takes, so that the search has to move or compute again. Nothing
+ * is kept of a profile, so that each is what a first run on a machine would see. --busy threads (1) spin, each as fast
+ * as it can, during each of the --profiles (3) disturbed ones. All picks, and what the search after the quiet profile
+ * held for the next best, are then run in turns: a step that settles and --steps (3) that are timed, --rounds (5)
+ * times; the median counts. Exits with 1 where a disturbed pick is more than 10% behind the fastest of all. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "profile/profile_model.h"
+#include "search/search.h"
+#include "support/median.h"
+#include "support/model_step.h"
+#include "support/policy_spread.h"
+
+enum { BUSY_MOST = 64, PROFILES_MOST = 8, RIVALS = 3, ENTRIES_MOST = 1 + RIVALS + PROFILES_MOST, SAMPLES_MOST = 256 };
+static const double BEHIND_MOST = 0.10;
+
+struct settings {
+    struct model_step_options step;
+    int64_t busy, profiles, percent, rounds, steps;
+};
+
+/* A policy that some search picked, or a rival that none did. */
+struct entry {
+    struct policy policy;
+    double predicted_s; /* by the profile that it came from */
+    double samples[SAMPLES_MOST], measured_s;
+    int count;
+    bool quiet_pick;
+    int disturbed_picks;
+};
+
+struct bench {
+    struct settings settings;
+    struct model_step plain;
+    struct entry entries[ENTRIES_MOST];
+    int count;
+};
+
+static atomic_bool spinning;
+
+static void *spin(void *unused) {
+    while (atomic_load_explicit(&spinning, memory_order_relaxed))
+        continue;
+    return unused;
+}
+
+struct spinners {
+    pthread_t threads[BUSY_MOST];
+    int64_t count;
+};
+
+static enum status start_spinners(struct spinners *spinners, int64_t count) {
+    atomic_store(&spinning, true);
+    for (spinners->count = 0; spinners->count < count; spinners->count++)
+        if (pthread_create(&spinners->threads[spinners->count], NULL, spin, NULL) != 0)
+            return status_set(STATUS_FAILED, "cannot start a thread");
+    return STATUS_OK;
+}
+
+static void stop_spinners(struct spinners *spinners) {
+    atomic_store(&spinning, false);
+    for (int64_t i = 0; i < spinners->count; i++)
+        pthread_join(spinners->threads[i], NULL);
+}
+
+static enum status profile(const struct bench *bench, struct costs *costs) {
+    struct cluster cluster;
+    struct profile_report report = {0};
+    const struct profile_options options = {.disk_folder = bench->settings.step.disk_folder,
+                                            .threads = bench->plain.plan.recipe.threads};
+    TRY(cluster_measure(&cluster));
+    snprintf(cluster.device.isa, sizeof cluster.device.isa, "%s", backend_cpu.isa());
+    TRY(profile_model(&backend_cpu, bench->plain.executable->graph, &cluster, &options, costs, &report));
+    printf("profile: %d measurements in %.1f s, the noisiest operator by %.0f%%, rates by %.0f%%\n", report.measured,
+           report.seconds, 100 * report.noise, 100 * cluster.rates.noise);
+    profile_report_free(&report);
+    return STATUS_OK;
+}
+
+static enum status profile_beside(const struct bench *bench, int64_t busy, struct costs *costs) {
+    struct spinners spinners;
+    enum status status = start_spinners(&spinners, busy);
+    if (status == STATUS_OK) status = profile(bench, costs);
+    stop_spinners(&spinners);
+    return status;
+}
+
+static enum status search(const struct bench *bench, const struct costs *costs, struct search_result *out) {
+    const struct executable *plain = bench->plain.executable;
+    size_t nodes = plain->graph->nodes.count;
+    int64_t *bytes = mem_array(nodes, sizeof *bytes);
+    if (!bytes) return STATUS_FAILED;
+    for (size_t n = 0; n < nodes; n++)
+        bytes[n] = plain->kernels[n]->workspace_bytes;
+    const struct workspace_table workspace = {bytes, (int)nodes};
+    const struct search_input input = {
+        .graph = plain->graph,
+        .workspace = &workspace,
+        .costs = costs,
+        .recipe = &bench->plain.plan.recipe,
+        .capacity_bytes = {[TIER_DEVICE] = plain->program->tier_bytes[TIER_DEVICE] * bench->settings.percent / 100,
+                           [TIER_DISK] = INT64_MAX / 4},
+        .most_compiled = 24};
+    enum status status = search_policies(&input, out);
+    mem_free(bytes);
+    if (status == STATUS_OK && out->front.count == 0) {
+        search_result_free(out);
+        return status_set(STATUS_NO_FIT, "no policy fits %" PRId64 "%% of the plain plan", bench->settings.percent);
+    }
+    return status;
+}
+
+/* The entry of a policy, new or there already. */
+static struct entry *find_entry(struct bench *bench, const struct candidate *candidate) {
+    for (int i = 0; i < bench->count; i++)
+        if (memcmp(&bench->entries[i].policy, &candidate->policy, sizeof candidate->policy) == 0)
+            return &bench->entries[i];
+    struct entry *entry = &bench->entries[bench->count++];
+    *entry = (struct entry){.policy = candidate->policy, .predicted_s = candidate->step_s};
+    return entry;
+}
+
+static enum status pick(struct bench *bench, int64_t busy) {
+    struct costs costs;
+    struct search_result result;
+    TRY(profile_beside(bench, busy, &costs));
+    enum status status = search(bench, &costs, &result);
+    costs_free(&costs);
+    TRY(status);
+    struct entry *entry = find_entry(bench, &result.front.items[0]);
+    if (busy > 0) {
+        entry->disturbed_picks++;
+    } else {
+        entry->quiet_pick = true;
+        for (size_t i = 0; i < result.runners_up.count && i < RIVALS; i++)
+            if (result.runners_up.items[i].compiled) (void)find_entry(bench, &result.runners_up.items[i]);
+    }
+    search_result_free(&result);
+    return STATUS_OK;
+}
+
+static enum status measure(const struct bench *bench, struct entry *entry) {
+    struct model_step_options options = bench->settings.step;
+    struct model_step step;
+    int64_t ns;
+    options.policy = &entry->policy;
+    enum status status = model_step_open(&options, &step);
+    if (status == STATUS_OK) status = model_step_run(&step, &ns);
+    for (int64_t i = 0; i < bench->settings.steps && status == STATUS_OK; i++) {
+        status = model_step_run(&step, &ns);
+        entry->samples[entry->count++] = (double)ns * 1e-9;
+    }
+    model_step_close(&step);
+    return status;
+}
+
+static enum status measure_all(struct bench *bench) {
+    for (int64_t round = 0; round < bench->settings.rounds; round++)
+        for (int i = 0; i < bench->count; i++)
+            TRY(measure(bench, &bench->entries[i]));
+    for (int i = 0; i < bench->count; i++)
+        bench->entries[i].measured_s = median(bench->entries[i].samples, bench->entries[i].count);
+    return STATUS_OK;
+}
+
+static double fastest_of(const struct bench *bench) {
+    double fastest = bench->entries[0].measured_s;
+    for (int i = 1; i < bench->count; i++)
+        if (bench->entries[i].measured_s < fastest) fastest = bench->entries[i].measured_s;
+    return fastest;
+}
+
+static enum status report(const struct bench *bench) {
+    char text[POLICY_TEXT];
+    double fastest = fastest_of(bench), worst = 0;
+    printf("\n%9s %9s %7s  %-22s %s\n", "predicted", "measured", "behind", "picked", "policy");
+    for (int i = 0; i < bench->count; i++) {
+        const struct entry *entry = &bench->entries[i];
+        double behind = entry->measured_s / fastest - 1;
+        char picked[64];
+        snprintf(picked, sizeof picked, "%s%d of %" PRId64 " disturbed", entry->quiet_pick ? "quiet, " : "",
+                 entry->disturbed_picks, bench->settings.profiles);
+        printf("%9.4f %9.4f %6.1f%%  %-22s %s\n", entry->predicted_s, entry->measured_s, 100 * behind, picked,
+               policy_spread_print(&entry->policy, text));
+        if (entry->disturbed_picks > 0 && behind > worst) worst = behind;
+    }
+    printf("\nthe worst disturbed pick is %.1f%% behind the fastest, at most %.0f%%: %s\n", 100 * worst,
+           100 * BEHIND_MOST, worst <= BEHIND_MOST ? "met" : "NOT met");
+    return worst <= BEHIND_MOST ? STATUS_OK : status_set(STATUS_FAILED, "a disturbed profile picks a slow policy");
+}
+
+static enum status run(struct bench *bench) {
+    TRY(model_step_compile(&bench->settings.step, &bench->plain));
+    TRY(pick(bench, 0));
+    for (int64_t i = 0; i < bench->settings.profiles; i++)
+        TRY(pick(bench, bench->settings.busy));
+    TRY(measure_all(bench));
+    return report(bench);
+}
+
+static enum status parse_number(const char *name, const char *text, struct settings *settings) {
+    struct model_step_options *step = &settings->step;
+    const struct {
+        const char *name;
+        int64_t *number, most;
+    } numbers[] = {
+        {"layers", &step->layers, 1024},
+        {"hidden", &step->hidden, 1 << 20},
+        {"heads", &step->heads, 1 << 16},
+        {"vocab", &step->vocab, 1 << 24},
+        {"batch", &step->plan.batch, 1 << 20},
+        {"seq", &step->plan.sequence_length, 1 << 20},
+        {"grain", &step->plan.grain_sequences, 1 << 20},
+        {"busy", &settings->busy, BUSY_MOST},
+        {"profiles", &settings->profiles, PROFILES_MOST},
+        {"percent", &settings->percent, 100},
+        {"rounds", &settings->rounds, 16},
+        {"steps", &settings->steps, 16},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (strcmp(name, numbers[i].name) != 0) continue;
+        char *end;
+        long long value = strtoll(text, &end, 10);
+        if (*end || end == text || value < 1 || value > numbers[i].most)
+            return status_set(STATUS_BAD_INPUT, "--%s: '%s' is no number from 1 to %" PRId64, name, text,
+                              numbers[i].most);
+        *numbers[i].number = value;
+        return STATUS_OK;
+    }
+    return status_set(STATUS_BAD_INPUT, "--%s: no such option; bench/noisy_profile.c begins with them", name);
+}
+
+static enum status parse_dtype(const char *text, enum dtype *out) {
+    *out = dtype_find(text);
+    if (*out == DTYPE_F32 || *out == DTYPE_BF16) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "--dtype: '%s' is neither fp32 nor bf16", text);
+}
+
+static enum status parse(int count, char **words, struct settings *out) {
+    for (int i = 1; i + 1 < count; i += 2) {
+        const char *name = words[i] + 2, *text = words[i + 1];
+        if (strncmp(words[i], "--", 2) != 0) return status_set(STATUS_BAD_INPUT, "'%s' is no option", words[i]);
+        if (strcmp(name, "disk") == 0)
+            out->step.disk_folder = text;
+        else if (strcmp(name, "dtype") == 0)
+            TRY(parse_dtype(text, &out->step.plan.dtype));
+        else
+            TRY(parse_number(name, text, out));
+    }
+    if (count % 2 == 0) return status_set(STATUS_BAD_INPUT, "%s: needs a value", words[count - 1]);
+    if (out->step.disk_folder) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "--disk DIR is missing: where the disk tier of policies is");
+}
+
+/* As ballast itself does: OpenMP reads the setting when it is loaded. */
+static void limit_spinning(char **words) {
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) execv("/proc/self/exe", words);
+}
+
+int main(int count, char **words) {
+    limit_spinning(words);
+    static struct bench bench = {
+        .settings = {.step = {.family = "gpt2", .layers = 4, .hidden = 256, .heads = 4, .vocab = 2048},
+                     .busy = 1,
+                     .profiles = 3,
+                     .percent = 60,
+                     .rounds = 5,
+                     .steps = 3}};
+    struct plan_options *plan = &bench.settings.step.plan;
+    plan_options_init(plan);
+    plan->batch = 4;
+    plan->sequence_length = 256;
+    plan->grain_sequences = 1;
+    plan->dtype = DTYPE_F32;
+    enum status status = parse(count, words, &bench.settings);
+    if (status == STATUS_OK) status = run(&bench);
+    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());
+    model_step_close(&bench.plain);
+    return (int)status;
+}

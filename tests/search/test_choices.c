@@ -1,0 +1,93 @@
+/* Six blocks, where there is much to choose from: the search finds what compiling and simulating every policy finds,
+ * and something nearly as good by a profile that is off. */
+#include <math.h>
+
+#include "support/random_policy.h"
+#include "support/search_bench.h"
+#include "support/small_graph.h"
+#include "support/synthetic_costs.h"
+#include "support/unit.h"
+
+enum { LAYERS = 4 }; /* embedding and head are blocks too */
+static const double NOISE = 0.3, LOSS_MOST = 0.1;
+
+/* Not the only one that fits, nor simply the smallest of those. */
+static void check_winner(const struct search_bench *bench, const struct brute_force *all) {
+    struct search_result result;
+    assert_int_equal(search_policies(&bench->input, &result), STATUS_OK);
+    print_message("search compiled %lld of %lld; %lld fit, of %lld times; best %g s, the smallest %g s\n",
+                  (long long)result.compiled, (long long)all->tried, (long long)all->fitting, (long long)all->distinct,
+                  all->best_s, all->smallest.step_s);
+    assert_true(result.proved && result.front.count > 0);
+    const struct candidate *winner = &result.front.items[0];
+    if (!(fabs(winner->step_s - all->best_s) <= 1e-9 * all->best_s)) {
+        print_policy(&winner->policy, 0);
+        fail_msg("the search found %g s, the best is %g s", winner->step_s, all->best_s);
+    }
+    struct measured measured = search_bench_measure(bench, &winner->policy);
+    assert_true(search_bench_fits(bench, &measured));
+    assert_true(all->distinct >= 20);
+    assert_true(all->smallest.step_s > 1.02 * all->best_s);
+    assert_true(measured.bytes[TIER_DEVICE] > all->smallest.bytes[TIER_DEVICE]);
+    search_result_free(&result);
+}
+
+/* What a search to the end picks by disturbed costs, timed by the true ones. */
+static double picked_s(const struct search_bench *bench, uint64_t seed) {
+    struct costs costs = disturbed_costs(bench->graph, &bench->costs, NOISE, seed);
+    struct search_input input = bench->input;
+    struct search_result result;
+    input.costs = &costs;
+    assert_int_equal(search_policies(&input, &result), STATUS_OK);
+    assert_true(result.front.count > 0);
+    const struct candidate *winner = &result.front.items[0];
+    struct measured picked = search_bench_measure(bench, &winner->policy);
+    assert_true(search_bench_fits(bench, &picked));
+    assert_true(fabs(winner->step_s / picked.step_s - 1) > 1e-3); /* the disturbance does something */
+    search_result_free(&result);
+    costs_free(&costs);
+    return picked.step_s;
+}
+
+static void check_disturbed(const struct search_bench *bench, double best_s) {
+    for (uint64_t seed = 1, last = unit_sweep(1, 4); seed <= last; seed++) {
+        double loss = picked_s(bench, seed) / best_s - 1;
+        print_message("picked by costs disturbed by seed %d: %.2f%% above the best\n", (int)seed, 100 * loss);
+        assert_true(loss >= -1e-9 && loss <= LOSS_MOST);
+    }
+}
+
+/* The long sweep has all machines, the host beside the disk, and several grains, free how many in a pass. */
+static void check(double part) {
+    bool all = unit_sweep(0, 1);
+    for (int machine = all ? 0 : 2; machine <= (all ? SYNTHETIC_MACHINES - 1 : 2); machine++) {
+        struct search_bench bench;
+        uint64_t seed = 3 + (uint64_t)machine;
+        search_bench_open(LAYERS, seed % 2 ? DTYPE_BF16 : DTYPE_F32, machine, seed, &bench);
+        if (!all) bench.plan = small_plan(bench.graph, 1, 1);
+        search_bench_limit(&bench, part, all, true);
+        print_message("%s, %.2f: ", synthetic_machine_name(machine), part);
+        struct brute_force found = search_bench_try_all(&bench);
+        check_winner(&bench, &found);
+        check_disturbed(&bench, found.best_s);
+        search_bench_close(&bench);
+    }
+}
+
+static void test_little_memory(void **state) {
+    (void)state;
+    check(0.2);
+}
+
+static void test_half_the_memory(void **state) {
+    (void)state;
+    check(0.5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_little_memory),
+        cmocka_unit_test(test_half_the_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

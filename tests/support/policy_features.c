@@ -1,0 +1,59 @@
+#include "support/policy_features.h"
+
+#include "plan/activations.h"
+#include "support/unit.h"
+
+const char *const policy_feature_names[POLICY_FEATURES] = {
+#define POLICY_FEATURE_NAME(name) #name,
+    POLICY_FEATURE_LIST(POLICY_FEATURE_NAME)
+#undef POLICY_FEATURE_NAME
+};
+
+/* The most neighbours that run forward one after the other once backward has begun. */
+static int32_t longest_again(const struct stage_list *stages) {
+    int32_t longest = 0, length = 0;
+    bool turned = false;
+    for (size_t i = 0; i < stages->list.count; i++) {
+        const struct stage *stage = &stages->list.items[i], *before = stage - 1;
+        turned |= stage->action == STAGE_BACKWARD;
+        if (!turned || stage->action != STAGE_FORWARD) continue;
+        bool follows = before->action == STAGE_FORWARD && stage->block == before->block + 1;
+        length = follows ? length + 1 : 1;
+        if (length > longest) longest = length;
+    }
+    return longest;
+}
+
+static bool moves(const struct stage_list *stages, enum tier tier) {
+    for (size_t i = 0; i < stages->list.count; i++)
+        if (stages->list.items[i].action == STAGE_MOVE && stages->list.items[i].tier == tier) return true;
+    return false;
+}
+
+void policy_count_features(const struct policy *policy, int32_t blocks, int64_t grains,
+                           int64_t counts[POLICY_FEATURES]) {
+    struct stage_list stages;
+    assert_int_equal(activations_parse(policy->schedule, blocks, &stages), STATUS_OK);
+    const bool all_move = policy->persistent_chunks == 0;
+    const int64_t slots = policy->grains_per_pass, passes = (grains + slots - 1) / slots;
+    const bool has[POLICY_FEATURES] = {
+        [POLICY_FEATURE_parameters_on_host] = all_move && policy->parameters == TIER_HOST,
+        [POLICY_FEATURE_parameters_on_disk] = all_move && policy->parameters == TIER_DISK,
+        [POLICY_FEATURE_gradients_on_host] = all_move && policy->gradients == TIER_HOST,
+        [POLICY_FEATURE_gradients_on_disk] = all_move && policy->gradients == TIER_DISK,
+        [POLICY_FEATURE_optimizer_on_host] = all_move && policy->optimizer == TIER_HOST,
+        [POLICY_FEATURE_optimizer_on_disk] = all_move && policy->optimizer == TIER_DISK,
+        [POLICY_FEATURE_update_on_host] = all_move && policy->update == TIER_HOST,
+        [POLICY_FEATURE_some_chunks_stay] = !all_move && policy->parameters != TIER_DEVICE,
+        [POLICY_FEATURE_activations_to_host] = moves(&stages, TIER_HOST),
+        [POLICY_FEATURE_activations_to_disk] = moves(&stages, TIER_DISK),
+        [POLICY_FEATURE_recomputed] = longest_again(&stages) > 0,
+        [POLICY_FEATURE_nested] = longest_again(&stages) >= POLICY_NESTED_BLOCKS,
+        [POLICY_FEATURE_lookahead] = policy->lookahead > 0,
+        [POLICY_FEATURE_four_grains] = slots >= 4,
+        [POLICY_FEATURE_middle_pass_of_grains] = slots > 1 && passes > 2,
+    };
+    for (int f = 0; f < POLICY_FEATURES; f++)
+        counts[f] += has[f];
+    stage_list_free(&stages);
+}

@@ -1,0 +1,39 @@
+/* What a policy makes use of: for sweeps over random policies that must not miss a kind of them. */
+#ifndef BALLAST_TESTS_POLICY_FEATURES_H
+#define BALLAST_TESTS_POLICY_FEATURES_H
+
+#include "plan/plan.h"
+
+/* Of blocks that run forward again, `nested` is a run of at least so many from one kept input. */
+enum { POLICY_NESTED_BLOCKS = 5 };
+
+#define POLICY_FEATURE_LIST(X)                                                                                         \
+    X(parameters_on_host)                                                                                              \
+    X(parameters_on_disk)                                                                                              \
+    X(gradients_on_host)                                                                                               \
+    X(gradients_on_disk)                                                                                               \
+    X(optimizer_on_host)                                                                                               \
+    X(optimizer_on_disk)                                                                                               \
+    X(update_on_host)                                                                                                  \
+    X(some_chunks_stay)                                                                                                \
+    X(activations_to_host)                                                                                             \
+    X(activations_to_disk)                                                                                             \
+    X(recomputed)                                                                                                      \
+    X(nested)                                                                                                          \
+    X(lookahead)                                                                                                       \
+    X(four_grains)                                                                                                     \
+    X(middle_pass_of_grains) /* a middle pass over more than one */
+
+enum policy_feature {
+#define POLICY_FEATURE_ENUM(name) POLICY_FEATURE_##name,
+    POLICY_FEATURE_LIST(POLICY_FEATURE_ENUM)
+#undef POLICY_FEATURE_ENUM
+        POLICY_FEATURES
+};
+extern const char *const policy_feature_names[POLICY_FEATURES];
+
+/* Adds 1 to the counts of what the policy has, for a model of so many blocks and a step of so many grains. */
+void policy_count_features(const struct policy *policy, int32_t blocks, int64_t grains,
+                           int64_t counts[POLICY_FEATURES]);
+
+#endif
