@@ -42,7 +42,10 @@ target_include_directories(ballast_cuda PUBLIC src include)
 target_include_directories(ballast_cuda SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_definitions(ballast_cuda PUBLIC BALLAST_CUDA)
 # Each uses the other: the library finds the backend in its table, the backend is written with the library's means.
-target_link_libraries(ballast_cuda PUBLIC ballast CUDA::cudart_static CUDA::cublasLt)
+target_link_libraries(ballast_cuda PUBLIC ballast CUDA::cudart_static ${CMAKE_DL_LIBS})
+# cuBLASLt is opened by a run that uses a device (cublaslt_library.c).
+set_source_files_properties(src/backend/cuda/cublaslt_library.c PROPERTIES COMPILE_DEFINITIONS
+    "CUBLASLT_FOLDER=\"${CUDAToolkit_LIBRARY_DIR}\"")
 target_link_libraries(ballast PUBLIC ballast_cuda)
 if(cudnn_found)
     target_include_directories(ballast_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE})

@@ -212,7 +212,7 @@ static void test_policies(void **state) {
         {"lookahead", "65", "policy.lookahead: 65", "hint: the nearest legal value is 64"},
         {"parameters", "\"host\"", "policy.buffers: 0", "hint: the nearest legal value is 1"},
         {"parameters", "\"cloud\"", "policy.parameters: 'cloud'", "device, host and disk"},
-        {"update", "\"disk\"", "policy.update", "hint: the nearest legal value is host"},
+        {"update", "\"disk\"", "policy.update", "hint: the nearest legal value is device"},
         {"update", "\"host\"", "policy.update", "hint: the nearest legal value is device"},
         {"colour", "1", "colour", "policy"},
     };
