@@ -119,8 +119,9 @@ static enum status profile(struct bench *bench, const struct model_step *plain, 
     TRY(time_reference(bench, &before));
     TRY(profile_model(&backend_cpu, plain->executable->graph, &cluster, &options, &bench->costs, &report));
     TRY(time_reference(bench, &after));
-    /* Times are kept from the least disturbed of the profiles, or from the least disturbed part of one. */
-    bench->profile_reference_s = fmin(bench->profile_reference_s, fmin(before, after));
+    /* Times are kept from the least disturbed of the profiles, or from the least disturbed part of one. A round that
+     * measured nothing says nothing of the machine at which they were taken. */
+    if (report.measured > 0) bench->profile_reference_s = fmin(bench->profile_reference_s, fmin(before, after));
     fprintf(stderr,
             "\nprofile: %d measurements in %.1f s, the noisiest of %d operators (%s) by %.0f%%, rates by %.0f%%\n",
             report.measured, report.seconds, report.operators, report.noisiest ? report.noisiest : "none",
