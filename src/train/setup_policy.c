@@ -4,9 +4,9 @@
 #include "train/setup_compile.h"
 
 /* Programs that a search compiles: one takes 10 ms at 12 layers (546 nodes), 70 ms at 96 (4242), so that the whole
- * stays within about half a second. A small model gets as many as that allows: with 24 of the 85 that 6 layers have
- * now, the choice on a slow disk was 20% behind the best of all. */
-enum { COMPILED_LEAST = 6, COMPILED_NODES = 24000 };
+ * stays within about a third of a second, or half of one for the least. A small model gets as many as that allows: with
+ * 24 of the 57 that 6 layers have now, the choice on a slow disk was 20% behind the best of all. */
+enum { COMPILED_LEAST = 6, COMPILED_NODES = 16000 };
 
 static int most_compiled(const struct graph *graph) {
     size_t count = COMPILED_NODES / (graph->nodes.count + 1);
