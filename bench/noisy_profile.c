@@ -100,12 +100,9 @@ static enum status profile_beside(const struct bench *bench, int64_t busy, struc
 
 static enum status search(const struct bench *bench, const struct costs *costs, struct search_result *out) {
     const struct executable *plain = bench->plain.executable;
-    size_t nodes = plain->graph->nodes.count;
-    int64_t *bytes = mem_array(nodes, sizeof *bytes);
+    int64_t *bytes = executable_workspace(plain);
     if (!bytes) return STATUS_FAILED;
-    for (size_t n = 0; n < nodes; n++)
-        bytes[n] = plain->kernels[n]->workspace_bytes;
-    const struct workspace_table workspace = {bytes, (int)nodes};
+    const struct workspace_table workspace = {bytes, (int)plain->graph->nodes.count};
     const struct search_input input = {
         .graph = plain->graph,
         .workspace = &workspace,
@@ -113,7 +110,7 @@ static enum status search(const struct bench *bench, const struct costs *costs, 
         .recipe = &bench->plain.plan.recipe,
         .capacity_bytes = {[TIER_DEVICE] = plain->program->tier_bytes[TIER_DEVICE] * bench->settings.percent / 100,
                            [TIER_DISK] = INT64_MAX / 4},
-        .most_compiled = 24};
+        .most_compiled = search_most_compiled(plain->graph)};
     enum status status = search_policies(&input, out);
     mem_free(bytes);
     if (status == STATUS_OK && out->front.count == 0) {
