@@ -8,7 +8,7 @@
 
 /* Best first. What is expected of a family or a member is its bound and a part of what the bound takes to be hidden,
  * since some of it never is. Only bounds end the search: what is expected decides the order alone. */
-static const double EXPOSED_PART = 0.25;
+static const double EXPOSED_PART[LOOKAHEADS] = {0.5, 0.25};
 /* Within a dozen programs that do not fit, those are looked at that are likely to take a quarter of what there is. */
 static const double MORE_CAUTION = 1.12;
 /* Where nothing fits: the smallest that are compiled. */
@@ -26,14 +26,14 @@ struct lesson {
     int64_t excess_bytes; /* of the device */
 };
 
-/* The same for families that are alike (same kind of schedule, the same kinds of states elsewhere): the least of what
+/* The same for families that are alike (same kind of schedule, the same kinds of states elsewhere, the same lookahead): the least of what
  * their programs took. */
 struct hint {
     bool weighed, timed;
     double bytes;   /* by the bytes that were likely */
     double exposed; /* part of what the bound takes to be hidden */
 };
-enum { HINTS = SCHEDULE_KINDS * TIER_COUNT * SPACE_FITS };
+enum { HINTS = SCHEDULE_KINDS * TIER_COUNT * LOOKAHEADS * SPACE_FITS };
 
 struct search {
     const struct search_input *input;
@@ -56,12 +56,14 @@ static struct hint *hint_of(struct search *search, int32_t index) {
     const struct family *family = &search->space.families.items[index];
     const struct schedule *schedule = space_schedule(&search->space, family);
     int32_t kind = (int32_t)schedule->kind * TIER_COUNT + (int32_t)schedule->tier;
+    kind = kind * LOOKAHEADS + (int32_t)family->lookahead;
     return &search->hints[kind * SPACE_FITS + space_fit_number(&family->at)];
 }
 
 static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
     const struct hint *hint = hint_of(search, family);
-    double exposed = hint->timed ? hint->exposed : EXPOSED_PART;
+    int64_t lookahead = search->space.families.items[family].lookahead;
+    double exposed = hint->timed ? hint->exposed : EXPOSED_PART[lookahead];
     return seconds->step_s + exposed * (seconds->serial_s - seconds->step_s);
 }
 
