@@ -19,10 +19,10 @@
 #include "cli/limit_spinning.h"
 #include "profile/profile_model.h"
 #include "search/search.h"
+#include "support/bench_options.h"
 #include "support/median.h"
 #include "support/model_step.h"
 #include "support/policy_spread.h"
-#include "support/step_options.h"
 
 enum { BUSY_MOST = 64, PROFILES_MOST = 8, RIVALS = 3, ENTRIES_MOST = 1 + RIVALS + PROFILES_MOST, SAMPLES_MOST = 256 };
 static const double BEHIND_MOST = 0.10;
@@ -209,22 +209,22 @@ static enum status run(struct bench *bench) {
 }
 
 static enum status read_options(int count, char **words, struct settings *out) {
-    struct step_option options[STEP_OPTIONS_MOST + 1] = {
+    struct bench_option options[BENCH_OPTIONS_MOST + 1] = {
         {"busy", .number = &out->busy, .most = BUSY_MOST},
         {"profiles", .number = &out->profiles, .most = PROFILES_MOST},
         {"percent", .number = &out->percent, .most = 100},
         {"rounds", .number = &out->rounds, .most = 16},
         {"steps", .number = &out->steps, .most = 16},
     };
-    step_options_append(options, &out->step);
-    TRY(step_options_read(count, words, options, "bench/noisy_profile.c"));
-    return step_options_require_disk(&out->step);
+    bench_options_append(options, &out->step);
+    TRY(bench_options_read(count, words, options, "bench/noisy_profile.c"));
+    return bench_options_require_disk(&out->step);
 }
 
 int main(int count, char **words) {
     limit_spinning(words);
     static struct bench bench = {.settings = {.busy = 1, .profiles = 3, .percent = 60, .rounds = 5, .steps = 3}};
-    bench.settings.step = step_options_small();
+    bench.settings.step = bench_options_small();
     enum status status = read_options(count, words, &bench.settings);
     if (status == STATUS_OK) status = run(&bench);
     if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());

@@ -26,10 +26,10 @@
 #include "profile/profile_model.h"
 #include "profile/rate_work.h"
 #include "sim/step_summary.h"
+#include "support/bench_options.h"
 #include "support/median.h"
 #include "support/model_step.h"
 #include "support/policy_spread.h"
-#include "support/step_options.h"
 
 enum { POLICIES_MOST = 256, REPEATS_MOST = 25, TWINS = 3, REFERENCE_CALLS = 10 };
 
@@ -358,22 +358,22 @@ static enum status run(struct bench *bench) {
 }
 
 static enum status read_options(int count, char **words, struct settings *out) {
-    struct step_option options[STEP_OPTIONS_MOST + 1] = {
+    struct bench_option options[BENCH_OPTIONS_MOST + 1] = {
         {"threads", .count = &out->step.plan.threads, .most = 1 << 12},
         {"policies", .number = &out->policies, .most = POLICIES_MOST},
         {"repeats", .number = &out->repeats, .most = REPEATS_MOST},
         {"seed", .number = &out->seed, .most = INT32_MAX},
         {"o", .text = &out->output},
     };
-    step_options_append(options, &out->step);
-    TRY(step_options_read(count, words, options, "bench/predict.c"));
-    return step_options_require_disk(&out->step);
+    bench_options_append(options, &out->step);
+    TRY(bench_options_read(count, words, options, "bench/predict.c"));
+    return bench_options_require_disk(&out->step);
 }
 
 int main(int count, char **words) {
     limit_spinning(words);
     static struct bench bench = {.profile_reference_s = 1e30, .settings = {.policies = 32, .repeats = 5, .seed = 1}};
-    bench.settings.step = step_options_small();
+    bench.settings.step = bench_options_small();
     enum status status = read_options(count, words, &bench.settings);
     if (status == STATUS_OK) status = run(&bench);
     if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());

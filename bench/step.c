@@ -20,10 +20,10 @@
 #include <stdlib.h>
 
 #include "cli/limit_spinning.h"
+#include "support/bench_options.h"
 #include "support/median.h"
 #include "support/memory_rate.h"
 #include "support/product_rate.h"
-#include "support/step_options.h"
 #include "support/step_table.h"
 
 enum { STEPS_MOST = 100, RATES = 2 };
@@ -196,7 +196,7 @@ static enum status report(struct bench *bench) {
 
 static enum status read_options(int count, char **words, struct options *out) {
     struct plan_options *plan = &out->step.plan;
-    const struct step_option options[] = {
+    const struct bench_option options[] = {
         {"model", .text = &out->step.family},
         {"dtype", .dtype = &plan->dtype},
         {"batch", .number = &plan->batch, .most = 1 << 20},
@@ -210,7 +210,7 @@ static enum status read_options(int count, char **words, struct options *out) {
         {"freeze", .text = &out->freeze},
         {0},
     };
-    TRY(step_options_read(count, words, options, "bench/step.c"));
+    TRY(bench_options_read(count, words, options, "bench/step.c"));
     if (out->freeze) plan->freeze = &out->freeze, plan->freeze_count = 1;
     if (out->table && out->no_limits)
         return status_set(STATUS_BAD_INPUT, "--table: sets operators beside limits, which --no-limits leaves out");

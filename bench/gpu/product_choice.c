@@ -52,21 +52,17 @@ static enum status check(cublasStatus_t status, const char *what) {
 }
 
 static struct cuda_matmul_spec spec_of(const struct product *product) {
-    return (struct cuda_matmul_spec){.m = product->n,
-                                     .n = product->m,
-                                     .k = product->k,
-                                     .a_row = product->b_turned ? 1 : product->k,
-                                     .a_k = product->b_turned ? product->n : 1,
-                                     .b_k = product->a_turned ? 1 : product->m,
-                                     .b_column = product->a_turned ? product->k : 1,
-                                     .c_row = product->m,
-                                     .addend_row = product->adds ? product->m : 0,
-                                     .a_alignment = 64,
-                                     .b_alignment = 64,
-                                     .c_alignment = 64,
-                                     .addend_alignment = 64,
-                                     .dtype = DTYPE_BF16,
-                                     .out_dtype = product->adds ? DTYPE_F32 : DTYPE_BF16};
+    return cuda_matmul_aligned((struct matmul_spec){.m = product->n,
+                                                    .n = product->m,
+                                                    .k = product->k,
+                                                    .a_row = product->b_turned ? 1 : product->k,
+                                                    .a_k = product->b_turned ? product->n : 1,
+                                                    .b_k = product->a_turned ? 1 : product->m,
+                                                    .b_column = product->a_turned ? product->k : 1,
+                                                    .c_row = product->m,
+                                                    .addend_row = product->adds ? product->m : 0,
+                                                    .dtype = DTYPE_BF16,
+                                                    .out_dtype = product->adds ? DTYPE_F32 : DTYPE_BF16});
 }
 
 static enum status create_layout(cudaDataType_t type, int64_t rows, int64_t columns, bool turned,
@@ -115,7 +111,7 @@ static void close_way(struct way *way) {
 static enum status call(const struct bench *bench, const struct product *product, const struct way *way, int index) {
     float one = 1, old = product->adds ? 1 : 0;
     if (way->own) {
-        struct cuda_matmul_operands operands = {
+        struct matmul_operands operands = {
             .a = bench->b, .b = bench->a, .addend = product->adds ? bench->c : NULL, .c = bench->c};
         cuda_matmul_run(way->own, &operands, bench->workspace, bench->stream);
         return STATUS_OK;

@@ -256,8 +256,13 @@ const struct jinja_filter jinja_text_filters[] = {
     {0},
 };
 
+static const struct jinja_filter *find(const struct jinja_filter *filters, const char *name, size_t bytes) {
+    for (; filters->name; filters++)
+        if (jinja_text_is(name, bytes, filters->name)) return filters;
+    return NULL;
+}
+
 const struct jinja_filter *jinja_find_filter(const char *name, size_t bytes) {
-    for (const struct jinja_filter *filter = jinja_text_filters; filter->name; filter++)
-        if (jinja_text_is(name, bytes, filter->name)) return filter;
-    return jinja_find_list_filter(name, bytes);
+    const struct jinja_filter *filter = find(jinja_text_filters, name, bytes);
+    return filter ? filter : find(jinja_list_filters, name, bytes);
 }

@@ -4,8 +4,6 @@
 
 #include "data/jinja_run.h"
 
-const struct jinja_filter *jinja_find_list_filter(const char *name, size_t bytes);
-
 /* Of each item the attribute `path`, a name or several with dots; where that is undefined, `fallback` unless NULL. */
 enum status jinja_list_attributes(struct jinja_run *run, const struct jinja_list *items, const struct jinja_value *path,
                                   const struct jinja_value *fallback, struct jinja_value *out);

@@ -333,9 +333,3 @@ const struct jinja_filter jinja_list_filters[] = {
     {"unique", filter_unique},
     {0},
 };
-
-const struct jinja_filter *jinja_find_list_filter(const char *name, size_t bytes) {
-    for (const struct jinja_filter *filter = jinja_list_filters; filter->name; filter++)
-        if (jinja_text_is(name, bytes, filter->name)) return filter;
-    return NULL;
-}

@@ -71,6 +71,7 @@ enum model_purpose {
     MODEL_DECODE,
 };
 
+struct builder;
 struct config_key;
 
 struct model_family {
@@ -89,6 +90,8 @@ struct model_family {
     /* Adds parameters and nodes; returns the loss or the logits (NULL: see graph_status). */
     struct tensor *(*build)(const struct model_config *config, const char *prefix, enum model_purpose purpose,
                             struct graph *graph);
+    /* Families of model_decoder.h (else NULL): one layer, for their build; `table` is that of ops_rope_table. */
+    struct tensor *(*layer)(struct builder *builder, struct tensor *x, struct tensor *table);
     /* config.json for a model made from scratch; NULL when out of memory. */
     json_t *(*write_config)(const struct model_config *config);
     /* Standard deviation (0: zeros, -1: ones) with which the authors of the family start the parameter. */

@@ -93,7 +93,7 @@ struct tensor *decoder_mlp(struct builder *builder, struct tensor *x, bool has_b
 }
 
 struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
-                             struct graph *graph, decoder_layer *layer) {
+                             struct graph *graph) {
     struct builder builder = {
         .graph = graph, .config = config, .prefix = prefix, .layers = "layers", .purpose = purpose};
     graph_begin_block(graph, "embedding");
@@ -104,7 +104,7 @@ struct tensor *decoder_build(const struct model_config *config, const char *pref
     struct tensor *x = ops_embedding(graph, "embedding", tokens, embedding);
     for (; builder.layer < config->layers; builder.layer++) {
         build_begin_layer(&builder);
-        x = layer(&builder, x, table);
+        x = config->family->layer(&builder, x, table);
     }
     graph_begin_block(graph, "head");
     struct tensor *weight = build_parameter(&builder, "norm.weight", config->hidden, 0);

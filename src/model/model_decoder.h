@@ -50,14 +50,14 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
 /* x + down_proj(f(gate_proj(norm)) * up_proj(norm)) */
 struct tensor *decoder_mlp(struct builder *builder, struct tensor *x, bool has_bias);
 
-/* One layer; `table` is that of ops_rope_table. */
-typedef struct tensor *decoder_layer(struct builder *builder, struct tensor *x, struct tensor *table);
-/* Embedding, layers, norm and head. */
+/* Embedding, layers (by the family's `layer`), norm and head. */
 struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
-                             struct graph *graph, decoder_layer *layer);
+                             struct graph *graph);
 
-/* Names that these families share (struct model_family). */
+/* What these families share of struct model_family. */
 extern const char *const decoder_buffers[];
-#define DECODER_NAMES .prefix = "model.", .embedding = "embed_tokens.weight", .buffers = decoder_buffers
+#define DECODER_FAMILY                                                                                                 \
+    .initial = decoder_initial, .prefix = "model.", .embedding = "embed_tokens.weight", .buffers = decoder_buffers,    \
+    .build = decoder_build, .initial_deviation = decoder_initial_deviation
 
 #endif

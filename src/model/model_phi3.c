@@ -72,20 +72,13 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
     return mlp(builder, decoder_attention(builder, project(builder, normed), table, false, x));
 }
 
-static struct tensor *build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
-                            struct graph *graph) {
-    return decoder_build(config, prefix, purpose, graph, layer);
-}
-
 const struct model_family family_phi3 = {
     .name = "phi3",
     .models = "Phi-3 mini and medium with a context of 4096, Phi-4; longrope and partly rotated heads are refused",
-    .initial = decoder_initial,
     .keys = keys,
-    DECODER_NAMES,
+    DECODER_FAMILY,
     .set_defaults = set_defaults,
     .read_config = read_config,
-    .build = build,
+    .layer = layer,
     .write_config = write_config,
-    .initial_deviation = decoder_initial_deviation,
 };

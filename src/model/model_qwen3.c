@@ -43,20 +43,13 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
     return decoder_mlp(builder, x, false);
 }
 
-static struct tensor *build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
-                            struct graph *graph) {
-    return decoder_build(config, prefix, purpose, graph, layer);
-}
-
 const struct model_family family_qwen3 = {
     .name = "qwen3",
     .models = "Qwen3 (dense, text)",
-    .initial = decoder_initial,
     .keys = keys,
-    DECODER_NAMES,
+    DECODER_FAMILY,
     .set_defaults = set_defaults,
     .read_config = read_config,
-    .build = build,
+    .layer = layer,
     .write_config = write_config,
-    .initial_deviation = decoder_initial_deviation,
 };

@@ -9,24 +9,16 @@
 #include "base/mem.h"
 #include "data/chat_template.h"
 #include "data/tokenizer.h"
+#include "support/chat_fixture.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 
 static json_t *families;
 static struct tokenizer *tokenizer;
 
-static int set_up(void **state) {
-    enum status status = json_read_object(BALLAST_FIXTURES "/chat/families.json", 1 << 24, &families);
-    if (status == STATUS_OK) status = tokenizer_open(BALLAST_FIXTURES "/chat/tokenizer.json", &tokenizer);
-    if (status != STATUS_OK) print_error("%s\n", status_message());
-    return status == STATUS_OK ? temp_folder_make(state) : -1;
-}
+static int set_up(void **state) { return chat_fixture_open(state, &families, &tokenizer); }
 
-static int tear_down(void **state) {
-    json_decref(families);
-    tokenizer_free(tokenizer);
-    return temp_folder_drop(state);
-}
+static int tear_down(void **state) { return chat_fixture_close(state, families, tokenizer); }
 
 static void write_config(const char *folder, json_t *config) {
     if (json_write(temp_path(folder, "tokenizer_config.json"), config) != STATUS_OK) fail_msg("%s", status_message());

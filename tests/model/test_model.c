@@ -7,41 +7,13 @@
 #include "base/folder.h"
 #include "base/half.h"
 #include "model/model.h"
+#include "support/model_cases.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 #include "support/weight_files.h"
 
-static const char *const cases[] = {
-    "gpt2",
-    "gpt2_gelu",
-    "gpt2_relu",
-    "gpt2_inverse_layer",
-    "llama",
-    "llama_tied",
-    "llama_bias",
-    "llama_rope_linear",
-    "llama_rope_llama3",
-    "mistral",
-    "opt",
-    "opt_post_norm",
-    "phi3",
-    "qwen2",
-    "qwen2_tied",
-    "qwen3",
-    "qwen3_bias",
-    /* light ones */ "gpt2_bare",
-    "gpt2_f16",
-    "llama_bf16",
-    "llama_sharded",
-    "llama_rope_scaling_linear",
-    "llama_rope_scaling_llama3",
-    "mistral_older",
-    "opt_bare",
-    "phi3_older",
-    "qwen2_older",
-    "qwen3_older",
-};
-enum { CASES = sizeof cases / sizeof *cases, FULL_CASES = 17 };
+static const char *const cases[] = {FULL_MODEL_CASES, LIGHT_MODEL_CASES}, *const full_cases[] = {FULL_MODEL_CASES};
+enum { CASES = sizeof cases / sizeof *cases, FULL_CASES = sizeof full_cases / sizeof *full_cases };
 
 static struct model *open_folder(const char *folder) {
     struct model *model;
@@ -107,19 +79,19 @@ static void every_fixture_builds(void **state) {
 static void parameters_are_those_of_transformers(void **state) {
     (void)state;
     for (int i = 0; i < FULL_CASES; i++) {
-        struct model *model = open_case(cases[i]);
+        struct model *model = open_case(full_cases[i]);
         struct model_targets targets = model_targets_make(model, DTYPE_F32);
         struct safetensors *reference;
-        assert_int_equal(safetensors_open(temp_path(fixture_model(cases[i]), "reference.safetensors"), &reference),
+        assert_int_equal(safetensors_open(temp_path(fixture_model(full_cases[i]), "reference.safetensors"), &reference),
                          STATUS_OK);
         int gradients = 0;
         for (size_t k = 0; k < reference->tensors.count; k++) {
             const struct safetensors_tensor *gradient = &reference->tensors.items[k];
             if (strncmp(gradient->name, "grad.", 5) != 0) continue;
             const struct tensor *parameter = graph_find(targets.graph, gradient->name + 5);
-            if (!parameter) fail_msg("%s: no parameter for %s", cases[i], gradient->name);
+            if (!parameter) fail_msg("%s: no parameter for %s", full_cases[i], gradient->name);
             if (!safetensors_has_shape(gradient, &parameter->shape))
-                fail_msg("%s: shape of %s", cases[i], gradient->name);
+                fail_msg("%s: shape of %s", full_cases[i], gradient->name);
             gradients++;
         }
         assert_int_equal(gradients, targets.count);

@@ -11,46 +11,15 @@
 
 #include "base/json.h"
 #include "support/harness.h"
+#include "support/model_cases.h"
 #include "support/unit.h"
 
 enum { STEPS = 20, BATCH = 4, TOKENS = 29 };
 
 static const char *const full_cases[] = {
-    "gpt2",
-    "gpt2_gelu",
-    "gpt2_relu",
-    "gpt2_inverse_layer",
-    "llama",
-    "llama_tied",
-    "llama_bias",
-    "llama_rope_linear",
-    "llama_rope_llama3",
-    "mistral",
-    "opt",
-    "opt_post_norm",
-    "phi3",
-    "qwen2",
-    "qwen2_tied",
-    "qwen3",
-    "qwen3_bias",
-    "adapters/llama_lora",
-    "adapters/gpt2_lora",
-    "adapters/qwen2_lora",
-    "adapters/llama_frozen",
+    FULL_MODEL_CASES, "adapters/llama_lora", "adapters/gpt2_lora", "adapters/qwen2_lora", "adapters/llama_frozen",
 };
-static const char *const light_cases[] = {
-    "gpt2_f16",
-    "gpt2_bare",
-    "llama_bf16",
-    "llama_sharded",
-    "llama_rope_scaling_linear",
-    "llama_rope_scaling_llama3",
-    "mistral_older",
-    "opt_bare",
-    "phi3_older",
-    "qwen2_older",
-    "qwen3_older",
-};
+static const char *const light_cases[] = {LIGHT_MODEL_CASES};
 
 struct reference {
     char folder[512];

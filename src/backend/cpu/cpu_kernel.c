@@ -1,14 +1,5 @@
 #include "backend/cpu/cpu_kernel.h"
 
-static void release(struct kernel *kernel) { mem_free(kernel); }
-
-void *cpu_kernel_new(const struct node *node, size_t bytes,
-                     void (*run)(const struct kernel *kernel, const struct kernel_call *call)) {
-    struct kernel *kernel = mem_array(1, bytes);
-    if (kernel) *kernel = (struct kernel){.run = run, .release = release, .node = node};
-    return kernel;
-}
-
 struct rows_kernel {
     struct kernel kernel;
     kernel_rows *rows;
@@ -31,16 +22,11 @@ static void rows_run(const struct kernel *kernel, const struct kernel_call *call
 }
 
 enum status cpu_rows_create(const struct node *node, kernel_rows *rows, struct kernel **out) {
-    struct rows_kernel *kernel = cpu_kernel_new(node, sizeof *kernel, rows_run);
+    struct rows_kernel *kernel = kernel_new(node, sizeof *kernel, rows_run);
     if (!kernel) return STATUS_FAILED;
     kernel->rows = rows;
     *out = &kernel->kernel;
     return STATUS_OK;
-}
-
-void *operand_row(const struct tensor *tensor, void *data, int64_t row) {
-    if (!data) return NULL;
-    return (char *)data + row * tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
 }
 
 int64_t sum_blocks(int64_t rows) { return (rows + SUM_ROWS - 1) / SUM_ROWS; }

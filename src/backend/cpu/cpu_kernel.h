@@ -2,9 +2,9 @@
 #ifndef BALLAST_BACKEND_CPU_CPU_KERNEL_H
 #define BALLAST_BACKEND_CPU_CPU_KERNEL_H
 
-#include "backend/backend.h"
 #include "backend/cpu/cpu_isa.h"
 #include "backend/cpu/parallel.h"
+#include "backend/kernel_parts.h"
 #include "base/mem.h"
 #include "ops/ops.h"
 
@@ -13,16 +13,9 @@
 OP_LIST(KERNEL_DECLARE)
 #undef KERNEL_DECLARE
 
-/* A zeroed kernel of `bytes` (it begins with a struct kernel), released by freeing it; NULL when out of memory. */
-void *cpu_kernel_new(const struct node *node, size_t bytes,
-                     void (*run)(const struct kernel *kernel, const struct kernel_call *call));
-
 /* A kernel that treats rows apart from each other: `rows` does rows [begin, end) of out[0]. */
 typedef void kernel_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end);
 enum status cpu_rows_create(const struct node *node, kernel_rows *rows, struct kernel **out);
-
-/* Row `row` of an operand, whose tensor says how rows are apart; NULL for an operand that is left out. */
-void *operand_row(const struct tensor *tensor, void *data, int64_t row);
 
 /* Sums over rows in blocks of SUM_ROWS: block i has its own row of `partials` [blocks][columns] (fp32); the blocks are
  * then added to `out` in order. */
@@ -31,14 +24,5 @@ int64_t sum_blocks(int64_t rows);
 void sum_combine(int64_t blocks, int64_t columns, const float *partials, float *out);
 /* out (fp32) += the sum of all rows, in order; row_stride in elements. */
 void sum_columns(enum dtype dtype, int64_t rows, int64_t columns, const void *data, int64_t row_stride, float *out);
-
-/* Sizes within a workspace are multiples of this. */
-enum { WORKSPACE_ALIGN = 64 };
-static inline int64_t workspace_align(int64_t bytes) {
-    return (bytes + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
-}
-static inline void *workspace_at(const struct kernel_call *call, int64_t offset) {
-    return (char *)call->workspace + offset;
-}
 
 #endif

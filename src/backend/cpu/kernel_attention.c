@@ -67,7 +67,7 @@ static void attention_run(const struct kernel *kernel, const struct kernel_call 
 enum status attention_kernel_create(const struct node *node,
                                     void (*run)(const struct kernel *, const struct kernel_call *), int64_t shared,
                                     int64_t own, struct kernel **out) {
-    struct attention_kernel *kernel = cpu_kernel_new(node, sizeof *kernel, run);
+    struct attention_kernel *kernel = kernel_new(node, sizeof *kernel, run);
     if (!kernel) return STATUS_FAILED;
     kernel->threads = parallel_threads();
     kernel->kernel.workspace_bytes = (shared + kernel->threads * own) * (int64_t)sizeof(float);

@@ -89,7 +89,7 @@ static void attention_cache_run(const struct kernel *kernel, const struct kernel
 }
 
 enum status cpu_attention_cache_create(const struct node *node, struct kernel **out) {
-    struct cache_kernel *kernel = cpu_kernel_new(node, sizeof *kernel, attention_cache_run);
+    struct cache_kernel *kernel = kernel_new(node, sizeof *kernel, attention_cache_run);
     if (!kernel) return STATUS_FAILED;
     kernel->threads = parallel_threads();
     kernel->scores = workspace_align(cache_of(node)->positions * (int64_t)sizeof(float)) / (int64_t)sizeof(float);
@@ -108,8 +108,5 @@ static void last_token_run(const struct kernel *kernel, const struct kernel_call
 }
 
 enum status cpu_last_token_create(const struct node *node, struct kernel **out) {
-    struct kernel *kernel = cpu_kernel_new(node, sizeof *kernel, last_token_run);
-    if (!kernel) return STATUS_FAILED;
-    *out = kernel;
-    return STATUS_OK;
+    return kernel_plain(node, last_token_run, 0, out);
 }

@@ -29,10 +29,7 @@ static void embedding_grad_run(const struct kernel *kernel, const struct kernel_
 }
 
 enum status cpu_embedding_grad_create(const struct node *node, struct kernel **out) {
-    struct kernel *kernel = cpu_kernel_new(node, sizeof *kernel, embedding_grad_run);
-    if (!kernel) return STATUS_FAILED;
-    *out = kernel;
-    return STATUS_OK;
+    return kernel_plain(node, embedding_grad_run, 0, out);
 }
 
 struct rope_table_kernel {
@@ -73,7 +70,7 @@ enum status cpu_rope_table_create(const struct node *node, struct kernel **out) 
     size_t bytes;
     if (!mem_multiply((size_t)half, sizeof(float), &bytes) || !mem_add(bytes, sizeof(struct rope_table_kernel), &bytes))
         return status_no_memory((unsigned long long)half, "a table of rotary angles");
-    struct rope_table_kernel *kernel = cpu_kernel_new(node, bytes, rope_table_run);
+    struct rope_table_kernel *kernel = kernel_new(node, bytes, rope_table_run);
     if (!kernel) return STATUS_FAILED;
     kernel->half = half;
     rope_inverse_frequencies(attributes, kernel->frequencies);

@@ -4,9 +4,10 @@
 
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/matmul.h"
+#include "backend/head_tiles.h"
 #include "base/half.h"
 
-enum { LOGITS_BYTES_MOST = 104 << 20, TILE_TOKENS_LEAST = 32, TILE_TOKENS_MOST = 512 };
+static const struct head_limits limits = {.logits_bytes = 104 << 20, .tile_tokens = 512, .logits_row = 1};
 
 /* Products of a tile of so many tokens; NULL where not wanted. */
 struct head_products {
@@ -15,12 +16,9 @@ struct head_products {
 
 struct head_kernel {
     struct kernel kernel;
-    int64_t rows, vocab, columns;
-    int64_t tile, last;                   /* tokens of a tile, and of the last one */
-    struct head_products products, final; /* of a tile, and of the last one; may be the same */
-    /* Offsets into the workspace, whose first part is the logits. Products take whole rows without gaps, so gradients
-     * in bf16 have a place of their own; those in fp32 lie where the logits were. */
-    int64_t gradients_at, losses_at, matmul_at;
+    struct head_tiles tiles;
+    struct head_products products, final; /* of a tile, and of the last one where that is shorter */
+    struct head_workspace workspace;      /* then that of the products */
 };
 
 /* One tile on its way; pointers are to its first token. */
@@ -47,67 +45,30 @@ static void head_release(struct kernel *kernel) {
     mem_free(head);
 }
 
-static enum status create_logits(const struct head_kernel *head, bool bias, int64_t rows, struct matmul **out) {
-    const struct tensor *x = head->kernel.node->in[0];
-    struct matmul_spec spec = {
-        .m = rows,
-        .n = head->vocab,
-        .k = head->columns,
-        .a_row = tensor_row_stride(x),
-        .a_k = 1,
-        .b_k = 1,
-        .b_column = head->columns,
-        .c_row = head->vocab,
-        .dtype = x->shape.dtype,
-        .out_dtype = DTYPE_F32,
-        .bias = bias,
-    };
+static enum status create_logits(const struct head_kernel *head, bool bias, int64_t tokens, struct matmul **out) {
+    struct matmul_spec spec = head_logits_spec(head->kernel.node, &head->tiles, tokens);
+    spec.bias = bias;
     return matmul_create(&spec, out);
 }
 
-static enum status create_dx(const struct head_kernel *head, int64_t rows, struct matmul **out) {
-    const struct tensor *dx = head->kernel.node->out[1];
-    if (!dx) return STATUS_OK;
-    struct matmul_spec spec = {
-        .m = rows,
-        .n = head->columns,
-        .k = head->vocab,
-        .a_row = head->vocab,
-        .a_k = 1,
-        .b_k = head->columns,
-        .b_column = 1,
-        .c_row = tensor_row_stride(dx),
-        .dtype = dx->shape.dtype,
-        .out_dtype = dx->shape.dtype,
-    };
+static enum status create_dx(const struct head_kernel *head, int64_t tokens, struct matmul **out) {
+    if (!head->kernel.node->out[1]) return STATUS_OK;
+    struct matmul_spec spec = head_dx_spec(head->kernel.node, &head->tiles, tokens);
     return matmul_create(&spec, out);
 }
 
-static enum status create_dweight(const struct head_kernel *head, int64_t rows, struct matmul **out) {
-    const struct tensor *x = head->kernel.node->in[0];
+static enum status create_dweight(const struct head_kernel *head, int64_t tokens, struct matmul **out) {
     if (!head->kernel.node->out[2]) return STATUS_OK;
-    struct matmul_spec spec = {
-        .m = head->vocab,
-        .n = head->columns,
-        .k = rows,
-        .a_row = 1,
-        .a_k = head->vocab,
-        .b_k = tensor_row_stride(x),
-        .b_column = 1,
-        .c_row = head->columns,
-        .dtype = x->shape.dtype,
-        .out_dtype = DTYPE_F32,
-        .addend_row = head->columns,
-    };
+    struct matmul_spec spec = head_dweight_spec(head->kernel.node, &head->tiles, tokens);
     return matmul_create(&spec, out);
 }
 
-static enum status create_products(const struct head_kernel *head, bool gradient, int64_t rows,
+static enum status create_products(const struct head_kernel *head, bool gradient, int64_t tokens,
                                    struct head_products *out) {
-    TRY(create_logits(head, head->kernel.node->in[3] != NULL, rows, &out->logits));
+    TRY(create_logits(head, head->kernel.node->in[3] != NULL, tokens, &out->logits));
     if (!gradient) return STATUS_OK;
-    TRY(create_dx(head, rows, &out->dx));
-    return create_dweight(head, rows, &out->dweight);
+    TRY(create_dx(head, tokens, &out->dx));
+    return create_dweight(head, tokens, &out->dweight);
 }
 
 static int64_t workspace_most(const struct head_products *products) {
@@ -120,44 +81,22 @@ static int64_t workspace_most(const struct head_products *products) {
     return most;
 }
 
-/* Tokens of a tile: as many as the limit allows, evenly divided. */
-static int64_t tile_tokens(int64_t rows, int64_t vocab) {
-    int64_t most = LOGITS_BYTES_MOST / (4 * vocab);
-    if (most < TILE_TOKENS_LEAST) most = TILE_TOKENS_LEAST;
-    if (most > TILE_TOKENS_MOST) most = TILE_TOKENS_MOST;
-    int64_t tiles = (rows + most - 1) / most;
-    return (rows + tiles - 1) / tiles;
-}
-
-static void head_measure(struct head_kernel *head) {
-    const struct node *node = head->kernel.node;
-    head->rows = shape_rows(&node->in[0]->shape);
-    head->columns = shape_columns(&node->in[0]->shape);
-    head->vocab = node->in[1]->shape.dims[0];
-    head->tile = tile_tokens(head->rows, head->vocab);
-    head->last = head->rows - (head->rows - 1) / head->tile * head->tile;
-}
-
 static enum status head_create(const struct node *node, bool gradient,
                                void (*run)(const struct kernel *, const struct kernel_call *), struct kernel **out) {
-    struct head_kernel *head = cpu_kernel_new(node, sizeof *head, run);
+    struct head_kernel *head = kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
-    head_measure(head);
-    enum status status = create_products(head, gradient, head->tile, &head->products);
-    if (status == STATUS_OK && head->last != head->tile)
-        status = create_products(head, gradient, head->last, &head->final);
+    head->tiles = head_tiles_of(node, &limits);
+    enum status status = create_products(head, gradient, head->tiles.tile, &head->products);
+    if (status == STATUS_OK && head->tiles.last != head->tiles.tile)
+        status = create_products(head, gradient, head->tiles.last, &head->final);
     if (status != STATUS_OK) {
         head_release(&head->kernel);
         return status;
     }
     int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
-    bool apart = gradient && node->in[0]->shape.dtype == DTYPE_BF16;
-    int64_t logits_bytes = workspace_align(head->tile * head->vocab * 4);
-    head->gradients_at = apart ? logits_bytes : 0;
-    head->losses_at = logits_bytes + (apart ? workspace_align(head->tile * head->vocab * 2) : 0);
-    head->matmul_at = head->losses_at + workspace_align(head->rows * (int64_t)sizeof(double));
-    head->kernel.workspace_bytes = head->matmul_at + (products > final ? products : final);
+    head->workspace = head_workspace_of(node, &head->tiles, gradient);
+    head->kernel.workspace_bytes = head->workspace.end + (products > final ? products : final);
     *out = &head->kernel;
     return STATUS_OK;
 }
@@ -166,7 +105,7 @@ static enum status head_create(const struct node *node, bool gradient,
 static void write_gradient(const struct head_tile *tile, const float *logits, int32_t target, double lse, void *out) {
     enum dtype dtype = tile->head->kernel.node->in[0]->shape.dtype;
     float at_target = (float)((exp((double)logits[target] - lse) - 1) * (double)tile->scale);
-    cpu_simd()->softmax(dtype, tile->head->vocab, logits, (float)lse, tile->scale, out);
+    cpu_simd()->softmax(dtype, tile->head->tiles.vocab, logits, (float)lse, tile->scale, out);
     if (dtype == DTYPE_BF16)
         ((uint16_t *)out)[target] = bf16_from_float(at_target);
     else
@@ -175,7 +114,7 @@ static void write_gradient(const struct head_tile *tile, const float *logits, in
 
 static void head_rows(const void *context, int64_t begin, int64_t end) {
     const struct head_tile *tile = context;
-    int64_t vocab = tile->head->vocab, bytes = vocab * dtype_bytes(tile->head->kernel.node->in[0]->shape.dtype);
+    int64_t vocab = tile->head->tiles.vocab, bytes = vocab * dtype_bytes(tile->head->kernel.node->in[0]->shape.dtype);
     for (int64_t row = begin; row < end; row++) {
         const float *logits = tile->logits + row * vocab;
         void *gradient = tile->gradients ? tile->gradients + row * bytes : NULL;
@@ -202,20 +141,20 @@ static void tile_products_run(const struct head_tile *tile, const struct head_pr
     if (products->dx) matmul_run(products->dx, &dx, workspace);
     if (products->dweight) matmul_run(products->dweight, &dweight, workspace);
     if (call->out[3])
-        sum_columns(node->in[0]->shape.dtype, tile->rows, tile->head->vocab, tile->gradients, tile->head->vocab,
-                    call->out[3]);
+        sum_columns(node->in[0]->shape.dtype, tile->rows, tile->head->tiles.vocab, tile->gradients,
+                    tile->head->tiles.vocab, call->out[3]);
 }
 
 static void head_tiles(const struct head_kernel *head, const struct kernel_call *call, bool gradient) {
+    const struct head_tiles *tiles = &head->tiles;
     struct head_tile tile = {.head = head, .logits = call->workspace};
-    if (gradient) tile.gradients = workspace_at(call, head->gradients_at);
+    if (gradient) tile.gradients = workspace_at(call, head->workspace.gradients);
     tile.scale = gradient ? (float)call->scalars[SCALAR_LOSS_SCALE] : 0;
-    double *losses = workspace_at(call, head->losses_at);
-    void *workspace = workspace_at(call, head->matmul_at);
-    for (int64_t first = 0; first < head->rows; first += head->tile) {
-        bool is_last = first + head->tile >= head->rows;
-        const struct head_products *products = is_last && head->final.logits ? &head->final : &head->products;
-        tile.rows = is_last ? head->last : head->tile;
+    double *losses = workspace_at(call, head->workspace.losses);
+    void *workspace = workspace_at(call, head->workspace.end);
+    for (int64_t first = 0; first < tiles->rows; first += tiles->tile) {
+        tile.rows = head_tile_tokens(tiles, first);
+        const struct head_products *products = tile.rows < tiles->tile ? &head->final : &head->products;
         tile.targets = (const int32_t *)call->in[2] + first;
         tile.losses = losses + first;
         struct matmul_operands logits = {.a = operand_row(head->kernel.node->in[0], call->in[0], first),
@@ -223,11 +162,11 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
                                          .bias = call->in[3],
                                          .c = tile.logits};
         matmul_run(products->logits, &logits, workspace);
-        parallel_for(tile.rows, parallel_rows(head->vocab), head_rows, &tile);
+        parallel_for(tile.rows, parallel_rows(tiles->vocab), head_rows, &tile);
         if (gradient) tile_products_run(&tile, products, call, first, workspace);
     }
     double total = 0;
-    for (int64_t i = 0; i < head->rows; i++)
+    for (int64_t i = 0; i < tiles->rows; i++)
         total += losses[i];
     *(double *)call->out[0] += total;
 }
@@ -255,12 +194,12 @@ static void head_logits_run(const struct kernel *kernel, const struct kernel_cal
 }
 
 enum status cpu_head_logits_create(const struct node *node, struct kernel **out) {
-    struct head_kernel *head = cpu_kernel_new(node, sizeof *head, head_logits_run);
+    struct head_kernel *head = kernel_new(node, sizeof *head, head_logits_run);
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
-    head_measure(head);
-    BUG_IF(tensor_row_stride(node->out[0]) != head->vocab, "logits in a view");
-    enum status status = create_logits(head, node->in[2] != NULL, head->rows, &head->products.logits);
+    head->tiles = head_tiles_whole(node);
+    BUG_IF(tensor_row_stride(node->out[0]) != head->tiles.vocab, "logits in a view");
+    enum status status = create_logits(head, node->in[2] != NULL, head->tiles.rows, &head->products.logits);
     if (status != STATUS_OK) {
         head_release(&head->kernel);
         return status;

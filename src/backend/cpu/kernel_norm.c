@@ -85,12 +85,8 @@ static void norm_grad(const struct kernel *kernel, const struct kernel_call *cal
 static enum status norm_grad_create(const struct node *node,
                                     void (*run)(const struct kernel *kernel, const struct kernel_call *call),
                                     struct kernel **out) {
-    struct kernel *kernel = cpu_kernel_new(node, sizeof *kernel, run);
-    if (!kernel) return STATUS_FAILED;
     int wanted = (node->out[1] != NULL) + (node->out[2] != NULL);
-    kernel->workspace_bytes = wanted * partial_elements(node) * (int64_t)sizeof(float);
-    *out = kernel;
-    return STATUS_OK;
+    return kernel_plain(node, run, wanted * partial_elements(node) * (int64_t)sizeof(float), out);
 }
 
 static void rms_norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {

@@ -9,15 +9,6 @@ struct update_run {
     struct adamw_step step;
 };
 
-static enum status create(const struct node *node, void (*run)(const struct kernel *, const struct kernel_call *),
-                          int64_t workspace_bytes, struct kernel **out) {
-    struct kernel *kernel = cpu_kernel_new(node, sizeof *kernel, run);
-    if (!kernel) return STATUS_FAILED;
-    kernel->workspace_bytes = workspace_bytes;
-    *out = kernel;
-    return STATUS_OK;
-}
-
 static void gradient_sum_body(const void *context, int64_t begin, int64_t end) {
     const struct kernel_call *call = ((const struct update_run *)context)->call;
     const float *a = call->in[0], *b = call->in[1];
@@ -30,7 +21,7 @@ static void gradient_sum_run(const struct kernel *kernel, const struct kernel_ca
 }
 
 enum status cpu_gradient_sum_create(const struct node *node, struct kernel **out) {
-    return create(node, gradient_sum_run, 0, out);
+    return kernel_plain(node, gradient_sum_run, 0, out);
 }
 
 static int64_t norm_blocks(const struct node *node) {
@@ -53,7 +44,7 @@ static void squared_norm_run(const struct kernel *kernel, const struct kernel_ca
 }
 
 enum status cpu_squared_norm_create(const struct node *node, struct kernel **out) {
-    return create(node, squared_norm_run, norm_blocks(node) * (int64_t)sizeof(double), out);
+    return kernel_plain(node, squared_norm_run, norm_blocks(node) * (int64_t)sizeof(double), out);
 }
 
 static void clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
@@ -68,7 +59,7 @@ static void clip_factor_run(const struct kernel *kernel, const struct kernel_cal
 }
 
 enum status cpu_clip_factor_create(const struct node *node, struct kernel **out) {
-    return create(node, clip_factor_run, 0, out);
+    return kernel_plain(node, clip_factor_run, 0, out);
 }
 
 static void adamw_body(const void *context, int64_t begin, int64_t end) {
@@ -81,24 +72,13 @@ static void adamw_body(const void *context, int64_t begin, int64_t end) {
 }
 
 static void adamw_run(const struct kernel *kernel, const struct kernel_call *call) {
-    const struct adamw_attributes *attributes = NODE_ATTRIBUTES(kernel->node, adamw_attributes);
-    double clip = ((const double *)call->in[1])[1], rate = call->scalars[SCALAR_LEARNING_RATE];
+    double clip = ((const double *)call->in[1])[1];
     if (isnan(clip)) return;
-    struct update_run run = {
-        .call = call,
-        .step =
-            {
-                .decay = (float)(1 - rate * attributes->weight_decay),
-                .clip = (float)clip,
-                .beta2 = (float)attributes->beta2,
-                .blend1 = (float)(1 - attributes->beta1),
-                .blend2 = (float)(1 - attributes->beta2),
-                .step = (float)(rate * call->scalars[SCALAR_BIAS_CORRECTION]),
-                .root = (float)call->scalars[SCALAR_BIAS_CORRECTION_SQ],
-                .epsilon = (float)attributes->epsilon,
-            },
-    };
+    struct update_run run = {.call = call, .step = adamw_step_of(kernel->node, call)};
+    run.step.clip = (float)clip;
     parallel_for(shape_elements(&kernel->node->in[0]->shape), parallel_rows(1), adamw_body, &run);
 }
 
-enum status cpu_adamw_create(const struct node *node, struct kernel **out) { return create(node, adamw_run, 0, out); }
+enum status cpu_adamw_create(const struct node *node, struct kernel **out) {
+    return kernel_plain(node, adamw_run, 0, out);
+}

@@ -5,29 +5,8 @@
 #ifndef BALLAST_BACKEND_CPU_MATMUL_H
 #define BALLAST_BACKEND_CPU_MATMUL_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "backend/matmul_spec.h"
 #include "base/status.h"
-#include "graph/tensor.h"
-
-/* a is [m][k], b is [k][n], c is [m][n]; strides in elements, one of each operand's is 1. */
-struct matmul_spec {
-    int64_t m, n, k;
-    int64_t a_row, a_k;
-    int64_t b_k, b_column;
-    int64_t c_row;
-    int64_t addend_row;   /* like c; 0: there is no addend */
-    enum dtype dtype;     /* of a, b and the bias */
-    enum dtype out_dtype; /* of c and the addend */
-    bool bias;            /* [n] is added to each row */
-};
-
-/* bias and addend are NULL when the spec has none; the addend may be c. */
-struct matmul_operands {
-    const void *a, *b, *bias, *addend;
-    void *c;
-};
 
 struct matmul;
 /* Made for the number of threads that the caller has set. */

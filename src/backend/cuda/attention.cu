@@ -225,7 +225,7 @@ static enum status library_create(const struct node *node, struct kernel **out) 
         status_clear();
         return STATUS_OK;
     }
-    struct library_kernel *kernel = (struct library_kernel *)cuda_kernel_new(node, sizeof *kernel, library_run);
+    struct library_kernel *kernel = (struct library_kernel *)kernel_new(node, sizeof *kernel, library_run);
     if (!kernel) {
         attention_cudnn_free(plan);
         return STATUS_FAILED;
@@ -245,7 +245,7 @@ enum status cuda_attention_create(const struct node *node, struct kernel **out) 
     TRY(attention_check(attributes));
     struct attention_pass pass = forward_pass_of(node->in[0]->shape.dtype, attributes->head_dim);
     TRY(attention_pass_prepare(&pass));
-    struct attention_kernel *kernel = (struct attention_kernel *)cuda_kernel_new(node, sizeof *kernel, attention_run);
+    struct attention_kernel *kernel = (struct attention_kernel *)kernel_new(node, sizeof *kernel, attention_run);
     if (!kernel) return STATUS_FAILED;
     kernel->pass = pass;
     *out = &kernel->kernel;

@@ -96,8 +96,8 @@ static void append_rows(const struct node *node, const struct kernel_call *call,
                         int64_t start, int64_t tokens) {
     const struct tensor *from = node->in[which], *cache = node->out[which];
     size_t element = (size_t)dtype_bytes(from->shape.dtype), bytes = (size_t)shape_columns(&from->shape) * element;
-    void *to = cuda_row(cache, call->out[which], sequence * cache->shape.dims[1] + start);
-    const void *rows = cuda_row(from, call->in[which], sequence * from->shape.dims[1]);
+    void *to = operand_row(cache, call->out[which], sequence * cache->shape.dims[1] + start);
+    const void *rows = operand_row(from, call->in[which], sequence * from->shape.dims[1]);
     cuda_require(cudaMemcpy2DAsync(to, (size_t)tensor_row_stride(cache) * element, rows,
                                    (size_t)tensor_row_stride(from) * element, bytes, (size_t)tokens,
                                    cudaMemcpyDeviceToDevice, stream_of(call)),
@@ -149,5 +149,5 @@ enum status cuda_attention_cache_create(const struct node *node, struct kernel *
     if (head_dim > CACHE_HEAD_DIM_MOST)
         return status_set(STATUS_BAD_INPUT, "heads of %lld features: CUDA takes at most %d", (long long)head_dim,
                           CACHE_HEAD_DIM_MOST);
-    return cuda_kernel_plain(node, attention_cache_run, 0, out);
+    return kernel_plain(node, attention_cache_run, 0, out);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { RANK = 4, DESCRIPTORS_MOST = 64, OPERATIONS_MOST = 16, NOTES_MOST = CUDNN_NUMERICAL_NOTE_TYPE_COUNT };
-enum { MESSAGE_BYTES = 512, VERSION_BYTES = 32, WORKSPACE_ALIGN = 256 };
+enum { MESSAGE_BYTES = 512, VERSION_BYTES = 32, OWN_ALIGN = 256 };
 
 /* What a plan's memory is called by; what stays inside is numbered from INSIDE on. */
 enum { OPERAND_Q = 1, OPERAND_K, OPERAND_V, OPERAND_Y, OPERAND_LSE, OPERAND_SCALE, OPERAND_MASKED, INSIDE };
@@ -359,7 +359,7 @@ void attention_cudnn_free(struct attention_cudnn *at) {
 }
 
 int64_t attention_cudnn_workspace_bytes(const struct attention_cudnn *at) {
-    return at->workspace_bytes > 0 ? cuda_align(at->workspace_bytes) + WORKSPACE_ALIGN - CUDA_ALIGN : 0;
+    return at->workspace_bytes > 0 ? workspace_align(at->workspace_bytes) + OWN_ALIGN - WORKSPACE_ALIGN : 0;
 }
 
 /* A list of addresses is made for each run and given back: the library keeps none that may be changed. */
@@ -385,7 +385,7 @@ static cudnnStatus_t execute(const struct attention_cudnn *at, void *const addre
 void attention_cudnn_run(const struct attention_cudnn *at, const struct attention_cudnn_operands *operands,
                          void *workspace, cudaStream_t stream) {
     float scale = operands->scale, masked = -FLT_MAX;
-    uintptr_t aligned = ((uintptr_t)workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    uintptr_t aligned = ((uintptr_t)workspace + OWN_ALIGN - 1) / OWN_ALIGN * OWN_ALIGN;
     void *const addresses[OPERAND_COUNT] = {operands->q,   operands->k, operands->v, operands->y,
                                             operands->lse, &scale,      &masked};
     pthread_mutex_lock(&lock);

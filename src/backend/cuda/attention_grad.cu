@@ -208,7 +208,7 @@ enum status cuda_attention_grad_create(const struct node *node, struct kernel **
     TRY(attention_pass_prepare(&passes.keys));
     if (passes.values.kernel) TRY(attention_pass_prepare(&passes.values));
     struct attention_grad_kernel *kernel =
-        (struct attention_grad_kernel *)cuda_kernel_new(node, sizeof *kernel, attention_grad_run);
+        (struct attention_grad_kernel *)kernel_new(node, sizeof *kernel, attention_grad_run);
     if (!kernel) return STATUS_FAILED;
     kernel->passes = passes;
     kernel->kernel.workspace_bytes = shape_rows(q) * attributes->heads * (int64_t)sizeof(float);

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#include "backend/backend.h"
+#include "backend/kernel_parts.h"
 #include "base/mem.h"
 #include "ops/ops.h"
 
@@ -34,14 +34,6 @@ bool cuda_supports(const struct op *op, enum dtype dtype);
 /* For the current device. FAILED, with a message that names the node, where the device or a library refuses. */
 enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 
-/* A zeroed kernel of `bytes` (it begins with a struct kernel), released by freeing it; NULL when out of memory. */
-void *cuda_kernel_new(const struct node *node, size_t bytes,
-                      void (*run)(const struct kernel *kernel, const struct kernel_call *call));
-/* The same for kernels that are a struct kernel and no more. */
-enum status cuda_kernel_plain(const struct node *node,
-                              void (*run)(const struct kernel *kernel, const struct kernel_call *call),
-                              int64_t workspace_bytes, struct kernel **out);
-
 /* STATUS_FAILED with the library's text. */
 enum status cuda_failed(cudaError_t error, const char *what);
 /* For run(), which has no way to fail: what fails on the device, or already has, stays the runtime's last error
@@ -50,17 +42,10 @@ void cuda_require(cudaError_t error, const char *what);
 
 static inline cudaStream_t stream_of(const struct kernel_call *call) { return (cudaStream_t)call->stream; }
 
-/* Row `row` of an operand, whose tensor says how rows are apart; NULL for an operand that is left out. */
-void *cuda_row(const struct tensor *tensor, void *data, int64_t row);
-/* The power of two, at most 64, that divides the address of the operand's first element. */
-int64_t cuda_alignment(const struct tensor *tensor);
-
-/* Parts of a workspace begin at multiples of this. */
+/* Addresses of buffers are multiples of this. */
 enum { CUDA_ALIGN = 64 };
-static inline int64_t cuda_align(int64_t bytes) { return (bytes + CUDA_ALIGN - 1) / CUDA_ALIGN * CUDA_ALIGN; }
-static inline void *cuda_workspace(const struct kernel_call *call, int64_t offset) {
-    return (char *)call->workspace + offset;
-}
+/* The power of two, at most CUDA_ALIGN, that divides the address of the operand's first element. */
+int64_t cuda_alignment(const struct tensor *tensor);
 
 /* Sums over rows (sums.cu): blocks of rows have partial sums [blocks][columns] in fp32, which are then added up in
  * order. How many rows a block has depends on their number alone. */

@@ -9,7 +9,7 @@ struct choice {
     struct choice *next;
     int users;
     cublasLtMatmulAlgo_t algorithm;
-    size_t workspace_bytes; /* what it needs, from a multiple of WORKSPACE_ALIGN on */
+    size_t workspace_bytes; /* what it needs, from a multiple of OWN_ALIGN on */
 };
 
 /* cuBLASLt's matrices are stored by columns, so c turned is what it is asked for: c^t = b^t a^t. Its first matrix is
@@ -21,7 +21,7 @@ struct cuda_matmul {
 };
 
 /* The most that an algorithm may ask for (NVIDIA's advice for compute capability 9.0), and how it wants it. */
-enum { WORKSPACE_MOST = 32 << 20, WORKSPACE_ALIGN = 256 };
+enum { WORKSPACE_MOST = 32 << 20, OWN_ALIGN = 256 };
 
 /* All choices in use, and the library, which goes with the last of them. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -35,12 +35,17 @@ static enum status check(cublasStatus_t status, const char *what) {
 
 static cudaDataType_t type_of(enum dtype dtype) { return dtype == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-static bool spec_equal(const struct cuda_matmul_spec *a, const struct cuda_matmul_spec *b) {
+static bool product_equal(const struct matmul_spec *a, const struct matmul_spec *b) {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->a_row == b->a_row && a->a_k == b->a_k &&
            a->b_k == b->b_k && a->b_column == b->b_column && a->c_row == b->c_row && a->addend_row == b->addend_row &&
-           a->a_alignment == b->a_alignment && a->b_alignment == b->b_alignment && a->c_alignment == b->c_alignment &&
-           a->addend_alignment == b->addend_alignment && a->dtype == b->dtype && a->out_dtype == b->out_dtype &&
-           a->bias == b->bias;
+           a->dtype == b->dtype && a->out_dtype == b->out_dtype && a->bias == b->bias;
+}
+
+/* The alignment of an addend that there is not says nothing. */
+static bool spec_equal(const struct cuda_matmul_spec *a, const struct cuda_matmul_spec *b) {
+    return product_equal(&a->product, &b->product) && a->a_alignment == b->a_alignment &&
+           a->b_alignment == b->b_alignment && a->c_alignment == b->c_alignment &&
+           (a->product.addend_row == 0 || a->addend_alignment == b->addend_alignment);
 }
 
 /* A matrix [rows][columns] by columns, whose element (i, j) is i * row + j * column elements from the first: as it is
@@ -73,7 +78,7 @@ static enum status operation_init(struct cuda_matmul *matmul, bool bias, cublasO
     return set_operation(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
 }
 
-static enum status describe(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul) {
+static enum status describe(const struct matmul_spec *spec, struct cuda_matmul *matmul) {
     cublasOperation_t b_turn, a_turn, as_is;
     int64_t addend_row = spec->addend_row ? spec->addend_row : spec->c_row;
     TRY(layout_init(spec->dtype, spec->n, spec->k, spec->b_column, spec->b_k, &b_turn, &matmul->b));
@@ -94,7 +99,7 @@ static enum status preference_init(const struct cuda_matmul_spec *spec, cublasLt
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t first = (uint32_t)spec->b_alignment, second = (uint32_t)spec->a_alignment;
     uint32_t result = (uint32_t)spec->c_alignment;
-    uint32_t addend = spec->addend_row ? (uint32_t)spec->addend_alignment : result;
+    uint32_t addend = spec->product.addend_row ? (uint32_t)spec->addend_alignment : result;
     TRY(check(cublasLtMatmulPreferenceInit(preference), "a preference"));
     TRY(prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
     TRY(prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
@@ -150,11 +155,12 @@ static enum status find_or_choose(const struct cuda_matmul_spec *spec, struct cu
 }
 
 enum status cuda_matmul_create(const struct cuda_matmul_spec *spec, struct cuda_matmul **out) {
-    BUG_IF(spec->bias && spec->dtype != spec->out_dtype, "a bias of another dtype than the result");
+    BUG_IF(spec->product.bias && spec->product.dtype != spec->product.out_dtype,
+           "a bias of another dtype than the result");
     struct cuda_matmul *matmul = mem_array(1, sizeof *matmul);
     if (!matmul) return STATUS_FAILED;
     pthread_mutex_lock(&lock);
-    enum status status = describe(spec, matmul);
+    enum status status = describe(&spec->product, matmul);
     if (status == STATUS_OK) status = find_or_choose(spec, matmul);
     pthread_mutex_unlock(&lock);
     if (status == STATUS_OK)
@@ -180,29 +186,29 @@ void cuda_matmul_free(struct cuda_matmul *matmul) {
 
 int64_t cuda_matmul_workspace_bytes(const struct cuda_matmul *matmul) {
     int64_t bytes = (int64_t)matmul->choice->workspace_bytes;
-    return bytes > 0 ? cuda_align(bytes) + WORKSPACE_ALIGN - CUDA_ALIGN : 0;
+    return bytes > 0 ? workspace_align(bytes) + OWN_ALIGN - WORKSPACE_ALIGN : 0;
 }
 
 static bool is_aligned(const void *address, int64_t alignment) {
     return (uintptr_t)address % (uintptr_t)alignment == 0;
 }
 
-static void check_operands(const struct cuda_matmul_spec *spec, const struct cuda_matmul_operands *operands) {
-    bool addend = !spec->addend_row || is_aligned(operands->addend, spec->addend_alignment);
+static void check_operands(const struct cuda_matmul_spec *spec, const struct matmul_operands *operands) {
+    bool addend = !spec->product.addend_row || is_aligned(operands->addend, spec->addend_alignment);
     BUG_IF(!is_aligned(operands->a, spec->a_alignment) || !is_aligned(operands->b, spec->b_alignment) ||
                !is_aligned(operands->c, spec->c_alignment) || !addend,
            "an operand of a product is not aligned as was said");
 }
 
-void cuda_matmul_run(struct cuda_matmul *matmul, const struct cuda_matmul_operands *operands, void *workspace,
+void cuda_matmul_run(struct cuda_matmul *matmul, const struct matmul_operands *operands, void *workspace,
                      cudaStream_t stream) {
     const struct choice *choice = matmul->choice;
-    bool has_addend = choice->spec.addend_row != 0;
+    bool has_addend = choice->spec.product.addend_row != 0;
     float one = 1, addend_factor = has_addend ? 1 : 0;
-    uintptr_t aligned = ((uintptr_t)workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    uintptr_t aligned = ((uintptr_t)workspace + OWN_ALIGN - 1) / OWN_ALIGN * OWN_ALIGN;
     check_operands(&choice->spec, operands);
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    if (choice->spec.bias)
+    if (choice->spec.product.bias)
         status = cublasLtMatmulDescSetAttribute(&matmul->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,
                                                 sizeof operands->bias);
     if (status == CUBLAS_STATUS_SUCCESS)

@@ -23,25 +23,6 @@ enum status cuda_kernel_create(const struct node *node, struct kernel **out) {
     return status_set(STATUS_FAILED, "CUDA has no kernel for %s", node->op->name);
 }
 
-static void release(struct kernel *kernel) { mem_free(kernel); }
-
-void *cuda_kernel_new(const struct node *node, size_t bytes,
-                      void (*run)(const struct kernel *kernel, const struct kernel_call *call)) {
-    struct kernel *kernel = mem_array(1, bytes);
-    if (kernel) *kernel = (struct kernel){.run = run, .release = release, .node = node};
-    return kernel;
-}
-
-enum status cuda_kernel_plain(const struct node *node,
-                              void (*run)(const struct kernel *kernel, const struct kernel_call *call),
-                              int64_t workspace_bytes, struct kernel **out) {
-    struct kernel *kernel = cuda_kernel_new(node, sizeof *kernel, run);
-    if (!kernel) return STATUS_FAILED;
-    kernel->workspace_bytes = workspace_bytes;
-    *out = kernel;
-    return STATUS_OK;
-}
-
 enum status cuda_failed(cudaError_t error, const char *what) {
     return status_set(STATUS_FAILED, "CUDA: %s: %s", what, cudaGetErrorString(error));
 }
@@ -49,11 +30,6 @@ enum status cuda_failed(cudaError_t error, const char *what) {
 void cuda_require(cudaError_t error, const char *what) {
     BUG_IF(error != cudaSuccess && cudaPeekAtLastError() == cudaSuccess, "CUDA: %s: %s", what,
            cudaGetErrorString(error));
-}
-
-void *cuda_row(const struct tensor *tensor, void *data, int64_t row) {
-    if (!data) return NULL;
-    return (char *)data + row * tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
 }
 
 int64_t cuda_alignment(const struct tensor *tensor) {

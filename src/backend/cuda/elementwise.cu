@@ -154,29 +154,29 @@ template <typename E> static void activation_run(const struct kernel *kernel, co
 }
 
 enum status cuda_add_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, add_run, 0, out);
+    return kernel_plain(node, add_run, 0, out);
 }
 
 enum status cuda_gradient_sum_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, add_run, 0, out);
+    return kernel_plain(node, add_run, 0, out);
 }
 
 enum status cuda_scale_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, scale_run, 0, out);
+    return kernel_plain(node, scale_run, 0, out);
 }
 
 enum status cuda_activation_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, activation_run<activation_element>, 0, out);
+    return kernel_plain(node, activation_run<activation_element>, 0, out);
 }
 
 enum status cuda_activation_grad_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, activation_run<activation_grad_element>, 0, out);
+    return kernel_plain(node, activation_run<activation_grad_element>, 0, out);
 }
 
 enum status cuda_gated_activation_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, activation_run<gated_element>, 0, out);
+    return kernel_plain(node, activation_run<gated_element>, 0, out);
 }
 
 enum status cuda_gated_activation_grad_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, activation_run<gated_grad_element>, 0, out);
+    return kernel_plain(node, activation_run<gated_grad_element>, 0, out);
 }

@@ -24,7 +24,7 @@ static void embedding_launch(const struct node *node, const struct kernel_call *
 static void embedding_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
-    const char *table = (const char *)cuda_row(node->in[1], call->in[1], first_row);
+    const char *table = (const char *)operand_row(node->in[1], call->in[1], first_row);
     if (rows_are_vectors(node->in[1], table) && rows_are_vectors(node->out[0], call->out[0]))
         embedding_launch<uint4>(node, call, table);
     else if (node->out[0]->shape.dtype == DTYPE_BF16)
@@ -34,7 +34,7 @@ static void embedding_run(const struct kernel *kernel, const struct kernel_call 
 }
 
 enum status cuda_embedding_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, embedding_run, 0, out);
+    return kernel_plain(node, embedding_run, 0, out);
 }
 
 /* Columns of a block of the gradient, and how many a thread has. */
@@ -88,7 +88,7 @@ static void embedding_grad_run(const struct kernel *kernel, const struct kernel_
 }
 
 enum status cuda_embedding_grad_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, embedding_grad_run, 0, out);
+    return kernel_plain(node, embedding_grad_run, 0, out);
 }
 
 /* Rows of the last tokens lie a sequence apart: one copy of a strided rectangle. */
@@ -99,11 +99,11 @@ static void last_token_run(const struct kernel *kernel, const struct kernel_call
     size_t element = (size_t)dtype_bytes(x->shape.dtype), to_pitch = (size_t)tensor_row_stride(y) * element;
     size_t from_pitch = (size_t)(tensor_row_stride(x) * length) * element;
     size_t bytes = (size_t)shape_columns(&x->shape) * element;
-    cuda_require(cudaMemcpy2DAsync(call->out[0], to_pitch, cuda_row(x, call->in[0], last), from_pitch, bytes,
+    cuda_require(cudaMemcpy2DAsync(call->out[0], to_pitch, operand_row(x, call->in[0], last), from_pitch, bytes,
                                    (size_t)x->shape.dims[0], cudaMemcpyDeviceToDevice, stream_of(call)),
                  "a copy");
 }
 
 enum status cuda_last_token_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, last_token_run, 0, out);
+    return kernel_plain(node, last_token_run, 0, out);
 }

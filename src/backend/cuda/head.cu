@@ -4,10 +4,12 @@
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/device.cuh"
 
-constexpr int64_t LOGITS_BYTES_MOST = (int64_t)512 << 20, TILE_TOKENS_LEAST = 32, TILE_TOKENS_MOST = 4096;
-/* Rows of logits are so many elements apart, or a multiple: products are fastest on aligned rows, and few vocabularies
- * are so divisible (GPT-2: 50257). */
-constexpr int64_t LOGITS_ROW = 64;
+extern "C" {
+#include "backend/head_tiles.h"
+}
+
+/* Products are fastest on aligned rows, and few vocabularies are so divisible (GPT-2: 50257). */
+static const struct head_limits limits = {.logits_bytes = (int64_t)512 << 20, .tile_tokens = 4096, .logits_row = 64};
 constexpr int LOGITS_AT_ONCE = 4; /* of a thread */
 
 /* Products of a tile of so many tokens; NULL where not wanted. */
@@ -17,13 +19,10 @@ struct head_products {
 
 struct head_kernel {
     struct kernel kernel;
-    int64_t rows, vocab, columns;
-    int64_t logits_row;                   /* elements from one row of logits to the next */
-    int64_t tile, last;                   /* tokens of a tile, and of the last one */
-    struct head_products products, final; /* of a tile, and of the last one; may be the same */
-    /* Offsets into the workspace, whose first part is the logits. Gradients in bf16 have a place of their own; those in
-     * fp32 lie where the logits were. */
-    int64_t gradients_at, losses_at, sums_at, matmul_at;
+    struct head_tiles tiles;
+    struct head_products products, final; /* of a tile, and of the last one where that is shorter */
+    struct head_workspace workspace;      /* then that of sums over rows, and of the products: */
+    int64_t matmul_at;
 };
 
 struct loss_rows {
@@ -131,81 +130,40 @@ static void head_release(struct kernel *kernel) {
 
 /* Of every row at which a tile begins. */
 static int64_t tile_alignment(const struct head_kernel *head, const struct tensor *tensor) {
-    int64_t apart = head->tile * tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
+    int64_t apart = head->tiles.tile * tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
     int64_t all = cuda_alignment(tensor) | apart;
     return all & -all;
 }
 
-static enum status create_logits(const struct head_kernel *head, int64_t rows, struct cuda_matmul **out) {
-    const struct tensor *x = head->kernel.node->in[0];
-    struct cuda_matmul_spec spec = {
-        .m = rows,
-        .n = head->vocab,
-        .k = head->columns,
-        .a_row = tensor_row_stride(x),
-        .a_k = 1,
-        .b_k = 1,
-        .b_column = head->columns,
-        .c_row = head->logits_row,
-        .a_alignment = tile_alignment(head, x),
-        .b_alignment = CUDA_ALIGN,
-        .c_alignment = CUDA_ALIGN,
-        .dtype = x->shape.dtype,
-        .out_dtype = DTYPE_F32,
-    };
+static enum status create_logits(const struct head_kernel *head, int64_t tokens, struct cuda_matmul **out) {
+    const struct node *node = head->kernel.node;
+    struct cuda_matmul_spec spec = cuda_matmul_aligned(head_logits_spec(node, &head->tiles, tokens));
+    spec.a_alignment = tile_alignment(head, node->in[0]);
     return cuda_matmul_create(&spec, out);
 }
 
-static enum status create_dx(const struct head_kernel *head, int64_t rows, struct cuda_matmul **out) {
-    const struct tensor *dx = head->kernel.node->out[1];
-    if (!dx) return STATUS_OK;
-    struct cuda_matmul_spec spec = {
-        .m = rows,
-        .n = head->columns,
-        .k = head->vocab,
-        .a_row = head->logits_row,
-        .a_k = 1,
-        .b_k = head->columns,
-        .b_column = 1,
-        .c_row = tensor_row_stride(dx),
-        .a_alignment = CUDA_ALIGN,
-        .b_alignment = CUDA_ALIGN,
-        .c_alignment = tile_alignment(head, dx),
-        .dtype = dx->shape.dtype,
-        .out_dtype = dx->shape.dtype,
-    };
+static enum status create_dx(const struct head_kernel *head, int64_t tokens, struct cuda_matmul **out) {
+    const struct node *node = head->kernel.node;
+    if (!node->out[1]) return STATUS_OK;
+    struct cuda_matmul_spec spec = cuda_matmul_aligned(head_dx_spec(node, &head->tiles, tokens));
+    spec.c_alignment = tile_alignment(head, node->out[1]);
     return cuda_matmul_create(&spec, out);
 }
 
-static enum status create_dweight(const struct head_kernel *head, int64_t rows, struct cuda_matmul **out) {
-    const struct tensor *x = head->kernel.node->in[0];
-    if (!head->kernel.node->out[2]) return STATUS_OK;
-    struct cuda_matmul_spec spec = {
-        .m = head->vocab,
-        .n = head->columns,
-        .k = rows,
-        .a_row = 1,
-        .a_k = head->logits_row,
-        .b_k = tensor_row_stride(x),
-        .b_column = 1,
-        .c_row = head->columns,
-        .addend_row = head->columns,
-        .a_alignment = CUDA_ALIGN,
-        .b_alignment = tile_alignment(head, x),
-        .c_alignment = CUDA_ALIGN,
-        .addend_alignment = CUDA_ALIGN,
-        .dtype = x->shape.dtype,
-        .out_dtype = DTYPE_F32,
-    };
+static enum status create_dweight(const struct head_kernel *head, int64_t tokens, struct cuda_matmul **out) {
+    const struct node *node = head->kernel.node;
+    if (!node->out[2]) return STATUS_OK;
+    struct cuda_matmul_spec spec = cuda_matmul_aligned(head_dweight_spec(node, &head->tiles, tokens));
+    spec.b_alignment = tile_alignment(head, node->in[0]);
     return cuda_matmul_create(&spec, out);
 }
 
-static enum status create_products(const struct head_kernel *head, bool gradient, int64_t rows,
+static enum status create_products(const struct head_kernel *head, bool gradient, int64_t tokens,
                                    struct head_products *out) {
-    TRY(create_logits(head, rows, &out->logits));
+    TRY(create_logits(head, tokens, &out->logits));
     if (!gradient) return STATUS_OK;
-    TRY(create_dx(head, rows, &out->dx));
-    return create_dweight(head, rows, &out->dweight);
+    TRY(create_dx(head, tokens, &out->dx));
+    return create_dweight(head, tokens, &out->dweight);
 }
 
 static int64_t workspace_most(const struct head_products *products) {
@@ -218,46 +176,24 @@ static int64_t workspace_most(const struct head_products *products) {
     return most;
 }
 
-/* Tokens of a tile: as many as the limit allows, evenly divided. */
-static int64_t tile_tokens(int64_t rows, int64_t logits_row) {
-    int64_t most = LOGITS_BYTES_MOST / (4 * logits_row);
-    if (most < TILE_TOKENS_LEAST) most = TILE_TOKENS_LEAST;
-    if (most > TILE_TOKENS_MOST) most = TILE_TOKENS_MOST;
-    return divide_up(rows, divide_up(rows, most));
-}
-
-static void head_measure(struct head_kernel *head) {
-    const struct node *node = head->kernel.node;
-    head->rows = shape_rows(&node->in[0]->shape);
-    head->columns = shape_columns(&node->in[0]->shape);
-    head->vocab = node->in[1]->shape.dims[0];
-    head->logits_row = divide_up(head->vocab, LOGITS_ROW) * LOGITS_ROW;
-    head->tile = tile_tokens(head->rows, head->logits_row);
-    head->last = head->rows - (head->rows - 1) / head->tile * head->tile;
-}
-
 static void head_layout(struct head_kernel *head, bool gradient) {
     const struct node *node = head->kernel.node;
     int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
-    int64_t elements = head->tile * head->logits_row, logits_bytes = cuda_align(elements * 4);
-    bool apart = gradient && node->in[0]->shape.dtype == DTYPE_BF16;
-    head->gradients_at = apart ? logits_bytes : 0;
-    head->losses_at = logits_bytes + (apart ? cuda_align(elements * 2) : 0);
-    head->sums_at = head->losses_at + cuda_align(head->rows * (int64_t)sizeof(double));
-    head->matmul_at = head->sums_at;
-    if (gradient && node->out[3]) head->matmul_at += cuda_sum_workspace(head->tile, head->vocab);
+    head->workspace = head_workspace_of(node, &head->tiles, gradient);
+    head->matmul_at = head->workspace.end;
+    if (gradient && node->out[3]) head->matmul_at += cuda_sum_workspace(head->tiles.tile, head->tiles.vocab);
     head->kernel.workspace_bytes = head->matmul_at + (products > final ? products : final);
 }
 
 static enum status head_create(const struct node *node, bool gradient,
                                void (*run)(const struct kernel *, const struct kernel_call *), struct kernel **out) {
-    struct head_kernel *head = (struct head_kernel *)cuda_kernel_new(node, sizeof *head, run);
+    struct head_kernel *head = (struct head_kernel *)kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
-    head_measure(head);
-    enum status status = create_products(head, gradient, head->tile, &head->products);
-    if (status == STATUS_OK && head->last != head->tile)
-        status = create_products(head, gradient, head->last, &head->final);
+    head->tiles = head_tiles_of(node, &limits);
+    enum status status = create_products(head, gradient, head->tiles.tile, &head->products);
+    if (status == STATUS_OK && head->tiles.last != head->tiles.tile)
+        status = create_products(head, gradient, head->tiles.last, &head->final);
     if (status != STATUS_OK) {
         head_release(&head->kernel);
         return status;
@@ -281,51 +217,51 @@ struct head_tile {
 static void tile_gradients(const struct head_kernel *head, const struct kernel_call *call,
                            const struct head_tile *tile) {
     const struct node *node = head->kernel.node;
-    void *workspace = cuda_workspace(call, head->matmul_at);
-    struct cuda_matmul_operands dx = {
-        .a = tile->gradients, .b = call->in[1], .c = cuda_row(node->out[1], call->out[1], tile->first)};
-    struct cuda_matmul_operands dweight = {.a = tile->gradients,
-                                           .b = cuda_row(node->in[0], call->in[0], tile->first),
-                                           .addend = call->out[2],
-                                           .c = call->out[2]};
+    void *workspace = workspace_at(call, head->matmul_at);
+    struct matmul_operands dx = {
+        .a = tile->gradients, .b = call->in[1], .c = operand_row(node->out[1], call->out[1], tile->first)};
+    struct matmul_operands dweight = {.a = tile->gradients,
+                                      .b = operand_row(node->in[0], call->in[0], tile->first),
+                                      .addend = call->out[2],
+                                      .c = call->out[2]};
     if (tile->products->dx) cuda_matmul_run(tile->products->dx, &dx, workspace, stream_of(call));
     if (tile->products->dweight) cuda_matmul_run(tile->products->dweight, &dweight, workspace, stream_of(call));
     if (call->out[3])
-        cuda_sum_columns(stream_of(call), node->in[0]->shape.dtype, tile->count, head->vocab, tile->gradients,
-                         head->logits_row, cuda_workspace(call, head->sums_at), (float *)call->out[3]);
+        cuda_sum_columns(stream_of(call), node->in[0]->shape.dtype, tile->count, head->tiles.vocab, tile->gradients,
+                         head->tiles.logits_row, workspace_at(call, head->workspace.end), (float *)call->out[3]);
 }
 
 static void tile_run(const struct head_kernel *head, const struct kernel_call *call, const struct head_tile *tile,
                      float scale) {
     const struct node *node = head->kernel.node;
-    struct cuda_matmul_operands logits = {
-        .a = cuda_row(node->in[0], call->in[0], tile->first), .b = call->in[1], .c = call->workspace};
-    cuda_matmul_run(tile->products->logits, &logits, cuda_workspace(call, head->matmul_at), stream_of(call));
+    struct matmul_operands logits = {
+        .a = operand_row(node->in[0], call->in[0], tile->first), .b = call->in[1], .c = call->workspace};
+    cuda_matmul_run(tile->products->logits, &logits, workspace_at(call, head->matmul_at), stream_of(call));
     struct loss_rows rows = {
         .logits = (float *)call->workspace,
         .bias = call->in[3],
         .gradients = tile->gradients,
         .targets = (const int32_t *)call->in[2] + tile->first,
-        .losses = (double *)cuda_workspace(call, head->losses_at) + tile->first,
-        .vocab = head->vocab,
-        .row = head->logits_row,
+        .losses = (double *)workspace_at(call, head->workspace.losses) + tile->first,
+        .vocab = head->tiles.vocab,
+        .row = head->tiles.logits_row,
         .scale = scale,
     };
     FOR_ELEMENT(node->in[0]->shape.dtype, loss_launch, rows, tile->count, stream_of(call));
 }
 
 static void head_tiles(const struct head_kernel *head, const struct kernel_call *call, bool gradient) {
-    struct head_tile tile = {.gradients = gradient ? cuda_workspace(call, head->gradients_at) : NULL};
+    const struct head_tiles *tiles = &head->tiles;
+    struct head_tile tile = {.gradients = gradient ? workspace_at(call, head->workspace.gradients) : NULL};
     float scale = gradient ? (float)call->scalars[SCALAR_LOSS_SCALE] : 0;
-    for (tile.first = 0; tile.first < head->rows; tile.first += head->tile) {
-        bool is_last = tile.first + head->tile >= head->rows;
-        tile.products = is_last && head->final.logits ? &head->final : &head->products;
-        tile.count = is_last ? head->last : head->tile;
+    for (tile.first = 0; tile.first < tiles->rows; tile.first += tiles->tile) {
+        tile.count = head_tile_tokens(tiles, tile.first);
+        tile.products = tile.count < tiles->tile ? &head->final : &head->products;
         tile_run(head, call, &tile, scale);
         if (gradient) tile_gradients(head, call, &tile);
     }
-    launch(total_loss_kernel, 1, THREADS, 0, stream_of(call), (const double *)cuda_workspace(call, head->losses_at),
-           head->rows, (double *)call->out[0]);
+    launch(total_loss_kernel, 1, THREADS, 0, stream_of(call),
+           (const double *)workspace_at(call, head->workspace.losses), head->tiles.rows, (double *)call->out[0]);
 }
 
 static void head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
@@ -352,22 +288,20 @@ static void bias_launch(float *logits, const void *bias, int64_t vocab, int64_t 
 
 static void head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct head_kernel *head = (const struct head_kernel *)kernel;
-    struct cuda_matmul_operands operands = {.a = call->in[0], .b = call->in[1], .c = call->out[0]};
+    struct matmul_operands operands = {.a = call->in[0], .b = call->in[1], .c = call->out[0]};
     cuda_matmul_run(head->products.logits, &operands, call->workspace, stream_of(call));
     if (call->in[2])
-        FOR_ELEMENT(kernel->node->in[0]->shape.dtype, bias_launch, (float *)call->out[0], call->in[2], head->vocab,
-                    head->rows * head->vocab, stream_of(call));
+        FOR_ELEMENT(kernel->node->in[0]->shape.dtype, bias_launch, (float *)call->out[0], call->in[2],
+                    head->tiles.vocab, head->tiles.rows * head->tiles.vocab, stream_of(call));
 }
 
 enum status cuda_head_logits_create(const struct node *node, struct kernel **out) {
-    struct head_kernel *head = (struct head_kernel *)cuda_kernel_new(node, sizeof *head, head_logits_run);
+    struct head_kernel *head = (struct head_kernel *)kernel_new(node, sizeof *head, head_logits_run);
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
-    head_measure(head);
-    BUG_IF(tensor_row_stride(node->out[0]) != head->vocab, "logits in a view");
-    head->tile = head->rows;
-    head->logits_row = head->vocab;
-    enum status status = create_logits(head, head->rows, &head->products.logits);
+    head->tiles = head_tiles_whole(node);
+    BUG_IF(tensor_row_stride(node->out[0]) != head->tiles.vocab, "logits in a view");
+    enum status status = create_logits(head, head->tiles.rows, &head->products.logits);
     if (status != STATUS_OK) {
         head_release(&head->kernel);
         return status;

@@ -194,11 +194,11 @@ static void norm_run(const struct kernel *kernel, const struct kernel_call *call
 }
 
 enum status cuda_rms_norm_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, norm_run, 0, out);
+    return kernel_plain(node, norm_run, 0, out);
 }
 
 enum status cuda_layer_norm_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, norm_run, 0, out);
+    return kernel_plain(node, norm_run, 0, out);
 }
 
 template <typename T> static void weight_launch(const struct norm_gradient &norm, cudaStream_t stream) {
@@ -224,7 +224,7 @@ static void norm_grad_run(const struct kernel *kernel, const struct kernel_call 
         .mean = centered ? (const float *)call->in[3] : NULL,
         .rstd = (const float *)call->in[rstd],
         .dweights = dweight ? (float *)call->workspace : NULL,
-        .dbiases = dbias ? (float *)cuda_workspace(call, dweight ? cuda_sum_workspace(count, group) : 0) : NULL,
+        .dbiases = dbias ? (float *)workspace_at(call, dweight ? cuda_sum_workspace(count, group) : 0) : NULL,
         .dy_stride = tensor_row_stride(node->in[0]),
         .x_stride = tensor_row_stride(node->in[1]),
         .addend_stride = node->in[addend] ? tensor_row_stride(node->in[addend]) : 0,
@@ -247,7 +247,7 @@ static void norm_grad_run(const struct kernel *kernel, const struct kernel_call 
 static enum status norm_grad_create(const struct node *node, struct kernel **out) {
     int64_t group = group_of(node, 2), count = shape_elements(&node->in[1]->shape) / group;
     int wanted = (node->out[1] != NULL) + (node->out[2] != NULL);
-    return cuda_kernel_plain(node, norm_grad_run, wanted * cuda_sum_workspace(count, group), out);
+    return kernel_plain(node, norm_grad_run, wanted * cuda_sum_workspace(count, group), out);
 }
 
 enum status cuda_rms_norm_grad_create(const struct node *node, struct kernel **out) {

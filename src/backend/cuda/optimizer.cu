@@ -1,6 +1,10 @@
 /* The update: norms, clipping, AdamW. Operands are whole parameters, without gaps. */
 #include "backend/cuda/device.cuh"
 
+extern "C" {
+#include "backend/adamw_step.h"
+}
+
 /* Sum of a block of GRADIENT_NORM_BLOCK elements, in double: each thread every THREADS-th element. */
 __global__ void __launch_bounds__(THREADS) square_kernel(const float *gradient, int64_t count, double *sums) {
     int64_t begin = (int64_t)blockIdx.x * GRADIENT_NORM_BLOCK;
@@ -47,7 +51,7 @@ static void squared_norm_run(const struct kernel *kernel, const struct kernel_ca
 }
 
 enum status cuda_squared_norm_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, squared_norm_run, norm_blocks(node) * (int64_t)sizeof(double), out);
+    return kernel_plain(node, squared_norm_run, norm_blocks(node) * (int64_t)sizeof(double), out);
 }
 
 static void clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
@@ -57,7 +61,7 @@ static void clip_factor_run(const struct kernel *kernel, const struct kernel_cal
 }
 
 enum status cuda_clip_factor_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, clip_factor_run, 0, out);
+    return kernel_plain(node, clip_factor_run, 0, out);
 }
 
 struct adamw {
@@ -66,22 +70,18 @@ struct adamw {
     float *weight, *exp_avg, *exp_avg_sq;
     __nv_bfloat16 *rounded; /* NULL, or a copy of the weight */
     int64_t count;
-    float decay;          /* the weight is multiplied by it: 1 - lr * weight_decay */
-    float beta2;          /* of the second moment */
-    float blend1, blend2; /* 1 - beta1, 1 - beta2, rounded from double */
-    float step, root;     /* lr * correction, correction of the root */
-    float epsilon;
+    struct adamw_step step; /* its clip factor is not known here */
 };
 
 /* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_adamw.c), so that
  * both give the same bits. */
-__device__ inline void adamw_element(const struct adamw &adamw, float clip, float gradient, float *weight, float *m,
+__device__ inline void adamw_element(const struct adamw_step &step, float clip, float gradient, float *weight, float *m,
                                      float *v) {
     float g = __fmul_rn(gradient, clip);
-    *m = __fmaf_rn(adamw.blend1, __fsub_rn(g, *m), *m);
-    *v = __fmaf_rn(__fmul_rn(g, adamw.blend2), g, __fmul_rn(*v, adamw.beta2));
-    float divisor = __fmaf_rn(__fsqrt_rn(*v), adamw.root, adamw.epsilon);
-    *weight = __fmaf_rn(__fdiv_rn(*m, divisor), -adamw.step, __fmul_rn(*weight, adamw.decay));
+    *m = __fmaf_rn(step.blend1, __fsub_rn(g, *m), *m);
+    *v = __fmaf_rn(__fmul_rn(g, step.blend2), g, __fmul_rn(*v, step.beta2));
+    float divisor = __fmaf_rn(__fsqrt_rn(*v), step.root, step.epsilon);
+    *weight = __fmaf_rn(__fdiv_rn(*m, divisor), -step.step, __fmul_rn(*weight, step.decay));
 }
 
 /* Each thread has W neighbours; W divides the count. */
@@ -93,7 +93,7 @@ template <int W> __global__ void __launch_bounds__(THREADS) adamw_kernel(struct 
     vector<float, W> m = load<float, W>(adamw.exp_avg, i), v = load<float, W>(adamw.exp_avg_sq, i);
 #pragma unroll
     for (int w = 0; w < W; w++)
-        adamw_element(adamw, (float)clip, gradient.at[w], &weight.at[w], &m.at[w], &v.at[w]);
+        adamw_element(adamw.step, (float)clip, gradient.at[w], &weight.at[w], &m.at[w], &v.at[w]);
     store<float, W>(adamw.weight, i, weight);
     store<float, W>(adamw.exp_avg, i, m);
     store<float, W>(adamw.exp_avg_sq, i, v);
@@ -105,8 +105,6 @@ template <int W> __global__ void __launch_bounds__(THREADS) adamw_kernel(struct 
 }
 
 static struct adamw adamw_of(const struct node *node, const struct kernel_call *call) {
-    const struct adamw_attributes *attributes = NODE_ATTRIBUTES(node, adamw_attributes);
-    double rate = call->scalars[SCALAR_LEARNING_RATE];
     return {
         .gradient = (const float *)call->in[0],
         .clip = (const double *)call->in[1],
@@ -115,13 +113,7 @@ static struct adamw adamw_of(const struct node *node, const struct kernel_call *
         .exp_avg_sq = (float *)call->out[2],
         .rounded = call->out[3] ? (__nv_bfloat16 *)call->out[0] : NULL,
         .count = shape_elements(&node->in[0]->shape),
-        .decay = (float)(1 - rate * attributes->weight_decay),
-        .beta2 = (float)attributes->beta2,
-        .blend1 = (float)(1 - attributes->beta1),
-        .blend2 = (float)(1 - attributes->beta2),
-        .step = (float)(rate * call->scalars[SCALAR_BIAS_CORRECTION]),
-        .root = (float)call->scalars[SCALAR_BIAS_CORRECTION_SQ],
-        .epsilon = (float)attributes->epsilon,
+        .step = adamw_step_of(node, call),
     };
 }
 
@@ -136,5 +128,5 @@ static void adamw_run(const struct kernel *kernel, const struct kernel_call *cal
 }
 
 enum status cuda_adamw_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, adamw_run, 0, out);
+    return kernel_plain(node, adamw_run, 0, out);
 }

@@ -37,8 +37,7 @@ enum status cuda_rope_table_create(const struct node *node, struct kernel **out)
     if (attributes->head_dim > 2 * HALF_MOST)
         return status_set(STATUS_BAD_INPUT, "rotary embedding of heads of %lld features: CUDA takes at most %lld",
                           (long long)attributes->head_dim, (long long)(2 * HALF_MOST));
-    struct rope_table_kernel *kernel =
-        (struct rope_table_kernel *)cuda_kernel_new(node, sizeof *kernel, rope_table_run);
+    struct rope_table_kernel *kernel = (struct rope_table_kernel *)kernel_new(node, sizeof *kernel, rope_table_run);
     if (!kernel) return STATUS_FAILED;
     rope_inverse_frequencies(attributes, kernel->frequencies.at);
     *out = &kernel->kernel;
@@ -103,5 +102,5 @@ static void rope_run(const struct kernel *kernel, const struct kernel_call *call
 }
 
 enum status cuda_rope_create(const struct node *node, struct kernel **out) {
-    return cuda_kernel_plain(node, rope_run, 0, out);
+    return kernel_plain(node, rope_run, 0, out);
 }

@@ -12,7 +12,7 @@ int64_t cuda_sum_block_rows(int64_t rows) {
 int64_t cuda_sum_blocks(int64_t rows) { return divide_up(rows, cuda_sum_block_rows(rows)); }
 
 int64_t cuda_sum_workspace(int64_t rows, int64_t columns) {
-    return cuda_align(cuda_sum_blocks(rows) * columns * (int64_t)sizeof(float));
+    return workspace_align(cuda_sum_blocks(rows) * columns * (int64_t)sizeof(float));
 }
 
 /* Block (c, b) of the grid sums rows [b * block_rows, …) of SUM_COLUMNS columns: each of SUM_LANES lanes every

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/adamw_step.h"
 #include "graph/tensor.h"
 #include "ops/ops.h"
 
@@ -47,15 +48,6 @@ struct attention_query {
     const void *q, *k, *v;
     int64_t k_stride, v_stride;
     void *y;
-};
-
-struct adamw_step {
-    float decay;          /* the weight is multiplied by it: 1 - lr * weight_decay */
-    float clip;           /* the gradient is multiplied by it */
-    float beta2;          /* of the second moment */
-    float blend1, blend2; /* 1 - beta1, 1 - beta2, rounded from double */
-    float step, root;     /* lr * correction, correction of the root */
-    float epsilon;
 };
 
 struct simd_kernels {

@@ -1,0 +1,46 @@
+/* The head's loss in tiles of tokens (ops/head.c), for every backend: how many tokens a tile has, its products, and
+ * where things are in the workspace. Logits of one tile are held at a time. */
+#ifndef BALLAST_BACKEND_HEAD_TILES_H
+#define BALLAST_BACKEND_HEAD_TILES_H
+
+#include "backend/backend.h"
+#include "backend/matmul_spec.h"
+
+struct head_tiles {
+    int64_t rows, vocab, columns; /* tokens, logits of each, features */
+    int64_t logits_row;           /* elements from one row of logits to the next */
+    int64_t tile, last;           /* tokens of a tile, and of the last one */
+};
+
+/* What a backend is fastest with. */
+struct head_limits {
+    int64_t logits_bytes; /* of a tile, the most; but a tile has 32 tokens, whatever these take */
+    int64_t tile_tokens;  /* the most */
+    int64_t logits_row;   /* which rows of logits are apart by a multiple of, in elements */
+};
+
+/* Tiles of a head's loss: as many tokens in each as the limits allow, evenly divided. */
+struct head_tiles head_tiles_of(const struct node *node, const struct head_limits *limits);
+/* One tile of all tokens, logits without gaps: for logits that are asked for themselves. */
+struct head_tiles head_tiles_whole(const struct node *node);
+/* Tokens of the tile that begins with token `first`. */
+static inline int64_t head_tile_tokens(const struct head_tiles *tiles, int64_t first) {
+    return first + tiles->tile < tiles->rows ? tiles->tile : tiles->rows - first;
+}
+
+/* Products of a tile of so many tokens. Logits in fp32, without their bias; the gradient of x; the weight's gradient,
+ * added to. The last two only where the node has such outputs. */
+struct matmul_spec head_logits_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens);
+struct matmul_spec head_dx_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens);
+struct matmul_spec head_dweight_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens);
+
+/* Offsets into a workspace whose first part is the logits. Products take whole rows without gaps between elements, so
+ * gradients in bf16 have a place of their own; those in fp32 lie where the logits were. */
+struct head_workspace {
+    int64_t gradients; /* of a tile's logits, in the dtype of x */
+    int64_t losses;    /* double, of all tokens */
+    int64_t end;       /* where what the backend itself needs begins */
+};
+struct head_workspace head_workspace_of(const struct node *node, const struct head_tiles *tiles, bool gradient);
+
+#endif
