@@ -43,7 +43,6 @@ static const char *why_not_operand(const struct program *program, const struct i
     const struct buffer *buffer = &program->buffers.items[operand->buffer];
     bool state = buffer->kind == BUFFER_PARAMETERS || buffer->kind == BUFFER_OPTIMIZER;
     if (buffer->tier == TIER_DISK) return "the disk takes part";
-    if (buffer->tier == TIER_HOST && instruction->opcode != OPCODE_COPY) return "it is the host's work";
     if (operand->stride != 0 && program->sections.items[instruction->section].repeat > 1) return "an operand moves on";
     if (state && operand->access != ACCESS_READ && buffer->home < 0) return "it changes parameters or state";
     return NULL;
@@ -53,6 +52,7 @@ static const char *why_not_operand(const struct program *program, const struct i
 static const char *why_not(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     if (instruction->deferred) return "it is deferred";
+    if (instruction->opcode != OPCODE_COPY && instruction->tier == TIER_HOST) return "it is the host's work";
     if (instruction->opcode == OPCODE_KERNEL && takes_values(instruction->node)) return "it takes values of the step";
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const char *why = instruction->operands[k].buffer < 0 ? NULL : why_not_operand(program, instruction, k);
@@ -144,6 +144,30 @@ static void test_of_random_streams(void **state) {
         graph_free(graph);
     }
     assert_true(held > 0);
+}
+
+/* What compiled programs have only where a span ends for other reasons, planted within one: it is cut there. */
+static void test_planted(void **state) {
+    (void)state;
+    struct graph *graph = small(2);
+    for (int plant = 0; plant < 3; plant++) {
+        struct program *program = small_program(graph, GRAINS, 1, 1, 1);
+        struct spans spans;
+        assert_int_equal(spans_find(program, &spans), STATUS_OK);
+        int32_t middle = spans.all.items[0].first + spans.all.items[0].count / 2;
+        struct instruction *instruction = &program->instructions.items[middle];
+        spans_free(&spans);
+        while (instruction->opcode != OPCODE_KERNEL)
+            instruction++;
+        struct operand *written = &instruction->operands[OP_INPUTS_MAX];
+        if (plant == 0) instruction->deferred = true;
+        if (plant == 1) program->buffers.items[written->buffer].kind = BUFFER_OPTIMIZER;
+        if (plant == 2) instruction->tier = TIER_HOST;
+        assert_non_null(why_not(program, (int32_t)(instruction - program->instructions.items)));
+        assert_true(check_spans(program) > 0);
+        program_free(program);
+    }
+    graph_free(graph);
 }
 
 enum { BATCH = 5, TOKENS = 13, STEPS = 6 };
@@ -300,6 +324,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_device),
                                        cmocka_unit_test(test_of_random_policies),
                                        cmocka_unit_test(test_of_random_streams),
+                                       cmocka_unit_test(test_planted),
                                        cmocka_unit_test(test_same_bits),
                                        cmocka_unit_test(test_looked_at),
                                        cmocka_unit_test(test_failures)};
