@@ -1,7 +1,6 @@
 #include "base/json.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -108,14 +107,29 @@ enum status json_read_text(const char *file, const json_t *object, const char *f
     return status_hint(status, "the nearest legal length is %zu bytes", bytes - 1);
 }
 
-enum status json_write(const char *path, const json_t *value) {
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+void json_text_free(char *text) {
+    json_malloc_t take;
+    json_free_t give_back;
+    json_get_alloc_funcs(&take, &give_back);
+    give_back(text);
+}
+
+static enum status write_text(const char *path, const json_t *value, size_t flags) {
+    char *text = json_dumps(value, flags);
     if (!text) return status_no_memory(0, "JSON text");
     size_t length = strlen(text);
     text[length] = '\n'; /* over the NUL: file_replace is given the length */
     enum status status = file_replace(path, text, length + 1);
-    free(text);
+    json_text_free(text);
     return status;
+}
+
+enum status json_write(const char *path, const json_t *value) {
+    return write_text(path, value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+}
+
+enum status json_write_compact(const char *path, const json_t *value, int digits) {
+    return write_text(path, value, JSON_COMPACT | JSON_REAL_PRECISION(digits));
 }
 
 enum status json_refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,

@@ -33,5 +33,9 @@ enum status json_read_text(const char *file, const json_t *object, const char *f
 
 /* Writes pretty JSON in place of the file (file_replace). */
 enum status json_write(const char *path, const json_t *value);
+/* The same on one line, numbers with `digits` digits: for files that are large and read by programs. */
+enum status json_write_compact(const char *path, const json_t *value, int digits);
+/* Frees a text of json_dumps, which is of jansson's allocator and not of mem.h's. NULL is fine. */
+void json_text_free(char *text);
 
 #endif

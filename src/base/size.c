@@ -63,3 +63,10 @@ static char *print(int64_t bytes, double (*to_whole)(double), char text[SIZE_TEX
 char *size_print(int64_t bytes, char text[SIZE_TEXT]) { return print(bytes, rint, text); }
 
 char *size_print_up(int64_t bytes, char text[SIZE_TEXT]) { return print(bytes, ceil, text); }
+
+char *size_print_option(int64_t bytes, char text[SIZE_TEXT]) {
+    char *space = strchr(size_print_up(bytes, text), ' ');
+    const char *unit = space[1] == 'B' ? "" : space + 1; /* plain bytes have none */
+    memmove(space, unit, strlen(unit) + 1);
+    return text;
+}

@@ -14,5 +14,7 @@ enum { SIZE_TEXT = 24 };
 char *size_print(int64_t bytes, char text[SIZE_TEXT]);
 /* The same rounded up, for what is needed: whoever gives what is printed gives enough. */
 char *size_print_up(int64_t bytes, char text[SIZE_TEXT]);
+/* The same as it is typed, "1.25GiB", "310": size_parse reads it. */
+char *size_print_option(int64_t bytes, char text[SIZE_TEXT]);
 
 #endif

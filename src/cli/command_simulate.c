@@ -1,6 +1,5 @@
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -19,10 +18,7 @@ static enum status write_trace(const struct prediction *prediction, const char *
     if (status == STATUS_OK) status = trace_add(trace, 1, prediction->path, predicted);
     if (status == STATUS_OK && prediction->measured)
         status = trace_add(trace, 2, prediction->measured_path, prediction->measured);
-    char *text = status == STATUS_OK ? json_dumps(trace, JSON_COMPACT | JSON_REAL_PRECISION(TRACE_DIGITS)) : NULL;
-    if (status == STATUS_OK)
-        status = text ? file_replace(path, text, strlen(text)) : status_no_memory(0, "the text of a trace");
-    free(text);
+    if (status == STATUS_OK) status = json_write_compact(path, trace, TRACE_DIGITS);
     json_decref(trace);
     json_decref(predicted);
     return status;

@@ -1,8 +1,7 @@
-#include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/json.h"
 #include "model/safetensors.h"
 
 enum { HEADER_ALIGNMENT = 8, BLOCK_BYTES = 1 << 17 };
@@ -117,7 +116,7 @@ static enum status write_sorted(const char *path, const struct safetensors_item 
                                                     : status_no_memory(BYTE_STORE_PIECE, "writing a safetensors file");
     XXH3_freeState(stream.hash);
     mem_free(stream.room);
-    free(text);
+    json_text_free(text);
     return status;
 }
 

@@ -15,14 +15,15 @@ struct issue {
 
 struct history {
     struct issue write;
-    int write_stream;
-    struct issue reads[STREAMS_MAX]; /* latest on each stream since the write */
+    int32_t write_stream;
+    uint32_t readers; /* bit s: stream s has read since the write */
 };
 
 struct synchroniser {
     struct program *program;
     struct segments segments;
     struct history *histories; /* by segment */
+    struct issue *reads;       /* by segment and stream: the latest; of streams that are among the readers */
 };
 
 static enum status add_wait(struct instruction *instruction, int32_t other) {
@@ -47,14 +48,18 @@ static enum status require_ended(struct synchroniser *synchroniser, struct walk 
     return STATUS_OK;
 }
 
+static struct issue *read_of(struct synchroniser *synchroniser, int32_t segment, int stream) {
+    return &synchroniser->reads[(size_t)segment * (size_t)synchroniser->program->streams + (size_t)stream];
+}
+
 static enum status order_access(struct synchroniser *synchroniser, struct walk *walk, enum access access,
                                 struct reach reach) {
-    int streams = access == ACCESS_READ ? 0 : synchroniser->program->streams;
     for (int32_t i = reach.first; i < reach.end; i++) {
         const struct history *history = &synchroniser->histories[i];
         TRY(require_ended(synchroniser, walk, history->write_stream, &history->write));
-        for (int s = 0; s < streams; s++)
-            TRY(require_ended(synchroniser, walk, s, &history->reads[s]));
+        uint32_t readers = access == ACCESS_READ ? 0 : history->readers;
+        for (int s = 0; readers >> s != 0; s++)
+            if (readers >> s & 1) TRY(require_ended(synchroniser, walk, s, read_of(synchroniser, i, s)));
     }
     return STATUS_OK;
 }
@@ -64,9 +69,10 @@ static void record_access(struct synchroniser *synchroniser, const struct walk *
     struct issue issue = {.number = walk->number, .instruction = walk->instruction};
     for (int32_t i = reach.first; i < reach.end; i++) {
         struct history *history = &synchroniser->histories[i];
-        if (access == ACCESS_READ)
-            history->reads[stream] = issue;
-        else
+        if (access == ACCESS_READ) {
+            history->readers |= 1u << stream;
+            *read_of(synchroniser, i, stream) = issue;
+        } else
             *history = (struct history){.write = issue, .write_stream = stream};
     }
 }
@@ -96,10 +102,13 @@ enum status program_synchronise(struct program *program) {
     if (program->streams == 1) return STATUS_OK; /* one stream is ordered already */
     struct synchroniser synchroniser = {.program = program};
     TRY(segments_create(program, &synchroniser.segments));
-    synchroniser.histories = mem_array((size_t)synchroniser.segments.count, sizeof *synchroniser.histories);
-    enum status status =
-        synchroniser.histories ? walk_program(program, synchronise_issue, &synchroniser) : STATUS_FAILED;
+    size_t segments = (size_t)synchroniser.segments.count;
+    synchroniser.histories = mem_array(segments, sizeof *synchroniser.histories);
+    synchroniser.reads = mem_array(segments * (size_t)program->streams, sizeof *synchroniser.reads);
+    bool room = synchroniser.histories && synchroniser.reads;
+    enum status status = room ? walk_program(program, synchronise_issue, &synchroniser) : STATUS_FAILED;
     mem_free(synchroniser.histories);
+    mem_free(synchroniser.reads);
     segments_free(&synchroniser.segments);
     return status;
 }

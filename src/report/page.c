@@ -1,6 +1,5 @@
 #include "report/page.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -36,7 +35,7 @@ static char *escape(const char *text) {
 char *page_text_of(const json_t *document) {
     char *text = json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(NUMBER_DIGITS));
     char *escaped = text ? escape(text) : NULL;
-    free(text);
+    json_text_free(text);
     if (!escaped) (void)status_no_memory(0, "the page");
     return escaped;
 }

@@ -1,8 +1,7 @@
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/json.h"
 #include "sim/timeline.h"
 #include "sim/timeline_memory.h"
 
@@ -216,9 +215,7 @@ enum status timeline_write(const struct timeline *timeline, const char *path) {
     enum { DIGITS = 12 }; /* nanoseconds of a step of a quarter of an hour */
     json_t *object = timeline_to_json(timeline);
     if (!object) return STATUS_FAILED;
-    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS));
+    enum status status = json_write_compact(path, object, DIGITS);
     json_decref(object);
-    enum status status = text ? file_replace(path, text, strlen(text)) : status_no_memory(0, "the text of a timeline");
-    free(text);
     return status;
 }

@@ -1,6 +1,5 @@
 #include "train/samples.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "train/generate.h"
@@ -48,7 +47,7 @@ static enum status write_line(struct samples *samples, int64_t step, const char 
     char *line = object ? json_dumps(object, JSON_PRESERVE_ORDER | JSON_COMPACT) : NULL, *whole = NULL;
     json_decref(object);
     if (line) whole = mem_format("%s\n", line);
-    free(line);
+    json_text_free(line);
     if (!whole) return status_no_memory(strlen(text), "a sample");
     enum status status = metrics_append(&samples->file, whole, strlen(whole));
     mem_free(whole);

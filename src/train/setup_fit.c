@@ -94,7 +94,7 @@ static enum status check_lower_tier(const struct train_setup *setup, enum tier t
 static enum status describe_memory(const struct train_setup *setup, int64_t device_bytes, char text[64]) {
     char size[SIZE_TEXT];
     if (setup->limits.device_bytes > 0 || setup->backend->memory) {
-        snprintf(text, 64, "--device-memory %s", size_print_up(device_bytes, size));
+        snprintf(text, 64, "--device-memory %s", size_print_option(device_bytes, size));
         return STATUS_OK;
     }
     struct cluster_memory memory;
