@@ -123,13 +123,17 @@ static void test_failures(void **state) {
     expect_failure(capture(&graph));
 }
 
-/* A launch that the runtime refuses, and a product that only cuBLASLt knows was refused. */
+/* A launch that the runtime refuses, a fill whose failure it alone notes, and a product of which it does not know,
+ * since cuBLASLt has a runtime of its own. */
 static void test_refused_calls(void **state) {
     (void)state;
     void *graph;
     reset();
     assert_int_equal(cuda_graphs.begin(NULL), STATUS_OK);
     cuda_require(keep(cudaErrorInvalidValue), "a launch");
+    expect_failure(cuda_graphs.end(NULL, &graph));
+    assert_int_equal(cuda_graphs.begin(NULL), STATUS_OK);
+    (void)keep(cudaErrorInvalidValue);
     expect_failure(cuda_graphs.end(NULL, &graph));
     assert_int_equal(cuda_graphs.begin(NULL), STATUS_OK);
     cuda_refused("cuBLASLt: a product", "not supported");

@@ -9,7 +9,7 @@
 #include "support/policy_subject.h"
 #include "support/unit.h"
 
-/* Of graphs, by all that was trained. */
+/* Of graphs, by all runs. */
 static int64_t launches;
 
 static struct outcome train_deferred(const struct policy_subject *subject, struct policy_way way, uint64_t seed) {

@@ -37,7 +37,8 @@ static enum status refuse(cudaError_t error, const char *what) {
     return cuda_status(error, what);
 }
 
-/* Other threads go on as if there were no capture: what they may not do meanwhile is theirs alone. */
+/* In this mode calls that no capture allows (allocations, synchronous copies) are forbidden to this thread alone:
+ * others, which may be writing a checkpoint, go on as ever. */
 static enum status begin(void *stream) {
     if (are_off()) return status_set(STATUS_FAILED, "BALLAST_CUDA_GRAPHS=off");
     cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
