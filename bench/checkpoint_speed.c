@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "support/median.h"
 #include "train/checkpoint_writer.h"
 #include "train/train_data.h"
 
@@ -99,16 +100,6 @@ static enum status round_run(struct bench *bench, struct times *times, int round
            (double)times->checkpoint[round] * 1e-9, (double)times->plain[round] * 1e-9);
     fflush(stdout);
     return STATUS_OK;
-}
-
-static int compare_ns(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static double median_s(int64_t *taken, int count) {
-    qsort(taken, (size_t)count, sizeof *taken, compare_ns);
-    return (double)taken[count / 2] * 1e-9;
 }
 
 static enum status rounds_run(struct bench *bench, int rounds) {

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/half.h"
+#include "support/median.h"
 #include "train/engine.h"
 
 enum { ROUNDS_MOST = 9, READ_BYTES = 128 << 10, BLOCK = 4096 };
@@ -46,16 +47,6 @@ static int64_t processor_ns(void) {
     struct timespec taken;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &taken);
     return (int64_t)taken.tv_sec * 1000000000 + taken.tv_nsec;
-}
-
-static int compare_ns(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static double median_s(int64_t *taken, int count) {
-    qsort(taken, (size_t)count, sizeof *taken, compare_ns);
-    return (double)taken[count / 2] * 1e-9;
 }
 
 static enum status rounds_measure(struct engine *engine, const char *path, bool cold, int rounds, double bytes) {

@@ -14,15 +14,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "cli/limit_spinning.h"
 #include "profile/profile_model.h"
 #include "search/search.h"
 #include "support/median.h"
 #include "support/model_step.h"
 #include "support/policy_spread.h"
+#include "support/step_options.h"
 
 enum { BUSY_MOST = 64, PROFILES_MOST = 8, RIVALS = 3, ENTRIES_MOST = 1 + RIVALS + PROFILES_MOST, SAMPLES_MOST = 256 };
 static const double BEHIND_MOST = 0.10;
@@ -100,12 +100,9 @@ static enum status profile_beside(const struct bench *bench, int64_t busy, struc
 
 static enum status search(const struct bench *bench, const struct costs *costs, struct search_result *out) {
     const struct executable *plain = bench->plain.executable;
-    size_t nodes = plain->graph->nodes.count;
-    int64_t *bytes = mem_array(nodes, sizeof *bytes);
+    int64_t *bytes = executable_workspace(plain);
     if (!bytes) return STATUS_FAILED;
-    for (size_t n = 0; n < nodes; n++)
-        bytes[n] = plain->kernels[n]->workspace_bytes;
-    const struct workspace_table workspace = {bytes, (int)nodes};
+    const struct workspace_table workspace = {bytes, (int)plain->graph->nodes.count};
     const struct search_input input = {
         .graph = plain->graph,
         .workspace = &workspace,
@@ -113,7 +110,7 @@ static enum status search(const struct bench *bench, const struct costs *costs, 
         .recipe = &bench->plain.plan.recipe,
         .capacity_bytes = {[TIER_DEVICE] = plain->program->tier_bytes[TIER_DEVICE] * bench->settings.percent / 100,
                            [TIER_DISK] = INT64_MAX / 4},
-        .most_compiled = 24};
+        .most_compiled = search_most_compiled(plain->graph)};
     enum status status = search_policies(&input, out);
     mem_free(bytes);
     if (status == STATUS_OK && out->front.count == 0) {
@@ -211,82 +208,24 @@ static enum status run(struct bench *bench) {
     return report(bench);
 }
 
-static enum status parse_number(const char *name, const char *text, struct settings *settings) {
-    struct model_step_options *step = &settings->step;
-    const struct {
-        const char *name;
-        int64_t *number, most;
-    } numbers[] = {
-        {"layers", &step->layers, 1024},
-        {"hidden", &step->hidden, 1 << 20},
-        {"heads", &step->heads, 1 << 16},
-        {"vocab", &step->vocab, 1 << 24},
-        {"batch", &step->plan.batch, 1 << 20},
-        {"seq", &step->plan.sequence_length, 1 << 20},
-        {"grain", &step->plan.grain_sequences, 1 << 20},
-        {"busy", &settings->busy, BUSY_MOST},
-        {"profiles", &settings->profiles, PROFILES_MOST},
-        {"percent", &settings->percent, 100},
-        {"rounds", &settings->rounds, 16},
-        {"steps", &settings->steps, 16},
+static enum status read_options(int count, char **words, struct settings *out) {
+    struct step_option options[STEP_OPTIONS_MOST + 1] = {
+        {"busy", .number = &out->busy, .most = BUSY_MOST},
+        {"profiles", .number = &out->profiles, .most = PROFILES_MOST},
+        {"percent", .number = &out->percent, .most = 100},
+        {"rounds", .number = &out->rounds, .most = 16},
+        {"steps", .number = &out->steps, .most = 16},
     };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (strcmp(name, numbers[i].name) != 0) continue;
-        char *end;
-        long long value = strtoll(text, &end, 10);
-        if (*end || end == text || value < 1 || value > numbers[i].most)
-            return status_set(STATUS_BAD_INPUT, "--%s: '%s' is no number from 1 to %" PRId64, name, text,
-                              numbers[i].most);
-        *numbers[i].number = value;
-        return STATUS_OK;
-    }
-    return status_set(STATUS_BAD_INPUT, "--%s: no such option; bench/noisy_profile.c begins with them", name);
-}
-
-static enum status parse_dtype(const char *text, enum dtype *out) {
-    *out = dtype_find(text);
-    if (*out == DTYPE_F32 || *out == DTYPE_BF16) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "--dtype: '%s' is neither fp32 nor bf16", text);
-}
-
-static enum status parse(int count, char **words, struct settings *out) {
-    for (int i = 1; i + 1 < count; i += 2) {
-        const char *name = words[i] + 2, *text = words[i + 1];
-        if (strncmp(words[i], "--", 2) != 0) return status_set(STATUS_BAD_INPUT, "'%s' is no option", words[i]);
-        if (strcmp(name, "disk") == 0)
-            out->step.disk_folder = text;
-        else if (strcmp(name, "dtype") == 0)
-            TRY(parse_dtype(text, &out->step.plan.dtype));
-        else
-            TRY(parse_number(name, text, out));
-    }
-    if (count % 2 == 0) return status_set(STATUS_BAD_INPUT, "%s: needs a value", words[count - 1]);
-    if (out->step.disk_folder) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "--disk DIR is missing: where the disk tier of policies is");
-}
-
-/* As ballast itself does: OpenMP reads the setting when it is loaded. */
-static void limit_spinning(char **words) {
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) execv("/proc/self/exe", words);
+    step_options_append(options, &out->step);
+    TRY(step_options_read(count, words, options, "bench/noisy_profile.c"));
+    return step_options_require_disk(&out->step);
 }
 
 int main(int count, char **words) {
     limit_spinning(words);
-    static struct bench bench = {
-        .settings = {.step = {.family = "gpt2", .layers = 4, .hidden = 256, .heads = 4, .vocab = 2048},
-                     .busy = 1,
-                     .profiles = 3,
-                     .percent = 60,
-                     .rounds = 5,
-                     .steps = 3}};
-    struct plan_options *plan = &bench.settings.step.plan;
-    plan_options_init(plan);
-    plan->batch = 4;
-    plan->sequence_length = 256;
-    plan->grain_sequences = 1;
-    plan->dtype = DTYPE_F32;
-    enum status status = parse(count, words, &bench.settings);
+    static struct bench bench = {.settings = {.busy = 1, .profiles = 3, .percent = 60, .rounds = 5, .steps = 3}};
+    bench.settings.step = step_options_small();
+    enum status status = read_options(count, words, &bench.settings);
     if (status == STATUS_OK) status = run(&bench);
     if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());
     model_step_close(&bench.plain);

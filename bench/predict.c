@@ -12,7 +12,6 @@
  * in the list twice: how far equal plans are apart is the noise floor. Memory is right where the system says that
  * exactly the arenas' bytes are resident. Below, what streams were at work on, predicted and in the step beside the
  * fastest product. -o also writes the report to a file. The profile is kept in DIR/profile. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,12 +22,14 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "cli/limit_spinning.h"
 #include "profile/profile_model.h"
 #include "profile/rate_work.h"
-#include "sim/simulate.h"
+#include "sim/step_summary.h"
 #include "support/median.h"
 #include "support/model_step.h"
 #include "support/policy_spread.h"
+#include "support/step_options.h"
 
 enum { POLICIES_MOST = 256, REPEATS_MOST = 25, TWINS = 3, REFERENCE_CALLS = 10 };
 
@@ -42,17 +43,12 @@ struct repeat {
     double step_s, reference_s; /* the step, and a reference product beside it */
 };
 
-/* Seconds at work. */
-struct shares {
-    double busy_s[STREAM_ROLE_COUNT][ACTIVITY_COUNT];
-};
-
 struct entry {
     struct policy policy;
     int64_t twin; /* the entry of the same plan; -1: none */
     double predicted_s, measured_s;
     struct repeat repeats[REPEATS_MOST];
-    struct shares predicted, measured; /* the latter in the repeat beside the fastest product */
+    struct step_summary predicted, measured; /* the latter in the repeat beside the fastest product */
     int64_t predicted_bytes[TIER_COUNT], measured_bytes[TIER_COUNT];
 };
 
@@ -130,17 +126,6 @@ static enum status profile(struct bench *bench, const struct model_step *plain, 
     return STATUS_OK;
 }
 
-static void add_shares(const struct timeline *timeline, const struct costs *costs, struct shares *out) {
-    const struct program *program = timeline->program;
-    *out = (struct shares){0};
-    for (size_t i = 0; i < timeline->events.count; i++) {
-        const struct timeline_event *event = &timeline->events.items[i];
-        const struct instruction *instruction = &program->instructions.items[event->instruction];
-        out->busy_s[program->roles[instruction->stream]][costs_of(costs, program, instruction).activity] +=
-            event->end_s - event->start_s;
-    }
-}
-
 static enum status predict(struct bench *bench, struct entry *entry) {
     struct model_step_options options = options_of(bench, &entry->policy);
     struct model_step step;
@@ -149,7 +134,7 @@ static enum status predict(struct bench *bench, struct entry *entry) {
     if (status == STATUS_OK) status = simulate(step.executable->program, &bench->costs, &timeline);
     if (status == STATUS_OK) {
         entry->predicted_s = timeline.step_s;
-        add_shares(&timeline, &bench->costs, &entry->predicted);
+        step_summarise(&timeline, &bench->costs, &entry->predicted);
         memcpy(entry->predicted_bytes, step.executable->program->tier_bytes, sizeof entry->predicted_bytes);
         timeline_free(&timeline);
     }
@@ -195,7 +180,7 @@ static enum status measure(struct bench *bench, struct entry *entry, int64_t rou
     enum status status = model_step_open(&options, &step);
     if (status == STATUS_OK) status = timeline_create(step.executable->program, &timeline);
     if (status == STATUS_OK) status = run_steps(bench, &step, &timeline, &entry->repeats[round]);
-    if (status == STATUS_OK && beside_fastest(entry, round)) add_shares(&timeline, &bench->costs, &entry->measured);
+    if (status == STATUS_OK && beside_fastest(entry, round)) step_summarise(&timeline, &bench->costs, &entry->measured);
     for (enum tier tier = 0; tier < TIER_COUNT && status == STATUS_OK; tier++)
         entry->measured_bytes[tier] = resident_bytes(&step.arenas[tier]);
     timeline_free(&timeline);
@@ -372,90 +357,24 @@ static enum status run(struct bench *bench) {
     return status;
 }
 
-static enum status parse_whole(const char *name, const char *text, int64_t most, int64_t *out) {
-    char *end;
-    long long value = strtoll(text, &end, 10);
-    if (*end || end == text || value < 1 || value > most)
-        return status_set(STATUS_BAD_INPUT, "--%s: '%s' is no number from 1 to %" PRId64, name, text, most);
-    *out = value;
-    return STATUS_OK;
-}
-
-static enum status parse_option(const char *name, const char *text, struct settings *settings) {
-    struct model_step_options *step = &settings->step;
-    const struct {
-        const char *name;
-        int64_t *number, most;
-    } numbers[] = {
-        {"layers", &step->layers, 1024},
-        {"hidden", &step->hidden, 1 << 20},
-        {"heads", &step->heads, 1 << 16},
-        {"vocab", &step->vocab, 1 << 24},
-        {"batch", &step->plan.batch, 1 << 20},
-        {"seq", &step->plan.sequence_length, 1 << 20},
-        {"grain", &step->plan.grain_sequences, 1 << 20},
-        {"policies", &settings->policies, POLICIES_MOST},
-        {"repeats", &settings->repeats, REPEATS_MOST},
-        {"seed", &settings->seed, INT32_MAX},
+static enum status read_options(int count, char **words, struct settings *out) {
+    struct step_option options[STEP_OPTIONS_MOST + 1] = {
+        {"threads", .count = &out->step.plan.threads, .most = 1 << 12},
+        {"policies", .number = &out->policies, .most = POLICIES_MOST},
+        {"repeats", .number = &out->repeats, .most = REPEATS_MOST},
+        {"seed", .number = &out->seed, .most = INT32_MAX},
+        {"o", .text = &out->output},
     };
-    int64_t threads = 0;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (strcmp(name, numbers[i].name) == 0) return parse_whole(name, text, numbers[i].most, numbers[i].number);
-    if (strcmp(name, "disk") == 0) return step->disk_folder = text, STATUS_OK;
-    if (strcmp(name, "dtype") == 0) {
-        step->plan.dtype = dtype_find(text);
-        bool known = step->plan.dtype == DTYPE_F32 || step->plan.dtype == DTYPE_BF16;
-        return known ? STATUS_OK : status_set(STATUS_BAD_INPUT, "--dtype: '%s' is neither fp32 nor bf16", text);
-    }
-    TRY(parse_whole(name, text, 4096, &threads));
-    step->plan.threads = (int)threads;
-    return STATUS_OK;
-}
-
-static enum status parse(int count, char **words, struct settings *out) {
-    static const struct option known[] = {
-        {"layers", required_argument, NULL, 0},  {"hidden", required_argument, NULL, 0},
-        {"heads", required_argument, NULL, 0},   {"vocab", required_argument, NULL, 0},
-        {"batch", required_argument, NULL, 0},   {"seq", required_argument, NULL, 0},
-        {"grain", required_argument, NULL, 0},   {"policies", required_argument, NULL, 0},
-        {"repeats", required_argument, NULL, 0}, {"seed", required_argument, NULL, 0},
-        {"disk", required_argument, NULL, 0},    {"dtype", required_argument, NULL, 0},
-        {"threads", required_argument, NULL, 0}, {0}};
-    int index, found;
-    while ((found = getopt_long(count, words, "o:", known, &index)) == 0 || found == 'o') {
-        if (found == 'o')
-            out->output = optarg;
-        else
-            TRY(parse_option(known[index].name, optarg, out));
-    }
-    if (found != -1 || optind < count)
-        return status_set(STATUS_BAD_INPUT, "unknown option; bench/predict.c begins with those that there are");
-    if (!out->step.disk_folder)
-        return status_set(STATUS_BAD_INPUT, "--disk DIR is missing: where the disk tier of policies is");
-    return STATUS_OK;
-}
-
-/* As ballast itself does: OpenMP reads the setting when it is loaded. */
-static void limit_spinning(char **words) {
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) execv("/proc/self/exe", words);
+    step_options_append(options, &out->step);
+    TRY(step_options_read(count, words, options, "bench/predict.c"));
+    return step_options_require_disk(&out->step);
 }
 
 int main(int count, char **words) {
     limit_spinning(words);
-    static struct bench bench = {
-        .profile_reference_s = 1e30,
-        .settings = {.step = {.family = "gpt2", .layers = 4, .hidden = 256, .heads = 4, .vocab = 2048},
-                     .policies = 32,
-                     .repeats = 5,
-                     .seed = 1}};
-    struct plan_options *plan = &bench.settings.step.plan;
-    plan_options_init(plan);
-    plan->batch = 4;
-    plan->sequence_length = 256;
-    plan->grain_sequences = 1;
-    plan->dtype = DTYPE_F32;
-    enum status status = parse(count, words, &bench.settings);
+    static struct bench bench = {.profile_reference_s = 1e30, .settings = {.policies = 32, .repeats = 5, .seed = 1}};
+    bench.settings.step = step_options_small();
+    enum status status = read_options(count, words, &bench.settings);
     if (status == STATUS_OK) status = run(&bench);
     if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());
     costs_free(&bench.costs);

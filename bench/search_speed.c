@@ -3,7 +3,8 @@
  *
  *     build/bench/search_speed [MOST_COMPILED]
  *
- * Processor time of all, and of what comes before the first program: proposing and bounding. */
+ * Without a number, as many programs are compiled as when a run starts. Processor time of all, and of what comes before
+ * the first program: proposing and bounding. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ static enum status measure(struct search_input *input, int64_t plain_bytes, doub
     return STATUS_OK;
 }
 
+/* `most`: of struct search_input; below 0: as when a run starts. */
 static enum status measure_size(const struct step_graph_size *size, int most) {
     static const double parts[] = {0.8, 0.5, 0.25, 0.1};
     struct graph *graph;
@@ -96,6 +98,7 @@ static enum status measure_size(const struct step_graph_size *size, int most) {
                             .threads = 1};
     struct search_input input = {.graph = graph, .workspace = &workspace, .costs = &costs, .recipe = &recipe};
     int64_t plain_bytes;
+    if (most < 0) most = search_most_compiled(graph);
     TRY(find_plain_bytes(&input, &plain_bytes));
     input.capacity_bytes[TIER_HOST] = plain_bytes / 4;
     input.capacity_bytes[TIER_DISK] = INT64_MAX / 4;
@@ -109,7 +112,7 @@ static enum status measure_size(const struct step_graph_size *size, int most) {
 }
 
 int main(int count, char **arguments) {
-    int most = count > 1 ? atoi(arguments[1]) : 24;
+    int most = count > 1 ? atoi(arguments[1]) : -1;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (measure_size(&sizes[i], most) != STATUS_OK) {
             fprintf(stderr, "search_speed: %s: %s\n", sizes[i].name, status_message());

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "profile/profile.h"
+#include "support/median.h"
 #include "train/engine.h"
 #include "train/train_data.h"
 
@@ -65,16 +66,6 @@ static enum status phases_run(struct bench *bench) {
     printf("  %-20s %7.3f s; matrix rate %.1f GFLOP/s\n", "all", (double)(before - begin) * 1e-9,
            bench->matrix_flops_per_s * 1e-9);
     return STATUS_OK;
-}
-
-static int compare_ns(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static double median_s(int64_t *taken, int count) {
-    qsort(taken, (size_t)count, sizeof *taken, compare_ns);
-    return (double)taken[count / 2] * 1e-9;
 }
 
 static enum status steps_run(struct bench *bench, int steps) {

@@ -14,17 +14,16 @@
  * limit of each (by the faster of oneDNN's rates). With --no-limits only steps are measured. With --lora or --freeze
  * the same step with everything trained takes turns with it, and the ratio of times is set beside the ratio of the
  * programs' FLOPs. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "cli/limit_spinning.h"
 #include "support/median.h"
 #include "support/memory_rate.h"
 #include "support/product_rate.h"
+#include "support/step_options.h"
 #include "support/step_table.h"
 
 enum { STEPS_MOST = 100, RATES = 2 };
@@ -34,6 +33,7 @@ struct options {
     struct model_step_options step;
     int steps;
     bool table, no_limits;
+    const char *freeze; /* NULL: nothing */
 };
 
 struct measured {
@@ -194,65 +194,27 @@ static enum status report(struct bench *bench) {
     return step_table_print(&bench->table, &bench->step, fastest, memory, stdout);
 }
 
-static enum status parse_number(const char *name, const char *text, int64_t most, int64_t *out) {
-    char *end;
-    long long value = strtoll(text, &end, 10);
-    if (*end || end == text || value < 1 || value > most)
-        return status_set(STATUS_BAD_INPUT, "--%s: '%s' is no number from 1 to %" PRId64, name, text, most);
-    *out = value;
-    return STATUS_OK;
-}
-
-static enum status parse_option(const char *name, const char *text, struct options *options) {
-    struct plan_options *plan = &options->step.plan;
-    int64_t number = 0;
-    if (strcmp(name, "table") == 0) return options->table = true, STATUS_OK;
-    if (strcmp(name, "no-limits") == 0) return options->no_limits = true, STATUS_OK;
-    if (strcmp(name, "model") == 0) return options->step.family = text, STATUS_OK;
-    if (strcmp(name, "lora") == 0) return plan->lora = text, STATUS_OK;
-    if (strcmp(name, "freeze") == 0) {
-        static const char *pattern;
-        pattern = text;
-        plan->freeze = &pattern;
-        plan->freeze_count = 1;
-        return STATUS_OK;
-    }
-    if (strcmp(name, "dtype") == 0) {
-        plan->dtype = dtype_find(text);
-        bool known = plan->dtype == DTYPE_F32 || plan->dtype == DTYPE_BF16;
-        return known ? STATUS_OK : status_set(STATUS_BAD_INPUT, "--dtype: '%s' is neither fp32 nor bf16", text);
-    }
-    TRY(parse_number(name, text, strcmp(name, "steps") == 0 ? STEPS_MOST : 1 << 20, &number));
-    if (strcmp(name, "batch") == 0) plan->batch = number;
-    if (strcmp(name, "seq") == 0) plan->sequence_length = number;
-    if (strcmp(name, "layers") == 0) options->step.layers = number;
-    if (strcmp(name, "threads") == 0) plan->threads = (int)number;
-    if (strcmp(name, "steps") == 0) options->steps = (int)number;
-    return STATUS_OK;
-}
-
-static enum status parse(int count, char **words, struct options *options) {
-    static const struct option known[] = {
-        {"model", required_argument, NULL, 0},  {"dtype", required_argument, NULL, 0},
-        {"batch", required_argument, NULL, 0},  {"seq", required_argument, NULL, 0},
-        {"layers", required_argument, NULL, 0}, {"threads", required_argument, NULL, 0},
-        {"steps", required_argument, NULL, 0},  {"table", no_argument, NULL, 0},
-        {"no-limits", no_argument, NULL, 0},    {"lora", required_argument, NULL, 0},
-        {"freeze", required_argument, NULL, 0}, {0}};
-    int index, found;
-    while ((found = getopt_long(count, words, "", known, &index)) == 0)
-        TRY(parse_option(known[index].name, optarg, options));
-    if (found != -1 || optind < count)
-        return status_set(STATUS_BAD_INPUT, "unknown option; bench/step.c begins with those that there are");
-    if (options->table && options->no_limits)
+static enum status read_options(int count, char **words, struct options *out) {
+    struct plan_options *plan = &out->step.plan;
+    const struct step_option options[] = {
+        {"model", .text = &out->step.family},
+        {"dtype", .dtype = &plan->dtype},
+        {"batch", .number = &plan->batch, .most = 1 << 20},
+        {"seq", .number = &plan->sequence_length, .most = 1 << 20},
+        {"layers", .number = &out->step.layers, .most = 1 << 20},
+        {"threads", .count = &plan->threads, .most = 1 << 20},
+        {"steps", .count = &out->steps, .most = STEPS_MOST},
+        {"table", .flag = &out->table},
+        {"no-limits", .flag = &out->no_limits},
+        {"lora", .text = &plan->lora},
+        {"freeze", .text = &out->freeze},
+        {0},
+    };
+    TRY(step_options_read(count, words, options, "bench/step.c"));
+    if (out->freeze) plan->freeze = &out->freeze, plan->freeze_count = 1;
+    if (out->table && out->no_limits)
         return status_set(STATUS_BAD_INPUT, "--table: sets operators beside limits, which --no-limits leaves out");
     return STATUS_OK;
-}
-
-/* As ballast itself does: OpenMP reads the setting when it is loaded. */
-static void limit_spinning(char **words) {
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) execv("/proc/self/exe", words);
 }
 
 int main(int count, char **words) {
@@ -261,7 +223,7 @@ int main(int count, char **words) {
     static struct bench bench;
     plan_options_init(&options.step.plan);
     options.step.plan.batch = 4;
-    enum status status = parse(count, words, &options);
+    enum status status = read_options(count, words, &options);
     if (status == STATUS_OK) status = bench_open(&options, &bench);
     if (status == STATUS_OK) {
         print_setting(&bench);

@@ -2,7 +2,11 @@
 #ifndef BALLAST_BENCH_MEDIAN_H
 #define BALLAST_BENCH_MEDIAN_H
 
+#include <stdint.h>
+
 /* Of `count` values, at least one, which it puts into order; between the two in the middle when there are two. */
 double median(double *values, int count);
+/* The same of times in ns, in seconds. */
+double median_s(int64_t *ns, int count);
 
 #endif

@@ -15,15 +15,31 @@ void executable_free(struct executable *executable) {
     mem_free(executable);
 }
 
-static enum status create_kernels(struct executable *executable, int64_t *workspace_bytes) {
+int64_t *executable_workspace(const struct executable *executable) {
+    size_t nodes = executable->graph->nodes.count;
+    int64_t *bytes = mem_array(nodes, sizeof *bytes);
+    for (size_t i = 0; bytes && i < nodes; i++)
+        bytes[i] = executable->kernels[i]->workspace_bytes;
+    return bytes;
+}
+
+static enum status create_kernels(struct executable *executable) {
     const struct graph *graph = executable->graph;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         const struct node *node = graph->nodes.items[i];
         enum status status = executable->backend->kernel_create(node, &executable->kernels[i]);
         if (status != STATUS_OK) return status_prefix(status, "%s", node->name);
-        workspace_bytes[i] = executable->kernels[i]->workspace_bytes;
     }
     return STATUS_OK;
+}
+
+static enum status compile(struct executable *executable, const struct plan *plan, const struct program *beside) {
+    int64_t *bytes = executable_workspace(executable);
+    if (!bytes) return STATUS_FAILED;
+    const struct workspace_table table = {bytes, (int)executable->graph->nodes.count};
+    enum status status = program_compile_beside(executable->graph, plan, &table, beside, &executable->program);
+    mem_free(bytes);
+    return status;
 }
 
 static enum status create_host_kernels(struct executable *executable) {
@@ -50,15 +66,9 @@ enum status executable_create_beside(const struct backend *backend, struct graph
         return STATUS_FAILED;
     }
     *executable = (struct executable){.backend = backend, .graph = graph, .threads = plan->recipe.threads};
-    size_t nodes = graph->nodes.count;
-    executable->kernels = mem_array(nodes, sizeof(struct kernel *));
-    int64_t *workspace_bytes = mem_array(nodes, sizeof *workspace_bytes);
-    enum status status = executable->kernels && workspace_bytes ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) status = create_kernels(executable, workspace_bytes);
-    struct workspace_table table = {.bytes = workspace_bytes, .count = (int)nodes};
-    const struct program *beside = resident ? resident->program : NULL;
-    if (status == STATUS_OK) status = program_compile_beside(graph, plan, &table, beside, &executable->program);
-    mem_free(workspace_bytes);
+    executable->kernels = mem_array(graph->nodes.count, sizeof(struct kernel *));
+    enum status status = executable->kernels ? create_kernels(executable) : STATUS_FAILED;
+    if (status == STATUS_OK) status = compile(executable, plan, resident ? resident->program : NULL);
     if (status == STATUS_OK) status = create_host_kernels(executable);
     if (status != STATUS_OK) {
         executable_free(executable);

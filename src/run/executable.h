@@ -24,5 +24,8 @@ enum status executable_create(const struct backend *backend, struct graph *graph
 enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
                                      const struct executable *resident, struct executable **out);
 void executable_free(struct executable *executable);
+/* Bytes of workspace of each kernel, by node id, as struct workspace_table has them. NULL when out of memory. The
+ * caller frees with mem_free. */
+int64_t *executable_workspace(const struct executable *executable);
 
 #endif

@@ -13,6 +13,12 @@ static const double EXPOSED_PART = 0.25;
 static const double MORE_CAUTION = 1.12;
 /* Where nothing fits: the smallest that are compiled. */
 enum { SMALLEST_COMPILED = 12, RUNNERS_UP_MOST = 8 };
+enum { COMPILED_LEAST = 6, COMPILED_NODES = 16000 };
+
+int search_most_compiled(const struct graph *graph) {
+    size_t count = COMPILED_NODES / (graph->nodes.count + 1);
+    return count < COMPILED_LEAST ? COMPILED_LEAST : (int)count;
+}
 
 /* How a program of a family differed from its bound: what others of it will take. */
 struct lesson {

@@ -3,16 +3,6 @@
 #include "search/search.h"
 #include "train/setup_compile.h"
 
-/* Programs that a search compiles: one takes 10 ms at 12 layers (546 nodes), 70 ms at 96 (4242), so that the whole
- * stays within about a third of a second, or half of one for the least. A small model gets as many as that allows: with
- * 24 of the 57 that 6 layers have now, the choice on a slow disk was 20% behind the best of all. */
-enum { COMPILED_LEAST = 6, COMPILED_NODES = 16000 };
-
-static int most_compiled(const struct graph *graph) {
-    size_t count = COMPILED_NODES / (graph->nodes.count + 1);
-    return count < COMPILED_LEAST ? COMPILED_LEAST : (int)count;
-}
-
 /* Whether the tiers below the device hold the programs. */
 static bool fits_below(const struct train_setup *setup, const struct train_setup *programs) {
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
@@ -47,10 +37,8 @@ static enum status try_policy(struct train_setup *setup, const struct policy *po
 static enum status make_input(const struct train_setup *setup, int64_t **workspace_bytes,
                               struct workspace_table *workspace, struct search_input *out) {
     const struct executable *main = setup->main;
-    int64_t *bytes = mem_array(main->graph->nodes.count, sizeof *bytes);
+    int64_t *bytes = executable_workspace(main);
     if (!bytes) return STATUS_FAILED;
-    for (size_t n = 0; n < main->graph->nodes.count; n++)
-        bytes[n] = main->kernels[n]->workspace_bytes;
     *workspace_bytes = bytes;
     *workspace = (struct workspace_table){bytes, (int)main->graph->nodes.count};
     bool grains_fixed = setup->grains_fixed || setup->purpose != SETUP_TRAIN;
@@ -59,7 +47,7 @@ static enum status make_input(const struct train_setup *setup, int64_t **workspa
                                  .costs = &setup->costs,
                                  .recipe = &setup->plan.recipe,
                                  .grains_per_pass = grains_fixed ? setup->plan.policy.grains_per_pass : 0,
-                                 .most_compiled = most_compiled(main->graph)};
+                                 .most_compiled = search_most_compiled(main->graph)};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         out->capacity_bytes[tier] = setup->capacity_bytes[tier];
     return STATUS_OK;

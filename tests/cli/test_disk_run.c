@@ -73,12 +73,7 @@ static void require_optimizer_on_disk(const char *run) {
     json_decref(plan);
 }
 
-static void require_empty_scratch(void) {
-    struct names names;
-    assert_int_equal(folder_list(place.scratch, &names), STATUS_OK);
-    assert_int_equal(names.count, 0);
-    names_free(&names);
-}
+static void require_empty_scratch(void) { assert_int_equal(temp_count(place.scratch), 0); }
 
 static void disk_runs_give_the_same_bits(void **state) {
     (void)state;

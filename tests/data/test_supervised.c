@@ -12,51 +12,23 @@
 #include "base/random.h"
 #include "data/dataset.h"
 #include "support/data_files.h"
+#include "support/data_place.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 
 enum { LENGTH = 24, EOS = 0, VOCAB = 300 };
 
 struct place {
-    char *folder;
-    char tokenizer_path[4096], cache_folder[4096], data[4096];
-    const char *paths[1];
-    struct tokenizer *tokenizer;
-    struct dataset_options options;
+    struct data_place base;
+    char data[4096];
 };
 
 static int make_place(void **state) {
-    static const char *const special[] = {"<|end|>"};
-    struct place *place = mem_array(1, sizeof *place);
-    if (!place || temp_folder_make((void **)&place->folder) != 0) return -1;
-    snprintf(place->tokenizer_path, sizeof place->tokenizer_path, "%s/tokenizer.json", place->folder);
-    snprintf(place->cache_folder, sizeof place->cache_folder, "%s/cache", place->folder);
-    snprintf(place->data, sizeof place->data, "%s/data.jsonl", place->folder);
-    size_t bytes;
-    char *text = random_text(1, 2000, &bytes);
-    bool made = tokenizer_train(text, bytes, VOCAB, special, 1, place->tokenizer_path) == STATUS_OK &&
-                tokenizer_open(place->tokenizer_path, &place->tokenizer) == STATUS_OK;
-    mem_free(text);
-    place->paths[0] = place->data;
-    place->options = (struct dataset_options){.paths = place->paths,
-                                              .path_count = 1,
-                                              .tokenizer = place->tokenizer,
-                                              .tokenizer_path = place->tokenizer_path,
-                                              .cache_folder = place->cache_folder,
-                                              .eos_token = EOS,
-                                              .vocab_size = VOCAB,
-                                              .sequence_tokens = LENGTH,
-                                              .seed = 5};
-    *state = place;
-    return made ? 0 : -1;
-}
-
-static int drop_place(void **state) {
-    struct place *place = *state;
-    tokenizer_free(place->tokenizer);
-    int result = temp_folder_drop((void **)&place->folder);
-    mem_free(place);
-    return result;
+    struct place *place = *state = data_place_make(sizeof *place, VOCAB, true);
+    snprintf(place->data, sizeof place->data, "%s/data.jsonl", place->base.folder);
+    place->base.paths[0] = place->data;
+    place->base.options.sequence_tokens = LENGTH;
+    return 0;
 }
 
 /* What an example's ids and masks must be: prompts end in a colon and completions begin with a blank, where the
@@ -69,7 +41,7 @@ struct expected {
 
 static void encode_into(const struct place *place, const char *text, size_t bytes, struct expected *out) {
     struct token_ids ids = {0};
-    assert_int_equal(tokenizer_encode(place->tokenizer, text, bytes, false, &ids), STATUS_OK);
+    assert_int_equal(tokenizer_encode(place->base.tokenizer, text, bytes, false, &ids), STATUS_OK);
     assert_true(out->count + (int64_t)ids.count < 256);
     for (size_t i = 0; i < ids.count; i++)
         out->ids[out->count++] = ids.items[i];
@@ -103,7 +75,7 @@ static struct expected *write_examples(const struct place *place, int count, int
 
 static struct dataset *open_place(const struct place *place) {
     struct dataset *dataset;
-    if (dataset_open(&place->options, &dataset) != STATUS_OK) fail_msg("%s", status_message());
+    if (dataset_open(&place->base.options, &dataset) != STATUS_OK) fail_msg("%s", status_message());
     return dataset;
 }
 
@@ -157,8 +129,8 @@ static int read_epoch(const struct place *place, struct expected *all, int count
         assert_int_equal(counted, unmasked);
         for (int32_t segment = 0; at < LENGTH && !is_padding(&row, at); segment++, met++) {
             assert_int_equal(segments[at], segment);
-            if (segment > 0) assert_true(place->options.documents_apart);
-            at += expect_example(all, count, &row, at, place->options.loss_on_all);
+            if (segment > 0) assert_true(place->base.options.documents_apart);
+            at += expect_example(all, count, &row, at, place->base.options.loss_on_all);
         }
         *padding += LENGTH - at;
     }
@@ -176,8 +148,8 @@ static void an_epoch_sees_each_example_once(void **state) {
     assert_true(fitting > COUNT / 2);
     for (int together = 0; together < 2; together++)
         for (int on_all = 0; on_all < 2; on_all++) {
-            place->options.documents_apart = together;
-            place->options.loss_on_all = on_all;
+            place->base.options.documents_apart = together;
+            place->base.options.loss_on_all = on_all;
             for (int i = 0; i < COUNT; i++)
                 all[i].seen = 0;
             int met = read_epoch(place, all, COUNT, together ? &padding_packed : &padding_alone);
@@ -194,7 +166,7 @@ static void order_depends_on_seed_and_step_only(void **state) {
     struct place *place = *state;
     enum { BATCH = 3, STEPS = 40, ROW = BATCH * LENGTH };
     mem_free(write_examples(place, 60, 5));
-    place->options.documents_apart = true;
+    place->base.options.documents_apart = true;
     static int32_t all[STEPS][2][ROW];
     struct dataset *dataset = open_place(place);
     for (int step = 0; step < STEPS; step++)
@@ -220,17 +192,14 @@ static void order_depends_on_seed_and_step_only(void **state) {
 static void examples_mix_with_text(void **state) {
     struct place *place = *state;
     char text_path[4096], weighted[2][4200];
-    snprintf(text_path, sizeof text_path, "%s/text.txt", place->folder);
+    snprintf(text_path, sizeof text_path, "%s/text.txt", place->base.folder);
     snprintf(weighted[0], sizeof weighted[0], "%s:2", place->data);
     snprintf(weighted[1], sizeof weighted[1], "%s:1", text_path);
-    size_t bytes;
-    char *text = random_text(3, 500, &bytes);
-    temp_write(text_path, text, bytes);
-    mem_free(text);
+    random_text_write(text_path, 3, 500);
     mem_free(write_examples(place, 20, 3));
     const char *paths[] = {weighted[0], weighted[1]};
-    place->options.paths = paths;
-    place->options.path_count = 2;
+    place->base.options.paths = paths;
+    place->base.options.path_count = 2;
     struct dataset *dataset = open_place(place);
     int examples = 0;
     for (int64_t step = 0; step < 60; step++) {
@@ -253,20 +222,20 @@ static uint64_t fingerprint_of(const struct place *place) {
 /* The cache knows what conversations were rendered with. */
 static void templates_and_dates_are_in_the_key(void **state) {
     struct place *place = *state;
-    const char *template = temp_path(place->folder, "chat_template.jinja");
-    place->options.chat_folder = place->folder;
+    const char *template = temp_path(place->base.folder, "chat_template.jinja");
+    place->base.options.chat_folder = place->base.folder;
     temp_write_text(place->data, "{\"messages\": [{\"role\": \"user\", \"content\": \"river\"}, {\"role\": "
                                  "\"assistant\", \"content\": \"bridge\"}]}\n");
     temp_write_text(template, "{% for m in messages %}{{ m.content }}{% endfor %}");
     uint64_t first = fingerprint_of(place);
-    place->options.chat_time_s = 86400;
+    place->base.options.chat_time_s = 86400;
     assert_true(fingerprint_of(place) == first);
     temp_write_text(template, "{% for m in messages %}{{ m.content }} {% endfor %}");
     uint64_t second = fingerprint_of(place);
     assert_true(second != first);
     temp_write_text(template, "{% for m in messages %}{{ m.content }} {{ strftime_now('%d') }}{% endfor %}");
     uint64_t third = fingerprint_of(place);
-    place->options.chat_time_s = 2 * 86400;
+    place->base.options.chat_time_s = 2 * 86400;
     assert_true(third != second && fingerprint_of(place) != third);
 }
 
@@ -274,7 +243,7 @@ static void expect_refused(const struct place *place, const char *content, const
     struct dataset *dataset;
     temp_write_text(place->data, content);
     status_clear();
-    enum status status = dataset_open(&place->options, &dataset);
+    enum status status = dataset_open(&place->base.options, &dataset);
     if (status != STATUS_BAD_INPUT || !strstr(status_message(), "data.jsonl") || !strstr(status_message(), words))
         fail_msg("\"%s\" does not say \"%s\"", status_message(), words);
 }
@@ -293,29 +262,29 @@ static void bad_examples_are_named_by_line(void **state) {
                    "ran under a bridge of stone whose arches we'll see again\", \"completion\": \"b\"}\n",
                    "none of 1 examples has anything to train on in its first 24 tokens");
     char train[4096], other[4096], weighted[4200];
-    snprintf(train, sizeof train, "%s/train.1.jsonl", place->folder);
-    snprintf(other, sizeof other, "%s/train.2.jsonl", place->folder);
+    snprintf(train, sizeof train, "%s/train.1.jsonl", place->base.folder);
+    snprintf(other, sizeof other, "%s/train.2.jsonl", place->base.folder);
     temp_write_text(train, GOOD);
     temp_write_text(other, "{\"text\": \"b\"}\n");
-    snprintf(weighted, sizeof weighted, "%s:1", place->folder);
-    place->paths[0] = weighted;
+    snprintf(weighted, sizeof weighted, "%s:1", place->base.folder);
+    place->base.paths[0] = weighted;
     struct dataset *dataset;
-    assert_int_equal(dataset_open(&place->options, &dataset), STATUS_BAD_INPUT);
+    assert_int_equal(dataset_open(&place->base.options, &dataset), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "train.1.jsonl: has supervised examples and"));
 }
 
 static enum status open_once(void *payload) {
     const struct place *place = payload;
     struct dataset *dataset;
-    TRY(folder_remove(place->cache_folder));
-    TRY(dataset_open(&place->options, &dataset));
+    TRY(folder_remove(place->base.cache_folder));
+    TRY(dataset_open(&place->base.options, &dataset));
     dataset_close(dataset);
     return STATUS_OK;
 }
 
 static void faults_are_reported(void **state) {
     struct place *place = *state;
-    place->options.documents_apart = true;
+    place->base.options.documents_apart = true;
     mem_free(write_examples(place, 10, 3));
     assert_true(fault_sweep(FAULT_ALLOCATE, false, open_once, place) >= 20);
     assert_true(fault_sweep(FAULT_OPEN, false, open_once, place) >= 4);
@@ -324,7 +293,7 @@ static void faults_are_reported(void **state) {
 
 int main(void) {
     log_set_quiet(true);
-#define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, drop_place)
+#define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, data_place_drop)
     const struct CMUnitTest tests[] = {
         IN_PLACE(an_epoch_sees_each_example_once),
         IN_PLACE(order_depends_on_seed_and_step_only),

@@ -1,16 +1,9 @@
 /* The token cache: when it is used again, when it is made again, and that a failure leaves nothing behind. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* cmocka.h needs the headers above. */
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "base/folder.h"
@@ -19,73 +12,35 @@
 #include "data/dataset.h"
 #include "data/token_cache.h"
 #include "support/data_files.h"
+#include "support/data_place.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
+#include "support/unit.h"
 
-/* One folder with text.txt, tokenizer.json and the folder cache. */
+/* One folder with text.txt and tokenizer.json, and the folder of the cache below one that is not there either. */
 struct place {
-    char *folder;
-    char text_path[4096], tokenizer_path[4096], cache_folder[4096];
+    struct data_place base;
+    char text_path[4096];
     struct source source;
-    struct tokenizer *tokenizer;
     struct token_cache_options options;
 };
 
-static void train_tokenizer(struct place *place, int64_t vocab_size) {
-    static const char *const special[] = {"<|end|>"};
-    size_t bytes;
-    char *text = random_text(1, 2000, &bytes);
-    tokenizer_free(place->tokenizer);
-    if (tokenizer_train(text, bytes, vocab_size, special, 1, place->tokenizer_path) != STATUS_OK ||
-        tokenizer_open(place->tokenizer_path, &place->tokenizer) != STATUS_OK)
-        fail_msg("%s", status_message());
-    mem_free(text);
-    place->options.tokenizer = place->tokenizer;
-}
-
-static void write_text(const struct place *place, uint64_t seed, size_t words) {
-    size_t bytes;
-    char *text = random_text(seed, words, &bytes);
-    temp_write(place->text_path, text, bytes);
-    mem_free(text);
-}
-
 static int make_place(void **state) {
-    struct place *place = mem_array(1, sizeof *place);
-    if (!place || temp_folder_make((void **)&place->folder) != 0) return -1;
-    snprintf(place->text_path, sizeof place->text_path, "%s/text.txt", place->folder);
-    snprintf(place->tokenizer_path, sizeof place->tokenizer_path, "%s/tokenizer.json", place->folder);
-    snprintf(place->cache_folder, sizeof place->cache_folder, "%s/a/cache", place->folder);
+    struct place *place = *state = data_place_make(sizeof *place, 300, true);
+    snprintf(place->text_path, sizeof place->text_path, "%s/text.txt", place->base.folder);
+    snprintf(place->base.cache_folder, sizeof place->base.cache_folder, "%s/a/cache", place->base.folder);
     place->source = (struct source){.path = place->text_path, .kind = SOURCE_TEXT};
-    place->options = (struct token_cache_options){
-        .folder = place->cache_folder, .tokenizer_path = place->tokenizer_path, .vocab_size = 1 << 20};
-    train_tokenizer(place, 300);
-    write_text(place, 2, 500);
-    *state = place;
+    place->options = (struct token_cache_options){.folder = place->base.cache_folder,
+                                                  .tokenizer = place->base.tokenizer,
+                                                  .tokenizer_path = place->base.tokenizer_path,
+                                                  .vocab_size = 1 << 20};
+    random_text_write(place->text_path, 2, 500);
     return 0;
-}
-
-static int drop_place(void **state) {
-    struct place *place = *state;
-    tokenizer_free(place->tokenizer);
-    int result = temp_folder_drop((void **)&place->folder);
-    mem_free(place);
-    return result;
-}
-
-/* The one file in the cache folder, which there must be. */
-static const char *cache_file(const struct place *place) {
-    struct names names;
-    assert_int_equal(folder_list(place->cache_folder, &names), STATUS_OK);
-    assert_int_equal(names.count, 1);
-    const char *path = temp_path(place->cache_folder, names.items[0]);
-    names_free(&names);
-    return path;
 }
 
 static ino_t cache_identity(const struct place *place) {
     struct stat info;
-    assert_int_equal(stat(cache_file(place), &info), 0);
+    assert_int_equal(stat(temp_only(place->base.cache_folder), &info), 0);
     return info.st_ino;
 }
 
@@ -118,7 +73,8 @@ static void expect_right(const struct place *place, int token_bytes) {
     if (open_whole(place, &cache) != STATUS_OK) fail_msg("%s", status_message());
     struct token_view view = token_cache_view(cache);
     assert_int_equal(file_map_open(place->text_path, &text), STATUS_OK);
-    assert_int_equal(tokenizer_encode(place->tokenizer, (const char *)text.data, text.bytes, false, &ids), STATUS_OK);
+    assert_int_equal(tokenizer_encode(place->base.tokenizer, (const char *)text.data, text.bytes, false, &ids),
+                     STATUS_OK);
     if (place->options.eos_token >= 0) assert_int_equal(vec_push(&ids, (uint32_t)place->options.eos_token), STATUS_OK);
     assert_int_equal(view.count, ids.count);
     assert_int_equal(view.token_bytes, token_bytes);
@@ -140,7 +96,7 @@ static void a_good_cache_is_used_again(void **state) {
     expect_right(place, 2);
     assert_true(cache_identity(place) == first);
     /* Written again with the same words: the content is what counts. */
-    write_text(place, 2, 500);
+    random_text_write(place->text_path, 2, 500);
     expect_right(place, 2);
     assert_true(cache_identity(place) == first);
 }
@@ -150,7 +106,7 @@ static void a_stale_cache_is_made_again(void **state) {
     struct place *place = *state;
     expect_right(place, 2);
     ino_t before = cache_identity(place);
-    write_text(place, 3, 500);
+    random_text_write(place->text_path, 3, 500);
     expect_right(place, 2);
     assert_true(cache_identity(place) != before);
 
@@ -160,7 +116,8 @@ static void a_stale_cache_is_made_again(void **state) {
     assert_true(cache_identity(place) != before);
 
     before = cache_identity(place);
-    train_tokenizer(place, 310);
+    data_place_train(&place->base, 310, true);
+    place->options.tokenizer = place->base.tokenizer;
     expect_right(place, 2);
     assert_true(cache_identity(place) != before);
 
@@ -173,32 +130,32 @@ static void a_damaged_cache_is_made_again(void **state) {
     const struct place *place = *state;
     expect_right(place, 2);
     struct file_map map;
-    assert_int_equal(file_map_open(cache_file(place), &map), STATUS_OK);
+    assert_int_equal(file_map_open(temp_only(place->base.cache_folder), &map), STATUS_OK);
     size_t bytes = map.bytes;
     unsigned char *good = mem_array(bytes + 1, 1);
     memcpy(good, map.data, bytes);
     file_map_close(&map);
     for (size_t at = 0; at < bytes; at += at + 200 < bytes ? 97 : 1) {
         good[at] ^= 0x10;
-        temp_write(cache_file(place), good, bytes);
+        temp_write(temp_only(place->base.cache_folder), good, bytes);
         good[at] ^= 0x10;
         expect_right(place, 2);
     }
     static const size_t cuts[] = {1, 2, 7, 100, 1000};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-        temp_write(cache_file(place), good, bytes - cuts[i]);
+        temp_write(temp_only(place->base.cache_folder), good, bytes - cuts[i]);
         expect_right(place, 2);
     }
-    temp_write(cache_file(place), good, bytes + 1);
+    temp_write(temp_only(place->base.cache_folder), good, bytes + 1);
     expect_right(place, 2);
-    temp_write(cache_file(place), good, 0);
+    temp_write(temp_only(place->base.cache_folder), good, 0);
     expect_right(place, 2);
     mem_free(good);
 }
 
 static enum status open_fresh(void *payload) {
     const struct place *place = payload;
-    TRY(folder_remove(place->cache_folder));
+    TRY(folder_remove(place->base.cache_folder));
     return open_and_close(place);
 }
 
@@ -214,7 +171,7 @@ static enum status open_fresh_leaving_nothing(void *payload) {
     const struct place *place = payload;
     enum status status = open_fresh(payload);
     fault_arm(FAULT_WRITE, 0, false);
-    if (status != STATUS_OK) expect_no_files(place->cache_folder);
+    if (status != STATUS_OK) expect_no_files(place->base.cache_folder);
     return status;
 }
 
@@ -238,21 +195,21 @@ static void leftovers_of_dead_processes_go(void **state) {
     assert_int_equal(waitpid(child, NULL, 0), child);
     snprintf(dead, sizeof dead, "text.txt-0123.tokens.%ld.0.new", (long)child);
     snprintf(living, sizeof living, "text.txt-0123.tokens.%ld.0.new", (long)getppid());
-    assert_int_equal(folder_create(place->cache_folder), STATUS_OK);
-    temp_write_text(temp_path(place->cache_folder, dead), "half");
-    temp_write_text(temp_path(place->cache_folder, living), "half");
-    temp_write_text(temp_path(place->cache_folder, "mine.new"), "not a cache");
+    assert_int_equal(folder_create(place->base.cache_folder), STATUS_OK);
+    temp_write_text(temp_path(place->base.cache_folder, dead), "half");
+    temp_write_text(temp_path(place->base.cache_folder, living), "half");
+    temp_write_text(temp_path(place->base.cache_folder, "mine.new"), "not a cache");
     assert_int_equal(open_and_close(place), STATUS_OK);
-    assert_false(file_exists(temp_path(place->cache_folder, dead)));
-    assert_true(file_exists(temp_path(place->cache_folder, living)));
-    assert_true(file_exists(temp_path(place->cache_folder, "mine.new")));
+    assert_false(file_exists(temp_path(place->base.cache_folder, dead)));
+    assert_true(file_exists(temp_path(place->base.cache_folder, living)));
+    assert_true(file_exists(temp_path(place->base.cache_folder, "mine.new")));
 }
 
 static void a_failed_build_keeps_the_old_cache(void **state) {
     struct place *place = *state;
     expect_right(place, 2);
     ino_t before = cache_identity(place);
-    write_text(place, 9, 500);
+    random_text_write(place->text_path, 9, 500);
     fault_arm(FAULT_WRITE, 1, true);
     assert_int_equal(open_and_close(place), STATUS_FAILED);
     fault_arm(FAULT_WRITE, 0, false);
@@ -263,9 +220,9 @@ static void a_failed_build_keeps_the_old_cache(void **state) {
 
 static void what_cannot_be_is_refused(void **state) {
     struct place *place = *state;
-    temp_write_text(temp_path(place->folder, "a"), "a file where the folder should be");
+    temp_write_text(temp_path(place->base.folder, "a"), "a file where the folder should be");
     assert_int_equal(open_and_close(place), STATUS_FAILED);
-    assert_int_equal(unlink(temp_path(place->folder, "a")), 0);
+    assert_int_equal(unlink(temp_path(place->base.folder, "a")), 0);
     temp_write_text(place->text_path, "");
     assert_int_equal(open_and_close(place), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "text.txt: is empty"));
@@ -273,29 +230,25 @@ static void what_cannot_be_is_refused(void **state) {
     temp_write_text(place->text_path, "{\"text\": \"good\"}\n{\"text\": 3}\n");
     assert_int_equal(open_and_close(place), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "text.txt: line 2: text: "));
-    assert_false(file_exists(place->cache_folder) && rmdir(place->cache_folder) != 0);
+    assert_false(file_exists(place->base.cache_folder) && rmdir(place->base.cache_folder) != 0);
 }
 
 static void texts_make_datasets(void **state) {
     struct place *place = *state;
-    const char *lines = temp_path(place->folder, "lines.jsonl");
+    const char *lines = temp_path(place->base.folder, "lines.jsonl");
     const char *paths[] = {place->text_path, lines};
     temp_write_text(place->text_path, "x");
     temp_write_text(lines, "{\"text\": \"yy\"}\n\n{\"text\": \"\"}\n{\"text\": \"z\"}\n");
-    struct dataset_options options = {.paths = paths,
-                                      .path_count = 2,
-                                      .tokenizer = place->tokenizer,
-                                      .tokenizer_path = place->tokenizer_path,
-                                      .cache_folder = place->cache_folder,
-                                      .eos_token = 0,
-                                      .vocab_size = 300,
-                                      .sequence_tokens = 6};
+    struct dataset_options options = place->base.options;
+    options.paths = paths;
+    options.path_count = 2;
+    options.sequence_tokens = 6;
     struct dataset *dataset;
     if (dataset_open(&options, &dataset) != STATUS_OK) fail_msg("%s", status_message());
     uint32_t x = 0, y = 0, z = 0;
-    assert_true(tokenizer_find(place->tokenizer, "x", &x));
-    assert_true(tokenizer_find(place->tokenizer, "y", &y));
-    assert_true(tokenizer_find(place->tokenizer, "z", &z));
+    assert_true(tokenizer_find(place->base.tokenizer, "x", &x));
+    assert_true(tokenizer_find(place->base.tokenizer, "y", &y));
+    assert_true(tokenizer_find(place->base.tokenizer, "z", &z));
     int32_t expected[7] = {(int32_t)x, 0, (int32_t)y, (int32_t)y, 0, (int32_t)z, 0}, tokens[6], targets[6];
     assert_int_equal(dataset_tokens(dataset), 7);
     int64_t counted;
@@ -316,7 +269,7 @@ static void texts_make_datasets(void **state) {
 }
 
 int main(void) {
-#define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, drop_place)
+#define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, data_place_drop)
     const struct CMUnitTest tests[] = {
         IN_PLACE(a_good_cache_is_used_again),     IN_PLACE(a_stale_cache_is_made_again),
         IN_PLACE(a_damaged_cache_is_made_again),  IN_PLACE(failures_leave_nothing_behind),

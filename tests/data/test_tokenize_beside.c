@@ -13,6 +13,7 @@
 #include "data/dataset.h"
 #include "data/tokenize_thread.h"
 #include "support/data_files.h"
+#include "support/data_place.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
@@ -20,19 +21,9 @@
 enum { VOCAB = 300, LENGTH = 64, BATCH = 16, WORDS = 250000, STEPS = 900 };
 
 struct place {
-    char *folder;
-    char tokenizer_path[4096], cache_folder[4096], text[4096], other[4096], lines[4096], weighted[2][4200];
-    const char *paths[2];
-    struct tokenizer *tokenizer;
-    struct dataset_options options;
+    struct data_place base;
+    char text[4096], other[4096], lines[4096], weighted[2][4200];
 };
-
-static void write_text(const char *path, uint64_t seed, size_t words) {
-    size_t bytes;
-    char *text = random_text(seed, words, &bytes);
-    temp_write(path, text, bytes);
-    mem_free(text);
-}
 
 /* Documents a line, and one that is none; 0: none is. */
 static void write_lines(const char *path, int lines, int bad) {
@@ -44,57 +35,25 @@ static void write_lines(const char *path, int lines, int bad) {
 }
 
 static int make_place(void **state) {
-    struct place *place = mem_array(1, sizeof *place);
-    if (!place || temp_folder_make((void **)&place->folder) != 0) return -1;
-    snprintf(place->tokenizer_path, sizeof place->tokenizer_path, "%s/tokenizer.json", place->folder);
-    snprintf(place->cache_folder, sizeof place->cache_folder, "%s/cache", place->folder);
-    snprintf(place->text, sizeof place->text, "%s/text.txt", place->folder);
-    snprintf(place->other, sizeof place->other, "%s/other.txt", place->folder);
-    snprintf(place->lines, sizeof place->lines, "%s/lines.jsonl", place->folder);
-    size_t bytes;
-    char *text = random_text(1, 2000, &bytes);
-    bool made = tokenizer_train(text, bytes, VOCAB, NULL, 0, place->tokenizer_path) == STATUS_OK &&
-                tokenizer_open(place->tokenizer_path, &place->tokenizer) == STATUS_OK;
-    mem_free(text);
-    write_text(place->text, 2, WORDS);
-    place->paths[0] = place->text;
-    place->options = (struct dataset_options){.paths = place->paths,
-                                              .path_count = 1,
-                                              .tokenizer = place->tokenizer,
-                                              .tokenizer_path = place->tokenizer_path,
-                                              .cache_folder = place->cache_folder,
-                                              .eos_token = -1,
-                                              .vocab_size = VOCAB,
-                                              .sequence_tokens = LENGTH,
-                                              .seed = 5};
-    *state = place;
-    return made ? 0 : -1;
+    struct place *place = *state = data_place_make(sizeof *place, VOCAB, false);
+    snprintf(place->text, sizeof place->text, "%s/text.txt", place->base.folder);
+    snprintf(place->other, sizeof place->other, "%s/other.txt", place->base.folder);
+    snprintf(place->lines, sizeof place->lines, "%s/lines.jsonl", place->base.folder);
+    random_text_write(place->text, 2, WORDS);
+    place->base.paths[0] = place->text;
+    place->base.options.sequence_tokens = LENGTH;
+    return 0;
 }
 
-static int drop_place(void **state) {
-    struct place *place = *state;
-    tokenizer_free(place->tokenizer);
-    int result = temp_folder_drop((void **)&place->folder);
-    mem_free(place);
-    return result;
-}
-
-static size_t count_files(const char *folder) {
-    struct names names;
-    if (!file_exists(folder)) return 0;
-    assert_int_equal(folder_list(folder, &names), STATUS_OK);
-    size_t count = names.count;
-    names_free(&names);
-    return count;
-}
+static size_t count_files(const char *folder) { return file_exists(folder) ? temp_count(folder) : 0; }
 
 enum how { CACHED, MADE_AS_READ, MADE_BESIDE };
 
 /* CACHED must follow one that made the cache. */
 static struct dataset *open_how(const struct place *place, enum how how) {
     struct dataset *dataset;
-    if (how != CACHED) assert_int_equal(folder_remove(place->cache_folder), STATUS_OK);
-    if (dataset_open(&place->options, &dataset) != STATUS_OK) fail_msg("%s", status_message());
+    if (how != CACHED) assert_int_equal(folder_remove(place->base.cache_folder), STATUS_OK);
+    if (dataset_open(&place->base.options, &dataset) != STATUS_OK) fail_msg("%s", status_message());
     assert_true((dataset_tokens(dataset) >= 0) == (how == CACHED));
     if (how == MADE_BESIDE) dataset_tokenize_beside(dataset);
     return dataset;
@@ -140,20 +99,20 @@ static void batches_are_those_of_a_cache(void **state) {
     dataset_close(dataset);
     assert_in_range(rows, 64 * 31 * 4, STEPS * BATCH - 1); /* many windows, and all of an epoch */
     expect_same_batches(place, STEPS);
-    place->options.valid_fraction = 0.3;
-    place->options.eos_token = 7;
-    place->options.documents_apart = true;
+    place->base.options.valid_fraction = 0.3;
+    place->base.options.eos_token = 7;
+    place->base.options.documents_apart = true;
     expect_same_batches(place, STEPS);
 }
 
 static void batches_of_weighted_texts_are_too(void **state) {
     struct place *place = *state;
-    write_text(place->other, 3, WORDS / 2);
+    random_text_write(place->other, 3, WORDS / 2);
     snprintf(place->weighted[0], sizeof place->weighted[0], "%s:2", place->text);
     snprintf(place->weighted[1], sizeof place->weighted[1], "%s:5", place->other);
-    place->paths[0] = place->weighted[0];
-    place->paths[1] = place->weighted[1];
-    place->options.path_count = 2;
+    place->base.paths[0] = place->weighted[0];
+    place->base.paths[1] = place->weighted[1];
+    place->base.options.path_count = 2;
     expect_same_batches(place, STEPS);
 }
 
@@ -182,14 +141,14 @@ static void reading_waits_for_its_window_only(void **state) {
         assert_int_equal(fill(dataset, DATASET_TRAIN, step, &hash), STATUS_OK);
     assert_int_equal(dataset_tokens(dataset), -1);
     assert_int_equal(dataset_train_sequences(dataset), -1);
-    assert_int_equal(count_files(place->cache_folder), 1);
+    assert_int_equal(count_files(place->base.cache_folder), 1);
     dataset_close(dataset);
-    assert_int_equal(count_files(place->cache_folder), 0);
+    assert_int_equal(count_files(place->base.cache_folder), 0);
 }
 
 static void held_out_rows_wait_for_all(void **state) {
     struct place *place = *state;
-    place->options.valid_fraction = 0.1;
+    place->base.options.valid_fraction = 0.1;
     uint64_t expected[3], hash;
     for (enum how how = MADE_AS_READ; how <= MADE_BESIDE; how++) {
         struct dataset *dataset = open_how(place, how);
@@ -212,15 +171,15 @@ static void held_out_rows_wait_for_all(void **state) {
 static void validation_does_not_wait_for_training_text(void **state) {
     struct place *place = *state;
     const char *valid = place->other;
-    write_text(place->other, 3, 40000);
-    place->options.valid_paths = &valid;
-    place->options.valid_path_count = 1;
+    random_text_write(place->other, 3, 40000);
+    place->base.options.valid_paths = &valid;
+    place->base.options.valid_path_count = 1;
     struct dataset *dataset = open_how(place, MADE_AS_READ);
     assert_int_equal(dataset_settle(dataset, DATASET_VALID), STATUS_OK);
     assert_true(dataset_valid_sequences(dataset) > 100);
     assert_int_equal(dataset_train_sequences(dataset), -1);
     dataset_close(dataset);
-    assert_int_equal(count_files(place->cache_folder), 1);
+    assert_int_equal(count_files(place->base.cache_folder), 1);
 }
 
 /* The first step that cannot be filled, and that it cannot be filled again either. */
@@ -244,7 +203,7 @@ static void errors_come_at_their_step(void **state) {
     struct place *place = *state;
     int first = 0;
     write_lines(place->lines, 40000, 25000);
-    place->paths[0] = place->lines;
+    place->base.paths[0] = place->lines;
     for (int round = 0; round < 4; round++) {
         struct dataset *dataset = open_how(place, round % 2 ? MADE_BESIDE : MADE_AS_READ);
         int step = find_failure(dataset, STATUS_BAD_INPUT, "lines.jsonl: line 25000: text: must be a string");
@@ -253,7 +212,7 @@ static void errors_come_at_their_step(void **state) {
         assert_int_equal(step, first);
         assert_int_equal(dataset_settle(dataset, DATASET_TRAIN), STATUS_BAD_INPUT);
         dataset_close(dataset);
-        assert_int_equal(count_files(place->cache_folder), 0);
+        assert_int_equal(count_files(place->base.cache_folder), 0);
     }
 }
 
@@ -261,10 +220,10 @@ static void errors_at_the_beginning_come_at_once(void **state) {
     struct place *place = *state;
     struct dataset *dataset;
     write_lines(place->lines, 40000, 30);
-    place->paths[0] = place->lines;
-    assert_int_equal(dataset_open(&place->options, &dataset), STATUS_BAD_INPUT);
+    place->base.paths[0] = place->lines;
+    assert_int_equal(dataset_open(&place->base.options, &dataset), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "lines.jsonl: line 30: text: "));
-    assert_int_equal(count_files(place->cache_folder), 0);
+    assert_int_equal(count_files(place->base.cache_folder), 0);
 }
 
 static void a_full_disk_is_told(void **state) {
@@ -275,7 +234,7 @@ static void a_full_disk_is_told(void **state) {
     fault_arm(FAULT_WRITE, 0, false);
     assert_in_range(step, 1, STEPS);
     dataset_close(dataset);
-    assert_int_equal(count_files(place->cache_folder), 0);
+    assert_int_equal(count_files(place->base.cache_folder), 0);
 }
 
 static void text_that_changes_is_noticed(void **state) {
@@ -283,8 +242,8 @@ static void text_that_changes_is_noticed(void **state) {
     struct dataset *dataset = open_how(place, MADE_AS_READ);
     assert_int_equal(dataset_settle(dataset, DATASET_TRAIN), STATUS_OK);
     dataset_close(dataset);
-    write_text(place->text, 4, WORDS); /* with an old cache there, its hash is known from the beginning */
-    assert_int_equal(dataset_open(&place->options, &dataset), STATUS_OK);
+    random_text_write(place->text, 4, WORDS); /* with an old cache there, its hash is known from the beginning */
+    assert_int_equal(dataset_open(&place->base.options, &dataset), STATUS_OK);
     FILE *file = fopen(place->text, "r+");
     assert_non_null(file);
     assert_int_equal(fseek(file, -1000, SEEK_END), 0);
@@ -305,7 +264,7 @@ static void stopping_leaves_nothing(void **state) {
             assert_int_equal(fill(dataset, DATASET_TRAIN, step, &hash), STATUS_OK);
         dataset_close(dataset);
         struct names names = {0};
-        assert_int_equal(folder_list(place->cache_folder, &names), STATUS_OK);
+        assert_int_equal(folder_list(place->base.cache_folder, &names), STATUS_OK);
         for (size_t i = 0; i < names.count; i++)
             assert_null(strstr(names.items[i], ".new"));
         names_free(&names);
@@ -339,7 +298,7 @@ static void fingerprints_do_not_wait(void **state) {
     text[bytes - 1] ^= 1;
     temp_write(place->text, text, bytes);
     mem_free(text);
-    assert_int_equal(dataset_open(&place->options, &dataset), STATUS_OK);
+    assert_int_equal(dataset_open(&place->base.options, &dataset), STATUS_OK);
     assert_true(dataset_fingerprint(dataset) != fingerprint);
     dataset_close(dataset);
 }
@@ -348,8 +307,8 @@ static void fingerprints_do_not_wait(void **state) {
 static void one_text_may_be_two_sources(void **state) {
     struct place *place = *state;
     snprintf(place->weighted[0], sizeof place->weighted[0], "%s:2", place->text);
-    place->paths[0] = place->paths[1] = place->weighted[0];
-    place->options.path_count = 2;
+    place->base.paths[0] = place->base.paths[1] = place->weighted[0];
+    place->base.options.path_count = 2;
     expect_same_batches(place, 200);
 }
 
@@ -393,7 +352,7 @@ static void many_may_read_at_once(void **state) {
 /* Files of all kinds, chunk by chunk between reads: what is there is right from the first token on. */
 static void tokens_are_there_chunk_by_chunk(void **state) {
     struct place *place = *state;
-    const char *ids_path = temp_path(place->folder, "ids.bin");
+    const char *ids_path = temp_path(place->base.folder, "ids.bin");
     char ids[4096];
     snprintf(ids, sizeof ids, "%s", ids_path);
     token_file_write(ids, 2, (const uint32_t[]){1, 2, 3, 4, 5}, 5);
@@ -402,16 +361,16 @@ static void tokens_are_there_chunk_by_chunk(void **state) {
                              {.path = ids, .kind = SOURCE_TOKENS},
                              {.path = place->text, .kind = SOURCE_TEXT}};
     struct sources sources = {.items = items, .count = 3};
-    struct token_cache_options options = {.folder = place->cache_folder,
-                                          .tokenizer = place->tokenizer,
-                                          .tokenizer_path = place->tokenizer_path,
+    struct token_cache_options options = {.folder = place->base.cache_folder,
+                                          .tokenizer = place->base.tokenizer,
+                                          .tokenizer_path = place->base.tokenizer_path,
                                           .eos_token = -1,
                                           .vocab_size = VOCAB};
     struct corpus *growing, *whole;
     struct corpus_extent all, extent;
     assert_int_equal(corpus_open(&sources, &options, &whole), STATUS_OK);
     assert_int_equal(corpus_require(whole, INT64_MAX, (struct tokenize_effort){2, 64}, &all), STATUS_OK);
-    assert_int_equal(folder_remove(place->cache_folder), STATUS_OK);
+    assert_int_equal(folder_remove(place->base.cache_folder), STATUS_OK);
     assert_int_equal(corpus_open(&sources, &options, &growing), STATUS_OK);
     assert_int_equal(corpus_extent(growing).tokens, 0);
     int32_t *expected = mem_array((size_t)all.tokens, sizeof *expected);
@@ -437,7 +396,7 @@ static void tokens_are_there_chunk_by_chunk(void **state) {
 }
 
 int main(void) {
-#define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, drop_place)
+#define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, data_place_drop)
     const struct CMUnitTest tests[] = {
         IN_PLACE(batches_are_those_of_a_cache), IN_PLACE(batches_of_weighted_texts_are_too),
         IN_PLACE(any_step_may_be_the_first),    IN_PLACE(reading_waits_for_its_window_only),

@@ -4,14 +4,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/folder.h"
-#include "base/json.h"
 #include "graph/differentiate.h"
 #include "model/model.h"
 #include "ops/ops.h"
 #include "profile/profile_model.h"
 #include "profile/work_clock.h"
 #include "support/deferred_backend.h"
+#include "support/kept_profile.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -34,12 +33,6 @@ static struct graph *build_graph(enum dtype dtype) {
     assert_int_equal(ops_add_optimizer(graph, &optimizer), STATUS_OK);
     model_free(model);
     return graph;
-}
-
-/* A machine whose rates are known, so that only operators are measured. */
-static struct cluster known_machine(void) {
-    return (struct cluster){.device = {.fp32_flops_per_s = 1e11, .bf16_flops_per_s = 1e11},
-                            .rates = {.measured = true, .zero = {0, 1e10}}};
 }
 
 static bool is_time(double seconds) { return isfinite(seconds) && seconds > 0 && seconds < 60; }
@@ -66,7 +59,7 @@ static void test_every_operator_has_a_cost(void **state) {
         const struct backend *device = deferred_begin(seed);
         struct graph *graph = build_graph(seed <= 2 ? DTYPE_F32 : DTYPE_BF16);
         struct profile_options options = {.threads = 2, .budget_s = 0.01};
-        struct cluster cluster = known_machine();
+        struct cluster cluster = kept_profile_machine();
         struct costs costs;
         expect_status(profile_model(device, graph, &cluster, &options, &costs, NULL), STATUS_OK, NULL);
         expect_costs(graph, &costs);
@@ -80,7 +73,7 @@ static void test_every_operator_has_a_cost(void **state) {
 static void test_every_way_has_a_rate(void **state) {
     const struct backend *device = deferred_begin(2);
     struct profile_options options = {.disk_folder = *state, .host_tier = true, .threads = 2};
-    struct cluster cluster = known_machine();
+    struct cluster cluster = kept_profile_machine();
     cluster.rates.measured = false;
     expect_status(profile_machine(device, &options, &cluster, NULL), STATUS_OK, NULL);
     const struct cluster_rates *rates = &cluster.rates;
@@ -96,28 +89,10 @@ static void test_every_way_has_a_rate(void **state) {
     deferred_end();
 }
 
-/* As if every operator in the folder's only file had taken so long, and nothing had disturbed it. */
-static void set_all(const char *folder, double seconds) {
-    struct names names;
-    json_t *file, *value;
-    const char *key;
-    assert_int_equal(folder_list(folder, &names), STATUS_OK);
-    assert_int_equal(names.count, 1);
-    const char *path = temp_path(folder, names.items[0]);
-    names_free(&names);
-    assert_int_equal(json_read_object(path, 1 << 24, &file), STATUS_OK);
-    json_object_foreach(json_object_get(file, "operators"), key, value) {
-        json_array_set_new(value, 0, json_real(seconds));
-        json_array_set_new(value, 1, json_real(0));
-    }
-    assert_int_equal(json_write(path, file), STATUS_OK);
-    json_decref(file);
-}
-
 /* Measures on the device of that number; how many measurements it took, and the first node's time. */
 static int32_t profile_on(int number, const struct graph *graph, const char *folder, double *seconds) {
     struct profile_options options = {.cache_folder = folder, .threads = 2, .budget_s = 0.01};
-    struct cluster cluster = known_machine();
+    struct cluster cluster = kept_profile_machine();
     struct costs costs;
     struct profile_report report;
     const struct backend *device = deferred_begin(2);
@@ -137,7 +112,7 @@ static void test_devices_are_told_apart(void **state) {
     struct graph *graph = build_graph(DTYPE_F32);
     double seconds;
     assert_true(profile_on(1, graph, folder, &seconds) > 0);
-    set_all(folder, 0.25);
+    kept_profile_set(temp_only(folder), 0.25, 0);
     assert_int_equal(profile_on(1, graph, folder, &seconds), 0);
     assert_true(seconds == 0.25);
     assert_true(profile_on(2, graph, folder, &seconds) > 0);
@@ -151,7 +126,7 @@ static void test_a_device_that_fails(void **state) {
     struct profile_options options = {.disk_folder = *state, .host_tier = true, .threads = 2, .budget_s = 0.01};
     for (int64_t items = 1; items <= 1000; items = 3 * items + 1) {
         const struct backend *device = deferred_begin((uint64_t)items);
-        struct cluster cluster = known_machine();
+        struct cluster cluster = kept_profile_machine();
         struct costs costs = {0};
         deferred_fail_after(items);
         expect_status(profile_model(device, graph, &cluster, &options, &costs, NULL), STATUS_FAILED, "planted");

@@ -6,10 +6,10 @@
 #include "backend/backend.h"
 #include "base/folder.h"
 #include "base/json.h"
-#include "ops/ops.h"
 #include "profile/profile_cache.h"
 #include "profile/profile_model.h"
 #include "support/fault_sweep.h"
+#include "support/kept_profile.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
@@ -20,23 +20,10 @@ struct subject {
     bool products;    /* also the rates of matrix products */
 };
 
-/* Two operators, which are measured in no time. */
-static struct graph *small_graph(void) {
-    struct graph *graph = graph_create(DTYPE_F32, 1, 4);
-    assert_non_null(graph);
-    graph_begin_block(graph, "one");
-    struct tensor *x = graph_tensor(graph, TENSOR_INPUT, "x", shape_make(DTYPE_F32, 3, 1, 4, 8));
-    struct tensor *y = ops_linear(graph, "y", x, graph_parameter(graph, "w", 2, 8, 8), NULL, NULL,
-                                  (struct linear_attributes){.weight_is_kn = false});
-    ops_add(graph, "sum", x, y);
-    assert_int_equal(graph_status(graph), STATUS_OK);
-    return graph;
-}
-
 static enum status measure(const struct subject *subject, bool anew) {
-    double flops_per_s = subject->products ? 0 : 1e11;
-    struct cluster cluster = {.device = {.fp32_flops_per_s = flops_per_s, .bf16_flops_per_s = flops_per_s},
-                              .rates = {.measured = !subject->disk, .zero = {0, 1e10}}};
+    struct cluster cluster = kept_profile_machine();
+    if (subject->products) cluster.device.fp32_flops_per_s = cluster.device.bf16_flops_per_s = 0;
+    cluster.rates.measured = !subject->disk;
     struct profile_options options = {.cache_folder = subject->cache,
                                       .threads = 1,
                                       .budget_s = 0.01,
@@ -78,7 +65,7 @@ static void sweep_files(const struct fault_subject *swept, enum fault_kind first
 }
 
 static void test_operators(void **state) {
-    struct subject subject = {.cache = temp_path(*state, "operators"), .graph = small_graph()};
+    struct subject subject = {.cache = temp_path(*state, "operators"), .graph = kept_profile_graph()};
     const struct fault_subject anew = {measure_anew, require_whole_cache, &subject};
     const struct fault_subject kept = {find_kept, require_whole_cache, &subject};
     json_faults(true);
@@ -92,7 +79,7 @@ static void test_operators(void **state) {
 
 /* A second each time, so that a long sweep takes a part of them. */
 static void test_rates(void **state) {
-    struct subject subject = {.cache = temp_path(*state, "rates"), .graph = small_graph(), .disk = *state};
+    struct subject subject = {.cache = temp_path(*state, "rates"), .graph = kept_profile_graph(), .disk = *state};
     const struct fault_subject anew = {measure_anew, require_whole_cache, &subject};
     static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SUBMIT};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "base/folder.h"
 #include "base/json.h"
 #include "graph/differentiate.h"
 #include "model/model.h"
@@ -12,6 +11,7 @@
 #include "profile/profile_cache.h"
 #include "profile/profile_model.h"
 #include "profile/size_curve.h"
+#include "support/kept_profile.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
@@ -58,13 +58,6 @@ static struct graph *build_graph(const struct variant *variant) {
     return graph;
 }
 
-/* A machine whose rates are known, so that only operators are measured. */
-static struct cluster known_machine(void) {
-    struct cluster cluster = {.device = {.fp32_flops_per_s = 1e11, .bf16_flops_per_s = 1e11},
-                              .rates = {.measured = true, .zero = {0, 1e10}}};
-    return cluster;
-}
-
 static struct profile_options options_in(const char *cache) {
     return (struct profile_options){.cache_folder = cache, .threads = 2, .budget_s = 0.01};
 }
@@ -76,7 +69,7 @@ struct profiled {
 
 static struct profiled profile(const struct graph *graph, const struct profile_options *options) {
     struct profiled profiled;
-    struct cluster cluster = known_machine();
+    struct cluster cluster = kept_profile_machine();
     enum status status = profile_model(&backend_cpu, graph, &cluster, options, &profiled.costs, &profiled.report);
     if (status != STATUS_OK) fail_msg("%s", status_message());
     return profiled;
@@ -179,24 +172,11 @@ static void expect_equal(const struct costs *a, const struct costs *b) {
     }
 }
 
-/* Two operators, which are measured in no time. */
-static struct graph *small_graph(void) {
-    struct graph *graph = graph_create(DTYPE_F32, 1, 4);
-    assert_non_null(graph);
-    graph_begin_block(graph, "one");
-    struct tensor *x = graph_tensor(graph, TENSOR_INPUT, "x", shape_make(DTYPE_F32, 3, 1, 4, 8));
-    struct tensor *y = ops_linear(graph, "y", x, graph_parameter(graph, "w", 2, 8, 8), NULL, NULL,
-                                  (struct linear_attributes){.weight_is_kn = false});
-    ops_add(graph, "sum", x, y);
-    assert_int_equal(graph_status(graph), STATUS_OK);
-    return graph;
-}
-
 /* Nothing is measured for it: it is found where all of it was. */
 static void test_what_is_kept_alone(void **state) {
-    struct graph *graph = small_graph();
+    struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(*state);
-    struct cluster cluster = known_machine();
+    struct cluster cluster = kept_profile_machine();
     struct costs costs;
     bool found = true;
     assert_int_equal(profile_model_kept(&backend_cpu, graph, &cluster, &options, &costs, &found), STATUS_OK);
@@ -214,34 +194,12 @@ static void test_what_is_kept_alone(void **state) {
     graph_free(graph);
 }
 
-static const char *only_file(const char *folder) {
-    struct names names;
-    assert_int_equal(folder_list(folder, &names), STATUS_OK);
-    assert_int_equal(names.count, 1);
-    const char *path = temp_path(folder, names.items[0]);
-    names_free(&names);
-    return path;
-}
-
-/* Every operator of the file with this spread and, above 0, this time. */
-static void set_all(const char *path, double seconds, double spread) {
-    json_t *file, *value;
-    const char *key;
-    assert_int_equal(json_read_object(path, 1 << 24, &file), STATUS_OK);
-    json_object_foreach(json_object_get(file, "operators"), key, value) {
-        if (seconds > 0) json_array_set_new(value, 0, json_real(seconds));
-        json_array_set_new(value, 1, json_real(spread));
-    }
-    assert_int_equal(json_write(path, file), STATUS_OK);
-    json_decref(file);
-}
-
 static void test_what_is_kept_is_found_again(void **state) {
-    struct graph *graph = small_graph();
+    struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "again"));
     struct profiled first = profile(graph, &options);
     assert_true(first.report.measured >= 2);
-    set_all(only_file(options.cache_folder), 0.25, 0);
+    kept_profile_set(temp_only(options.cache_folder), 0.25, 0);
     struct profiled second = profile(graph, &options), third = profile(graph, &options);
     assert_int_equal(second.report.measured, 0);
     assert_true(second.costs.kernels[0].seconds == 0.25);
@@ -257,43 +215,35 @@ static void test_what_is_kept_is_found_again(void **state) {
     graph_free(graph);
 }
 
-static size_t files_in(const char *folder) {
-    struct names names;
-    assert_int_equal(folder_list(folder, &names), STATUS_OK);
-    size_t count = names.count;
-    names_free(&names);
-    return count;
-}
-
 /* What little memory allows to measure is not what is measured with enough, and is not taken for it. */
 static void test_little_memory_is_kept_apart(void **state) {
-    struct graph *graph = small_graph();
+    struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "little"));
     options.memory_bytes = PROFILE_MEMORY_LEAST_BYTES;
     struct profiled little = profile(graph, &options);
     assert_true(little.report.measured >= 2);
-    set_all(only_file(options.cache_folder), 0.25, 0);
+    kept_profile_set(temp_only(options.cache_folder), 0.25, 0);
     struct profiled again = profile(graph, &options);
     assert_true(again.costs.kernels[0].seconds == 0.25);
     options.memory_bytes = PROFILE_MEMORY_BYTES;
     struct profiled enough = profile(graph, &options);
     assert_true(enough.report.measured >= 2 && enough.costs.kernels[0].seconds < 0.25);
-    assert_int_equal(files_in(options.cache_folder), 2);
+    assert_int_equal(temp_count(options.cache_folder), 2);
     drop(&little), drop(&again), drop(&enough);
     graph_free(graph);
 }
 
 /* What was measured while other programs ran is measured again, and the lower time kept, whichever came first. */
 static void test_noisy_ones_are_measured_again(void **state) {
-    struct graph *graph = small_graph();
+    struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "noisy"));
     struct profiled first = profile(graph, &options);
-    const char *path = only_file(options.cache_folder);
-    set_all(path, 100, 0.5);
+    const char *path = temp_only(options.cache_folder);
+    kept_profile_set(path, 100, 0.5);
     struct profiled higher = profile(graph, &options);
     assert_true(higher.report.measured >= 2);
     assert_true(higher.costs.kernels[0].seconds < 100 && higher.costs.kernels[1].seconds < 100);
-    set_all(path, 1e-9, 1e9);
+    kept_profile_set(path, 1e-9, 1e9);
     struct profiled lower = profile(graph, &options);
     assert_true(lower.report.measured >= 2);
     assert_true(lower.costs.kernels[0].seconds == 1e-9 && lower.costs.kernels[1].seconds == 1e-9);
@@ -325,14 +275,14 @@ static void damage(const char *path, int kind) {
 enum { DAMAGES = 9 };
 
 static void test_damaged_files_are_measured_anew(void **state) {
-    struct graph *graph = small_graph();
+    struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "damaged"));
     struct profiled first = profile(graph, &options);
-    const char *path = only_file(options.cache_folder);
+    const char *path = temp_only(options.cache_folder);
     for (int kind = 0; kind < DAMAGES; kind++) {
         damage(path, kind);
         struct profiled anew = profile(graph, &options);
-        set_all(path, 0, 0);
+        kept_profile_set(path, 0, 0);
         struct profiled again = profile(graph, &options);
         if (anew.report.measured < 2) fail_msg("damage %d: %d", kind, anew.report.measured);
         assert_int_equal(again.report.measured, 0);
@@ -345,7 +295,7 @@ static void test_damaged_files_are_measured_anew(void **state) {
 
 /* A file where the folder should be: nothing can be kept, and that is no error. */
 static void test_no_folder_is_no_error(void **state) {
-    struct graph *graph = small_graph();
+    struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "file"));
     temp_write_text(options.cache_folder, "here");
     struct profiled first = profile(graph, &options), second = profile(graph, &options);

@@ -152,10 +152,21 @@ static void test_plain(void **state) {
     search_bench_close(&bench);
 }
 
+/* What a start has time for: about as many nodes whatever the model, but never fewer than 6 programs. */
+static void test_most_compiled(void **state) {
+    (void)state;
+    const struct graph six_layers = {.nodes.count = 279}, twelve = {.nodes.count = 546}, many = {.nodes.count = 4242};
+    assert_int_equal(search_most_compiled(&six_layers), 57);
+    assert_int_equal(search_most_compiled(&twelve), 29);
+    assert_int_equal(search_most_compiled(&many), 6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_disk),  cmocka_unit_test(test_host_and_disk), cmocka_unit_test(test_device_alone),
-        cmocka_unit_test(test_plain), cmocka_unit_test(test_forward_alone), cmocka_unit_test(test_fastest_schedules),
+        cmocka_unit_test(test_disk),          cmocka_unit_test(test_host_and_disk),
+        cmocka_unit_test(test_device_alone),  cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_forward_alone), cmocka_unit_test(test_fastest_schedules),
+        cmocka_unit_test(test_most_compiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,25 +29,42 @@ static void require_simulated(const struct program *program, const struct costs 
     if (status != STATUS_OK) fail_msg("simulate: %s", status_message());
 }
 
+struct expected {
+    int32_t instruction;
+    int64_t run;
+    double start_s, end_s;
+};
+
+/* A step has these events and no other. */
+static void require_events(const struct toy *toy, const struct expected *expected, size_t count) {
+    struct timeline timeline;
+    require_simulated(&toy->program, &toy->costs, &timeline);
+    assert_int_equal(timeline.events.count, count);
+    for (size_t i = 0; i < count; i++)
+        require_event(&timeline, expected[i].instruction, expected[i].run, expected[i].start_s, expected[i].end_s);
+    timeline_free(&timeline);
+}
+#define REQUIRE_EVENTS(toy, ...)                                                                                       \
+    require_events(toy, (const struct expected[]){__VA_ARGS__},                                                        \
+                   sizeof((const struct expected[]){__VA_ARGS__}) / sizeof(struct expected))
+
 /* 3 and 2 seconds on one stream, 4 and 1 on another whose second waits for the first's second. */
+static const struct toy_instruction two_streams[] = {
+    {0, 3, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
+    {1, 4, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
+    {0, 2, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
+    {1, 1, ACTIVITY_PRODUCT, PHASE_FORWARD, {3}},
+};
+
 static void test_two_streams(void **state) {
     (void)state;
-    const struct toy_instruction list[] = {
-        {0, 3, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
-        {1, 4, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
-        {0, 2, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
-        {1, 1, ACTIVITY_PRODUCT, PHASE_FORWARD, {3}},
-    };
     struct toy toy;
     struct timeline timeline;
-    toy_create(one_section, list, 2, &toy);
-    require_simulated(&toy.program, &toy.costs, &timeline);
-    require_event(&timeline, 0, 0, 0, 3);
-    require_event(&timeline, 1, 0, 0, 4);
-    require_event(&timeline, 2, 0, 3, 5);
-    require_event(&timeline, 3, 0, 5, 6);
-    require_time(timeline.step_s, 6);
     struct timeline_stream streams[2];
+    toy_create(one_section, two_streams, 2, &toy);
+    REQUIRE_EVENTS(&toy, {0, 0, 0, 3}, {1, 0, 0, 4}, {2, 0, 3, 5}, {3, 0, 5, 6});
+    require_simulated(&toy.program, &toy.costs, &timeline);
+    require_time(timeline.step_s, 6);
     timeline_summarise(&timeline, streams);
     require_time(streams[0].busy_s, 5);
     require_time(streams[0].waiting_s, 0);
@@ -57,26 +74,14 @@ static void test_two_streams(void **state) {
     toy_free(&toy);
 }
 
-/* The same when streams take a quarter to wake up: both at the beginning, and the second for what it waited for; what
- * follows at once has no one to wake. */
+/* When streams take a quarter to wake up: both at the beginning, and the second for what it waited for; what follows at
+ * once has no one to wake. */
 static void test_waking_up(void **state) {
     (void)state;
-    const struct toy_instruction list[] = {
-        {0, 3, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
-        {1, 4, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
-        {0, 2, ACTIVITY_PRODUCT, PHASE_FORWARD, {0}},
-        {1, 1, ACTIVITY_PRODUCT, PHASE_FORWARD, {3}},
-    };
     struct toy toy;
-    struct timeline timeline;
-    toy_create(one_section, list, 2, &toy);
+    toy_create(one_section, two_streams, 2, &toy);
     toy.costs.rates.wake_s = 0.25;
-    require_simulated(&toy.program, &toy.costs, &timeline);
-    require_event(&timeline, 0, 0, 0.25, 3.25);
-    require_event(&timeline, 1, 0, 0.25, 4.25);
-    require_event(&timeline, 2, 0, 3.25, 5.25);
-    require_event(&timeline, 3, 0, 5.5, 6.5);
-    timeline_free(&timeline);
+    REQUIRE_EVENTS(&toy, {0, 0, 0.25, 3.25}, {1, 0, 0.25, 4.25}, {2, 0, 3.25, 5.25}, {3, 0, 5.5, 6.5});
     toy_free(&toy);
 }
 
@@ -90,14 +95,9 @@ static void test_fair_shares(void **state) {
         {2, 3, ACTIVITY_COPY, PHASE_FORWARD, {0}},
     };
     struct toy toy;
-    struct timeline timeline;
     toy_create(sections, list, 3, &toy);
     set_slowdowns(&toy.costs, 2);
-    require_simulated(&toy.program, &toy.costs, &timeline);
-    require_event(&timeline, 0, 0, 0, 3);
-    require_event(&timeline, 1, 0, 0, 5);
-    require_event(&timeline, 2, 0, 0, 6);
-    timeline_free(&timeline);
+    REQUIRE_EVENTS(&toy, {0, 0, 0, 3}, {1, 0, 0, 5}, {2, 0, 0, 6});
     toy_free(&toy);
 }
 
@@ -110,13 +110,9 @@ static void test_uneven_slowdown(void **state) {
         {1, 3, ACTIVITY_COPY, PHASE_FORWARD, {0}},
     };
     struct toy toy;
-    struct timeline timeline;
     toy_create(sections, list, 2, &toy);
     toy.costs.rates.slowdown[ACTIVITY_PRODUCT][ACTIVITY_COPY] = 2;
-    require_simulated(&toy.program, &toy.costs, &timeline);
-    require_event(&timeline, 1, 0, 0, 3);
-    require_event(&timeline, 0, 0, 0, 5.5);
-    timeline_free(&timeline);
+    REQUIRE_EVENTS(&toy, {1, 0, 0, 3}, {0, 0, 0, 5.5});
     toy_free(&toy);
 }
 
@@ -131,16 +127,9 @@ static void test_repeats(void **state) {
         {0, 1, ACTIVITY_PRODUCT, PHASE_FORWARD, {2}}, /* for its last run */
     };
     struct toy toy;
-    struct timeline timeline;
     toy_create(sections, list, 2, &toy);
-    require_simulated(&toy.program, &toy.costs, &timeline);
-    assert_int_equal(timeline.events.count, 7);
-    for (int run = 0; run < 3; run++) {
-        require_event(&timeline, 1, run, 2 * run, 2 * run + 2);
-        require_event(&timeline, 0, run, 2 * run, 2 * run + 1);
-    }
-    require_event(&timeline, 2, 0, 6, 7);
-    timeline_free(&timeline);
+    REQUIRE_EVENTS(&toy, {0, 0, 0, 1}, {0, 1, 2, 3}, {0, 2, 4, 5}, {1, 0, 0, 2}, {1, 1, 2, 4}, {1, 2, 4, 6},
+                   {2, 0, 6, 7});
     toy_free(&toy);
 }
 

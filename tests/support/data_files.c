@@ -46,3 +46,10 @@ char *random_text(uint64_t seed, size_t words, size_t *bytes) {
     *bytes = (size_t)(at - text);
     return text;
 }
+
+void random_text_write(const char *path, uint64_t seed, size_t words) {
+    size_t bytes;
+    char *text = random_text(seed, words, &bytes);
+    temp_write(path, text, bytes);
+    mem_free(text);
+}

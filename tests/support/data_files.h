@@ -18,4 +18,7 @@ void token_file_write(const char *path, int token_bytes, const uint32_t *ids, si
  * same for the same seed. NUL-terminated; the caller frees with mem_free. */
 char *random_text(uint64_t seed, size_t words, size_t *bytes);
 
+/* The same in a file. */
+void random_text_write(const char *path, uint64_t seed, size_t words);
+
 #endif

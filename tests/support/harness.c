@@ -41,10 +41,8 @@ static struct plan plan_of(const struct harness_options *options) {
 
 static void use_streams(struct executable *executable, const struct plan *plan, int streams, uint64_t seed) {
     struct graph *graph = executable->graph;
-    int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
+    int64_t *bytes = executable_workspace(executable);
     assert_non_null(bytes);
-    for (size_t i = 0; i < graph->nodes.count; i++)
-        bytes[i] = executable->kernels[i]->workspace_bytes;
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     program_free(executable->program);
     executable->program = NULL;

@@ -46,6 +46,23 @@ int temp_folder_drop(void **state) {
     return status == STATUS_OK ? 0 : -1;
 }
 
+size_t temp_count(const char *folder) {
+    struct names names;
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    size_t count = names.count;
+    names_free(&names);
+    return count;
+}
+
+const char *temp_only(const char *folder) {
+    struct names names;
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    assert_int_equal(names.count, 1);
+    const char *path = temp_path(folder, names.items[0]);
+    names_free(&names);
+    return path;
+}
+
 void temp_write(const char *path, const void *data, size_t bytes) {
     FILE *file = fopen(path, "wb");
     if (!file) fail_msg("%s: cannot create", path);

@@ -11,6 +11,10 @@ int temp_folder_drop(void **state);
 
 /* "folder/name", valid until the teardown. From the test's own thread. */
 const char *temp_path(const char *folder, const char *name);
+/* How many files and folders are in a folder, which there must be. */
+size_t temp_count(const char *folder);
+/* The path of the only one, as temp_path gives it. */
+const char *temp_only(const char *folder);
 /* Writes a file without any help from the code under test. */
 void temp_write(const char *path, const void *data, size_t bytes);
 void temp_write_text(const char *path, const char *text);

@@ -54,9 +54,7 @@ static int make_place(void **state) {
     char *text = random_text(1, 2000, &bytes);
     text_model_make(place->model, text, 300, 300, false);
     mem_free(text);
-    text = random_text(2, WORDS, &bytes);
-    temp_write(place->text, text, bytes);
-    mem_free(text);
+    random_text_write(place->text, 2, WORDS);
     place->paths[0] = place->text;
     make_options(place);
     *state = place;

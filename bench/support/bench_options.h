@@ -1,0 +1,30 @@
+/* Command lines of benchmarks that run training steps: one table says what a program takes. */
+#ifndef BALLAST_BENCH_BENCH_OPTIONS_H
+#define BALLAST_BENCH_BENCH_OPTIONS_H
+
+#include "support/model_step.h"
+
+/* One of number, count, text, dtype and flag is set: where the value goes. */
+struct bench_option {
+    const char *name; /* "layers": --layers N; of one letter: -o TEXT; NULL: the table's end */
+    int64_t *number;  /* a whole number from 1 to `most` */
+    int *count;       /* the same */
+    int64_t most;
+    const char **text; /* borrowed from the command line */
+    enum dtype *dtype; /* fp32 or bf16 */
+    bool *flag;        /* takes no value: set to true */
+};
+enum { BENCH_OPTIONS_MOST = 32 };
+
+/* Appends, to a table that has room for BENCH_OPTIONS_MOST entries and its end, those for a model whose sizes are given
+ * and for a disk tier: --layers, --hidden, --heads, --vocab, --batch, --seq, --grain, --dtype and --disk. */
+void bench_options_append(struct bench_option *options, struct model_step_options *step);
+/* BAD_INPUT with a message that names the option, or else `source`, the file whose first comment lists them. */
+enum status bench_options_read(int count, char **words, const struct bench_option *options, const char *source);
+/* BAD_INPUT where --disk was not given. */
+enum status bench_options_require_disk(const struct model_step_options *step);
+/* A GPT-2 that a step of some tenths of a second trains: 4 layers of 256 columns, 2048 tokens in the vocabulary, 4 x
+ * 256 tokens a step in grains of one sequence, fp32. */
+struct model_step_options bench_options_small(void);
+
+#endif

@@ -1,0 +1,14 @@
+/* How long OpenMP's threads spin at a barrier before they sleep. */
+#ifndef BALLAST_CLI_LIMIT_SPINNING_H
+#define BALLAST_CLI_LIMIT_SPINNING_H
+
+/* The first thing that a program does whose kernels run beside other programs, benchmarks included: starts it again
+ * with `arguments` (main's) and GOMP_SPINCOUNT=10000, unless the environment says how OpenMP waits or binds its
+ * threads.
+ *
+ * In turns of a loop: GNU's default of 300000 makes a step on a machine that others use too wait for threads that are
+ * not running: a small model fell from 50000 to 600 tokens/s. 10000 turns lose nothing on an idle machine and kept 8000
+ * there (bench/results/2026-11-21-openmp-spin.md). */
+void limit_spinning(char **arguments);
+
+#endif

@@ -1,0 +1,34 @@
+#include "support/kept_profile.h"
+
+#include "base/json.h"
+#include "ops/ops.h"
+#include "support/unit.h"
+
+struct graph *kept_profile_graph(void) {
+    struct graph *graph = graph_create(DTYPE_F32, 1, 4);
+    assert_non_null(graph);
+    graph_begin_block(graph, "one");
+    struct tensor *x = graph_tensor(graph, TENSOR_INPUT, "x", shape_make(DTYPE_F32, 3, 1, 4, 8));
+    struct tensor *y = ops_linear(graph, "y", x, graph_parameter(graph, "w", 2, 8, 8), NULL, NULL,
+                                  (struct linear_attributes){.weight_is_kn = false});
+    ops_add(graph, "sum", x, y);
+    assert_int_equal(graph_status(graph), STATUS_OK);
+    return graph;
+}
+
+struct cluster kept_profile_machine(void) {
+    return (struct cluster){.device = {.fp32_flops_per_s = 1e11, .bf16_flops_per_s = 1e11},
+                            .rates = {.measured = true, .zero = {0, 1e10}}};
+}
+
+void kept_profile_set(const char *path, double seconds, double spread) {
+    json_t *file, *value;
+    const char *key;
+    assert_int_equal(json_read_object(path, 1 << 24, &file), STATUS_OK);
+    json_object_foreach(json_object_get(file, "operators"), key, value) {
+        if (seconds > 0) json_array_set_new(value, 0, json_real(seconds));
+        json_array_set_new(value, 1, json_real(spread));
+    }
+    assert_int_equal(json_write(path, file), STATUS_OK);
+    json_decref(file);
+}

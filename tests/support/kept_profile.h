@@ -1,0 +1,15 @@
+/* What tests of profiles measure, and what of it is kept, as if it had been measured otherwise. */
+#ifndef BALLAST_TESTS_KEPT_PROFILE_H
+#define BALLAST_TESTS_KEPT_PROFILE_H
+
+#include "cluster/cluster.h"
+#include "graph/graph.h"
+
+/* Two operators, which are measured in no time. */
+struct graph *kept_profile_graph(void);
+/* A machine whose rates are known, so that only operators are measured. */
+struct cluster kept_profile_machine(void);
+/* Gives every operator of a file that a profile was kept in this spread and, above 0, this time. */
+void kept_profile_set(const char *path, double seconds, double spread);
+
+#endif
