@@ -79,8 +79,8 @@ static enum status compare(struct search_input *input, int most, const char *row
     TRY(find_fastest(input, most, &longer_s, &longer));
     if (usual_s == 0 || longer_s == 0) return STATUS_OK;
     double ratio = usual_s / longer_s;
-    printf("%s  %8.3f s of %3lld, %8.3f s of %3lld: %.3f\n", row, usual_s, (long long)usual, longer_s, (long long)longer,
-           ratio);
+    printf("%s  %8.3f s of %3lld, %8.3f s of %3lld: %.3f\n", row, usual_s, (long long)usual, longer_s,
+           (long long)longer, ratio);
     gap->rows++;
     gap->sum += ratio;
     if (ratio > gap->most) gap->most = ratio;

@@ -96,6 +96,10 @@ if(cmocka_FOUND)
     if(cudnn_found)
         target_compile_definitions(test_attention_cudnn PRIVATE BALLAST_CUDNN)
     endif()
+    if(TARGET ballast_cuda)
+        # Its own functions stand before those of the CUDA runtime.
+        target_link_options(test_cuda_graphs PRIVATE -Wl,--allow-multiple-definition)
+    endif()
     # Device code runs where there is no device, too: these tests with the kernels compiled for the CPU.
     include(CheckLanguage)
     check_language(CXX)

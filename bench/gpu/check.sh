@@ -77,7 +77,7 @@ build_all() {
     cmake -G Ninja -S "$source" -B "$build" -DCMAKE_CUDA_ARCHITECTURES="$architecture-real" \
         -DCMAKE_PREFIX_PATH="$work/root/usr" -DBALLAST_EVENT_FILES=OFF -DBALLAST_URING=OFF -DBALLAST_CUDNN=ON
     cmake --build "$build" --parallel "$(nproc)" --target ballast test_kernels test_kernel_reference \
-        test_kernel_gradients test_kernel_plain test_reference test_policies test_same_bits product_choice
+        test_kernel_gradients test_kernel_plain test_reference test_policies test_same_bits test_spans product_choice
     "$ballast" --version
     echo "= for sm_$architecture, $(grep -q '^CUDNN_GRAPH_LIBRARY:.*NOTFOUND' "$build/CMakeCache.txt" && echo without || echo with) cuDNN"
 }
@@ -175,6 +175,25 @@ gpt2_xl_steps() { make_model gpt2-xl "${gpt2_xl[@]}" && steps gpt2-xl 50257 "$@"
 llama_1b_steps() { make_model llama-1b "${llama_1b[@]}" && steps llama-1b 32000 "$@"; }
 llama_3b_steps() { make_model llama-3b "${llama_3b[@]}" && steps llama-3b 32000 "$@"; }
 
+# Spans of a step launched as graphs beside the same calls one by one: equal losses, the time of both, and whether all
+# spans can be captured. One grain a step: the shortest steps, of which asking for kernels is the largest part.
+graphs() {
+    local tokens=$work/tokens-50257-4.bin setting left=''
+    make_model gpt2 "${gpt2[@]}"
+    BALLAST_TEST_BACKEND=cuda "$build/tests/test_spans" || left='; test_spans FAILED'
+    [ -e "$tokens" ] || python3 "$source/bench/gpu/token_file.py" "$tokens" $((4 * 1024 + 1)) 50257
+    for setting in off on; do
+        rm -rf "$work/run-graphs"
+        BALLAST_CUDA_GRAPHS=$setting "$ballast" train "$work/gpt2" "$tokens" -o "$work/run-graphs" --device cuda \
+            --dtype bf16 --batch 4 --seq 1024 --steps 30 --save-every 0 --schedule constant --warmup-steps 0 --quiet
+        cp "$work/run-graphs/metrics.jsonl" "metrics-graphs-$setting"
+        sed -n 's/.*"loss": \([^,]*\),.*/\1/p' "metrics-graphs-$setting" >"losses-graphs-$setting"
+    done
+    [ "$(wc -l <losses-graphs-on)" = 30 ] && cmp losses-graphs-off losses-graphs-on || left="; losses DIFFER$left"
+    echo "= 30 steps: $(median_step metrics-graphs-off) s call by call, $(median_step metrics-graphs-on) s with graphs$left"
+    [ -z "$left" ]
+}
+
 # The sanitizer over whole steps of the fixtures' models, in both dtypes.
 sanitize() {
     command -v compute-sanitizer || exit 77
@@ -221,6 +240,7 @@ part rate 30 rates
 part gpt2-124m 60 gpt2_steps 32 12
 part policies 70 run_on_device policies
 part operators-gpt2 30 operators
+part graphs 60 graphs
 part memcheck 60 sanitize memcheck
 part llama-1b 60 llama_1b_steps 16 6
 part llama-1b-in-8g 70 llama_1b_steps 32 5 --device-memory 8G --host-memory 40G

@@ -24,7 +24,8 @@ struct kernel_call {
     void *in[OP_INPUTS_MAX];
     void *out[OP_OUTPUTS_MAX];
     void *workspace; /* workspace_bytes, 64-byte aligned, contents undefined */
-    /* SCALAR_COUNT values, by enum scalar of ops.h. Read before the call returns, also where the work comes later. */
+    /* SCALAR_COUNT values, by enum scalar of ops.h. Read before the call returns, also where the work comes later. Only
+     * for operators that `reads_scalars` says it of; NULL will do for all others. */
     const double *scalars;
     void *stream; /* of the backend's streams; NULL where it has none */
 };
@@ -66,6 +67,22 @@ struct backend_streams {
     enum status (*check)(void);
     /* Seconds from when one timed event was done until another was. Both are recorded and done. */
     enum status (*elapsed)(void *begin, void *end, double *seconds);
+};
+
+/* Graphs of a backend with streams: calls that are noted once, with their arguments, and asked for as a whole ever
+ * after. By threads that entered; a capture from its beginning to its end by one thread. */
+struct backend_graphs {
+    /* What the stream is asked for from now on, by this thread, is noted instead of being done: kernels, zeros and
+     * copies, and nothing else, neither of this stream nor in this thread. FAILED where that cannot be had now; the
+     * stream is then as it was. */
+    enum status (*begin)(void *stream);
+    /* Ends it in any case: from here on the stream does again what it is asked for. Nothing that was noted has been
+     * done. FAILED where something cannot be part of a graph, or where graphs would take too much memory: such a
+     * failure is over with that. */
+    enum status (*end)(void *stream, void **graph);
+    /* Asks the stream for all that was noted, in its order. */
+    enum status (*launch)(void *graph, void *stream);
+    void (*free)(void *graph); /* with nothing of it under way */
 };
 
 /* Memory of a backend whose device tier is no memory of the process. */
@@ -114,6 +131,7 @@ struct backend {
     /* Copies between the device and the host tier. */
     void (*copy)(void *to, const void *from, int64_t bytes, void *stream);
     const struct backend_streams *streams; /* NULL: every call returns when its work is done */
+    const struct backend_graphs *graphs;   /* NULL: all is asked for call by call */
     const struct backend_memory *memory;   /* NULL: device and host tier are memory of the process */
     /* Runs what works on operands in the host tier: kernels of which each element is rounded by itself give the same
      * bits there. NULL: the backend itself. It has no streams. */

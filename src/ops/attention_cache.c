@@ -44,6 +44,7 @@ const struct op op_attention_cache = {
     .infer = infer_attention_cache,
     .flops = flops_attention_cache,
     .updates = 1u << 1 | 1u << 2,
+    .reads_scalars = true,
 };
 
 static enum status infer_last_token(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -59,6 +60,7 @@ const struct op op_last_token = {
     .inputs = 1,
     .outputs = 1,
     .infer = infer_last_token,
+    .reads_scalars = true,
 };
 
 struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,

@@ -82,6 +82,7 @@ const struct op op_head_loss_grad = {
     .infer = infer_head_loss_grad,
     .flops = head_grad_flops,
     .updates = 1u << 0 | 1u << 2 | 1u << 3,
+    .reads_scalars = true,
 };
 
 static enum status infer_head_logits(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {

@@ -68,6 +68,7 @@ const struct op op_adamw = {
     .outputs = 4,
     .infer = infer_adamw,
     .updates = 0xf,
+    .reads_scalars = true,
 };
 
 /* The accumulators of one parameter, in the order in which differentiation made them, added up in the first. */

@@ -15,7 +15,7 @@ void *runner_address(const struct runner *runner, const struct operand *operand,
 }
 
 /* Copies are filled from their homes without changing them. */
-static bool changes_state(const struct program *program, const struct instruction *instruction) {
+bool runner_changes_state(const struct program *program, const struct instruction *instruction) {
     for (int i = 0; i < OPERANDS_MAX; i++) {
         const struct operand *operand = &instruction->operands[i];
         if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
@@ -27,7 +27,8 @@ static bool changes_state(const struct program *program, const struct instructio
 }
 
 static void run_kernel(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
-    struct kernel_call call = {.scalars = instruction->deferred ? runner->left : runner->scalars, .stream = stream};
+    const double *scalars = instruction->deferred ? runner->left : runner->scalars;
+    struct kernel_call call = {.scalars = instruction->node->op->reads_scalars ? scalars : NULL, .stream = stream};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         call.in[i] = runner_address(runner, &instruction->operands[i], run);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
@@ -44,6 +45,15 @@ static void run_zero(struct runner *runner, const struct instruction *instructio
     const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
     if (instruction->tier == TIER_HOST && backend->host) backend = backend->host;
     backend->zero(runner_address(runner, target, run), target->bytes, stream);
+}
+
+enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+    switch (instruction->opcode) {
+    case OPCODE_KERNEL: run_kernel(runner, instruction, run, stream); break;
+    case OPCODE_ZERO: run_zero(runner, instruction, run, stream); break;
+    case OPCODE_COPY: return runner_copy(runner, instruction, stream);
+    }
+    return STATUS_OK;
 }
 
 void runner_keep_failure(struct runner *runner) {
@@ -74,15 +84,12 @@ static bool leaves_out(const struct runner *runner, const struct instruction *in
 
 void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
     if (leaves_out(runner, instruction) || runner->failed) return;
-    if (runner->gate && changes_state(runner->executable->program, instruction)) runner->gate(runner->gate_payload);
+    if (runner->gate && runner_changes_state(runner->executable->program, instruction))
+        runner->gate(runner->gate_payload);
     const struct backend_streams *streams = runner->executable->backend->streams;
     enum status status = STATUS_OK;
     if (streams && runner_on_host(runner->executable->program, instruction)) status = streams->finish(stream);
-    if (status == STATUS_OK) switch (instruction->opcode) {
-        case OPCODE_KERNEL: run_kernel(runner, instruction, run, stream); break;
-        case OPCODE_ZERO: run_zero(runner, instruction, run, stream); break;
-        case OPCODE_COPY: status = runner_copy(runner, instruction, stream); break;
-        }
+    if (status == STATUS_OK) status = runner_ask(runner, instruction, run, stream);
     if (streams && status == STATUS_OK) status = streams->check();
     if (name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
@@ -106,6 +113,16 @@ static void run_issue(struct runner *runner, int32_t index, int64_t run, void *s
     if (recorded) record(runner, index, run, start_ns);
 }
 
+/* Asks for the span that begins there, or for the instruction alone. Returns the last that was asked for. */
+static int32_t run_from(struct runner *runner, int32_t index, int64_t run, void *stream) {
+    const struct span *span = runner_span_at(runner, index);
+    if (span)
+        runner_launch(runner, span, stream);
+    else
+        run_issue(runner, index, run, stream);
+    return span ? span->last : index;
+}
+
 /* All on one stream, whatever streams the program has. */
 static void run_in_order(struct runner *runner) {
     const struct program *program = runner->executable->program;
@@ -114,7 +131,7 @@ static void run_in_order(struct runner *runner) {
         const struct section *section = &program->sections.items[s];
         for (int64_t run = 0; run < section->repeat; run++)
             for (int32_t i = section->first; i < section->first + section->count; i++) {
-                run_issue(runner, i, run, stream);
+                i = run_from(runner, i, run, stream);
                 if (!runner->observer) continue;
                 runner_finish_stream(runner, stream);
                 runner->observer(runner->observer_payload, runner, i, run);
@@ -133,6 +150,15 @@ static void await(struct runner *runner, int32_t instruction, int64_t step, int6
     }
 }
 
+/* Tells the others that the stream's instructions from one to another have been asked for. */
+static void tell(struct runner *runner, int stream, int32_t first, int32_t last) {
+    pthread_mutex_lock(&runner->lock);
+    for (int32_t i = first; i <= last; i++)
+        if (runner->executable->program->instructions.items[i].stream == stream) runner->ended[i]++;
+    pthread_cond_broadcast(&runner->changed);
+    pthread_mutex_unlock(&runner->lock);
+}
+
 static void run_stream_step(struct runner *runner, int stream, int64_t step) {
     const struct program *program = runner->executable->program;
     for (size_t s = 0; s < program->sections.count; s++) {
@@ -144,12 +170,10 @@ static void run_stream_step(struct runner *runner, int stream, int64_t step) {
                 await(runner, i, step, run);
                 pthread_mutex_unlock(&runner->lock);
                 runner_order(runner, i);
-                run_issue(runner, i, run, runner->streams[stream]);
+                int32_t first = i;
+                i = run_from(runner, i, run, runner->streams[stream]);
                 runner_record(runner, i);
-                pthread_mutex_lock(&runner->lock);
-                runner->ended[i]++;
-                pthread_cond_broadcast(&runner->changed);
-                pthread_mutex_unlock(&runner->lock);
+                tell(runner, stream, first, i);
             }
     }
     runner_finish_stream(runner, runner->streams[stream]);
@@ -206,6 +230,7 @@ void runner_begin(struct runner *runner, int parts, const double *scalars) {
 void runner_end(struct runner *runner) {
     bool stepped = runner->parts & PART_STEP;
     runner->pending = stepped && runner->executable->program->defers;
+    runner->warm = runner->warm || stepped;
     if (stepped) memcpy(runner->left, runner->scalars, sizeof runner->left);
     if (stepped && runner->recorder) timeline_end(runner->recorder);
 }
@@ -214,6 +239,7 @@ static enum status run_parts(struct runner *runner, int parts, const double *sca
     runner_enter(runner);
     if (parts & PART_STEP) TRY(runner_mirrors_send(runner));
     runner_begin(runner, parts, scalars);
+    runner_spans_begin(runner);
     if (runner->executable->program->streams == 1 || runner->observer)
         run_in_order(runner);
     else
@@ -261,6 +287,7 @@ enum status runner_create(const struct executable *executable, const struct aren
     pthread_cond_init(&runner->changed, NULL);
     enum status status = make_room(runner);
     if (status == STATUS_OK) status = runner_streams_open(runner);
+    if (status == STATUS_OK) status = runner_spans_open(runner);
     if (status == STATUS_OK) status = runner_mirrors_open(runner);
     if (status == STATUS_OK) status = start_workers(runner);
     if (status != STATUS_OK) {
@@ -282,6 +309,7 @@ void runner_free(struct runner *runner) {
     pthread_mutex_destroy(&runner->lock);
     pthread_cond_destroy(&runner->changed);
     runner_mirrors_close(runner);
+    runner_spans_close(runner);
     runner_streams_close(runner);
     mem_free(runner->ended);
     mem_free(runner->window);

@@ -6,6 +6,9 @@
  * the workers' own (the disk's, kernels in the host tier) waits for the events themselves. A step ends when all is
  * done.
  *
+ * Where such a backend has graphs (backend.h), a step asks for whole spans of a stream at once (run/spans.h), from the
+ * second step on: the same work in the same order. A step that is recorded or observed is asked for call by call.
+ *
  * Addresses. What runner_data returns is always for the CPU. Where a tier's memory has no addresses for it
  * (arena.mapped), inputs, results and kept activations have mirrors in memory that has, which are sent to the device
  * before each step and fetched after it; weights and state have none and are reached by runner_read and runner_write
@@ -60,6 +63,12 @@ void runner_set_observer(struct runner *runner, runner_observer *observer, void 
  * streams each instruction is waited for, so that its time is known: the others go on meanwhile. NULL: none. Not while
  * a step runs. */
 void runner_set_recorder(struct runner *runner, struct timeline *timeline);
+/* The program's spans, and how many of them steps launch as graphs: none before the second step, nor where the backend
+ * has none; fewer where some could not be captured. */
+struct runner_graph_count {
+    size_t spans, graphs;
+};
+struct runner_graph_count runner_count_graphs(const struct runner *runner);
 /* For the CPU, the address of an instruction's operand in the given run of its section; NULL where it has none. */
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run);
 /* Copies operand->bytes from there, from any tier but the disk, in an observer. FAILED when the device does. */

@@ -8,6 +8,7 @@
 #include "ops/ops.h"
 #include "program/happens.h"
 #include "run/runner.h"
+#include "run/spans.h"
 #include "run/tier_copy.h"
 
 struct worker {
@@ -42,6 +43,12 @@ struct runner {
     void **events;                         /* by instruction; NULL for one that no other waits for */
     struct copy_stage stages[STREAMS_MAX]; /* by stream; for those that need one */
     void **mirrors;                        /* by buffer; NULL for those that the CPU has addresses for */
+    /* Backends with graphs: */
+    struct spans spans;
+    void **graphs; /* by span; NULL before it is captured, and where it cannot be */
+    bool warm;     /* a step has been run */
+    bool captured; /* all spans that can be */
+    bool launches; /* the step that is running has its spans launched */
     /* Several streams: */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -57,6 +64,10 @@ struct runner {
 /* Runs one issue of an instruction, if the step has it, or asks the backend's stream for it. A failure is kept for
  * runner_status. */
 void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream);
+/* Asks for the work of one issue and nothing else. FAILED where a copy of the disk's does. */
+enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream);
+/* Whether it changes parameters or the optimizer's state. */
+bool runner_changes_state(const struct program *program, const struct instruction *instruction);
 /* Keeps the calling thread's message, if it is the first. */
 void runner_keep_failure(struct runner *runner);
 /* Where the operand's bytes are for kernels and copies; NULL on the disk. */
@@ -77,6 +88,17 @@ void runner_record(struct runner *runner, int32_t instruction);
 void runner_finish_stream(struct runner *runner, void *stream);
 /* Makes the device that of the calling thread. */
 void runner_enter(struct runner *runner);
+
+/* Spans as graphs (runner_spans.c). All do nothing where the backend has none. */
+enum status runner_spans_open(struct runner *runner);
+void runner_spans_close(struct runner *runner);
+/* Chooses, with nothing under way, whether the step to come has its spans launched; the first such captures them. Steps
+ * that are recorded or observed do not: each instruction is waited for. */
+void runner_spans_begin(struct runner *runner);
+/* The span that begins at the instruction and is to be launched; NULL: none. */
+const struct span *runner_span_at(const struct runner *runner, int32_t instruction);
+/* Asks for all of it. A failure is kept for runner_status. */
+void runner_launch(struct runner *runner, const struct span *span, void *stream);
 
 /* Mirrors: what is between steps in memory without addresses for the CPU, and is written or read by it before and after
  * each (runner_mirror.c). */

@@ -328,14 +328,16 @@ int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, 
     return constant_bytes(input, policy) + larger(activations->first, later);
 }
 
-/* Copies for the updates of one chunk. */
+/* Copies for the updates of one chunk. Of a tied parameter's gradients, which several blocks add to, the sum alone. */
 static int64_t host_update_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     int64_t most = 0;
     if (!defers(policy) || policy->update != TIER_HOST) return 0;
-    for (int64_t c = policy->persistent_chunks; c < states_count(input->states); c++) {
-        struct chunk_sum chunk = states_of(input->states, c);
+    for (size_t g = 0; g < input->states->gradients.count; g++) {
+        const struct gradient_pack *gradients = &input->states->gradients.items[g];
+        struct chunk_sum chunk = states_of(input->states, gradients->chunk);
+        if (gradients->chunk < policy->persistent_chunks) continue;
         most = larger(most, (policy->optimizer != TIER_HOST ? chunk.optimizer : 0) +
-                                (policy->gradients != TIER_HOST ? chunk.gradients : 0) +
+                                (policy->gradients != TIER_HOST ? gradients->bytes : 0) +
                                 (policy->parameters != TIER_HOST ? chunk.trained : 0));
     }
     return most;

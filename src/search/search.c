@@ -26,13 +26,21 @@ struct lesson {
     int64_t excess_bytes; /* of the device */
 };
 
-/* The same for families that are alike (same kind of schedule, the same kinds of states elsewhere, the same lookahead): the least of what
- * their programs took. */
+/* The same for families that are alike (same kind of schedule, the same kinds of states elsewhere, the same lookahead):
+ * the least of what their programs took. */
 struct hint {
     bool weighed, timed;
     double bytes;   /* by the bytes that were likely */
     double exposed; /* part of what the bound takes to be hidden */
 };
+/* What programs took of the tiers below the device above their bounds, at least: staging, which does not depend on the
+ * schedule but on where the states are and on the lookahead. */
+struct below_hint {
+    bool learned;
+    int64_t excess_bytes[TIER_COUNT];
+};
+
+enum { PLACEMENTS = TIER_COUNT * TIER_COUNT * TIER_COUNT * TIER_COUNT };
 enum { HINTS = SCHEDULE_KINDS * TIER_COUNT * LOOKAHEADS * SPACE_FITS };
 
 struct search {
@@ -42,6 +50,7 @@ struct search {
     struct queue queue, doubtful; /* all others; what is expected not to fit */
     struct lesson *lessons;       /* by family */
     struct hint hints[HINTS];
+    struct below_hint below[LOOKAHEADS * PLACEMENTS];
     double caution; /* with the device's bytes: more after each program that did not fit, as long as none has */
     struct search_result *result;
     VEC(int32_t) families; /* of the compiled ones */
@@ -58,6 +67,15 @@ static struct hint *hint_of(struct search *search, int32_t index) {
     int32_t kind = (int32_t)schedule->kind * TIER_COUNT + (int32_t)schedule->tier;
     kind = kind * LOOKAHEADS + (int32_t)family->lookahead;
     return &search->hints[kind * SPACE_FITS + space_fit_number(&family->at)];
+}
+
+static struct below_hint *below_of(struct search *search, int32_t index) {
+    const struct family *family = &search->space.families.items[index];
+    const enum tier at[] = {family->at.parameters, family->at.gradients, family->at.optimizer, family->at.update};
+    int64_t number = family->lookahead;
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        number = number * TIER_COUNT + (int64_t)at[i];
+    return &search->below[number];
 }
 
 static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
@@ -110,7 +128,16 @@ static enum status expand(struct search *search, int32_t family, struct queue *q
     return status;
 }
 
+static bool is_doubtful_below(struct search *search, const struct proposal *proposal) {
+    const struct below_hint *hint = below_of(search, proposal->family);
+    bool doubtful = false;
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
+        doubtful |= proposal->member.bound.bytes[tier] + hint->excess_bytes[tier] > search->input->capacity_bytes[tier];
+    return doubtful;
+}
+
 static bool is_doubtful(struct search *search, const struct proposal *proposal) {
+    if (is_doubtful_below(search, proposal)) return true;
     const struct lesson *lesson = &search->lessons[proposal->family];
     const struct hint *hint = hint_of(search, proposal->family);
     const struct policy_bound *bound = &proposal->member.bound;
@@ -148,6 +175,15 @@ static enum status measure(struct search *search, struct candidate *candidate) {
     return status;
 }
 
+static void learn_below(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
+    struct below_hint *hint = below_of(search, proposal->family);
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
+        int64_t excess = candidate->tier_bytes[tier] - proposal->member.bound.bytes[tier];
+        if (!hint->learned || excess < hint->excess_bytes[tier]) hint->excess_bytes[tier] = excess;
+    }
+    hint->learned = true;
+}
+
 static void learn(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
     const struct policy_bound *bound = &proposal->member.bound;
     struct lesson *lesson = &search->lessons[proposal->family];
@@ -172,6 +208,7 @@ static enum status compile(struct search *search, const struct proposal *proposa
     search->result->compiled++;
     int64_t bytes = candidate.tier_bytes[TIER_DEVICE];
     learn(search, proposal, &candidate);
+    learn_below(search, proposal, &candidate);
     struct candidate lower = candidate;
     lower.tier_bytes[TIER_DEVICE] = 0;
     if (fits(search->input, &lower) && bytes < search->result->least_bytes) {

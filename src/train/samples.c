@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/json.h"
 #include "train/generate.h"
 #include "train/train_data.h"
 

@@ -53,19 +53,26 @@ static void test_complete_and_within_bounds(void **state) {
     each_case(check_complete);
 }
 
-/* Ends the test where an output differs. */
-static void expect_same(const struct op_case *op_case, const struct op_instance *a, const struct op_instance *b,
-                        const char *what) {
-    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+/* The name of an output that differs; NULL: none. */
+static const char *find_difference(const struct op_instance *a, const struct op_instance *b) {
+    const char *found = NULL;
+    for (int i = 0; i < OP_OUTPUTS_MAX && !found; i++) {
         const struct tensor *tensor = a->node->out[i];
         if (!tensor) continue;
         double *left = op_instance_read(a, tensor), *right = op_instance_read(b, b->node->out[i]);
         size_t bytes = (size_t)shape_elements(&tensor->shape) * sizeof *left;
-        if (memcmp(left, right, bytes) != 0)
-            fail_msg("%s in %s: %s differs %s", op_case->name, dtype_name(a->graph->dtype), tensor->name, what);
+        if (memcmp(left, right, bytes) != 0) found = tensor->name;
         mem_free(left);
         mem_free(right);
     }
+    return found;
+}
+
+/* Ends the test where an output differs. */
+static void expect_same(const struct op_case *op_case, const struct op_instance *a, const struct op_instance *b,
+                        const char *what) {
+    const char *name = find_difference(a, b);
+    if (name) fail_msg("%s in %s: %s differs %s", op_case->name, dtype_name(a->graph->dtype), name, what);
 }
 
 static void check_repeatable(const struct op_case *op_case, enum dtype dtype) {
@@ -146,6 +153,27 @@ static void test_every_operator_has_a_case(void **state) {
     }
 }
 
+/* Instances have NULL for the values of a step where the operator does not say that it reads them, so that no test of a
+ * kernel that reads them all the same gets past it. What says so does read them. */
+static void check_scalars(const struct op_case *op_case, enum dtype dtype) {
+    struct op_instance plain = create(op_case, dtype), other = create(op_case, dtype);
+    other.scalars[SCALAR_LOSS_SCALE] *= 2;
+    other.scalars[SCALAR_LEARNING_RATE] *= 2;
+    other.scalars[other.scalars[SCALAR_NEW_TOKENS] > 1 ? SCALAR_NEW_TOKENS : SCALAR_CACHE_START] -= 1;
+    assert_true((other.calls[other.nodes - 1].scalars != NULL) == op_case->op->reads_scalars);
+    op_instance_run_all(&plain);
+    op_instance_run_all(&other);
+    if ((find_difference(&plain, &other) != NULL) != op_case->op->reads_scalars)
+        fail_msg("%s in %s: reads_scalars is wrong", op_case->name, dtype_name(dtype));
+    op_instance_free(&plain);
+    op_instance_free(&other);
+}
+
+static void test_scalars(void **state) {
+    (void)state;
+    each_case(check_scalars);
+}
+
 /* Each allocation of kernel_create fails in turn: a message, no kernel, no leak. */
 static void check_out_of_memory(const struct op_case *op_case, enum dtype dtype) {
     struct op_instance instance = create(op_case, dtype);
@@ -204,6 +232,7 @@ int main(void) {
         cmocka_unit_test(test_same_bits_run_after_run),
         cmocka_unit_test(test_same_bits_on_any_number_of_threads),
         cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_scalars),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_zero),
         cmocka_unit_test(test_isa),

@@ -136,10 +136,19 @@ static void test_deeper(void **state) {
     check_graph(&options, 10000);
 }
 
+/* A chunk that is larger than all others, and of which two blocks make gradients. */
+static void test_large_tied_embedding(void **state) {
+    (void)state;
+    struct small_graph_options options = {
+        .layers = 2, .tied = true, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 16, .vocabulary = 400};
+    check_graph(&options, 20000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_deeper),
+        cmocka_unit_test(test_large_tied_embedding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

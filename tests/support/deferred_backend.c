@@ -33,10 +33,16 @@ struct item {
     struct item *next;
 };
 
+/* A graph: calls in the order in which they were noted. */
+struct capture {
+    struct item *first, **last_next;
+};
+
 struct stream {
     bool used;
     struct item *first, **last_next;
     int64_t asked, done;
+    struct capture *capture; /* NULL: it does what it is asked for */
 };
 
 /* Memory that was taken. The device's: the addresses that others have, and as many bytes behind them. */
@@ -58,10 +64,14 @@ static struct device {
     int threads; /* of kernels */
     int number;
     int64_t items, fail_at;
+    int64_t graphs, graphs_most, captures, launches;
     bool failed, stopping;
 } device = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static _Thread_local bool entered;
+/* The stream that the thread captures; whether something was asked for that no graph can have. */
+static _Thread_local struct stream *capturing;
+static _Thread_local bool spoiled;
 
 /* The backend's own way to what an address stands for; what is not the device's is left as it is. */
 static void *behind(const void *address, bool *of_device) {
@@ -92,7 +102,7 @@ static void run_kernel(struct item *item) {
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
         call.out[i] = behind_kernel(call.out[i]);
     call.workspace = behind_kernel(call.workspace);
-    call.scalars = item->scalars;
+    call.scalars = call.scalars ? item->scalars : NULL;
     call.stream = NULL;
     item->kernel->run(item->kernel, &call);
 }
@@ -184,20 +194,44 @@ static void lock_entered(void) {
     pthread_mutex_lock(&device.lock);
 }
 
-/* Takes over a copy of the item; record and wait look at their event at this moment. */
-static void ask(void *to, const struct item *item) {
-    struct stream *stream = to;
+static struct item *copy_item(const struct item *item) {
     struct item *own = malloc(sizeof *own);
     BUG_IF(!own, "out of memory");
     *own = *item;
-    lock_entered();
+    own->next = NULL;
+    return own;
+}
+
+/* Under the lock. Record and wait look at their event at this moment. */
+static void append(struct stream *stream, struct item *own) {
     if (own->kind == ITEM_RECORD) own->number = ++own->event->recorded;
     if (own->kind == ITEM_WAIT) own->number = own->event->recorded;
     *stream->last_next = own;
     stream->last_next = &own->next;
     stream->asked++;
+}
+
+/* Takes over a copy of the item. */
+static void ask(void *to, const struct item *item) {
+    struct stream *stream = to;
+    struct item *own = copy_item(item);
+    lock_entered();
+    BUG_IF(stream->capture && stream != capturing, "another thread asks a stream that is being captured");
+    if (stream->capture) {
+        *stream->capture->last_next = own;
+        stream->capture->last_next = &own->next;
+    } else {
+        append(stream, own);
+    }
     pthread_cond_signal(&device.asked);
     pthread_mutex_unlock(&device.lock);
+}
+
+/* What a thread may not ask for while it captures spoils the capture. */
+static enum status refuse_capture(void) {
+    if (!capturing) return STATUS_OK;
+    spoiled = true;
+    return status_set(STATUS_FAILED, "asked for in a capture");
 }
 
 static enum status enter(void) {
@@ -206,6 +240,7 @@ static enum status enter(void) {
 }
 
 static enum status create(void **out) {
+    TRY(refuse_capture());
     lock_entered();
     struct stream *stream = device.streams;
     while (stream->used)
@@ -240,23 +275,27 @@ static enum status elapsed(void *begin, void *end, double *seconds) {
 static void free_event(void *event) { mem_free(event); }
 
 static enum status record(void *event, void *stream) {
+    TRY(refuse_capture());
     ask(stream, &(struct item){.kind = ITEM_RECORD, .event = event});
     return STATUS_OK;
 }
 
 static enum status wait(void *stream, void *event) {
+    TRY(refuse_capture());
     ask(stream, &(struct item){.kind = ITEM_WAIT, .event = event});
     return STATUS_OK;
 }
 
 static enum status await(void *to) {
     struct event *event = to;
+    TRY(refuse_capture());
     lock_entered();
     return wait_for(&event->done, event->recorded);
 }
 
 static enum status finish(void *to) {
     struct stream *stream = to;
+    TRY(refuse_capture());
     lock_entered();
     return wait_for(&stream->done, stream->asked);
 }
@@ -281,7 +320,81 @@ static const struct backend_streams streams = {.enter = enter,
                                                .check = check,
                                                .elapsed = elapsed};
 
+static void free_graph(void *of) {
+    struct capture *graph = of;
+    for (struct item *item = graph->first, *next; item; item = next) {
+        next = item->next;
+        free(item);
+    }
+    mem_free(graph);
+}
+
+/* Where there are as many graphs as there may be, one capture fails at its beginning and the next at its end. */
+static bool is_refused(bool beginning) {
+    pthread_mutex_lock(&device.lock);
+    bool refused = device.graphs >= device.graphs_most && (device.captures % 2 == 0) == beginning;
+    if (beginning && refused) device.captures++;
+    pthread_mutex_unlock(&device.lock);
+    return refused;
+}
+
+static enum status begin_capture(void *of) {
+    struct stream *stream = of;
+    BUG_IF(capturing || stream->capture, "a capture within a capture");
+    if (is_refused(true)) return status_set(STATUS_FAILED, "no capture begins, as planted");
+    struct capture *graph = mem_array(1, sizeof *graph);
+    if (!graph) return STATUS_FAILED;
+    graph->last_next = &graph->first;
+    stream->capture = graph;
+    capturing = stream;
+    spoiled = false;
+    return STATUS_OK;
+}
+
+static enum status end_capture(void *of, void **out) {
+    struct stream *stream = of;
+    struct capture *graph = stream->capture;
+    BUG_IF(stream != capturing, "the end of a capture that did not begin");
+    capturing = NULL;
+    stream->capture = NULL;
+    bool fails = spoiled || is_refused(false);
+    pthread_mutex_lock(&device.lock);
+    device.captures++;
+    if (!fails) device.graphs++;
+    pthread_mutex_unlock(&device.lock);
+    if (fails) {
+        free_graph(graph);
+        return status_set(STATUS_FAILED, "a capture fails, as planted");
+    }
+    *out = graph;
+    return STATUS_OK;
+}
+
+static enum status launch(void *of, void *stream) {
+    const struct capture *graph = of;
+    TRY(refuse_capture());
+    lock_entered();
+    for (const struct item *item = graph->first; item; item = item->next)
+        append(stream, copy_item(item));
+    device.launches++;
+    pthread_cond_signal(&device.asked);
+    enum status status = outcome();
+    pthread_mutex_unlock(&device.lock);
+    return status;
+}
+
+static void give_graph_back(void *graph) {
+    free_graph(graph);
+    pthread_mutex_lock(&device.lock);
+    device.graphs--;
+    pthread_mutex_unlock(&device.lock);
+}
+
+static const struct backend_graphs graphs = {
+    .begin = begin_capture, .end = end_capture, .launch = launch, .free = give_graph_back};
+
 static enum status take(enum tier tier, int64_t bytes, void **out) {
+    TRY(refuse_capture());
     int64_t whole = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     int64_t copies = tier == TIER_DEVICE ? 2 : 1;
     char *base = mmap(NULL, (size_t)(copies * whole), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -308,11 +421,13 @@ static void give_back(enum tier tier, void *base) {
 }
 
 static enum status read_device(void *to, const void *from_device, int64_t bytes) {
+    TRY(refuse_capture());
     memcpy(to, behind_kernel((void *)(uintptr_t)from_device), (size_t)bytes);
     return STATUS_OK;
 }
 
 static enum status write_device(void *to_device, const void *from, int64_t bytes) {
+    TRY(refuse_capture());
     memcpy(behind_kernel(to_device), from, (size_t)bytes);
     return STATUS_OK;
 }
@@ -328,7 +443,7 @@ struct deferred_kernel {
 
 static void ask_kernel(const struct kernel *kernel, const struct kernel_call *call) {
     struct item item = {.kind = ITEM_KERNEL, .kernel = ((const struct deferred_kernel *)kernel)->own, .call = *call};
-    memcpy(item.scalars, call->scalars, sizeof item.scalars);
+    if (call->scalars) memcpy(item.scalars, call->scalars, sizeof item.scalars);
     ask(call->stream, &item);
 }
 
@@ -403,6 +518,7 @@ static const struct backend backend = {.name = "deferred",
                                        .zero = zero,
                                        .copy = copy,
                                        .streams = &streams,
+                                       .graphs = &graphs,
                                        .memory = &memory,
                                        .host = &backend_cpu};
 
@@ -416,6 +532,8 @@ const struct backend *deferred_begin_with(uint64_t seed,
     device.threads = device.waiting = 0;
     device.items = 0;
     device.fail_at = -1;
+    device.graphs = device.captures = device.launches = 0;
+    device.graphs_most = INT64_MAX;
     device.failed = device.stopping = false;
     BUG_IF(pthread_create(&device.thread, NULL, work, NULL) != 0, "the device's thread");
     return &backend;
@@ -431,6 +549,7 @@ void deferred_end(void) {
         BUG_IF(device.streams[s].used, "a stream is left");
     for (int b = 0; b < BLOCKS_MOST; b++)
         BUG_IF(device.blocks[b].base, "memory is left");
+    BUG_IF(device.graphs != 0, "a graph is left");
 }
 
 void deferred_choose(int number) { device.number = number; }
@@ -446,4 +565,17 @@ int64_t deferred_items(void) {
     int64_t items = device.items;
     pthread_mutex_unlock(&device.lock);
     return items;
+}
+
+void deferred_limit_graphs(int64_t most) {
+    pthread_mutex_lock(&device.lock);
+    device.graphs_most = most;
+    pthread_mutex_unlock(&device.lock);
+}
+
+int64_t deferred_launches(void) {
+    pthread_mutex_lock(&device.lock);
+    int64_t launches = device.launches;
+    pthread_mutex_unlock(&device.lock);
+    return launches;
 }

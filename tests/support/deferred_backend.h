@@ -3,6 +3,9 @@
  * order but that of each stream and of events. So what a program's runner leaves to luck comes out wrong, on any
  * machine.
  *
+ * Captured calls are noted with their arguments, values of the step included, and done at each launch alone. What a
+ * thread may not ask for while it captures (all but kernels, zeros and copies) fails, and the capture with it.
+ *
  * The device tier's addresses can be neither read nor written: behind them the device finds the memory elsewhere. */
 #ifndef BALLAST_TESTS_DEFERRED_BACKEND_H
 #define BALLAST_TESTS_DEFERRED_BACKEND_H
@@ -21,6 +24,11 @@ void deferred_end(void);
 
 /* The device's work fails when it has done so many more items, and stays failed until deferred_end. */
 void deferred_fail_after(int64_t items);
+/* Captures fail from now on while there are so many graphs: every other one at its beginning, the others at their end.
+ */
+void deferred_limit_graphs(int64_t most);
+/* Graphs launched since deferred_begin. */
+int64_t deferred_launches(void);
 /* Items done since deferred_begin: kernels, zeros, copies, records and waits. */
 int64_t deferred_items(void);
 

@@ -112,7 +112,7 @@ static enum status create_kernel(struct op_instance *instance, int index) {
         call->out[i] = place_of(instance, node->out[i]);
     int64_t bytes = instance->kernels[index]->workspace_bytes;
     call->workspace = instance->workspaces[index] = buffer_create(bytes);
-    call->scalars = instance->scalars;
+    call->scalars = node->op->reads_scalars ? instance->scalars : NULL;
     return call->workspace ? STATUS_OK : status_no_memory((unsigned long long)bytes, "a workspace");
 }
 

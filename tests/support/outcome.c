@@ -24,7 +24,7 @@ struct outcome outcome_train(const struct harness_options *options, bool interle
     harness_open(options, &harness);
     for (int step = 0; step < OUTCOME_STEPS; step++) {
         outcome_set_batch(&harness, step);
-        outcome.losses[step] = harness_step(&harness, 1e-3, interleaved);
+        outcome.losses[step] = harness_step(&harness, 1e-3 / (1 + step), interleaved);
         outcome.norms[step] = ((const double *)harness_data(&harness, "clip"))[0];
     }
     outcome.weights = harness_fingerprint(&harness);

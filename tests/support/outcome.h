@@ -16,7 +16,7 @@ struct outcome {
 
 /* Sets the batch of a step: random tokens, and targets of which some are ignored. */
 void outcome_set_batch(struct harness *harness, int step);
-/* Opens, trains OUTCOME_STEPS steps and closes. */
+/* Opens, trains OUTCOME_STEPS steps, each with a batch and a rate of its own, and closes. */
 struct outcome outcome_train(const struct harness_options *options, bool interleaved);
 /* Fails the test, telling where, unless both are equal to the bit. */
 void outcome_require_equal(const char *what, const struct outcome *plain, const struct outcome *other);

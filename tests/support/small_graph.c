@@ -5,7 +5,7 @@
 #include "ops/ops.h"
 #include "support/unit.h"
 
-enum { HIDDEN = 20, HEADS = 2, HEAD_DIM = 10, FFN = 28, VOCAB = 37, CONTEXT = 64 };
+enum { HIDDEN = 20, HEADS = 2, HEAD_DIM = 10, FFN = 28, CONTEXT = 64 };
 
 static struct tensor *weight(struct graph *graph, int layer, const char *name, int64_t rows, int64_t columns) {
     return graph_parameter(graph, graph_format(graph, "layer.%d.%s", layer, name), 2, rows, columns);
@@ -56,7 +56,8 @@ struct graph *small_graph_build(const struct small_graph_options *options) {
     struct tensor *tokens = graph_tensor(graph, TENSOR_INPUT, "tokens", tokens_shape);
     struct tensor *targets = graph_tensor(graph, TENSOR_INPUT, "targets", tokens_shape);
     struct tensor *positions = graph_tensor(graph, TENSOR_INPUT, "positions", tokens_shape);
-    struct tensor *embedding = graph_parameter(graph, "embedding", 2, VOCAB, HIDDEN);
+    int64_t vocabulary = options->vocabulary > 0 ? options->vocabulary : 37;
+    struct tensor *embedding = graph_parameter(graph, "embedding", 2, vocabulary, HIDDEN);
     struct tensor *places = graph_parameter(graph, "places", 2, CONTEXT, HIDDEN);
     struct rope_table_attributes rope = {.head_dim = HEAD_DIM, .theta = 10000};
     bool turned = !options->packed_qkv || options->packed_rotary;
@@ -69,7 +70,7 @@ struct graph *small_graph_build(const struct small_graph_options *options) {
     struct tensor *scale = graph_parameter(graph, "norm", 1, HIDDEN, 1),
                   *bias = graph_parameter(graph, "shift", 1, HIDDEN, 1);
     x = ops_layer_norm(graph, "final", x, scale, bias, 1e-5);
-    struct tensor *head = options->tied ? embedding : graph_parameter(graph, "head", 2, VOCAB, HIDDEN);
+    struct tensor *head = options->tied ? embedding : graph_parameter(graph, "head", 2, vocabulary, HIDDEN);
     struct tensor *loss = ops_head_loss(graph, "loss", x, head, targets, NULL);
     assert_int_equal(graph_status(graph), STATUS_OK);
     if (options->forward_only) return graph;

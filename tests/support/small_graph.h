@@ -13,6 +13,7 @@ struct small_graph_options {
     bool packed_rotary; /* with packed_qkv: rotary embedding of columns, as in Phi-3 */
     enum dtype dtype;
     int64_t grain_sequences, sequence_length;
+    int64_t vocabulary; /* 0: 37 */
     bool forward_only;
 };
 

@@ -110,6 +110,7 @@ static void test_training(void **state) {
         snprintf(name, sizeof name, "device-%d", (int)seed);
         struct sizes sizes =
             train(*state, name, deferred_begin(seed), seed > 2 ? whole.device * (7 - (int64_t)seed) / 5 : 0, other);
+        assert_true(deferred_launches() > 0);
         deferred_end();
         assert_true((sizes.elsewhere > 0) == (seed > 2));
         assert_true(sizes.measured == (seed > 2));
@@ -171,6 +172,7 @@ static void test_generating(void **state) {
     make_run(*state, &run);
     generate(&run, NULL, &plain);
     generate(&run, deferred_begin(1), &other);
+    assert_true(deferred_launches() > 0);
     deferred_end();
     assert_true(plain.bytes > 0);
     assert_string_equal(plain.text, other.text);

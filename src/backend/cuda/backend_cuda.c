@@ -1,5 +1,6 @@
 /* The backend of NVIDIA GPUs. */
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda/cuda_graphs.h"
 #include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_streams.h"
@@ -38,6 +39,7 @@ const struct backend backend_cuda = {
     .zero = zero,
     .copy = copy,
     .streams = &cuda_streams,
+    .graphs = &cuda_graphs,
     .memory = &cuda_memory,
     .host = &backend_cpu,
 };

@@ -37,8 +37,11 @@ enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 /* STATUS_FAILED with the library's text. */
 enum status cuda_failed(cudaError_t error, const char *what);
 /* For run(), which has no way to fail: what fails on the device, or already has, stays the runtime's last error
- * (cudaPeekAtLastError), for whoever asked for the run to see. A failure that the runtime forgets ends the process. */
+ * (cudaPeekAtLastError), for whoever asked for the run to see, and what fails in a capture (cuda_graphs.h) fails the
+ * capture. Any other failure that the runtime forgets ends the process. */
 void cuda_require(cudaError_t error, const char *what);
+/* The same for a call that a library has refused, in its words. */
+void cuda_refused(const char *what, const char *words);
 
 static inline cudaStream_t stream_of(const struct kernel_call *call) { return (cudaStream_t)call->stream; }
 

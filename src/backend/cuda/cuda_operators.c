@@ -1,3 +1,4 @@
+#include "backend/cuda/cuda_graphs.h"
 #include "backend/cuda/cuda_kernel.h"
 
 const struct cuda_operator cuda_operators[] = {
@@ -28,8 +29,12 @@ enum status cuda_failed(cudaError_t error, const char *what) {
 }
 
 void cuda_require(cudaError_t error, const char *what) {
-    BUG_IF(error != cudaSuccess && cudaPeekAtLastError() == cudaSuccess, "CUDA: %s: %s", what,
-           cudaGetErrorString(error));
+    if (error != cudaSuccess) cuda_refused(what, cudaGetErrorString(error));
+}
+
+void cuda_refused(const char *what, const char *words) {
+    bool only_captured = cuda_capture_spoil();
+    BUG_IF(!only_captured && cudaPeekAtLastError() == cudaSuccess, "CUDA: %s: %s", what, words);
 }
 
 int64_t cuda_alignment(const struct tensor *tensor) {

@@ -1,0 +1,13 @@
+/* CUDA's graphs, captured from streams. With BALLAST_CUDA_GRAPHS=off in the environment no capture begins. */
+#ifndef BALLAST_BACKEND_CUDA_CUDA_GRAPHS_H
+#define BALLAST_BACKEND_CUDA_CUDA_GRAPHS_H
+
+#include "backend/backend.h"
+
+extern const struct backend_graphs cuda_graphs;
+
+/* For a call that a library has refused: whether it was part of a capture by this thread, which then comes to nothing,
+ * and no more. A graph without that call must not be. */
+bool cuda_capture_spoil(void);
+
+#endif

@@ -1,0 +1,187 @@
+/* Captures that fail, where there is no device: CUDA's functions are this file's. What fails is over with the capture,
+ * gives back what it took, and a graph without a call that was refused never comes to be. */
+#include "support/unit.h"
+
+#ifdef BALLAST_CUDA
+#include "backend/cuda/cuda_graphs.h"
+#include "backend/cuda/cuda_kernel.h"
+
+static struct runtime {
+    cudaError_t begin, end, instantiate; /* what they return */
+    size_t nodes;                        /* of what is captured */
+    cudaError_t last;                    /* error that was not asked for yet */
+    int begun, ended, captured, ready, launched;
+} runtime;
+static int places[2]; /* what handles point to */
+
+static cudaError_t keep(cudaError_t error) {
+    if (error != cudaSuccess) runtime.last = error;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void) { return runtime.last; }
+
+cudaError_t cudaGetLastError(void) {
+    cudaError_t last = runtime.last;
+    runtime.last = cudaSuccess;
+    return last;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
+    (void)stream;
+    assert_int_equal(mode, cudaStreamCaptureModeThreadLocal);
+    if (runtime.begin == cudaSuccess) runtime.begun++;
+    return keep(runtime.begin);
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    (void)stream;
+    runtime.ended++;
+    *graph = NULL;
+    if (runtime.end != cudaSuccess) return keep(runtime.end);
+    *graph = (cudaGraph_t)&places[0];
+    runtime.captured++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
+    (void)graph;
+    assert_null(nodes);
+    *count = runtime.nodes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    assert_ptr_equal(graph, &places[0]);
+    runtime.captured--;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *ready, cudaGraph_t graph, unsigned long long flags) {
+    (void)graph, (void)flags;
+    if (runtime.instantiate != cudaSuccess) return keep(runtime.instantiate);
+    *ready = (cudaGraphExec_t)&places[1];
+    runtime.ready++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
+    assert_ptr_equal(ready, &places[1]);
+    runtime.ready--;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
+    (void)stream;
+    assert_ptr_equal(ready, &places[1]);
+    runtime.launched++;
+    return cudaSuccess;
+}
+
+static void reset(void) { runtime = (struct runtime){.nodes = 10}; }
+
+static enum status capture(void **graph) {
+    enum status status = cuda_graphs.begin(NULL);
+    return status == STATUS_OK ? cuda_graphs.end(NULL, graph) : status;
+}
+
+/* Nothing is left of it, and the next capture comes to a graph. */
+static void expect_failure(enum status status) {
+    void *graph;
+    assert_int_equal(status, STATUS_FAILED);
+    assert_int_equal(runtime.last, cudaSuccess);
+    assert_int_equal(runtime.begun, runtime.ended);
+    assert_int_equal(runtime.captured, 0);
+    assert_int_equal(runtime.ready, 0);
+    reset();
+    assert_int_equal(capture(&graph), STATUS_OK);
+    cuda_graphs.free(graph);
+}
+
+static void test_capture(void **state) {
+    (void)state;
+    void *graph;
+    reset();
+    assert_int_equal(capture(&graph), STATUS_OK);
+    assert_int_equal(runtime.captured, 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(cuda_graphs.launch(graph, NULL), STATUS_OK);
+    assert_int_equal(runtime.launched, 3);
+    cuda_graphs.free(graph);
+    assert_int_equal(runtime.ready, 0);
+}
+
+static void test_failures(void **state) {
+    (void)state;
+    void *graph;
+    reset();
+    runtime.begin = cudaErrorIllegalState;
+    expect_failure(capture(&graph));
+    runtime.end = cudaErrorStreamCaptureInvalidated;
+    expect_failure(capture(&graph));
+    runtime.instantiate = cudaErrorMemoryAllocation;
+    expect_failure(capture(&graph));
+}
+
+/* A launch that the runtime refuses, a fill whose failure it alone notes, and a product of which it does not know,
+ * since cuBLASLt has a runtime of its own. */
+static void test_refused_calls(void **state) {
+    (void)state;
+    void *graph;
+    reset();
+    assert_int_equal(cuda_graphs.begin(NULL), STATUS_OK);
+    cuda_require(keep(cudaErrorInvalidValue), "a launch");
+    expect_failure(cuda_graphs.end(NULL, &graph));
+    assert_int_equal(cuda_graphs.begin(NULL), STATUS_OK);
+    (void)keep(cudaErrorInvalidValue);
+    expect_failure(cuda_graphs.end(NULL, &graph));
+    assert_int_equal(cuda_graphs.begin(NULL), STATUS_OK);
+    cuda_refused("cuBLASLt: a product", "not supported");
+    expect_failure(cuda_graphs.end(NULL, &graph));
+    assert_false(cuda_capture_spoil());
+}
+
+/* What graphs take of the device's memory is bounded, over all of them. */
+static void test_memory(void **state) {
+    (void)state;
+    void *graphs[100];
+    int count = 0;
+    reset();
+    runtime.nodes = 100;
+    while (count < 100 && capture(&graphs[count]) == STATUS_OK)
+        count++;
+    assert_int_equal(count, 20);
+    assert_int_equal(runtime.ready, count);
+    runtime.nodes = 48;
+    assert_int_equal(capture(&graphs[count]), STATUS_OK);
+    cuda_graphs.free(graphs[count]);
+    runtime.nodes = 49;
+    assert_int_equal(capture(&graphs[count]), STATUS_FAILED);
+    while (count > 0)
+        cuda_graphs.free(graphs[--count]);
+    runtime.nodes = 100000;
+    expect_failure(capture(&graphs[0]));
+}
+
+static void test_off(void **state) {
+    (void)state;
+    void *graph;
+    reset();
+    setenv("BALLAST_CUDA_GRAPHS", "off", 1);
+    assert_int_equal(capture(&graph), STATUS_FAILED);
+    assert_int_equal(runtime.begun, 0);
+    unsetenv("BALLAST_CUDA_GRAPHS");
+    assert_int_equal(capture(&graph), STATUS_OK);
+    cuda_graphs.free(graph);
+}
+
+int main(void) {
+    unsetenv("BALLAST_CUDA_GRAPHS");
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_capture), cmocka_unit_test(test_failures),
+                                       cmocka_unit_test(test_refused_calls), cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_off)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#else
+int main(void) { return 77; }
+#endif
