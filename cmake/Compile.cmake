@@ -31,7 +31,8 @@ if(BALLAST_SANITIZE)
 endif()
 
 add_library(ballast_warnings INTERFACE)
-target_compile_options(ballast_warnings INTERFACE -Wall -Wextra -Wshadow -Wconversion $<$<BOOL:${BALLAST_WERROR}>:-Werror>)
+target_compile_options(ballast_warnings INTERFACE -Wall -Wextra -Wshadow -Wconversion
+    $<$<COMPILE_LANGUAGE:C>:-Werror=implicit-function-declaration> $<$<BOOL:${BALLAST_WERROR}>:-Werror>)
 
 summary_add(compiler "${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}, ${CMAKE_SYSTEM_PROCESSOR}")
 if(BALLAST_SANITIZE)

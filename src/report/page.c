@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "report/page_source.h"
 
