@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "search/search.h"
+#include "support/made_up_machine.h"
 #include "support/step_graph.h"
 
 static const struct step_graph_size sizes[] = {
@@ -19,12 +19,7 @@ static const struct step_graph_size sizes[] = {
     {"48 x 1600, 1 grain of 512", 48, 1600, 25, 50257, 512, 1},
 };
 
-struct machine {
-    const char *name;
-    double flops_per_s, memory_bytes_per_s, link_bytes_per_s, disk_bytes_per_s;
-    double host_part; /* of the plain policy's bytes, as a host tier; 0: none */
-};
-static const struct machine machines[] = {
+static const struct made_up_machine machines[] = {
     {"processor, fast disk", 2e11, 2e10, 0, 2e9, 0},
     {"processor, slow disk", 2e11, 2e10, 0, 3e8, 0},
     {"GPU, host and disk", 4e14, 2e12, 2.5e10, 3e9, 0.5},
@@ -35,31 +30,6 @@ struct gap {
     int rows;
     double sum, most;
 };
-
-static enum status make_costs(const struct graph *graph, const struct machine *machine, struct costs *out) {
-    *out = (struct costs){.count = (int32_t)graph->nodes.count};
-    out->kernels = mem_array(graph->nodes.count, sizeof *out->kernels);
-    if (!out->kernels) return STATUS_FAILED;
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        struct op_cost cost;
-        op_cost(graph->nodes.items[n], &cost);
-        out->kernels[n].seconds = cost.flops / machine->flops_per_s + cost.bytes / machine->memory_bytes_per_s + 1e-6;
-        out->kernels[n].activity = cost.flops > 50 * cost.bytes ? ACTIVITY_PRODUCT : ACTIVITY_STREAMING;
-    }
-    struct cluster_rates *rates = &out->rates;
-    rates->issue_s = 1e-7;
-    rates->zero = (struct transfer_rate){1e-6, machine->memory_bytes_per_s};
-    for (int from = 0; from < TIER_COUNT; from++)
-        for (int to = 0; to < TIER_COUNT; to++) {
-            bool disk = from == TIER_DISK || to == TIER_DISK;
-            rates->copy[from][to] = disk ? (struct transfer_rate){1e-4, machine->disk_bytes_per_s}
-                                         : (struct transfer_rate){1e-5, machine->link_bytes_per_s};
-        }
-    for (int a = 0; a < ACTIVITY_COUNT; a++)
-        for (int b = 0; b < ACTIVITY_COUNT; b++)
-            rates->slowdown[a][b] = a == b ? 2 : 1.1;
-    return STATUS_OK;
-}
 
 /* 0: nothing fits. */
 static enum status find_fastest(struct search_input *input, int most, double *step_s, int64_t *compiled) {
@@ -87,21 +57,12 @@ static enum status compare(struct search_input *input, int most, const char *row
     return STATUS_OK;
 }
 
-static enum status find_plain_bytes(const struct search_input *input, int64_t *out) {
-    struct plan plan = {.recipe = *input->recipe, .policy.grains_per_pass = 1};
-    struct program *program;
-    TRY(program_compile_unproved(input->graph, &plan, input->workspace, &program));
-    *out = program->tier_bytes[TIER_DEVICE];
-    program_free(program);
-    return STATUS_OK;
-}
-
-static enum status compare_on(const struct machine *machine, const char *model, struct search_input *input, int most,
-                              struct gap *gap) {
+static enum status compare_on(const struct made_up_machine *machine, const char *model, struct search_input *input,
+                              int most, struct gap *gap) {
     struct costs costs;
     int64_t plain_bytes;
-    TRY(make_costs(input->graph, machine, &costs));
-    TRY(find_plain_bytes(input, &plain_bytes));
+    TRY(made_up_costs(input->graph, machine, &costs));
+    TRY(search_plain_bytes(input, &plain_bytes));
     input->costs = &costs;
     input->capacity_bytes[TIER_HOST] = (int64_t)(machine->host_part * (double)plain_bytes);
     input->capacity_bytes[TIER_DISK] = INT64_MAX / 4;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "report/policy_words.h"
-#include "search/search.h"
+#include "support/made_up_machine.h"
 #include "support/step_graph.h"
 
 static const struct step_graph_size sizes[] = {
@@ -18,29 +18,7 @@ static const struct step_graph_size sizes[] = {
     {"96 layers, hidden 12288", 96, 12288, 96, 50257, 2048, 8},
 };
 
-static enum status make_costs(const struct graph *graph, struct costs *out) {
-    *out = (struct costs){.count = (int32_t)graph->nodes.count};
-    out->kernels = mem_array(graph->nodes.count, sizeof *out->kernels);
-    if (!out->kernels) return STATUS_FAILED;
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        struct op_cost cost;
-        op_cost(graph->nodes.items[n], &cost);
-        out->kernels[n].seconds = cost.flops / 1e12 + cost.bytes / 20e9 + 1e-6;
-        out->kernels[n].activity = cost.flops > 50 * cost.bytes ? ACTIVITY_PRODUCT : ACTIVITY_STREAMING;
-    }
-    struct cluster_rates *rates = &out->rates;
-    rates->issue_s = 1e-7;
-    rates->zero = (struct transfer_rate){1e-6, 20e9};
-    for (int from = 0; from < TIER_COUNT; from++)
-        for (int to = 0; to < TIER_COUNT; to++) {
-            bool disk = from == TIER_DISK || to == TIER_DISK;
-            rates->copy[from][to] = disk ? (struct transfer_rate){1e-4, 2e9} : (struct transfer_rate){1e-6, 10e9};
-        }
-    for (int a = 0; a < ACTIVITY_COUNT; a++)
-        for (int b = 0; b < ACTIVITY_COUNT; b++)
-            rates->slowdown[a][b] = a == b ? 2 : 1.2;
-    return STATUS_OK;
-}
+static const struct made_up_machine machine = {"", 1e12, 2e10, 1e10, 2e9, 0.25};
 
 static enum status search_once(const struct search_input *input, bool print, double *seconds) {
     struct search_result result;
@@ -57,15 +35,6 @@ static enum status search_once(const struct search_input *input, bool print, dou
                policy_words(&result.front.items[i].policy, blocks, words));
     if (result.front.count == 0 && print) printf("    nothing fits\n");
     search_result_free(&result);
-    return STATUS_OK;
-}
-
-static enum status find_plain_bytes(const struct search_input *input, int64_t *out) {
-    struct plan plan = {.recipe = *input->recipe, .policy.grains_per_pass = 1};
-    struct program *program;
-    TRY(program_compile_unproved(input->graph, &plan, input->workspace, &program));
-    *out = program->tier_bytes[TIER_DEVICE];
-    program_free(program);
     return STATUS_OK;
 }
 
@@ -87,7 +56,7 @@ static enum status measure_size(const struct step_graph_size *size, int most) {
     struct graph *graph;
     struct costs costs;
     TRY(step_graph_build(size, &graph));
-    TRY(make_costs(graph, &costs));
+    TRY(made_up_costs(graph, &machine, &costs));
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
     if (!bytes) return STATUS_FAILED;
     struct workspace_table workspace = {bytes, (int)graph->nodes.count};
@@ -99,8 +68,8 @@ static enum status measure_size(const struct step_graph_size *size, int most) {
     struct search_input input = {.graph = graph, .workspace = &workspace, .costs = &costs, .recipe = &recipe};
     int64_t plain_bytes;
     if (most < 0) most = search_most_compiled(graph);
-    TRY(find_plain_bytes(&input, &plain_bytes));
-    input.capacity_bytes[TIER_HOST] = plain_bytes / 4;
+    TRY(search_plain_bytes(&input, &plain_bytes));
+    input.capacity_bytes[TIER_HOST] = (int64_t)(machine.host_part * (double)plain_bytes);
     input.capacity_bytes[TIER_DISK] = INT64_MAX / 4;
     printf("%s\n", size->name);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

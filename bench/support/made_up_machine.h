@@ -1,0 +1,20 @@
+/* Machines whose costs are made up, so that a search finds the same on every machine. */
+#ifndef BALLAST_BENCH_MADE_UP_MACHINE_H
+#define BALLAST_BENCH_MADE_UP_MACHINE_H
+
+#include "search/search.h"
+
+struct made_up_machine {
+    const char *name;
+    double flops_per_s, memory_bytes_per_s, link_bytes_per_s, disk_bytes_per_s;
+    double host_part; /* of the plain policy's bytes, as a host tier; 0: none */
+};
+
+/* Kernels take the time of their FLOPs and that of their bytes. The caller frees with costs_free, also after a failure.
+ */
+enum status made_up_costs(const struct graph *graph, const struct made_up_machine *machine, struct costs *out);
+
+/* What the input's graph takes of the device with all in it, one grain a pass. */
+enum status search_plain_bytes(const struct search_input *input, int64_t *out);
+
+#endif
