@@ -7,7 +7,9 @@
 #include "search/queue.h"
 
 /* Best first. What is expected of a family or a member is its bound and a part of what the bound takes to be hidden,
- * since some of it never is. Only bounds end the search: what is expected decides the order alone. */
+ * since some of it never is. Only bounds end the search: what is expected decides the order alone. By lookahead, before
+ * anything is learned: programs of bench/search_gap.c exposed 0.6 to 0.7 without it, 0.1 to 0.3 with it (medians by
+ * kind); somewhat less apart than that, for no kind should go untried. */
 static const double EXPOSED_PART[LOOKAHEADS] = {0.5, 0.25};
 /* Within a dozen programs that do not fit, those are looked at that are likely to take a quarter of what there is. */
 static const double MORE_CAUTION = 1.12;
