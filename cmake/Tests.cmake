@@ -4,6 +4,7 @@
 #     /* ctest: PROCESSORS 2 */          or, in a script,          # ctest: PROCESSORS 2
 # One that shall also run in another environment names the second run and its variables; <room>.<name>.avx2 is then
 #     /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+# `slow` among them leaves the second run to make test-slow.
 # One that is linked in a way of its own says how: the proof's test replaces a function.
 #     /* link: -Wl,--wrap=walk_program */
 # A test that needs what the machine has not (a GPU) ends with 77 and counts as skipped.
@@ -48,6 +49,10 @@ function(test_add_again test source program)
         list(POP_FRONT line again)
         add_test(NAME ${test}.${again} COMMAND ${program})
         test_set_properties(${test}.${again} "${source}")
+        if(slow IN_LIST line)
+            list(REMOVE_ITEM line slow)
+            set_property(TEST ${test}.${again} APPEND PROPERTY LABELS slow)
+        endif()
         set_property(TEST ${test}.${again} APPEND PROPERTY ENVIRONMENT ${line})
     endforeach()
 endfunction()
