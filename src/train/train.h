@@ -59,6 +59,8 @@ struct train_events {
     void (*validated)(void *payload, int64_t step, double loss);
     /* What the model wrote after the prompt. */
     void (*sampled)(void *payload, int64_t step, const char *prompt, const char *text);
+    /* A checkpoint is begun; steps go on beside it until it is saved. */
+    void (*saving)(void *payload, int64_t step);
     void (*saved)(void *payload, int64_t step, const char *folder);
     /* After the last call of all others, whatever the outcome, if `begin` was called. */
     void (*end)(void *payload, enum status status);

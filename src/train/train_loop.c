@@ -157,7 +157,9 @@ static enum status begin_save(struct train_run *run) {
     TRY(finish_save(run));
     TRY(engine_settle(&run->engine));
     run->saved_step = run->state.step;
-    return checkpoint_writer_begin(&run->writer, &run->state);
+    TRY(checkpoint_writer_begin(&run->writer, &run->state));
+    if (run->events->saving) run->events->saving(run->events->payload, run->state.step);
+    return STATUS_OK;
 }
 
 static bool save_due(const struct train_run *run, bool ends) {
