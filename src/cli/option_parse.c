@@ -100,6 +100,21 @@ static enum status read_words(struct options *options, struct words *words) {
     return STATUS_OK;
 }
 
+/* The command line's wins over the config's, which then counts as not given. */
+static enum status exclude_others(struct options *options) {
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const char *excludes = option_table[i].excludes;
+        struct option_value *value = &options->values[i];
+        if (!excludes || value->source == SOURCE_NONE) continue;
+        struct option_value *other = &options->values[option_find(excludes)];
+        if (other->source == value->source)
+            return status_set(STATUS_BAD_INPUT, "--%s and --%s: only one of them can be given", option_table[i].name,
+                              excludes);
+        *(other->source < value->source ? other : value) = (struct option_value){0};
+    }
+    return STATUS_OK;
+}
+
 static enum status fill_defaults(struct options *options) {
     for (int i = 0; i < OPTION_COUNT; i++) {
         const struct option *option = &option_table[i];
@@ -136,6 +151,7 @@ static enum status parse(int count, char **words, struct options *options) {
     const char *config = options_text(options, OPT_CONFIG);
     if (config) TRY(options_read_config(config, options));
     TRY(check_arguments(options));
+    TRY(exclude_others(options));
     return fill_defaults(options);
 }
 

@@ -56,7 +56,8 @@ struct option {
     const char *fallback; /* the default, as text that the parser takes; NULL: none, or a computed one */
     const char *computed; /* what the default is computed from, for people; or what happens without the option */
     bool required;
-    const char *refusal; /* not NULL: accepted by name only to say that this version does not support it */
+    const char *refusal;  /* not NULL: accepted by name only to say that this version does not support it */
+    const char *excludes; /* the name of one that says the same in another way; NULL: none */
     const char *help;
 };
 

@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 
-enum { NUMBER_BYTES = 24 };
+enum { NUMBER_BYTES = 24, EPOCH_BYTES = 64 };
 
 char *console_print_time(double seconds, char text[24]) {
     if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) return strcpy(text, "-");
@@ -31,12 +31,14 @@ static void print_mfu(double mfu, char text[NUMBER_BYTES]) {
 }
 
 void console_line_plain(const struct train_step *step, char line[FIELD_LINE_BYTES]) {
-    char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES];
+    char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES], epoch[EPOCH_BYTES] = "";
     print_mfu(step->mfu, mfu);
+    if (step->epochs > 0) snprintf(epoch, sizeof epoch, "  epoch: %.2f/%g", step->epoch, step->epochs);
     snprintf(line, FIELD_LINE_BYTES,
-             "step: %" PRId64 "  loss: %.4f  grad_norm: %.4f  lr: %.2e  memory: %s  tps: %.0f  mfu: %s  left: %s",
-             step->step, step->loss, step->grad_norm, step->learning_rate, size_print(step->device_bytes, memory),
-             step->tokens_per_s, mfu, console_print_time(step->remaining_s, left));
+             "step: %" PRId64 "%s  loss: %.4f  grad_norm: %.4f  lr: %.2e  memory: %s  tps: %.0f  mfu: %s  left: %s",
+             step->step, epoch, step->loss, step->grad_norm, step->learning_rate,
+             size_print(step->device_bytes, memory), step->tokens_per_s, mfu,
+             console_print_time(step->remaining_s, left));
 }
 
 #define ADD_FIELD(...) snprintf(field_line_add(&fields), FIELD_BYTES, __VA_ARGS__)
@@ -50,6 +52,7 @@ void console_line_live(const struct train_step *step, const struct console_state
     ADD_FIELD("loss %.4f", step->loss);
     if (state->saving) ADD_FIELD("saving");
     ADD_FIELD("%s left", console_print_time(step->remaining_s, left));
+    if (step->epochs > 0) ADD_FIELD("epoch %.2f/%g", step->epoch, step->epochs);
     ADD_FIELD("%.0f tok/s", step->tokens_per_s);
     if (isfinite(state->valid_loss)) ADD_FIELD("val %.4f", state->valid_loss);
     ADD_FIELD("%s", size_print(step->device_bytes, memory));

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "train/run_length.h"
 #include "train/stop_signal.h"
 
 /* Waits for the checkpoint that is being written, if any. */
@@ -38,6 +39,8 @@ static void describe_step(struct train_run *run, const struct step_numbers *numb
     *out = (struct train_step){
         .step = run->state.step,
         .steps = run->options->steps,
+        .epoch = run_length_epoch(run->data.dataset, recipe, run->options, run->state.step),
+        .epochs = run->options->epochs,
         .loss = numbers->loss,
         .grad_norm = numbers->grad_norm,
         .learning_rate = learning_rate,

@@ -86,6 +86,17 @@ static void test_the_bar_stays(void **state) {
     assert_string_equal(line, "500000/1000000  loss 10.5000");
 }
 
+static void test_epochs(void **state) {
+    (void)state;
+    struct train_step epoch = step;
+    epoch.epoch = 1.25, epoch.epochs = 3;
+    char line[FIELD_LINE_BYTES];
+    console_line_plain(&epoch, line);
+    assert_non_null(strstr(line, "step: 50  epoch: 1.25/3  loss: "));
+    console_line_live(&epoch, &plain, 80, false, line);
+    assert_non_null(strstr(line, "epoch 1.25/3"));
+}
+
 static void test_a_checkpoint_that_is_written_is_told(void **state) {
     (void)state;
     const struct console_state saving = {.valid_loss = NAN, .saving = true};
@@ -125,9 +136,12 @@ static void test_times(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),         cmocka_unit_test(test_live_fits_the_terminal),
-        cmocka_unit_test(test_the_bar_stays), cmocka_unit_test(test_a_checkpoint_that_is_written_is_told),
-        cmocka_unit_test(test_progress),      cmocka_unit_test(test_times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain),
+                                       cmocka_unit_test(test_live_fits_the_terminal),
+                                       cmocka_unit_test(test_the_bar_stays),
+                                       cmocka_unit_test(test_epochs),
+                                       cmocka_unit_test(test_a_checkpoint_that_is_written_is_told),
+                                       cmocka_unit_test(test_progress),
+                                       cmocka_unit_test(test_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
