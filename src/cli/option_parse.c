@@ -3,6 +3,7 @@
 
 #include "base/nearest.h"
 #include "cli/command.h"
+#include "cli/option_alias.h"
 
 struct words {
     char **items;
@@ -18,19 +19,19 @@ static enum status unknown_option(const struct options *options, const char *nam
     for (int i = 0; i < OPTION_COUNT; i++)
         if (serves(options, &option_table[i])) nearest_consider(&nearest, option_table[i].name);
     enum status status = status_set(STATUS_BAD_INPUT, "--%s: unknown option", name);
+    const struct option_alias *alias = option_alias_find(options->command, name);
+    if (alias) return option_alias_hint(status, options->command, alias, false);
     if (nearest.best) return status_hint(status, "did you mean --%s?", nearest.best);
     return status_hint(status, "`ballast %s --help` lists all", options->command->name);
 }
 
+/* Another command's option may be what others call one of this command's. */
 static enum status foreign_option(const struct options *options, const struct option *option) {
-    char list[128] = "";
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (option->commands & (1u << i)) {
-            size_t used = strlen(list);
-            snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", command_names[i]);
-        }
-    return status_set(STATUS_BAD_INPUT, "--%s: not an option of `ballast %s`, but of %s", option->name,
-                      options->command->name, list);
+    char list[OPTION_COMMANDS_BYTES];
+    const struct option_alias *alias = option_alias_find(options->command, option->name);
+    enum status status = status_set(STATUS_BAD_INPUT, "--%s: not an option of `ballast %s`, but of %s", option->name,
+                                    options->command->name, option_print_commands(option, list));
+    return alias ? option_alias_hint(status, options->command, alias, false) : status;
 }
 
 static enum status set_from_words(struct options *options, enum option_id id, const char *attached,

@@ -75,6 +75,9 @@ extern const char *const command_names[COMMAND_COUNT];
 enum option_id option_find(const char *name);
 /* By a config file's key. */
 enum option_id option_find_key(const char *key);
+enum { OPTION_COMMANDS_BYTES = 128 };
+/* Writes the names of its commands, "train, resume"; returns `list`. */
+char *option_print_commands(const struct option *option, char list[OPTION_COMMANDS_BYTES]);
 /* Writes the key; returns `key`. */
 char *option_key(const struct option *option, char key[64]);
 
