@@ -86,6 +86,9 @@
       .help = "what to plan: a training step, or generating with key-value caches of --seq tokens")                    \
     X(STEPS, .name = "steps", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),    \
       .computed = "1000; resume: what the run says", .help = "optimizer steps of the whole run")                       \
+    X(EPOCHS, .name = "epochs", OPTION_REAL_RANGE(0, 1e6), .above = true, OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),  \
+      .excludes = "steps", .computed = "--steps",                                                                      \
+      .help = "passes over the training data, in place of --steps; 0.5 is half of one")                                \
     X(LR, .name = "lr", OPTION_REAL_RANGE(0, 1000), .above = true, OPTION_FOR(COMMAND_TRAIN), .fallback = "3e-4",      \
       .help = "peak learning rate")                                                                                    \
     X(SCHEDULE, .name = "schedule", .type = OPTION_CHOICE, .argument = "NAME",                                         \
