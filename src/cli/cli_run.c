@@ -8,6 +8,7 @@
 #include "data/jinja.h"
 #include "data/tokenizer.h"
 #include "model/model.h"
+#include "model/model_preset.h"
 
 const struct command *const commands[COMMAND_COUNT] = {
 #define COMMAND_ENTRY(id, name) &command_##name,
@@ -56,6 +57,7 @@ static enum status run_help(int count, char **words) {
         return STATUS_OK;
     }
     if (strcmp(words[0], "models") == 0) return model_print_document(stdout);
+    if (strcmp(words[0], "presets") == 0) return model_preset_print_list(stdout);
     if (strcmp(words[0], "tokenizers") == 0) {
         tokenizer_print_document(stdout);
         return STATUS_OK;

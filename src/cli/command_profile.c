@@ -79,6 +79,7 @@ static enum status count_calls(struct profiling *profiling) {
 
 static enum status measure_model(const char *folder, struct profiling *profiling) {
     struct train_setup *setup = &profiling->setup;
+    profiling->plan.outline = true;
     TRY(train_setup_create(folder, SETUP_TRAIN, &profiling->plan, NULL, setup));
     profiling->options.threads = setup->plan.recipe.threads;
     TRY(profile_model(setup->backend, setup->main->graph, &profiling->cluster, &profiling->options, &profiling->costs,
@@ -160,7 +161,7 @@ static enum status run(const struct options *options) {
 const struct command command_profile = {
     .bit = COMMAND_PROFILE,
     .name = "profile",
-    .arguments = "[MODEL_DIR]",
+    .arguments = "[MODEL_DIR|PRESET]",
     .least = 0,
     .most = 1,
     .summary = "what the machine does in a second, and what each operator of a model costs",

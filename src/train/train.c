@@ -140,6 +140,7 @@ static enum status make_settings(const char *model_folder, const struct train_op
     out->options = *options;
     out->options.warmup_steps = lr_shape_of(options).warmup_steps;
     if (out->options.chat_time_s == 0) out->options.chat_time_s = train_today_s();
+    TRY(model_require_weights(model_folder));
     TRY(path_make_absolute(model_folder, &out->memory, &out->model_folder));
     TRY(copy_paths(options->data_paths, options->data_path_count, &out->memory, &out->options.data_paths));
     return copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths);
