@@ -8,6 +8,7 @@
 #include "base/cache_folder.h"
 #include "data/source.h"
 #include "profile/profile.h"
+#include "profile/profile_model.h"
 #include "train/plan_document.h"
 #include "train/run_folder.h"
 #include "train/stop_signal.h"
@@ -42,7 +43,9 @@ static enum status find_matrix_rate(const struct train_setup *setup, double *flo
     const struct recipe *recipe = &setup->plan.recipe;
     char *folder = cache_folder();
     if (!folder) return STATUS_FAILED;
-    enum status status = profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads, folder, flops_per_s);
+    enum status status =
+        profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads,
+                                 profile_memory_of(setup->backend, setup->main->graph), folder, flops_per_s);
     mem_free(folder);
     return status;
 }
