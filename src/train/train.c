@@ -8,6 +8,7 @@
 #include "base/cache_folder.h"
 #include "data/source.h"
 #include "profile/profile.h"
+#include "profile/profile_model.h"
 #include "train/plan_document.h"
 #include "train/run_folder.h"
 #include "train/run_length.h"
@@ -43,7 +44,9 @@ static enum status find_matrix_rate(const struct train_setup *setup, double *flo
     const struct recipe *recipe = &setup->plan.recipe;
     char *folder = cache_folder();
     if (!folder) return STATUS_FAILED;
-    enum status status = profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads, folder, flops_per_s);
+    enum status status =
+        profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads,
+                                 profile_memory_of(setup->backend, setup->main->graph), folder, flops_per_s);
     mem_free(folder);
     return status;
 }
@@ -141,6 +144,7 @@ static enum status make_settings(const char *model_folder, const struct train_op
     TRY(train_options_check(options));
     out->options = *options;
     if (out->options.chat_time_s == 0) out->options.chat_time_s = train_today_s();
+    TRY(model_require_weights(model_folder));
     TRY(path_make_absolute(model_folder, &out->memory, &out->model_folder));
     TRY(copy_paths(options->data_paths, options->data_path_count, &out->memory, &out->options.data_paths));
     return copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths);
