@@ -266,6 +266,7 @@ enum status jinja_render(const struct jinja_template *template, const struct jin
     out->text.count = out->generations.count = 0;
     enum status status = render(&run, variables, count);
     scratch_free(&run.memory);
+    out->work = run.work;
     return status;
 }
 
