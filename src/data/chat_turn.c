@@ -6,7 +6,7 @@
 
 enum {
     RENDERED_MOST_BYTES = 1 << 27,
-    WORK_MOST = 1 << 27, /* twice what one rendering may take */
+    WORK_MOST = 1 << 26,
 };
 
 void chat_rendering_free(struct chat_rendering *rendering) {
