@@ -150,7 +150,10 @@
     X(SERVE, .name = "serve", .type = OPTION_TEXT, .argument = "[ADDRESS:]PORT",                                       \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
       .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \
-              "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")
+              "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")         \
+    X(BESIDE, .name = "beside", .type = OPTION_TEXT, .argument = "RUN_DIR",                                            \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME | COMMAND_REPORT), .computed = "none",                                 \
+      .help = "another run, whose curves the page (of --serve, where training) shows in the same plots")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
     X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \

@@ -10,6 +10,7 @@
 #include "profile/profile.h"
 #include "profile/profile_model.h"
 #include "train/plan_document.h"
+#include "train/run_end.h"
 #include "train/run_folder.h"
 #include "train/run_length.h"
 #include "train/stop_signal.h"
@@ -97,10 +98,12 @@ static enum status run_to_end(struct train_run *run) {
     if (events->begin)
         events->begin(events->payload, &run->setup, run->folder, run->state.step, run->options->steps,
                       dataset_tokens(run->data.dataset));
-    enum status status = train_loop(run);
+    enum status status = run_end_clear(run->folder);
+    if (status == STATUS_OK) status = train_loop(run);
     if (status == STATUS_OK) status = engine_settle(&run->engine);
     if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
     if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
+    status = run_end_write(run->folder, status, run->state.step);
     if (events->end) events->end(events->payload, status);
     stop_signal_end(&saved);
     return status;
