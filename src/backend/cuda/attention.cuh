@@ -191,7 +191,7 @@ __device__ void tile_load(const struct attention &at, const struct heads &heads,
         else if (position < at.length && !heads.vectors)
             for (int w = 0; w < W; w++)
                 if (feature + w < at.head_dim) value.at[w] = from[index + w];
-        store<T, W>(tile, i / PIECES * TILES::STRIDE + feature, value);
+        *(vector<T, W> *)(tile + i / PIECES * TILES::STRIDE + feature) = value;
     }
 }
 

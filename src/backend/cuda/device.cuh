@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "backend/cuda/cuda_kernel.h"
+#include "backend/cuda/mma.cuh"
 
 enum { WARP = 32, THREADS = 256 };
 
@@ -50,8 +51,24 @@ template <typename T, int W> struct alignas(sizeof(T) * W) vector { T at[W]; };
 template <typename T, int W> __device__ inline vector<T, W> load(const void *from, int64_t index) {
     return *(const vector<T, W> *)((const T *)from + index);
 }
+/* W floats, which may be several times 16 bytes; their address is a multiple of 16, or W is 1. */
+template <int W> __device__ inline void load_floats(const float *from, float out[W]) {
+    constexpr int PART = W < VECTOR<float> ? 1 : VECTOR<float>;
+#pragma unroll
+    for (int w = 0; w < W; w += PART) {
+        vector<float, PART> part = load<float, PART>(from, w);
+#pragma unroll
+        for (int i = 0; i < PART; i++)
+            out[w + i] = part.at[i];
+    }
+}
+
+/* To the device's memory, and no other. Left to the compiler, 16 bytes that were made one by one are stored so. */
 template <typename T, int W> __device__ inline void store(void *to, int64_t index, const vector<T, W> &value) {
-    *(vector<T, W> *)((T *)to + index) = value;
+    if constexpr (sizeof value == 16)
+        store_whole((T *)to + index, &value);
+    else
+        *(vector<T, W> *)((T *)to + index) = value;
 }
 
 /* On the host: whether an operand's rows may be read 16 bytes at a time. An operand that is left out may. */

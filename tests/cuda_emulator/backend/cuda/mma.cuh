@@ -114,6 +114,11 @@ template <int LEFT> void copies_wait(void) {
     }
 }
 
+inline void store_whole(void *to, const void *value) {
+    if ((uintptr_t)to % 16) emulator_fail("a misaligned store");
+    memcpy(to, value, 16);
+}
+
 inline uint32_t pack_bf16(float first, float second) {
     uint32_t low = __bfloat16_as_ushort(__float2bfloat16_rn(first));
     return low | (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(second)) << 16;
