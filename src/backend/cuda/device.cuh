@@ -99,6 +99,26 @@ template <int TEAM, typename V> __device__ inline V team_sum(V value) {
     return total;
 }
 
+/* Of a block [THREADS / WARP lanes][WARP], whose threads have W columns from block column W * threadIdx.x on: the sums
+ * over its lanes, in their order, to the first `columns` columns of `out`, or added to what is there. */
+template <int W> __device__ inline void lanes_sum(const float own[W], float *out, int64_t columns, bool adds) {
+    constexpr int LANES = THREADS / WARP;
+    alignas(16) __shared__ float sums[LANES][WARP * W];
+    __syncthreads(); /* the sums of the call before have been read */
+#pragma unroll
+    for (int w = 0; w < W; w++)
+        sums[threadIdx.y][threadIdx.x * W + w] = own[w];
+    __syncthreads();
+    for (int column = (int)(threadIdx.y * WARP + threadIdx.x); column < WARP * W && column < columns;
+         column += THREADS) {
+        float sum = sums[0][column];
+#pragma unroll
+        for (int lane = 1; lane < LANES; lane++)
+            sum += sums[lane][column];
+        out[column] = adds ? out[column] + sum : sum;
+    }
+}
+
 /* Calls body<T>(...) with the element type of a dtype. */
 #define FOR_ELEMENT(dtype, body, ...)                                                                                  \
     do {                                                                                                               \
