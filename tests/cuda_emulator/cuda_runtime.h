@@ -87,6 +87,8 @@ inline unsigned __ballot_sync(unsigned, int predicate) {
     return vote.result;
 }
 
+inline int __all_sync(unsigned lanes, int predicate) { return __ballot_sync(lanes, predicate) == lanes; }
+
 template <typename T> T __shfl_xor_sync(unsigned, T value, int step) {
     struct move {
         T own, result;

@@ -43,6 +43,13 @@ __device__ inline void copy_later(void *to, const void *from, bool inside) {
                  : "memory");
 }
 
+/* The same for 4 bytes at multiples of 4. */
+__device__ inline void copy_word_later(void *to, const void *from, bool inside) {
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(inside ? 4 : 0)
+                 : "memory");
+}
+
 /* What the thread has asked for since the last call is a group, be it empty. */
 __device__ inline void copies_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
