@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/inspect.h"
+#include "model/foreign_weights.h"
 
 static bool holds(const char *folder, const char *name) {
     char *path = path_join(folder, name);
@@ -21,8 +22,10 @@ static enum status look_at(const char *path, json_t **out) {
     if (file_is_folder(path)) {
         if (holds(path, "run.json")) return inspect_run(path, out);
         if (holds(path, "config.json") || holds(path, "adapter_config.json")) return inspect_model(path, out);
+        TRY(foreign_weights_refuse_folder(path));
         return status_set(STATUS_BAD_INPUT, "%s: neither a run (run.json) nor a model (config.json)", path);
     }
+    TRY(foreign_weights_refuse_file(path));
     if (ends(path, ".safetensors")) return inspect_weights(path, out);
     if (ends(path, ".bin")) return inspect_tokens(path, out);
     if (ends(path, ".json")) return inspect_json_file(path, out);

@@ -7,6 +7,7 @@
 #include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
+#include "model/model_folder.h"
 #include "report/plan_table.h"
 #include "train/plan_document.h"
 #include "train/run_folder.h"
@@ -24,8 +25,11 @@ static enum status make_document(const char *model_folder, const struct train_se
                                  const struct step_summary *prediction, json_t **out) {
     struct scratch memory = {0};
     const char *absolute;
-    enum status status = path_make_absolute(model_folder, &memory, &absolute);
+    char *folder;
+    TRY(model_folder_find(model_folder, &folder));
+    enum status status = path_make_absolute(folder, &memory, &absolute);
     if (status == STATUS_OK) status = plan_document_make(setup, prediction, absolute, out);
+    mem_free(folder);
     scratch_free(&memory);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "model/model_adapter.h"
 #include "model/model_config.h"
 #include "model/model_families.h"
+#include "model/model_folder.h"
 #include "model/model_weights.h"
 
 enum { CONFIG_LIMIT_BYTES = 16 << 20 };
@@ -58,7 +59,7 @@ static enum status open_into(struct model *model, const char *folder) {
     return STATUS_OK;
 }
 
-enum status model_open(const char *folder, struct model **out) {
+static enum status open_folder(const char *folder, struct model **out) {
     bool is_adapter;
     TRY(adapter_find(folder, &is_adapter));
     if (is_adapter) return model_open_adapter(folder, NULL, out);
@@ -71,6 +72,14 @@ enum status model_open(const char *folder, struct model **out) {
     }
     *out = model;
     return STATUS_OK;
+}
+
+enum status model_open(const char *given, struct model **out) {
+    char *folder;
+    TRY(model_folder_find(given, &folder));
+    enum status status = open_folder(folder, out);
+    mem_free(folder);
+    return status;
 }
 
 bool model_family_has(const struct model_family *family, size_t field_offset) {

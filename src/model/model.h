@@ -103,11 +103,12 @@ extern const int model_family_count;
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
 
 /* Reads config.json of a Hugging Face directory (not the weights' contents, but their headers are checked against the
- * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter. */
-enum status model_open(const char *folder, struct model **out);
+ * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter; that
+ * of a run stands for RUN_DIR/model (model_folder.h). */
+enum status model_open(const char *given, struct model **out);
 /* An adapter's folder with the model that it belongs to: in `base_folder` or, when that is NULL, where its config says.
  */
-enum status model_open_adapter(const char *folder, const char *base_folder, struct model **out);
+enum status model_open_adapter(const char *given, const char *base_folder, struct model **out);
 /* Before graphs are built: adds adapters as `text` says (adapter_parse), B zero and A uniform as peft starts them, from
  * `seed`. "" changes nothing; a model that was opened with adapters takes no others. All but adapters is frozen in a
  * model that has them. */

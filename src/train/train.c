@@ -7,6 +7,7 @@
 
 #include "base/cache_folder.h"
 #include "data/source.h"
+#include "model/model_folder.h"
 #include "profile/profile.h"
 #include "train/plan_document.h"
 #include "train/run_folder.h"
@@ -135,13 +136,21 @@ static enum status set_limits(const struct memory_options *limits, struct run_se
     return STATUS_OK;
 }
 
+static enum status find_model(const char *given, struct scratch *memory, const char **out) {
+    char *folder;
+    TRY(model_folder_find(given, &folder));
+    enum status status = path_make_absolute(folder, memory, out);
+    mem_free(folder);
+    return status;
+}
+
 /* Settings with absolute paths, and what was left open fixed, so that resuming later finds the same. */
 static enum status make_settings(const char *model_folder, const struct train_options *options,
                                  struct run_settings *out) {
     TRY(train_options_check(options));
     out->options = *options;
     if (out->options.chat_time_s == 0) out->options.chat_time_s = train_today_s();
-    TRY(path_make_absolute(model_folder, &out->memory, &out->model_folder));
+    TRY(find_model(model_folder, &out->memory, &out->model_folder));
     TRY(copy_paths(options->data_paths, options->data_path_count, &out->memory, &out->options.data_paths));
     return copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths);
 }
