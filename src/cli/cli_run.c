@@ -9,6 +9,7 @@
 #include "data/jinja.h"
 #include "data/tokenizer.h"
 #include "model/model.h"
+#include "model/model_preset.h"
 #include "report/progress_view.h"
 
 const struct command *const commands[COMMAND_COUNT] = {
@@ -59,6 +60,7 @@ static enum status run_help(int count, char **words) {
         return STATUS_OK;
     }
     if (strcmp(words[0], "models") == 0) return model_print_document(stdout);
+    if (strcmp(words[0], "presets") == 0) return model_preset_print_list(stdout);
     if (strcmp(words[0], "tokenizers") == 0) {
         tokenizer_print_document(stdout);
         return STATUS_OK;

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "model/foreign_weights.h"
+#include "model/model_preset.h"
 
 static const char hub_url[] = "https://huggingface.co/";
 static const char name_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
@@ -32,16 +33,19 @@ static bool is_hub_name(const char *text) {
     return !there;
 }
 
+/* Presets have dimensions only. */
 static enum status refuse_missing(const char *given) {
     const char *name = strncmp(given, hub_url, strlen(hub_url)) == 0 ? given + strlen(hub_url) : given;
-    if (!is_hub_name(name)) return status_set(STATUS_BAD_INPUT, "%s: no such folder", given);
-    status_set(STATUS_BAD_INPUT, "%s: no such folder; a model of the Hugging Face hub has to be downloaded first",
-               given);
-    const char *own = path_name(name);
+    const struct model_preset *preset = model_preset_find(name);
+    if (!preset && !is_hub_name(name)) return status_set(STATUS_BAD_INPUT, "%s: no such folder", given);
+    status_set(STATUS_BAD_INPUT, "%s: no such folder%s", given,
+               preset ? "; the preset of that name has no weights, which this needs"
+                      : "; a model of the Hugging Face hub has to be downloaded first");
+    const char *hub = preset ? preset->hub : name, *own = path_name(hub);
     return status_hint(STATUS_BAD_INPUT,
                        "download it first: hf download %s --local-dir %s (before huggingface_hub 1.0: huggingface-cli "
                        "download), then give %s",
-                       name, own, own);
+                       hub, own, own);
 }
 
 static enum status refuse_file(const char *given) {

@@ -166,6 +166,34 @@ enum status safetensors_open_folder(const char *folder, struct safetensors **out
     return status;
 }
 
+/* A file that the index names and that is elsewhere is as one that is not there: whoever reads the weights says so. */
+static bool has_shards(const char *folder, const json_t *weight_map) {
+    const char *tensor;
+    json_t *shard;
+    bool all = json_object_size(weight_map) > 0;
+    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, shard) {
+        char *path = json_is_string(shard) && all ? path_join(folder, json_string_value(shard)) : NULL;
+        all = path && file_exists(path);
+        mem_free(path);
+    }
+    return all;
+}
+
+enum status safetensors_folder_is_whole(const char *folder, bool *out) {
+    char *single = path_join(folder, "model.safetensors"), *index = path_join(folder, index_name);
+    json_t *object = NULL;
+    enum status status = single && index ? STATUS_OK : STATUS_FAILED;
+    *out = single && file_exists(single);
+    if (status == STATUS_OK && !*out && file_exists(index)) {
+        status = json_read_object(index, INDEX_LIMIT_BYTES, &object);
+        *out = status == STATUS_OK && has_shards(folder, json_object_get(object, "weight_map"));
+        json_decref(object);
+    }
+    mem_free(single);
+    mem_free(index);
+    return status;
+}
+
 const struct safetensors_tensor *safetensors_find(const struct safetensors *set, const char *name) {
     struct safetensors_tensor key = {.name = name};
     if (set->tensors.count == 0) return NULL;

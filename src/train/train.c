@@ -9,7 +9,9 @@
 #include "data/source.h"
 #include "model/model_folder.h"
 #include "profile/profile.h"
+#include "profile/profile_model.h"
 #include "train/plan_document.h"
+#include "train/run_end.h"
 #include "train/run_folder.h"
 #include "train/run_length.h"
 #include "train/stop_signal.h"
@@ -44,7 +46,9 @@ static enum status find_matrix_rate(const struct train_setup *setup, double *flo
     const struct recipe *recipe = &setup->plan.recipe;
     char *folder = cache_folder();
     if (!folder) return STATUS_FAILED;
-    enum status status = profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads, folder, flops_per_s);
+    enum status status =
+        profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads,
+                                 profile_memory_of(setup->backend, setup->main->graph), folder, flops_per_s);
     mem_free(folder);
     return status;
 }
@@ -95,10 +99,12 @@ static enum status run_to_end(struct train_run *run) {
     if (events->begin)
         events->begin(events->payload, &run->setup, run->folder, run->state.step, run->options->steps,
                       dataset_tokens(run->data.dataset));
-    enum status status = train_loop(run);
+    enum status status = run_end_clear(run->folder);
+    if (status == STATUS_OK) status = train_loop(run);
     if (status == STATUS_OK) status = engine_settle(&run->engine);
     if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
     if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
+    status = run_end_write(run->folder, status, run->state.step);
     if (events->end) events->end(events->payload, status);
     stop_signal_end(&saved);
     return status;

@@ -40,6 +40,7 @@ struct plan_options {
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;       /* 0: not given */
     struct memory_options memory;
+    bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate); NULL: none */
     const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them; NULL: none */
 };
