@@ -59,6 +59,17 @@ static enum status predict_step(struct train_run *run) {
     return run->setup.costs.kernels ? train_setup_predict(&run->setup, &run->prediction) : STATUS_OK;
 }
 
+static void tell_facts(const struct train_run *run) {
+    const struct dataset *dataset = run->data.dataset;
+    const struct train_facts facts = {.setup = &run->setup,
+                                      .steps = run->options->steps,
+                                      .warmup_steps = run->options->warmup_steps,
+                                      .validation = dataset_has(dataset, DATASET_VALID),
+                                      .held_out = dataset_holds_out(dataset),
+                                      .examples = dataset_has_examples(dataset)};
+    if (run->events->opened) run->events->opened(run->events->opened_payload, &facts);
+}
+
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
 static enum status prepare_run(struct train_run *run, struct train_options *options) {
     TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->data));
@@ -67,6 +78,7 @@ static enum status prepare_run(struct train_run *run, struct train_options *opti
     TRY(samples_prepare(run->setup.model, run->options, &run->samples));
     dataset_tell_cuts(run->data.dataset);
     TRY(train_setup_check_memory(&run->setup));
+    tell_facts(run);
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->setup.plan;
     TRY(predict_step(run));
