@@ -14,7 +14,8 @@
 
 enum { OUTPUT_BYTES = 1 << 20 };
 
-static struct { char folder[512], model[600], text[600], run[600], output[OUTPUT_BYTES]; } place;
+static struct program_place place;
+static char drawn[OUTPUT_BYTES];
 
 /* All that a run can have to tell: epochs, validation, checkpoints, adapters. */
 #define RUN                                                                                                            \
@@ -23,30 +24,21 @@ static struct { char folder[512], model[600], text[600], run[600], output[OUTPUT
         "2,4,q_proj"
 
 static int set_up(void **state) {
-    void *folder;
     (void)state;
-    if (temp_folder_make(&folder) != 0) return -1;
-    snprintf(place.folder, sizeof place.folder, "%s", (char *)folder);
-    free(folder);
-    snprintf(place.model, sizeof place.model, "%s/model", place.folder);
-    snprintf(place.text, sizeof place.text, "%s/text.txt", place.folder);
-    snprintf(place.run, sizeof place.run, "%s/run", place.folder);
-    make_text(place.text, 5000);
-    make_tiny_model(place.folder, place.model, place.text);
-    return setenv("XDG_CACHE_HOME", place.folder, 1);
+    return program_place_make(&place, 5000);
 }
 
 static int tear_down(void **state) {
     (void)state;
-    return folder_remove(place.folder) == STATUS_OK ? 0 : -1;
+    return program_place_drop(&place);
 }
 
 static void read_all(int terminal) {
     size_t used = 0;
     ssize_t got;
-    while ((got = read(terminal, place.output + used, OUTPUT_BYTES - 1 - used)) > 0)
+    while ((got = read(terminal, drawn + used, OUTPUT_BYTES - 1 - used)) > 0)
         used += (size_t)got;
-    place.output[used] = '\0';
+    drawn[used] = '\0';
 }
 
 /* What the program draws on a terminal of so many columns; exit status 0 is expected. */
@@ -57,6 +49,7 @@ static const char *draw(int columns, const char *no_color, const char *const *wo
     assert_int_equal(folder_remove(place.run), STATUS_OK);
     for (int i = 0; words[i]; i++)
         list[i + 1] = (char *)(uintptr_t)words[i];
+    assert_int_equal(setenv("XDG_CACHE_HOME", place.folder, 1), 0);
     assert_int_equal(setenv("TERM", "xterm", 1), 0);
     assert_int_equal(setenv("NO_COLOR", no_color, 1), 0);
     fflush(NULL);
@@ -69,8 +62,8 @@ static const char *draw(int columns, const char *no_color, const char *const *wo
     read_all(terminal);
     close(terminal);
     assert_int_equal(waitpid(child, &state, 0), child);
-    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) fail_msg("status %d: %s", state, place.output);
-    return place.output;
+    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) fail_msg("status %d: %s", state, drawn);
+    return drawn;
 }
 #define DRAW(columns, no_color, ...) draw(columns, no_color, (const char *const[]){__VA_ARGS__, NULL})
 
