@@ -41,8 +41,7 @@ static enum status run(const struct options *options) {
     TRY(step_options_read_chat_date(options, &training.chat_time_s));
     struct run_views views;
     enum status status = run_views_open(options, folder, &views);
-    if (status == STATUS_OK)
-        status = train_begin(options->arguments.items[0], folder, &plan, &training, console_events(views.console));
+    if (status == STATUS_OK) status = train_begin(options->arguments.items[0], folder, &plan, &training, &views.events);
     run_views_close(&views);
     return status;
 }

@@ -237,6 +237,20 @@ bool dataset_has(const struct dataset *dataset, enum dataset_split split) {
     return dataset->valid.count > 0 || (dataset->train.count > 0 && dataset->valid_fraction > 0);
 }
 
+bool dataset_holds_out(const struct dataset *dataset) {
+    return dataset->valid.count == 0 && dataset_has(dataset, DATASET_VALID);
+}
+
+static bool has_examples(const struct components *components) {
+    for (size_t i = 0; i < components->count; i++)
+        if (components->items[i].supervised) return true;
+    return false;
+}
+
+bool dataset_has_examples(const struct dataset *dataset) {
+    return has_examples(&dataset->train) || has_examples(&dataset->valid);
+}
+
 bool dataset_is_mixed(const struct dataset *dataset) {
     return dataset->train.count > 1 && dataset->train.items[0].weight > 0;
 }

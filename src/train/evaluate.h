@@ -29,6 +29,7 @@ struct eval_result {
     struct eval_file total;
     struct plan plan; /* what it was computed with */
     double seconds;
+    bool examples; /* some file has supervised examples */
 };
 
 /* Statuses as train_begin. On success the caller calls eval_result_free. */
