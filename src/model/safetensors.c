@@ -90,11 +90,6 @@ static enum status collect_shards(const char *index, json_t *weight_map, json_t 
     return STATUS_OK;
 }
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* The index and the files' own headers must say the same. The set's tensors are sorted. */
 static enum status check_index(const char *index, json_t *weight_map, const struct safetensors *set) {
     const char *name;
@@ -110,9 +105,9 @@ static enum status check_index(const char *index, json_t *weight_map, const stru
         if (!shard)
             return status_set(STATUS_BAD_INPUT, "%s: %s: is not in the weight_map of %s", tensor->file, tensor->name,
                               index_name);
-        if (strcmp(shard, base_name(tensor->file)) != 0)
+        if (strcmp(shard, path_name(tensor->file)) != 0)
             return status_set(STATUS_BAD_INPUT, "%s: weight_map: %s: is in %s, not in %s", index, tensor->name,
-                              base_name(tensor->file), shard);
+                              path_name(tensor->file), shard);
     }
     return STATUS_OK;
 }

@@ -64,6 +64,7 @@ enum lr_schedule lr_schedule_find(const char *name);
 /* train_options_init sets the defaults given here. */
 struct train_options {
     int64_t steps;             /* 1000: steps of the whole run */
+    double epochs;             /* 0: not given; else passes over the training data, from which steps follow */
     double learning_rate;      /* 3e-4: the peak */
     enum lr_schedule schedule; /* cosine */
     int64_t schedule_steps;    /* 0: as many as `steps`; steps after which the schedule is at its end */

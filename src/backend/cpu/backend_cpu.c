@@ -90,6 +90,7 @@ static enum status measure(struct cluster *out) {
 
 const struct backend backend_cpu = {
     .name = "cpu",
+    .isa_prefix = "",
     .check = cpu_isa_check,
     .isa = cpu_isa_name,
     .fastest_dtype = fastest_dtype,
