@@ -1,6 +1,6 @@
 /* How well large operators are told by a part of them (profile/part_node.h).
  *
- *     build/bench/parts [MODEL_DIR|PRESET [LENGTH [ROUNDS]]]
+ *     build/bench/parts [MODEL_DIR|PRESET [LENGTH [ROUNDS [OPERATOR]]]]
  *
  * Of each distinct operator of a training step that is large, the whole and its parts are measured: processor time of
  * one thread, so that other programs change it little, the least of some calls. */
@@ -27,6 +27,7 @@ struct bench {
     VEC(const char *) seen;
     double large_flops;
     int rounds;
+    const char *only; /* NULL: all operators */
     double worst, sum;
     int count;
 };
@@ -86,7 +87,7 @@ static enum status compare(struct bench *bench, const struct operands *operands,
 static enum status visit(struct bench *bench, const struct node *node) {
     struct operands operands;
     struct parts parts = parts_of(node, bench->large_flops);
-    if (parts.count == 0) return STATUS_OK;
+    if (parts.count == 0 || (bench->only && strcmp(bench->only, node->op->name) != 0)) return STATUS_OK;
     operands_find(bench->graph, node, &operands);
     const char *key = operator_key(&operands, &bench->keys);
     for (size_t i = 0; i < bench->seen.count; i++)
@@ -106,7 +107,8 @@ static enum status run(struct bench *bench, const char *name, int64_t length) {
 
 int main(int count, char **words) {
     limit_spinning(words);
-    struct bench bench = {.large_flops = LARGE_FLOPS, .rounds = count > 3 ? atoi(words[3]) : 3};
+    struct bench bench = {
+        .large_flops = LARGE_FLOPS, .rounds = count > 3 ? atoi(words[3]) : 3, .only = count > 4 ? words[4] : NULL};
     backend_cpu.set_threads(1);
     enum status status = run(&bench, count > 1 ? words[1] : "llama-3.1-8b", count > 2 ? atoll(words[2]) : 1024);
     if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());

@@ -35,9 +35,10 @@ static struct parts two_parts(int64_t tokens) {
     return (struct parts){.count = 2, .part = {{.tokens = tokens / 2}, {.tokens = tokens}}};
 }
 
-/* As many tokens as are half of what is large, but enough for products to reach their rate. */
+/* As many tokens as are not large, but enough for products to reach their rate; a whole that is less than twice that is
+ * not worth a part. */
 static struct parts product_parts(const struct node *node, double large_flops) {
-    int64_t tokens = round_down((int64_t)((double)tokens_of(node) * large_flops / 2 / flops_of(node)), 2 * TOKENS_STEP);
+    int64_t tokens = round_down((int64_t)((double)tokens_of(node) * large_flops / flops_of(node)), 2 * TOKENS_STEP);
     if (tokens < PART_TOKENS) tokens = PART_TOKENS;
     return 2 * tokens <= tokens_of(node) ? two_parts(tokens) : (struct parts){0};
 }
