@@ -47,6 +47,12 @@ static int64_t limit_ids(const struct token_cache_options *options) {
     return options->eos_token < limit ? limit : options->eos_token + 1;
 }
 
+/* Columns that are given change the hash, each by its field and key. */
+static void mix_columns(const struct jsonl_columns *columns, uint64_t hash[2]) {
+    for (size_t i = 0; columns && i < JSONL_FIELDS; i++)
+        if (columns->keys[i]) hash[1] ^= XXH3_64bits_withSeed(columns->keys[i], strlen(columns->keys[i]), i + 1);
+}
+
 /* All but the text's hash. */
 static enum status make_key(const struct token_cache_options *options, enum source_kind kind,
                             struct token_cache *cache) {
@@ -63,6 +69,7 @@ static enum status make_key(const struct token_cache_options *options, enum sour
         chat_template_hash(cache->making.chat, options->chat_time_s, cache->key.chat_hash);
         cache->key.chat_hash[0] += CHAT_VERSION;
     }
+    if (kind != SOURCE_TEXT) mix_columns(options->columns, cache->key.chat_hash);
     hash_content(tokenizer.data, tokenizer.bytes, cache->key.tokenizer_hash);
     file_map_close(&tokenizer);
     return STATUS_OK;
@@ -114,7 +121,8 @@ static enum status prepare_making(const struct token_cache_options *options, enu
                                         .eos_token = options->eos_token,
                                         .kind = kind,
                                         .chat = making->chat,
-                                        .chat_time_s = options->chat_time_s};
+                                        .chat_time_s = options->chat_time_s,
+                                        .columns = options->columns};
     cache->view = (struct token_view){.token_bytes = (int)cache->key.token_bytes, .id_limit = cache->id_limit};
     making->hash = XXH3_createState();
     if (!making->hash) return status_set(STATUS_FAILED, "out of memory for a hash");
@@ -135,6 +143,12 @@ static enum status open_cache(const struct token_cache_options *options, const s
         BUG_IF(!options->chat_folder, "conversations without a folder of the chat template");
         TRY(chat_template_open(options->chat_folder, &making->chat));
     }
+    if (source->kind == SOURCE_ALPACA && options->chat_folder)
+        TRY(chat_template_find(options->chat_folder, &making->chat));
+    if (source->kind == SOURCE_ALPACA)
+        log_note("%s: Alpaca's examples, %s", source->path,
+                 making->chat ? "by the model's chat template"
+                              : "in Alpaca's words, as the model has no chat template");
     cache->id_limit = limit_ids(options);
     cache->vocab_size = source_is_supervised(source->kind) ? INT64_MAX : options->vocab_size;
     TRY(make_key(options, source->kind, cache));

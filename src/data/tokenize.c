@@ -9,6 +9,7 @@
 #include "data/chat.h"
 #include "data/example.h"
 #include "data/jsonl.h"
+#include "data/jsonl_form.h"
 #include "data/utf8.h"
 
 enum {
@@ -148,18 +149,18 @@ static enum status encode_document(const struct tokenizing *t, int thread, int64
                                    struct token_ids *out) {
     const char *text;
     size_t bytes;
-    TRY(jsonl_read_string(t->name, line, object, "text", &text, &bytes));
+    TRY(jsonl_read_string(t->name, line, object, jsonl_key(t->options.columns, JSONL_TEXT), &text, &bytes));
     if (bytes == 0) return STATUS_OK;
     TRY(encode(t->encoders.items[thread].plain, text, bytes, out));
     return end_document(t, out);
 }
 
-static enum status encode_prompt(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
-                                 struct token_ids *out) {
+static enum status encode_prompt(const struct tokenizing *t, const struct jsonl_columns *columns, int thread,
+                                 int64_t line, const json_t *object, struct token_ids *out) {
     const char *prompt, *completion;
     size_t prompt_bytes, completion_bytes;
-    TRY(jsonl_read_string(t->name, line, object, "prompt", &prompt, &prompt_bytes));
-    TRY(jsonl_read_string(t->name, line, object, "completion", &completion, &completion_bytes));
+    TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_PROMPT), &prompt, &prompt_bytes));
+    TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_COMPLETION), &completion, &completion_bytes));
     struct text_buffer text = {0};
     enum status status = text_append(&text, prompt, prompt_bytes);
     if (status == STATUS_OK) status = text_append(&text, completion, completion_bytes);
@@ -171,11 +172,27 @@ static enum status encode_prompt(const struct tokenizing *t, int thread, int64_t
     return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->name, (long long)line) : status;
 }
 
-static enum status encode_line(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
+/* What is in another form than those that are read is put into one of them. */
+static enum status encode_formed(const struct tokenizing *t, int thread, int64_t line, json_t *object,
+                                 struct token_ids *out) {
+    struct chat_encoder *chats = t->encoders.items[thread].chats;
+    const struct jsonl_columns *columns = t->options.columns;
+    json_t *formed = NULL;
+    if (t->options.kind == SOURCE_ALPACA)
+        TRY(jsonl_form_alpaca(columns, t->name, line, object, chats != NULL, &formed));
+    else
+        TRY(jsonl_form_conversation(columns, t->name, line, object, &formed));
+    enum status status =
+        chats ? chat_encode(chats, t->name, line, formed, out) : encode_prompt(t, NULL, thread, line, formed, out);
+    json_decref(formed);
+    return status;
+}
+
+static enum status encode_line(const struct tokenizing *t, int thread, int64_t line, json_t *object,
                                struct token_ids *out) {
     if (t->options.kind == SOURCE_JSONL) return encode_document(t, thread, line, object, out);
-    if (t->options.kind == SOURCE_CHAT) return chat_encode(t->encoders.items[thread].chats, t->name, line, object, out);
-    return encode_prompt(t, thread, line, object, out);
+    if (t->options.kind == SOURCE_PROMPTS) return encode_prompt(t, t->options.columns, thread, line, object, out);
+    return encode_formed(t, thread, line, object, out);
 }
 
 static enum status encode_lines(const struct tokenizing *t, int thread, struct chunk *chunk) {
@@ -225,7 +242,7 @@ static enum status add_encoders(struct tokenizing *t) {
     TRY(tokenizer_encoder_create(options->tokenizer, &made->plain));
     if (!source_is_supervised(options->kind)) return STATUS_OK;
     TRY(example_encoder_create(options->tokenizer, &made->examples));
-    if (options->kind != SOURCE_CHAT) return STATUS_OK;
+    if (!options->chat) return STATUS_OK;
     return chat_encoder_create(options->chat, made->examples, options->chat_time_s, &made->chats);
 }
 

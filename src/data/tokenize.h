@@ -17,10 +17,11 @@
 
 struct tokenize_options {
     const struct tokenizer *tokenizer;
-    int64_t eos_token;                /* -1: none */
-    enum source_kind kind;            /* all but SOURCE_TOKENS */
-    const struct chat_template *chat; /* for SOURCE_CHAT */
-    int64_t chat_time_s;              /* what it is told of the time */
+    int64_t eos_token;                   /* -1: none */
+    enum source_kind kind;               /* all but SOURCE_TOKENS */
+    const struct chat_template *chat;    /* for SOURCE_CHAT, and SOURCE_ALPACA unless NULL */
+    int64_t chat_time_s;                 /* what it is told of the time */
+    const struct jsonl_columns *columns; /* of .jsonl files; NULL: none given */
 };
 
 /* How much of the machine to use at once: memory is at most 2 MiB a chunk and 5 MiB a thread, but for longer .jsonl
