@@ -27,6 +27,7 @@ struct token_cache {
     bool whole, told;
     struct token_cache_key key; /* the text's hash: where `text_hashed` */
     int64_t id_limit, vocab_size;
+    struct utf8_damage damage; /* of the text as far as it was tokenized */
     struct token_view view;
     VEC(struct file_map) maps; /* the last one is the view's; others may still be read */
     struct making making;
@@ -93,12 +94,19 @@ static void end_making(struct token_cache *cache) {
     *making = (struct making){0};
 }
 
+static void tell_damage(const struct token_cache *cache) {
+    const struct utf8_damage *damage = &cache->damage;
+    if (damage->parts == 0) return;
+    log_warning("%s: %lld bytes in %lld places are not UTF-8 and are read as U+FFFD; the first is byte %lld",
+                cache->name, (long long)damage->bytes, (long long)damage->parts, (long long)damage->first);
+}
+
 /* Maps the cache if it is there and good. */
 static enum status load(struct token_cache *cache) {
     struct file_map map;
     if (!file_exists(cache->path)) return STATUS_OK;
     hash_text(cache);
-    if (!token_cache_file_map(cache->path, &cache->key, &map, &cache->view)) {
+    if (!token_cache_file_map(cache->path, &cache->key, &map, &cache->view, &cache->damage)) {
         log_note("%s: not the tokens of %s as it is now; made again", cache->path, cache->name);
         return STATUS_OK;
     }
@@ -108,6 +116,7 @@ static enum status load(struct token_cache *cache) {
     }
     cache->whole = true;
     end_making(cache);
+    tell_damage(cache);
     uint64_t hash;
     return cache->view.id_limit > cache->vocab_size
                ? token_view_examine(cache->name, &cache->view, cache->vocab_size, &hash)
@@ -238,7 +247,7 @@ static enum status keep_hash(struct token_cache *cache) {
 
 static enum status finish(struct token_cache *cache) {
     TRY(keep_hash(cache));
-    TRY(token_cache_writer_publish(&cache->making.writer, &cache->key, cache->id_limit, cache->path));
+    TRY(token_cache_writer_publish(&cache->making.writer, &cache->key, cache->id_limit, &cache->damage, cache->path));
     cache->whole = true;
     cache->took_ns = clock_now_ns() - cache->began_ns;
     end_making(cache);
@@ -256,6 +265,7 @@ enum status token_cache_advance(struct token_cache *cache, struct tokenize_effor
     size_t done = tokenizing_done(making->tokenizing);
     XXH3_128bits_update(making->hash, making->text.data + making->hashed, done - making->hashed);
     making->hashed = done;
+    cache->damage = tokenizing_damage(making->tokenizing);
     enum status shown = show_ids(cache);
     if (shown != STATUS_OK) return shown;
     return status == STATUS_OK && done == making->text.bytes ? finish(cache) : status;
@@ -291,4 +301,5 @@ void token_cache_tell(struct token_cache *cache) {
     else
         log_note("tokenized %.0f%% of %s (%s), which was enough; none of it is kept",
                  100 * (double)at.done / (double)at.bytes, at.name, size);
+    tell_damage(cache);
 }

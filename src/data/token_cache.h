@@ -56,7 +56,8 @@ struct token_cache_progress {
     size_t done, bytes;
 };
 struct token_cache_progress token_cache_progress(const struct token_cache *cache);
-/* Says once, of a text that this process tokenized, how long that took or how far it came. */
+/* Says once, of a text that this process tokenized, how long that took or how far it came, and what of it is not UTF-8
+ * (of one whose ids were there token_cache_open has said it). */
 void token_cache_tell(struct token_cache *cache);
 
 #endif

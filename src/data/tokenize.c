@@ -24,6 +24,7 @@ struct chunk {
     size_t bytes;
     int64_t lines_before; /* in the file */
     struct token_ids ids;
+    struct utf8_damage damage; /* places are in the file */
     enum status status;
     char message[MESSAGE_BYTES], hint[MESSAGE_BYTES]; /* of status: they stay with the thread that sets them */
 };
@@ -38,9 +39,10 @@ struct encoders {
 struct tokenizing {
     struct tokenize_options options;
     const char *name, *text;
-    size_t bytes, next; /* next: where the next chunk begins */
-    int64_t lines;      /* before next */
-    size_t done;        /* bytes whose ids were sent */
+    size_t bytes, next;        /* next: where the next chunk begins */
+    int64_t lines;             /* before next */
+    size_t done;               /* bytes whose ids were sent */
+    struct utf8_damage damage; /* in these */
     VEC(struct encoders) encoders;
     struct token_ids whole, halves; /* of the window about a cut */
     VEC(struct chunk) chunks;       /* as many as were ever encoded together */
@@ -210,9 +212,17 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
 }
 
 static enum status encode_chunk(const struct tokenizing *t, int thread, struct chunk *chunk) {
+    chunk->damage = (struct utf8_damage){0};
     if (t->options.kind != SOURCE_TEXT) return encode_lines(t, thread, chunk);
+    utf8_add_damage(&chunk->damage, chunk->text, chunk->bytes, chunk->text - t->text);
     TRY(encode_part(t, t->encoders.items[thread].plain, chunk->text, chunk->bytes, &chunk->ids));
     return chunk->text + chunk->bytes == t->text + t->bytes ? end_document(t, &chunk->ids) : STATUS_OK;
+}
+
+static void add_damage(struct utf8_damage *all, const struct utf8_damage *more) {
+    if (all->parts == 0) all->first = more->first;
+    all->bytes += more->bytes;
+    all->parts += more->parts;
 }
 
 /* Encodes chunks in parallel, then hands them over in order; the first that failed in the file's order decides. */
@@ -231,6 +241,7 @@ static enum status encode_wave(struct tokenizing *t, int count, int threads, str
             return status_hint(status_set(chunk->status, "%s", chunk->message), "%s", chunk->hint);
         TRY(sink.write(sink.payload, chunk->ids.items, chunk->ids.count));
         t->done += chunk->bytes;
+        add_damage(&t->damage, &chunk->damage);
     }
     return STATUS_OK;
 }
@@ -268,6 +279,10 @@ enum status tokenizing_advance(struct tokenizing *t, struct tokenize_effort effo
 }
 
 size_t tokenizing_done(const struct tokenizing *t) { return t->done; }
+
+struct utf8_damage tokenizing_damage(const struct tokenizing *t) {
+    return t->damage;
+}
 
 void tokenizing_rest(struct tokenizing *t) {
     for (size_t i = 0; i < t->chunks.count; i++)

@@ -14,6 +14,7 @@
 #include "data/chat_template.h"
 #include "data/source.h"
 #include "data/tokenizer.h"
+#include "data/utf8.h"
 
 struct tokenize_options {
     const struct tokenizer *tokenizer;
@@ -41,6 +42,8 @@ void tokenizing_free(struct tokenizing *tokenizing);
 
 /* Bytes whose ids have been sent, from the beginning; all of them: the end. */
 size_t tokenizing_done(const struct tokenizing *tokenizing);
+/* Of these bytes, for .txt files. */
+struct utf8_damage tokenizing_damage(const struct tokenizing *tokenizing);
 /* Encodes the next chunks and sends their ids to the sink, in order, from the calling thread: `eos_token` follows each
  * document that is not empty. The template of the tokenizer's post-processor is not applied. Of supervised files they
  * are marked ids: prompt and completion are one text, with the template, and `eos_token` is trained on (example.h); for
