@@ -53,7 +53,6 @@ static enum status replace_run(const void *settings, void *state, struct text_vi
     if (!view.end && place < view.bytes) stop = replace->pattern ? place : stop - string_begun(replace, view, place);
     *consumed = stop;
     if (replace->pattern) split_matcher_pass(own->matcher, view.text, stop);
-    if (replace->pattern && view.end) split_matcher_reset(own->matcher);
     if (own->text.count == 0) return next->write(next->payload, view.text + place, stop - place, view.end);
     TRY(text_append(&own->text, view.text + place, stop - place));
     return next->write(next->payload, own->text.items, own->text.count, view.end);

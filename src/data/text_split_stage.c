@@ -67,7 +67,6 @@ static enum status split_run(const void *settings, void *state, struct text_view
     if (view.end) TRY(held_write(&run));
     *consumed = run.start;
     split_matcher_pass(run.state->matcher, view.text, run.start);
-    if (view.end) split_matcher_reset(run.state->matcher);
     return view.end && view.bytes == 0 ? run.next->write(run.next->payload, "", 0, true) : STATUS_OK;
 }
 
