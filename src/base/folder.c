@@ -164,3 +164,8 @@ char *path_join(const char *folder, const char *name) {
     const char *between = length == 0 || folder[length - 1] == '/' ? "" : "/";
     return mem_format("%s%s%s", folder, between, name);
 }
+
+const char *path_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "model/model_preset.h"
 #include "plan/plan.h"
 #include "report/metrics_reader.h"
 #include "report/page_timeline.h"
@@ -79,13 +80,16 @@ static json_t *brief_fields(const json_t *config) {
     return NULL;
 }
 
-/* What config.json says of the model, short values only; NULL for a model that has moved away, which leaves its name.
+/* What config.json, or the preset, says of the model, short values only; NULL for a model that has moved away, which
+ * leaves its name.
  */
 static enum status read_model(const char *folder, json_t **out) {
     char *path = path_join(folder, "config.json");
     json_t *config = NULL;
     if (!path) return STATUS_FAILED;
+    const struct model_preset *preset = file_exists(path) ? NULL : model_preset_find(folder);
     enum status status = file_exists(path) ? json_read_object(path, FILE_LIMIT_BYTES, &config) : STATUS_OK;
+    if (preset) status = model_preset_config(preset, &config);
     mem_free(path);
     *out = config ? brief_fields(config) : NULL;
     if (config && !*out) status = status_no_memory(0, "what is shown of a model");

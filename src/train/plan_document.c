@@ -62,6 +62,7 @@ static json_t *document(const struct train_setup *setup, const struct step_summa
     int failed = !object;
     if (!failed) {
         failed |= step_summary_add_json(prediction ? prediction : &none, object) != STATUS_OK;
+        failed |= json_object_set_new(object, "extrapolated_operators", json_integer(setup->costs.extrapolated));
         failed |= json_object_set_new(object, "tiers", tiers_to_json(setup));
         failed |= json_object_set_new(object, "runners_up",
                                       candidates_to_json(search->runners_up.items, search->runners_up.count));

@@ -52,6 +52,10 @@ static void test_help_and_version(void **state) {
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "`Metaspace`"));
     program_run_free(&run);
+    run = PROGRAM(*state, "help", "presets");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "meta-llama/Llama-3.1-8B"));
+    program_run_free(&run);
     run = PROGRAM(*state, "help", "chat");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "`raise_exception`"));
