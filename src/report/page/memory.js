@@ -75,7 +75,7 @@ function makeMemory(tier, planned) {
   const layers = stack(tier), times = tier.points.map(point => point[0]), top = layers[layers.length - 1], capacity = planned ? planned.capacity_bytes : 0;
   const peak = top ? top.high.reduce((a, b) => Math.max(a, b), 0) : 0, at = top ? top.high.indexOf(peak) : 0;
   const chart = {tier, layers, times, peak, capacity, peakAt: at, output: html('output', {}), when: html('span', {}), values: layers.map(() => html('b', {}))};
-  chart.rest = `peak ${bytes(peak)}` + (tier.program_bytes ? ` in an arena of ${bytes(tier.program_bytes)}` : '') + (capacity > 0 && !isNear(capacity, peak) ? `; ${bytes(capacity)} available` : '');
+  chart.rest = `peak ${bytes(peak)}` + (tier.program_bytes ? `; arena ${bytes(tier.program_bytes)}` : '') + (capacity > 0 && !isNear(capacity, peak) ? `; ${bytes(capacity)} available` : '');
   const plot = makePlot(stepView, tierTitle(tier.name) + ' over the step; arrow keys move, plus and minus zoom', (node, width) => paintMemory(chart, node, width));
   stepView.cursors.push(us => readMemory(chart, us));
   readMemory(chart, null);
