@@ -102,8 +102,8 @@ static enum status run_to_end(struct train_run *run) {
     if (status == STATUS_OK) status = train_loop(run);
     if (status == STATUS_OK) status = engine_settle(&run->engine);
     if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
-    if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     status = run_end_write(run->folder, status, run->state.step);
+    if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     if (events->end) events->end(events->payload, status);
     stop_signal_end(&saved);
     return status;

@@ -144,7 +144,7 @@ function samples(data) {
 
 // How a run ended, and what to do then.
 function ends(data) {
-  const said = (state, more) => { const end = endOfRun({...data, end: {state, message: 'full disk', resume: 'ballast resume here'}, ...more}); return end.slice(1).flat().map(part => part && part.textContent || part).join(''); };
+  const said = (state, more) => { const end = endOfRun({...data, end: {state, message: 'full disk'}, resume: 'ballast resume here', ...more}); return end.slice(1).flat().map(part => part && part.textContent || part).join(''); };
   for (const [state, words] of [['finished', 'Finished: '], ['stopped', 'Stopped by a signal'], ['failed', 'full disk'], ['interrupted', 'Interrupted'], ['goes on', 'Still running']])
     expect(said(state).includes(words), state + ': ' + said(state));
   expect(said('stopped').includes('ballast resume here') && said('finished').includes('ballast resume here --steps'), 'the command that goes on');
@@ -170,7 +170,7 @@ function goThrough() {
   if (![...document.querySelectorAll('.chart')].every(plot => plot.querySelector('svg'))) return setTimeout(goThrough, 20);
   expect(document.documentElement.scrollWidth <= innerWidth, `nothing is wider than ${innerWidth}: ${document.documentElement.scrollWidth}`);
   expect(byId('name').textContent === data.name, 'the title is the name of the folder');
-  expect(!data.end || byId('state').textContent.includes(data.end.resume), 'the command that goes on is told');
+  expect(!data.end || byId('state').textContent.includes(data.resume), 'the command that goes on is told');
   document.querySelectorAll('[role=group]').forEach(node => expect(node.getAttribute('aria-label') && node.tabIndex === 0, 'what has keys can be reached and has a name'));
   document.querySelectorAll('input, select').forEach(node => expect(node.getAttribute('aria-label') || node.closest('label'), 'every control has a name'));
   zoomAndMove(stepView, plots[plots.length - 1], plots.slice(0, -1));

@@ -22,7 +22,7 @@ async function get(name) {
 function goneText(data, seen) {
   const steps = data.options && data.options.steps, step = data.metrics ? data.metrics.step : 0;
   if (steps && step >= steps) return `All ${whole(steps)} steps are done; the run no longer answers since ${seen}.`;
-  return `The run no longer answers: it has ended, or is out of reach. Last seen at ${seen}, after step ${whole(step)}${steps ? ' of ' + whole(steps) : ''}. If it has ended, go on with: ballast resume ${data.folder}`;
+  return `The run no longer answers: it has ended, or is out of reach. Last seen at ${seen}, after step ${whole(step)}${steps ? ' of ' + whole(steps) : ''}. If it has ended, go on with: ${data.resume}`;
 }
 
 // Only what changed is asked for and drawn again; zoom, cursor and open tables stay.
