@@ -8,6 +8,7 @@
 #include "base/cache_folder.h"
 #include "base/log.h"
 #include "data/source.h"
+#include "model/model_folder.h"
 #include "profile/profile.h"
 #include "profile/profile_model.h"
 #include "train/plan_document.h"
@@ -74,6 +75,17 @@ static enum status find_plan(struct train_run *run, struct run_settings *setting
     return STATUS_OK;
 }
 
+static void tell_facts(const struct train_run *run) {
+    const struct dataset *dataset = run->data.dataset;
+    const struct train_facts facts = {.setup = &run->setup,
+                                      .steps = run->options->steps,
+                                      .warmup_steps = run->options->warmup_steps,
+                                      .validation = dataset_has(dataset, DATASET_VALID),
+                                      .held_out = dataset_holds_out(dataset),
+                                      .examples = dataset_has_examples(dataset)};
+    if (run->events->opened) run->events->opened(run->events->opened_payload, &facts);
+}
+
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
 static enum status prepare_run(struct train_run *run, struct train_options *options) {
     TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->data));
@@ -82,6 +94,7 @@ static enum status prepare_run(struct train_run *run, struct train_options *opti
     TRY(samples_prepare(run->setup.model, run->options, &run->samples));
     dataset_tell_cuts(run->data.dataset);
     TRY(train_setup_check_memory(&run->setup));
+    tell_facts(run);
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->setup.plan;
     TRY(predict_step(run));
@@ -118,8 +131,8 @@ static enum status run_to_end(struct train_run *run) {
     if (status == STATUS_OK) status = train_loop(run);
     if (status == STATUS_OK) status = engine_settle(&run->engine);
     if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
-    if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     status = run_end_write(run->folder, status, run->state.step);
+    if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     if (events->end) events->end(events->payload, status);
     stop_signal_end(&saved);
     return status;
@@ -157,14 +170,21 @@ static enum status set_limits(const struct memory_options *limits, struct run_se
     return STATUS_OK;
 }
 
+static enum status find_model(const char *given, struct scratch *memory, const char **out) {
+    char *folder;
+    TRY(model_folder_find(given, &folder));
+    enum status status = path_make_absolute(folder, memory, out);
+    mem_free(folder);
+    return status;
+}
+
 /* Settings with absolute paths, and what was left open fixed, so that resuming later finds the same. */
 static enum status make_settings(const char *model_folder, const struct train_options *options,
                                  struct run_settings *out) {
     TRY(train_options_check(options));
     out->options = *options;
     if (out->options.chat_time_s == 0) out->options.chat_time_s = train_today_s();
-    TRY(model_require_weights(model_folder));
-    TRY(path_make_absolute(model_folder, &out->memory, &out->model_folder));
+    TRY(find_model(model_folder, &out->memory, &out->model_folder));
     TRY(copy_paths(options->data_paths, options->data_path_count, &out->memory, &out->options.data_paths));
     return copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths);
 }
