@@ -69,7 +69,7 @@ static enum status prepare_run(struct train_run *run) {
 static enum status open_metrics(struct train_run *run) {
     char *path = path_join(run->folder, "metrics.jsonl");
     if (!path) return STATUS_FAILED;
-    struct metrics_cut cut = {run->state.step, run->options->valid_every, run->state.step};
+    struct metrics_cut cut = {run->state.step, run->options->valid_every, true};
     enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
     mem_free(path);
     if (status == STATUS_OK) status = event_file_open(run->folder, run->state.step, &run->events_file);
