@@ -150,6 +150,10 @@
               "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
+    X(VERIFY, .name = "verify", .type = OPTION_FLAG, OPTION_FOR(COMMAND_INSPECT),                                      \
+      .help =                                                                                                          \
+          "read all files of a checkpoint, or of a run's checkpoints and model, again and compare their checksums "    \
+          "with those that were taken when they were written; each damaged file and block is named")                   \
     X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
       .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
     X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR",                                            \

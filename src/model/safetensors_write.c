@@ -97,8 +97,9 @@ static void write_item(struct stream *stream, const struct safetensors_item *ite
 }
 
 static enum status write_file(const char *path, const char *header, const struct safetensors_item *const *sorted,
-                              size_t count, struct stream *stream) {
+                              size_t count, struct file_sums *sums, struct stream *stream) {
     TRY(file_writer_open(path, &stream->file));
+    stream->file.sums = sums;
     file_writer_pass_cache(&stream->file);
     write_header(&stream->file, header);
     for (size_t i = 0; i < count && stream->file.status == STATUS_OK; i++)
@@ -106,13 +107,14 @@ static enum status write_file(const char *path, const char *header, const struct
     return file_writer_close(&stream->file);
 }
 
-static enum status write_sorted(const char *path, const struct safetensors_item *const *sorted, size_t count) {
+static enum status write_sorted(const char *path, const struct safetensors_item *const *sorted, size_t count,
+                                struct file_sums *sums) {
     json_t *header = make_header(sorted, count);
     char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
     json_decref(header);
     if (!text) return status_no_memory(0, "the header of a safetensors file");
     struct stream stream = {.hash = XXH3_createState(), .room = mem_array(BYTE_STORE_PIECE, 1)};
-    enum status status = stream.hash && stream.room ? write_file(path, text, sorted, count, &stream)
+    enum status status = stream.hash && stream.room ? write_file(path, text, sorted, count, sums, &stream)
                                                     : status_no_memory(BYTE_STORE_PIECE, "writing a safetensors file");
     XXH3_freeState(stream.hash);
     mem_free(stream.room);
@@ -120,13 +122,14 @@ static enum status write_sorted(const char *path, const struct safetensors_item 
     return status;
 }
 
-enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count) {
+enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count,
+                              struct file_sums *sums) {
     const struct safetensors_item **sorted = mem_array(count, sizeof(const struct safetensors_item *));
     if (!sorted) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++)
         sorted[i] = &items[i];
     if (count > 0) qsort(sorted, count, sizeof *sorted, compare_items);
-    enum status status = write_sorted(path, sorted, count);
+    enum status status = write_sorted(path, sorted, count, sums);
     mem_free(sorted);
     return status;
 }

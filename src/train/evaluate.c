@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "train/checkpoint.h"
 #include "train/engine.h"
 #include "train/train_data.h"
 
@@ -149,7 +150,8 @@ enum status evaluate_files(const char *model_folder, const struct plan_options *
     struct evaluation evaluation = {
         .setup = &setup, .options = options, .progress = progress, .payload = payload, .all_text = true};
     struct eval_result result = {.plan = setup.plan};
-    enum status status = run(&evaluation, &result);
+    enum status status = checkpoint_verify_model(model_folder, setup.model);
+    if (status == STATUS_OK) status = run(&evaluation, &result);
     engine_close(&evaluation.engine);
     train_setup_free(&setup);
     if (status != STATUS_OK)

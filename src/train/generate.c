@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "train/checkpoint.h"
 #include "train/decode.h"
 #include "train/sampler.h"
 #include "train/stop_text.h"
@@ -121,7 +122,8 @@ enum status generate_text(const char *model_folder, const struct plan_options *p
     one.batch = one.grain_sequences = one.grains_per_pass = 0;
     TRY(check_options(options));
     TRY(train_setup_create(model_folder, SETUP_GENERATE, &one, NULL, &setup));
-    enum status status = open_generation(&setup, options->prompt, &tokenizer, &ids, &engine);
+    enum status status = checkpoint_verify_model(model_folder, setup.model);
+    if (status == STATUS_OK) status = open_generation(&setup, options->prompt, &tokenizer, &ids, &engine);
     if (status == STATUS_OK && begin) begin(payload, &setup);
     if (status == STATUS_OK) status = generate_continue(&engine, tokenizer, &ids, options, sink, payload, result);
     vec_free(&ids);

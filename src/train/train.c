@@ -148,6 +148,7 @@ static enum status make_settings(const char *model_folder, const struct train_op
 static enum status begin_locked(struct train_run *run, struct run_settings *settings) {
     int lock = -1;
     TRY(engine_open(&run->setup, &run->engine));
+    TRY(checkpoint_verify_model(settings->model_folder, run->setup.model));
     TRY(engine_load_weights(&run->engine));
     settings->plan = run->setup.plan;
     TRY(set_limits(&run->setup.limits, settings));
@@ -224,7 +225,8 @@ static enum status find_origin(const char *run_folder, const struct run_settings
     out->state.plan = settings->plan;
     TRY(checkpoint_find_newest(run_folder, &out->checkpoint));
     if (!out->checkpoint) return STATUS_OK;
-    enum status status = checkpoint_read_state(out->checkpoint, &out->state);
+    enum status status = checkpoint_verify(out->checkpoint);
+    if (status == STATUS_OK) status = checkpoint_read_state(out->checkpoint, &out->state);
     return status == STATUS_BAD_INPUT ? checkpoint_hint_older(status, run_folder, out->checkpoint) : status;
 }
 
@@ -237,6 +239,8 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
                              &origin->state.plan, run->folder, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
     TRY(train_setup_create_planned(model, &resolved, plan, &settings->options, &run->setup));
+    TRY(checkpoint_verify_model(origin->checkpoint ? NULL : model, run->setup.model));
+    TRY(checkpoint_verify_base(&origin->state, run->setup.model));
     run->state = origin->state;
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
     run->newest = origin->checkpoint;
@@ -281,8 +285,8 @@ static enum status resume_locked(const char *run_folder, const struct plan_optio
     enum status status = run_folder_read(run_folder, &settings);
     if (status == STATUS_OK) status = require_checkpoints(run_folder, &settings.options);
     if (status == STATUS_OK) status = clear_leftovers(run_folder);
-    if (status == STATUS_OK) status = checkpoint_remove_old(run_folder, settings.options.keep);
     if (status == STATUS_OK) status = find_origin(run_folder, &settings, &origin);
+    if (status == STATUS_OK) status = checkpoint_remove_old(run_folder, settings.options.keep); /* the newest is good */
     if (status == STATUS_OK) status = extend(&settings, options, origin.state.step);
     if (status == STATUS_OK) status = resume_from(&run, &settings, plan, &origin);
     close_run(&run);

@@ -260,7 +260,7 @@ static enum status write_some(const char *path) {
         {.name = "d", .shape = shape_make(DTYPE_F64, 0, 1, 1, 1), .data = &wide},
         {.name = "c", .shape = shape_make(DTYPE_I32, 1, 2, 1, 1), .data = whole},
     };
-    return safetensors_write(path, items, 4);
+    return safetensors_write(path, items, 4, NULL);
 }
 
 static void what_is_written_is_read(void **state) {
@@ -283,7 +283,7 @@ static void what_is_written_is_read(void **state) {
     }
     safetensors_close(set);
 
-    assert_int_equal(safetensors_write(path, NULL, 0), STATUS_OK);
+    assert_int_equal(safetensors_write(path, NULL, 0, NULL), STATUS_OK);
     assert_int_equal(safetensors_open(path, &set), STATUS_OK);
     assert_int_equal(set->tensors.count, 0);
     safetensors_close(set);
@@ -309,7 +309,7 @@ static void what_is_written_is_hashed(void **state) {
         {.name = "store", .shape = shape, .store = &store, .hash = &hashes[1]},
         {.name = "none", .shape = shape_make(DTYPE_F32, 1, 0, 1, 1), .data = data, .hash = &hashes[2]},
     };
-    assert_int_equal(safetensors_write(temp_path(*state, "hashed.safetensors"), items, 3), STATUS_OK);
+    assert_int_equal(safetensors_write(temp_path(*state, "hashed.safetensors"), items, 3, NULL), STATUS_OK);
     assert_true(hashes[0] == XXH3_64bits(data, sizeof data) && hashes[1] == hashes[0]);
     assert_true(hashes[2] == XXH3_64bits(data, 0));
 }

@@ -1,0 +1,145 @@
+/* A run whose files were changed or damaged between train and resume: what would give other bits is refused by name,
+ * what may change is said, and moving to another machine is allowed on purpose. */
+/* ctest: PROCESSORS 2 */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "support/run_program.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, temp_folder_drop)
+#define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define EXPECT(status, texts, ...) program_expect(*state, status, texts, (const char *const[]){__VA_ARGS__, NULL})
+#define RUN temp_path(*state, "run")
+#define CHECKPOINT "run/checkpoints/step-00000004"
+
+static void train(const char *folder, const char *run) {
+    const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    const char *const words[] = {"train", model,          text,    "-o",        run,    "--steps",
+                                 "4",     "--save-every", "2",     "--batch",   "3",    "--seq",
+                                 "16",    "--grain",      "2",     "--dtype",   "fp32", "--schedule-steps",
+                                 "20",    "--lr",         "0.001", "--threads", "2",    NULL};
+    program_expect(folder, 0, NULL, words);
+}
+
+static int set_up(void **state) {
+    if (temp_folder_make(state) != 0) return -1;
+    if (setenv("XDG_CACHE_HOME", *state, 1) != 0) return -1;
+    make_text(temp_path(*state, "text.txt"), 20000);
+    make_tiny_model(*state, temp_path(*state, "model"), temp_path(*state, "text.txt"));
+    train(*state, RUN);
+    return 0;
+}
+
+__attribute__((noinline)) static char *read_text(const char *path) { /* inlined, gcc 12 warns for nothing */
+    char *text = NULL;
+    size_t bytes;
+    if (file_read(path, 1 << 24, &text, &bytes) != STATUS_OK) fail_msg("%s", status_message());
+    return text;
+}
+
+/* Replaces the first `from`. */
+static void edit(const char *path, const char *from, const char *to) {
+    char *text = read_text(path), *at = strstr(text, from);
+    if (!at) fail_msg("%s has no %s", path, from);
+    char *changed = mem_format("%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    assert_non_null(changed);
+    temp_write_text(path, changed);
+    mem_free(changed);
+    mem_free(text);
+}
+
+static const struct {
+    const char *file, *from, *to; /* of one length */
+} digits[] = {
+    {"state.json", "\"batch\": 3", "\"batch\": 2"},
+    {"state.json", "\"grain_sequences\": 2", "\"grain_sequences\": 1"},
+    {"state.json", "\"seed\": 1", "\"seed\": 2"},
+    {"state.json", "\"clip_norm\": 1", "\"clip_norm\": 2"},
+    {"state.json", "\"step\": 4", "\"step\": 3"},
+    {"config.json", "\"rope_theta\": 1", "\"rope_theta\": 2"},
+    {"config.json", "\"rms_norm_eps\": 1", "\"rms_norm_eps\": 2"},
+    {"tokenizer.json", "\"lstrip\": false", "\"lstrip\": true "},
+    {"tokenizer_config.json", "false", "true "},
+};
+
+static void test_a_changed_digit_is_refused(void **state) {
+    for (size_t i = 0; i < sizeof digits / sizeof *digits; i++) {
+        char path[600], named[100];
+        snprintf(path, sizeof path, "%s/" CHECKPOINT "/%s", (const char *)*state, digits[i].file);
+        snprintf(named, sizeof named, "step-00000004: damaged: %s: block 0 (bytes 0 to ", digits[i].file);
+        edit(path, digits[i].from, digits[i].to);
+        EXPECT(2, TEXTS(named, "hint: to go on from", "step-00000002, remove"), "resume", RUN, "--steps", "6");
+        EXPECT(2, TEXTS(named), "eval", temp_path(*state, CHECKPOINT), temp_path(*state, "text.txt"));
+        EXPECT(2, TEXTS(named), "generate", temp_path(*state, CHECKPOINT), "--prompt", "the");
+        EXPECT(2, TEXTS(named), "train", temp_path(*state, CHECKPOINT), temp_path(*state, "text.txt"), "-o",
+               temp_path(*state, "other"), "--steps", "1");
+        assert_false(file_exists(temp_path(*state, "other")));
+        edit(path, digits[i].to, digits[i].from);
+    }
+    EXPECT(0, NULL, "resume", RUN, "--steps", "6");
+}
+
+static json_t *verified(const char *folder, const char *run, int status) {
+    struct program_run done = PROGRAM(folder, "inspect", "--verify", run, "--json");
+    if (done.status != status) fail_msg("exit status %d, expected %d: %s", done.status, status, done.err);
+    json_t *document = json_loads(done.out, 0, NULL);
+    assert_non_null(document);
+    program_run_free(&done);
+    return document;
+}
+
+static const char *problem(const json_t *document, size_t folder) {
+    const json_t *row = json_array_get(json_object_get(document, "folders"), folder);
+    return json_string_value(json_array_get(json_object_get(row, "problems"), 0));
+}
+
+static void test_verify_names_what_is_damaged(void **state) {
+    json_t *document = verified(*state, RUN, 0);
+    assert_int_equal(json_array_size(json_object_get(document, "folders")), 3);
+    json_decref(document);
+    EXPECT(0, NULL, "inspect", "--verify", temp_path(*state, CHECKPOINT));
+    assert_int_equal(truncate(temp_path(*state, "run/model/model.safetensors"), 1000), 0);
+    assert_int_equal(unlink(temp_path(*state, "run/checkpoints/step-00000002/ballast_manifest.json")), 0);
+    edit(temp_path(*state, CHECKPOINT "/config.json"), "1", "2");
+    document = verified(*state, RUN, 2);
+    assert_non_null(strstr(problem(document, 0), "step-00000002: damaged: ballast_manifest.json is missing"));
+    assert_non_null(strstr(problem(document, 1), "config.json: block 0 (bytes 0 to "));
+    assert_non_null(strstr(problem(document, 2), "model.safetensors: has 1000 bytes, was written with "));
+    json_decref(document);
+    EXPECT(2, TEXTS("3 of 3 folders are damaged"), "inspect", "--verify", RUN);
+    EXPECT(2, TEXTS("has no checksums to compare with"), "inspect", "--verify", temp_path(*state, "model"));
+    EXPECT(2, TEXTS("is not a folder"), "inspect", "--verify", temp_path(*state, "text.txt"));
+}
+
+/* Settings of a finished model are its owner's to edit, its weights are not. */
+static void test_a_finished_model(void **state) {
+    edit(temp_path(*state, "run/model/tokenizer_config.json"), "{", "{ ");
+    EXPECT(0, NULL, "eval", temp_path(*state, "run/model"), temp_path(*state, "text.txt"), "--batches", "1");
+    char *bytes;
+    size_t count;
+    const char *weights = temp_path(*state, "run/model/model.safetensors");
+    assert_int_equal(file_read(weights, 1 << 24, &bytes, &count), STATUS_OK);
+    bytes[count - 4] ^= 1;
+    temp_write(weights, bytes, count);
+    mem_free(bytes);
+    const char *const texts[] = {"run/model: damaged: model.safetensors: block 0",
+                                 "hint: if the change is meant, remove", NULL};
+    EXPECT(2, texts, "eval", temp_path(*state, "run/model"), temp_path(*state, "text.txt"), "--batches", "1");
+    assert_int_equal(unlink(temp_path(*state, "run/model/ballast_manifest.json")), 0);
+    EXPECT(0, NULL, "eval", temp_path(*state, "run/model"), temp_path(*state, "text.txt"), "--batches", "1");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(test_a_changed_digit_is_refused),
+        CASE(test_verify_names_what_is_damaged),
+        CASE(test_a_finished_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
