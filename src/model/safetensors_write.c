@@ -1,7 +1,9 @@
+#include <inttypes.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/json.h"
+#include "graph/finite.h"
 #include "model/safetensors.h"
 
 enum { HEADER_ALIGNMENT = 8, BLOCK_BYTES = 1 << 17 };
@@ -69,10 +71,20 @@ struct stream {
     void *room; /* BYTE_STORE_PIECE bytes, of an item without an address */
 };
 
-/* In blocks that are still in the second-level cache when the writer copies what was hashed. */
-static void write_block(struct stream *stream, const struct safetensors_item *item, const char *data, int64_t bytes) {
+static enum status check_finite(const struct safetensors_item *item, const char *data, int64_t offset, size_t bytes) {
+    int64_t element = dtype_bytes(item->shape.dtype);
+    int64_t found = values_find_nonfinite(item->shape.dtype, data, (int64_t)bytes / element);
+    if (found < 0) return STATUS_OK;
+    return status_set(STATUS_FAILED, "%s: value %" PRId64 " is not finite", item->name, offset / element + found);
+}
+
+/* Bytes from `offset` of the item on, in blocks that are still in the second-level cache when the writer copies what
+ * was checked and hashed. */
+static void write_block(struct stream *stream, const struct safetensors_item *item, const char *data, int64_t offset,
+                        int64_t bytes) {
     for (int64_t at = 0; at < bytes && stream->file.status == STATUS_OK; at += BLOCK_BYTES) {
         size_t count = (size_t)(bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES);
+        stream->file.status = check_finite(item, data + at, offset + at, count);
         if (item->hash) XXH3_64bits_update(stream->hash, data + at, count);
         file_writer_write(&stream->file, data + at, count);
     }
@@ -82,7 +94,7 @@ static void write_stored(struct stream *stream, const struct safetensors_item *i
     for (int64_t at = 0; at < bytes && stream->file.status == STATUS_OK; at += BYTE_STORE_PIECE) {
         int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
         stream->file.status = item->store->read(item->store->payload, item->key, at, count, stream->room);
-        write_block(stream, item, stream->room, count);
+        if (stream->file.status == STATUS_OK) write_block(stream, item, stream->room, at, count);
     }
 }
 
@@ -90,7 +102,7 @@ static void write_item(struct stream *stream, const struct safetensors_item *ite
     int64_t bytes = shape_bytes(&item->shape);
     XXH3_64bits_reset(stream->hash);
     if (item->data)
-        write_block(stream, item, item->data, bytes);
+        write_block(stream, item, item->data, 0, bytes);
     else
         write_stored(stream, item, bytes);
     if (item->hash) *item->hash = XXH3_64bits_digest(stream->hash);

@@ -150,6 +150,7 @@ static enum status begin_locked(struct train_run *run, struct run_settings *sett
     TRY(engine_open(&run->setup, &run->engine));
     TRY(checkpoint_verify_model(settings->model_folder, run->setup.model));
     TRY(engine_load_weights(&run->engine));
+    TRY(engine_require_finite(&run->engine, run->setup.model->folder));
     settings->plan = run->setup.plan;
     TRY(set_limits(&run->setup.limits, settings));
     TRY(run_folder_check_new(run->folder));
@@ -192,12 +193,13 @@ static enum status check_bits(const struct train_run *run, const char *checkpoin
 static enum status load_checkpoint(struct train_run *run, const char *checkpoint) {
     TRY(engine_open(&run->setup, &run->engine));
     TRY(engine_load_weights(&run->engine));
-    if (!checkpoint) return STATUS_OK;
+    if (!checkpoint) return engine_require_finite(&run->engine, run->setup.model->folder);
     char *path = path_join(checkpoint, "optimizer.safetensors");
     if (!path) return STATUS_FAILED;
     enum status status = engine_load_state(&run->engine, path);
     mem_free(path);
-    return status == STATUS_OK ? check_bits(run, checkpoint) : status;
+    if (status == STATUS_OK) status = check_bits(run, checkpoint);
+    return status == STATUS_OK ? engine_require_finite(&run->engine, checkpoint) : status;
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {

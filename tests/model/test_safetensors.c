@@ -314,6 +314,25 @@ static void what_is_written_is_hashed(void **state) {
     assert_true(hashes[2] == XXH3_64bits(data, 0));
 }
 
+static void what_is_not_finite_is_not_written(void **state) {
+    enum { COUNT = (1 << 18) + 5 };
+    static float data[COUNT];
+    const char *path = temp_path(*state, "infinite.safetensors");
+    struct byte_store store = {.read = read_bytes, .payload = data};
+    struct shape shape = shape_make(DTYPE_F32, 1, COUNT, 1, 1);
+    struct safetensors_item items[] = {{.name = "memory", .shape = shape, .data = data},
+                                       {.name = "store", .shape = shape, .store = &store}};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(safetensors_write(path, &items[i], 1, NULL), STATUS_OK);
+        data[COUNT - 2] = i ? NAN : -INFINITY;
+        assert_int_equal(safetensors_write(path, &items[i], 1, NULL), STATUS_FAILED);
+        assert_string_equal(status_message(),
+                            i ? "store: value 262147 is not finite" : "memory: value 262147 is not finite");
+        assert_int_not_equal(access(path, F_OK), 0);
+        data[COUNT - 2] = 0;
+    }
+}
+
 static enum status write_and_read(void *folder) {
     const char *path = temp_path(folder, "faults.safetensors");
     struct safetensors *set;
@@ -352,6 +371,7 @@ int main(void) {
         cmocka_unit_test(conversions_are_exact),
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(what_is_written_is_hashed),
+        cmocka_unit_test(what_is_not_finite_is_not_written),
         cmocka_unit_test(every_fault_is_reported),
     };
     return cmocka_run_group_tests_name("safetensors", tests, temp_folder_make, temp_folder_drop);
