@@ -6,6 +6,7 @@
 static enum status run(const struct options *options) {
     struct plan_options plan;
     TRY(step_options_read(options, true, &plan));
+    plan.allow_recipe_change = options_flag(options, OPT_ALLOW_RECIPE_CHANGE);
     struct resume_options resume = {.steps = options_whole(options, OPT_STEPS)};
     struct run_views views;
     enum status status = run_views_open(options, options->arguments.items[0], &views);

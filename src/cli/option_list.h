@@ -144,6 +144,9 @@
       .may_be_empty = true, .computed = "the end-of-text token", .help = "the text that samples go on from")           \
     X(SAMPLE_TOKENS, .name = "sample-tokens", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_TRAIN),      \
       .fallback = "64", .help = "the most tokens of a sample")                                                         \
+    X(ALLOW_RECIPE_CHANGE, .name = "allow-recipe-change", .type = OPTION_FLAG, OPTION_FOR(COMMAND_RESUME),             \
+      .help = "go on although the instruction set or the kernels' version is another here, or with other --threads; "  \
+              "the bits differ from there on, and run.json says since which step")                                     \
     X(SERVE, .name = "serve", .type = OPTION_TEXT, .argument = "[ADDRESS:]PORT",                                       \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
       .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \

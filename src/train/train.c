@@ -10,6 +10,7 @@
 #include "profile/profile.h"
 #include "train/plan_document.h"
 #include "train/run_folder.h"
+#include "train/run_origin.h"
 #include "train/stop_signal.h"
 #include "train/train_data.h"
 #include "train/train_loop.h"
@@ -217,28 +218,12 @@ static enum status extend(struct run_settings *settings, const struct resume_opt
     return STATUS_OK;
 }
 
-/* What a resumed run starts from: a checkpoint, or the model when there is none yet. */
-struct origin {
-    char *checkpoint; /* NULL: none */
-    struct checkpoint_state state;
-};
-
-static enum status find_origin(const char *run_folder, const struct run_settings *settings, struct origin *out) {
-    out->state.plan = settings->plan;
-    TRY(checkpoint_find_newest(run_folder, &out->checkpoint));
-    if (!out->checkpoint) return STATUS_OK;
-    enum status status = checkpoint_verify(out->checkpoint);
-    if (status == STATUS_OK) status = checkpoint_read_state(out->checkpoint, &out->state);
-    return status == STATUS_BAD_INPUT ? checkpoint_hint_older(status, run_folder, out->checkpoint) : status;
-}
-
 static enum status resume_from(struct train_run *run, struct run_settings *settings, const struct plan_options *plan,
-                               struct origin *origin) {
+                               struct run_origin *origin) {
     struct plan resolved;
     struct plan_options given = *plan;
     given.plan_path = NULL;
-    TRY(plan_options_resolve(&given, NULL, plan_options_backend(plan, &origin->state.plan.recipe), 0,
-                             &origin->state.plan, run->folder, &resolved));
+    TRY(run_origin_resolve(origin, run->folder, &given, settings, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
     TRY(train_setup_create_planned(model, &resolved, plan, &settings->options, &run->setup));
     TRY(checkpoint_verify_model(origin->checkpoint ? NULL : model, run->setup.model));
@@ -253,6 +238,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
     TRY(set_limits(&run->setup.limits, settings));
+    settings->plan = run->setup.plan;
     TRY(run_folder_write(run->folder, settings));
     TRY(plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder));
     TRY(open_metrics(run));
@@ -280,14 +266,14 @@ static enum status clear_leftovers(const char *run_folder) {
 static enum status resume_locked(const char *run_folder, const struct plan_options *plan,
                                  const struct resume_options *options, const struct train_events *events) {
     struct run_settings settings = {0};
-    struct origin origin = {0};
+    struct run_origin origin = {0};
     struct train_run run;
     start_run(run_folder, events, &run);
     run.options = &settings.options;
     enum status status = run_folder_read(run_folder, &settings);
     if (status == STATUS_OK) status = require_checkpoints(run_folder, &settings.options);
     if (status == STATUS_OK) status = clear_leftovers(run_folder);
-    if (status == STATUS_OK) status = find_origin(run_folder, &settings, &origin);
+    if (status == STATUS_OK) status = run_origin_find(run_folder, &settings, &origin);
     if (status == STATUS_OK) status = checkpoint_remove_old(run_folder, settings.options.keep); /* the newest is good */
     if (status == STATUS_OK) status = extend(&settings, options, origin.state.step);
     if (status == STATUS_OK) status = resume_from(&run, &settings, plan, &origin);

@@ -135,11 +135,105 @@ static void test_a_finished_model(void **state) {
     EXPECT(0, NULL, "eval", temp_path(*state, "run/model"), temp_path(*state, "text.txt"), "--batches", "1");
 }
 
+static char *changes_of(const char *run) {
+    char *text = read_text(temp_path(run, "run.json"));
+    json_t *settings = json_loads(text, 0, NULL);
+    char *changes = json_dumps(json_object_get(settings, "recipe_changes"), JSON_COMPACT);
+    json_decref(settings);
+    mem_free(text);
+    assert_non_null(changes);
+    return changes;
+}
+
+static void expect_changes(const char *run, const char *expected) {
+    char *changes = changes_of(run);
+    assert_string_equal(changes, expected);
+    free(changes);
+}
+
+static void test_other_threads_on_purpose(void **state) {
+    expect_changes(RUN, "[]");
+    EXPECT(2, TEXTS("threads: 1 differs from the 2 of", "--allow-recipe-change"), "resume", RUN, "--steps", "6",
+           "--threads", "1");
+    EXPECT(2, TEXTS("batch: 4 differs from the 3 of"), "resume", RUN, "--steps", "6", "--batch", "4",
+           "--allow-recipe-change");
+    expect_changes(RUN, "[]");
+    EXPECT(0, TEXTS("warning: recipe: threads is 1 from step 5 on, it was 2: the bits differ"), "resume", RUN,
+           "--steps", "6", "--threads", "1", "--allow-recipe-change");
+    const char *changed = "[{\"step\":4,\"field\":\"threads\",\"from\":\"2\",\"to\":\"1\"}]";
+    expect_changes(RUN, changed);
+    struct program_run seen = PROGRAM(*state, "inspect", RUN);
+    assert_int_equal(seen.status, 0);
+    assert_non_null(strstr(seen.out, "recipe_changes (1)"));
+    program_run_free(&seen);
+    /* From a checkpoint of before the change it is made again, without being asked for. */
+    char *model = read_text(temp_path(*state, "run/checkpoints/step-00000006/ballast_manifest.json"));
+    assert_int_equal(folder_remove(temp_path(*state, "run/checkpoints/step-00000006")), STATUS_OK);
+    EXPECT(0, NULL, "resume", RUN);
+    expect_changes(RUN, changed);
+    char *again = read_text(temp_path(*state, "run/checkpoints/step-00000006/ballast_manifest.json"));
+    assert_string_equal(model, again);
+    mem_free(model);
+    mem_free(again);
+    EXPECT(0, TEXTS("--allow-recipe-change: nothing had to change"), "resume", RUN, "--steps", "7",
+           "--allow-recipe-change");
+    edit(temp_path(*state, "run/run.json"), "\"field\": \"threads\"", "\"field\": \"batch\"");
+    EXPECT(2, TEXTS("run.json: recipe_changes: number 0: field: 'batch'"), "resume", RUN, "--steps", "8");
+}
+
+/* A checkpoint of a processor that is not here; one without checksums can be made to say so. */
+static void come_from(const char *folder, const char *isa) {
+    char *text = read_text(temp_path(folder, "run/run.json")), from[64], to[64];
+    json_t *settings = json_loads(text, 0, NULL);
+    const json_t *recipe = json_object_get(json_object_get(settings, "plan"), "recipe");
+    snprintf(from, sizeof from, "\"isa\": \"%s\"", json_string_value(json_object_get(recipe, "isa")));
+    snprintf(to, sizeof to, "\"isa\": \"%s\"", isa);
+    edit(temp_path(folder, "run/run.json"), from, to);
+    edit(temp_path(folder, CHECKPOINT "/state.json"), from, to);
+    edit(temp_path(folder, CHECKPOINT "/state.json"), "\"version\": 4", "\"version\": 3");
+    (void)unlink(temp_path(folder, CHECKPOINT "/ballast_manifest.json"));
+    json_decref(settings);
+    mem_free(text);
+}
+
+static void test_another_instruction_set_on_purpose(void **state) {
+    come_from(*state, "avx1024");
+    EXPECT(2, TEXTS("isa is another here: it was made with avx1024, this machine has", "hint: --allow-recipe-change"),
+           "resume", RUN, "--steps", "6");
+    EXPECT(0, TEXTS("warning: recipe: isa is ", "from step 5 on, it was avx1024: the bits differ"), "resume", RUN,
+           "--steps", "6", "--allow-recipe-change");
+    char *changes = changes_of(RUN);
+    assert_non_null(strstr(changes, "{\"step\":4,\"field\":\"isa\",\"from\":\"avx1024\",\"to\":\""));
+    free(changes);
+    EXPECT(0, NULL, "resume", RUN, "--steps", "7");
+}
+
+/* Where the processor can be held to what the run was made with, that is the way. */
+static void test_the_way_back_is_named(void **state) {
+    assert_int_equal(setenv("BALLAST_MAX_ISA", "avx2", 1), 0);
+    train(*state, temp_path(*state, "narrow"));
+    EXPECT(0, NULL, "resume", temp_path(*state, "narrow"), "--steps", "5");
+    assert_int_equal(unsetenv("BALLAST_MAX_ISA"), 0);
+    struct program_run done = PROGRAM(*state, "resume", temp_path(*state, "narrow"), "--steps", "6");
+    if (done.status == 0) { /* it has nothing wider */
+        program_run_free(&done);
+        return;
+    }
+    assert_int_equal(done.status, 2);
+    assert_non_null(strstr(done.err, "it was made with avx2, this machine has "));
+    assert_non_null(strstr(done.err, "hint: set BALLAST_MAX_ISA=avx2"));
+    assert_null(strstr(done.err, "--allow-recipe-change"));
+    program_run_free(&done);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_a_changed_digit_is_refused),
         CASE(test_verify_names_what_is_damaged),
         CASE(test_a_finished_model),
+        CASE(test_other_threads_on_purpose),
+        CASE(test_another_instruction_set_on_purpose),
+        CASE(test_the_way_back_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
