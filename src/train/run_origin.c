@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "train/run_changes.h"
 
 enum status run_origin_find(const char *run_folder, struct run_settings *settings, struct run_origin *out) {
     out->state.plan = settings->plan;
@@ -14,6 +15,8 @@ enum status run_origin_find(const char *run_folder, struct run_settings *setting
     if (status == STATUS_BAD_INPUT) return checkpoint_hint_older(status, run_folder, out->checkpoint);
     TRY(status);
     recipe_changes_apply(&settings->changes, out->state.step, &out->state.plan.recipe);
+    TRY(run_changes_check(run_folder, settings, out->checkpoint, &out->state));
+    out->state.plan.policy = settings->plan.policy;
     return STATUS_OK;
 }
 

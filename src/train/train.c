@@ -210,11 +210,11 @@ static enum status check_data(const struct train_run *run, const struct checkpoi
 }
 
 static enum status extend(struct run_settings *settings, const struct resume_options *options, int64_t done) {
-    if (options->steps == 0) return STATUS_OK;
-    if (options->steps < done)
-        return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done",
-                          options->steps, done);
-    settings->options.steps = options->steps;
+    int64_t steps = options->steps > 0 ? options->steps : settings->options.steps;
+    if (steps < done)
+        return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done", steps,
+                          done);
+    settings->options.steps = steps;
     return STATUS_OK;
 }
 
@@ -254,6 +254,11 @@ static enum status require_checkpoints(const char *run_folder, const struct trai
     return status_hint(status, "train anew from %s/model, or from the start", run_folder);
 }
 
+static enum status check_options(const char *run_folder, const struct train_options *options) {
+    enum status status = train_options_check(options);
+    return status == STATUS_OK ? status : status_prefix(status, "%s/run.json", run_folder);
+}
+
 static enum status clear_leftovers(const char *run_folder) {
     char *checkpoints = path_join(run_folder, "checkpoints");
     if (!checkpoints) return STATUS_FAILED;
@@ -271,6 +276,7 @@ static enum status resume_locked(const char *run_folder, const struct plan_optio
     start_run(run_folder, events, &run);
     run.options = &settings.options;
     enum status status = run_folder_read(run_folder, &settings);
+    if (status == STATUS_OK) status = check_options(run_folder, &settings.options);
     if (status == STATUS_OK) status = require_checkpoints(run_folder, &settings.options);
     if (status == STATUS_OK) status = clear_leftovers(run_folder);
     if (status == STATUS_OK) status = run_origin_find(run_folder, &settings, &origin);

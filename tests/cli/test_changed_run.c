@@ -135,6 +135,48 @@ static void test_a_finished_model(void **state) {
     EXPECT(0, NULL, "eval", temp_path(*state, "run/model"), temp_path(*state, "text.txt"), "--batches", "1");
 }
 
+static void test_an_edited_recipe_is_refused(void **state) {
+    static const char *const edits[][3] = {
+        {"\"batch\": 3", "\"batch\": 4", "run.json: plan.recipe.batch: is 4, and "},
+        {"\"grain_sequences\": 2", "\"grain_sequences\": 1", "run.json: plan.recipe.grain_sequences: is 1, and "},
+        {"\"seed\": 1", "\"seed\": 7", "run.json: plan.recipe.seed: is 7, and "},
+        {"\"clip_norm\": 1.0", "\"clip_norm\": 1.5", "run.json: plan.recipe.clip_norm: is 1.5, and "},
+        {"\"threads\": 2", "\"threads\": 1", "run.json: plan.recipe.threads: is 1, and "},
+        {"\"dtype\": \"fp32\"", "\"dtype\": \"bf16\"", "run.json: plan.recipe.dtype: is \"bf16\", and "},
+        {"\"loss_on_all\": false", "\"loss_on_all\": true", "run.json: options.loss_on_all: is true, and "},
+        {"text.txt\"", "text.txt:0.5\"", "run.json: options.data: is ["},
+        {"\"steps\": 4", "\"steps\": 3", "steps: 3 are fewer than the 4 that are done"},
+        {"\"keep\": 2", "\"keep\": -2", "run.json: keep: -2 is outside"},
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        edit(temp_path(*state, "run/run.json"), edits[i][0], edits[i][1]);
+        EXPECT(2, TEXTS(edits[i][2]), "resume", RUN);
+        edit(temp_path(*state, "run/run.json"), edits[i][1], edits[i][0]);
+    }
+}
+
+/* The new value counts from there on, and is said. */
+static void test_an_edited_setting_is_said(void **state) {
+    char *before = read_text(temp_path(*state, "run/metrics.jsonl"));
+    edit(temp_path(*state, "run/run.json"), "\"learning_rate\": 0.001", "\"learning_rate\": 0.1");
+    edit(temp_path(*state, "run/run.json"), "\"valid_every\": 100", "\"valid_every\": 0");
+    EXPECT(0,
+           TEXTS("run.json: options.learning_rate is 0.1, was 0.001 up to step 4\n",
+                 "run.json: options.valid_every is 0, was 100 up to step 4\n"),
+           "resume", RUN, "--steps", "5");
+    char *after = read_text(temp_path(*state, "run/metrics.jsonl"));
+    assert_int_equal(strncmp(before, after, strlen(before)), 0);
+    const char *rate = strstr(after + strlen(before), "\"lr\": ");
+    assert_non_null(rate);
+    if (!(strtod(rate + strlen("\"lr\": "), NULL) > 0.01)) fail_msg("the learning rate is still %s", rate);
+    mem_free(before);
+    mem_free(after);
+    struct program_run again = PROGRAM(*state, "resume", RUN, "--steps", "6");
+    assert_int_equal(again.status, 0);
+    if (strstr(again.err, "run.json: ")) fail_msg("said twice: %s", again.err);
+    program_run_free(&again);
+}
+
 static char *changes_of(const char *run) {
     char *text = read_text(temp_path(run, "run.json"));
     json_t *settings = json_loads(text, 0, NULL);
@@ -231,6 +273,8 @@ int main(void) {
         CASE(test_a_changed_digit_is_refused),
         CASE(test_verify_names_what_is_damaged),
         CASE(test_a_finished_model),
+        CASE(test_an_edited_recipe_is_refused),
+        CASE(test_an_edited_setting_is_said),
         CASE(test_other_threads_on_purpose),
         CASE(test_another_instruction_set_on_purpose),
         CASE(test_the_way_back_is_named),
