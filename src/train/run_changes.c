@@ -32,8 +32,7 @@ static const char *print_value(const json_t *value, char text[VALUE_BYTES]) {
 static enum status refuse(const struct comparison *comparison, const char *field, const char *now, const char *before) {
     (void)status_set(STATUS_BAD_INPUT, "%s/run.json: %s%s: is %s, and %s was made with %s", comparison->run_folder,
                      comparison->part, field, now, comparison->checkpoint, before);
-    return status_hint(STATUS_BAD_INPUT, "the bits of the run depend on it: put %s back, or train anew from %s", before,
-                       comparison->checkpoint);
+    return status_hint(STATUS_BAD_INPUT, "the bits of the run depend on it: put %s back, or train anew", before);
 }
 
 /* A field that only one of the two has is of another version. */
@@ -119,6 +118,19 @@ enum status run_changes_check(const char *run_folder, const struct run_settings 
     if (status == STATUS_OK) status = compare_plans(comparison, &settings->plan, &state->plan);
     if (status == STATUS_OK) status = compare_options(comparison, settings, object);
     json_decref(object);
+    mem_free(file);
+    return status;
+}
+
+enum status run_changes_check_begun(const char *run_folder, struct run_settings *settings) {
+    char *file = path_join(run_folder, "plan.json");
+    struct plan begun;
+    enum status status = file ? STATUS_OK : STATUS_FAILED;
+    if (file && file_exists(file) && plan_read(file, &begun) == STATUS_OK) {
+        struct comparison comparison = {.run_folder = run_folder, .checkpoint = file};
+        recipe_changes_apply(&settings->changes, 0, &begun.recipe);
+        status = compare_plans(comparison, &settings->plan, &begun);
+    }
     mem_free(file);
     return status;
 }

@@ -10,5 +10,7 @@
  * "RUN/run.json: FIELD: …" for another recipe, or other settings that say which data come when. Notes for all else. */
 enum status run_changes_check(const char *run_folder, const struct run_settings *settings, const char *checkpoint,
                               const struct checkpoint_state *state);
+/* The same for a run that has no checkpoint yet: its plan against the one in RUN/plan.json, where that can be read. */
+enum status run_changes_check_begun(const char *run_folder, struct run_settings *settings);
 
 #endif

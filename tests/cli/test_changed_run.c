@@ -155,6 +155,14 @@ static void test_an_edited_recipe_is_refused(void **state) {
     }
 }
 
+static void test_without_a_checkpoint(void **state) {
+    assert_int_equal(folder_remove(temp_path(*state, "run/checkpoints")), STATUS_OK);
+    edit(temp_path(*state, "run/run.json"), "\"batch\": 3", "\"batch\": 4");
+    EXPECT(2, TEXTS("run.json: plan.recipe.batch: is 4, and ", "/run/plan.json was made with 3"), "resume", RUN);
+    assert_int_equal(unlink(temp_path(*state, "run/plan.json")), 0); /* killed before it was there */
+    EXPECT(0, NULL, "resume", RUN);
+}
+
 /* The new value counts from there on, and is said. */
 static void test_an_edited_setting_is_said(void **state) {
     char *before = read_text(temp_path(*state, "run/metrics.jsonl"));
@@ -270,13 +278,10 @@ static void test_the_way_back_is_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_a_changed_digit_is_refused),
-        CASE(test_verify_names_what_is_damaged),
-        CASE(test_a_finished_model),
-        CASE(test_an_edited_recipe_is_refused),
-        CASE(test_an_edited_setting_is_said),
-        CASE(test_other_threads_on_purpose),
-        CASE(test_another_instruction_set_on_purpose),
+        CASE(test_a_changed_digit_is_refused), CASE(test_verify_names_what_is_damaged),
+        CASE(test_a_finished_model),           CASE(test_an_edited_recipe_is_refused),
+        CASE(test_without_a_checkpoint),       CASE(test_an_edited_setting_is_said),
+        CASE(test_other_threads_on_purpose),   CASE(test_another_instruction_set_on_purpose),
         CASE(test_the_way_back_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
