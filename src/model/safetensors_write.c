@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include "base/json.h"
+#include "base/progress.h"
 #include "graph/finite.h"
 #include "model/safetensors.h"
 
@@ -87,6 +88,7 @@ static void write_block(struct stream *stream, const struct safetensors_item *it
         stream->file.status = check_finite(item, data + at, offset + at, count);
         if (item->hash) XXH3_64bits_update(stream->hash, data + at, count);
         file_writer_write(&stream->file, data + at, count);
+        progress_add((int64_t)count);
     }
 }
 
@@ -108,14 +110,23 @@ static void write_item(struct stream *stream, const struct safetensors_item *ite
     if (item->hash) *item->hash = XXH3_64bits_digest(stream->hash);
 }
 
+static int64_t sum_bytes(const struct safetensors_item *const *items, size_t count) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += shape_bytes(&items[i]->shape);
+    return bytes;
+}
+
 static enum status write_file(const char *path, const char *header, const struct safetensors_item *const *sorted,
                               size_t count, struct file_sums *sums, struct stream *stream) {
     TRY(file_writer_open(path, &stream->file));
     stream->file.sums = sums;
     file_writer_pass_cache(&stream->file);
     write_header(&stream->file, header);
+    progress_begin(PROGRESS_BYTES, sum_bytes(sorted, count), "writing %s", path_name(path));
     for (size_t i = 0; i < count && stream->file.status == STATUS_OK; i++)
         write_item(stream, sorted[i]);
+    progress_end();
     return file_writer_close(&stream->file);
 }
 

@@ -77,7 +77,7 @@ static bool sources_differ(const json_t *now, const json_t *before) {
 }
 
 static bool option_is_fixed(const char *field, const json_t *now, const json_t *before) {
-    static const char *const of_data[] = {"chat_time_s", "loss_on_all", "valid_fraction"};
+    static const char *const of_data[] = {"chat_time_s", "columns", "loss_on_all", "valid_fraction"};
     for (size_t i = 0; i < sizeof of_data / sizeof *of_data; i++)
         if (strcmp(field, of_data[i]) == 0) return true;
     return strcmp(field, "data") == 0 && sources_differ(now, before);
