@@ -173,7 +173,7 @@ static void test_damaged_checkpoints_are_refused(void **state) {
     assert_non_null(strstr(status_hint_text(), "to go on from "));
     assert_non_null(strstr(status_hint_text(), "step-00000004, remove "));
     temp_write_text(temp_path(folder, "checkpoints/step-00000006/state.json"), "{\"version\": 3, \"step\": -3}");
-    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "state.json");
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "; and 1 more (ballast inspect --verify");
     assert_non_null(strstr(status_hint_text(), "step-00000004, remove "));
     assert_int_equal(folder_remove(temp_path(folder, "checkpoints/step-00000006")), STATUS_OK);
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_OK, NULL);
