@@ -151,6 +151,9 @@
       .may_be_empty = true, .computed = "the end-of-text token", .help = "the text that samples go on from")           \
     X(SAMPLE_TOKENS, .name = "sample-tokens", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_TRAIN),      \
       .fallback = "64", .help = "the most tokens of a sample")                                                         \
+    X(ALLOW_RECIPE_CHANGE, .name = "allow-recipe-change", .type = OPTION_FLAG, OPTION_FOR(COMMAND_RESUME),             \
+      .help = "go on although the instruction set or the kernels' version is another here, or with other --threads; "  \
+              "the bits differ from there on, and run.json says since which step")                                     \
     X(SERVE, .name = "serve", .type = OPTION_TEXT, .argument = "[ADDRESS:]PORT",                                       \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
       .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \
@@ -160,6 +163,10 @@
       .help = "another run, whose curves the page (of --serve, where training) shows in the same plots")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
+    X(VERIFY, .name = "verify", .type = OPTION_FLAG, OPTION_FOR(COMMAND_INSPECT),                                      \
+      .help =                                                                                                          \
+          "read all files of a checkpoint, or of a run's checkpoints and model, again and compare their checksums "    \
+          "with those that were taken when they were written; each damaged file and block is named")                   \
     X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
       .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
     X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR|PRESET",                                     \
