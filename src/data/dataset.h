@@ -53,6 +53,7 @@ struct dataset_options {
     int64_t eos_token;                 /* after each document of a text file; -1 for none */
     const char *chat_folder;           /* for conversations: where their template is (chat_template.h) */
     int64_t chat_time_s;               /* what the template is told of the time */
+    const char *columns;               /* keys of .jsonl files, as jsonl_columns_parse reads them; NULL: none given */
     const char *cache_folder;          /* for the ids of text files (token_cache.h) */
     int64_t vocab_size;                /* of the model: every id must be below it */
     int64_t sequence_tokens;           /* T */

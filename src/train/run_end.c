@@ -23,7 +23,7 @@ const char *run_state_name(enum run_state state) {
 
 static enum run_state state_of(enum status status) {
     if (status == STATUS_OK) return RUN_FINISHED;
-    return status == STATUS_INTERRUPTED || status == STATUS_TERMINATED ? RUN_STOPPED : RUN_FAILED;
+    return (int)status > 128 ? RUN_STOPPED : RUN_FAILED; /* 128 and a signal's number */
 }
 
 static enum status write_end(const char *run_folder, enum run_state state, int64_t step, const char *message) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cache_folder.h"
+#include "base/log.h"
 #include "data/source.h"
 #include "model/model_folder.h"
 #include "profile/profile.h"
@@ -53,10 +54,25 @@ static enum status find_matrix_rate(const struct train_setup *setup, double *flo
     return status;
 }
 
-/* Where the policy was searched for, or the model was planned or profiled before, the costs are known. */
+/* Where the policy was searched for, or the model was planned or profiled before, the costs are known; else the plan
+ * file that the run has its plan from may say what a step takes. */
 static enum status predict_step(struct train_run *run) {
     TRY(train_setup_find_costs(&run->setup));
-    return run->setup.costs.kernels ? train_setup_predict(&run->setup, &run->prediction) : STATUS_OK;
+    if (run->setup.costs.kernels) return train_setup_predict(&run->setup, &run->prediction);
+    if (!run->plan_path) return STATUS_OK;
+    enum status status = plan_document_read_prediction(run->plan_path, &run->setup.plan, &run->prediction);
+    if (status != STATUS_BAD_INPUT) return status;
+    log_note("without the plan's predicted time: %s", status_message());
+    status_clear();
+    return STATUS_OK;
+}
+
+/* The plan that the run's folder keeps. */
+static enum status find_plan(struct train_run *run, struct run_settings *settings) {
+    const char *path = scratch_format(&settings->memory, "%s/plan.json", run->folder);
+    if (!path) return STATUS_FAILED;
+    if (file_exists(path)) run->plan_path = path;
+    return STATUS_OK;
 }
 
 static void tell_facts(const struct train_run *run) {
@@ -115,8 +131,8 @@ static enum status run_to_end(struct train_run *run) {
     if (status == STATUS_OK) status = train_loop(run);
     if (status == STATUS_OK) status = engine_settle(&run->engine);
     if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
-    if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     status = run_end_write(run->folder, status, run->state.step);
+    if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     if (events->end) events->end(events->payload, status);
     stop_signal_end(&saved);
     return status;
@@ -198,6 +214,7 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
     start_run(run_folder, events, &run);
     enum status status = make_settings(model_folder, options, &settings);
     run.options = &settings.options;
+    run.plan_path = plan->plan_path;
     if (status == STATUS_OK)
         status = train_setup_create(settings.model_folder, SETUP_TRAIN, plan, &settings.options, &run.setup);
     if (status == STATUS_OK) status = prepare_run(&run, &settings.options);
@@ -271,6 +288,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
     run->newest = origin->checkpoint;
     origin->checkpoint = NULL;
+    TRY(find_plan(run, settings));
     TRY(prepare_run(run, &settings->options));
     if (run->newest) TRY(check_data(run, &origin->state));
     enum status status = load_checkpoint(run, run->newest);

@@ -26,6 +26,7 @@
 /* One step, as it goes to metrics.jsonl and to the console. */
 struct train_step {
     int64_t step, steps;  /* steps done, this one included; of the run */
+    bool settled;         /* the one step that is compared with the prediction; timeline.json is of it */
     double epoch, epochs; /* the same in passes over the data, where the run's length is given so; else 0 */
     double loss;          /* mean over the unmasked tokens of the step */
     double grad_norm;     /* before clipping */

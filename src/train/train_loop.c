@@ -38,6 +38,7 @@ static void describe_step(struct train_run *run, const struct step_numbers *numb
     run->smooth_step_s = run->smooth_step_s > 0 ? 0.9 * run->smooth_step_s + 0.1 * seconds : seconds;
     *out = (struct train_step){
         .step = run->state.step,
+        .settled = run->state.step - 1 == run->record.settled,
         .steps = run->options->steps,
         .epoch = run_length_epoch(run->data.dataset, recipe, run->options, run->state.step),
         .epochs = run->options->epochs,
@@ -80,7 +81,8 @@ static void tell_misprediction(const struct train_run *run, const struct train_s
     struct misprediction misprediction = {
         .step = step->step, .steps = OFF_STEPS, .part = OFF_PART, .step_s = step->step_s, .predicted = run->prediction};
     const struct timeline *recorded = &run->record.timeline;
-    if (recorded->events.count > 0) step_summarise(recorded, &run->setup.costs, &misprediction.measured);
+    bool known = run->setup.costs.kernels && recorded->events.count > 0; /* what each instruction does */
+    if (known) step_summarise(recorded, &run->setup.costs, &misprediction.measured);
     if (run->events->mispredicted) run->events->mispredicted(run->events->payload, &misprediction);
 }
 
@@ -99,7 +101,7 @@ static enum status one_step(struct train_run *run) {
     int64_t start = clock_now_ns();
     TRY(engine_step(&run->engine, run->data.dataset, run->state.step, learning_rate, &numbers));
     int64_t elapsed = clock_now_ns() - start;
-    TRY(step_record_end(&run->record, run->engine.main, run->state.step, run->folder));
+    TRY(step_record_end(&run->record, run->engine.main, run->state.step, (double)elapsed * 1e-9, run->folder));
     if (!isfinite(numbers.loss) || !isfinite(numbers.grad_norm))
         return refuse_nonfinite(run, run->state.step + 1, &numbers);
     run->state.step++;

@@ -167,6 +167,24 @@ static void test_data(void **state) {
     refuse_data(place.model, place.folder, TEXTS("train"));
 }
 
+/* It is read all the same, and every run says so: those that tokenize it and those that find its tokens. */
+static void test_text_that_is_not_utf8(void **state) {
+    (void)state;
+    char *text;
+    size_t bytes;
+    const char *path = temp_path(place.folder, "latin1.txt");
+    assert_int_equal(file_read(place.text, 1 << 20, &text, &bytes), STATUS_OK);
+    text[100] = text[101] = text[7000] = '\xe9';
+    assert_int_equal(file_replace(path, text, bytes), STATUS_OK);
+    mem_free(text);
+    const char *const *texts =
+        TEXTS("latin1.txt: 3 bytes in 3 places are not UTF-8 and are read as U+FFFD; the first is "
+              "byte 100");
+    const char *const words[] = {"eval", place.model, path, "--seq", "32", "--batches", "1", "--quiet", NULL};
+    for (int time = 0; time < 2; time++)
+        program_expect(place.folder, 0, texts, words);
+}
+
 static void test_settings(void **state) {
     (void)state;
     static const char *const bad[][3] = {
@@ -285,6 +303,7 @@ int main(void) {
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_json_that_is_none),
         cmocka_unit_test(test_data),
+        cmocka_unit_test(test_text_that_is_not_utf8),
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_output_that_holds_something_else),
