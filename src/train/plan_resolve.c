@@ -85,10 +85,9 @@ struct plan_defaults {
 
 static struct plan_defaults defaults_of(const struct backend *backend, const struct model_config *model,
                                         int64_t device_bytes) {
-    struct plan_defaults defaults = {.grain_tokens = backend->grain_tokens};
-    if (!model) return defaults; /* a base says all */
-    int64_t context = model->context, most = PLAN_DEFAULT_SEQUENCE;
-    defaults.sequence_length = context < most ? context : most;
+    struct plan_defaults defaults = {.sequence_length = PLAN_DEFAULT_SEQUENCE, .grain_tokens = backend->grain_tokens};
+    if (!model) return defaults;
+    if (model->context < defaults.sequence_length) defaults.sequence_length = model->context;
     if (backend->choose_grain_tokens)
         defaults.grain_tokens = backend->choose_grain_tokens(model->layers, model->hidden, device_bytes);
     return defaults;

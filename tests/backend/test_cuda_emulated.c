@@ -138,7 +138,7 @@ int main(void) {
 #else
 
 int main(void) {
-    printf("skipped: this build has no CUDA, or no C++\n");
+    printf("skipped: this build has no CUDA backend; needs the CUDA toolkit, 12 or later, and a C++ compiler\n");
     return TEST_SKIPPED;
 }
 
