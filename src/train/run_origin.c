@@ -29,7 +29,7 @@ static enum status hint_recipe_change(const struct plan_options *options, const 
     enum status status = message && hint ? STATUS_BAD_INPUT : STATUS_FAILED;
     allowed.allow_recipe_change = true;
     if (status == STATUS_BAD_INPUT) {
-        bool helps = plan_options_resolve(&allowed, NULL, backend, 0, base, "", &plan) == STATUS_OK;
+        bool helps = plan_options_resolve(&allowed, NULL, backend, NULL, base, "", &plan) == STATUS_OK;
         bool other_way = strstr(hint, "_ISA=") != NULL;
         (void)status_hint(status_set(status, "%s", message), "%s", hint);
         if (helps && !other_way)
@@ -56,7 +56,7 @@ enum status run_origin_resolve(const struct run_origin *origin, const char *run_
     const struct backend *backend = plan_options_backend(options, &base->recipe);
     struct recipe_changes *changes = &settings->changes;
     size_t before = changes->items.count;
-    enum status status = plan_options_resolve(options, NULL, backend, 0, base, run_folder, out);
+    enum status status = plan_options_resolve(options, NULL, backend, NULL, base, run_folder, out);
     if (status == STATUS_BAD_INPUT && !options->allow_recipe_change) return hint_recipe_change(options, backend, base);
     TRY(status);
     TRY(recipe_changes_add(changes, origin->state.step, &base->recipe, &out->recipe));
