@@ -2,12 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include "base/file_behind.h"
 
 enum { WRITER_BYTES = FILE_PIECE_BYTES };
+const char file_temporary_prefix[] = ".tmp-";
 
 static int open_checked(const char *path, int flags, mode_t mode) {
     return fault_point(FAULT_OPEN) ? -1 : open(path, flags | O_CLOEXEC, mode);
@@ -275,18 +274,6 @@ static enum status write_whole(const char *path, int flags, const void *data, si
     return file_writer_close(&writer);
 }
 
-/* A name in the same folder that nobody else has: a run's folder clears such away when the process ended too early.
- * NULL without memory. */
-static char *name_beside(const char *path) {
-    uint64_t number;
-    const char *slash = strrchr(path, '/');
-    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) {
-        (void)output_failed(path, "name a temporary file for");
-        return NULL;
-    }
-    return mem_format("%.*s.tmp-%016" PRIx64, slash ? (int)(slash - path + 1) : 0, path, number);
-}
-
 static enum status replace_by(const char *beside, const char *path, const char *text, size_t bytes) {
     TRY(write_whole(beside, O_EXCL, text, bytes));
     enum status status = file_rename(beside, path);
@@ -297,7 +284,7 @@ static enum status replace_by(const char *beside, const char *path, const char *
 enum status file_replace(const char *path, const char *text, size_t bytes) {
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, O_TRUNC, text, bytes);
-    char *beside = name_beside(path);
+    char *beside = path_beside(path, file_temporary_prefix);
     if (!beside) return STATUS_FAILED;
     enum status status = replace_by(beside, path, text, bytes);
     mem_free(beside);

@@ -151,10 +151,7 @@ static enum status begin_locked(struct train_run *run, struct run_settings *sett
     TRY(engine_load_weights(&run->engine));
     settings->plan = run->setup.plan;
     TRY(set_limits(&run->setup.limits, settings));
-    TRY(run_folder_check_new(run->folder));
-    TRY(run_folder_create(run->folder, settings));
-    if (run_folder_lock(run->folder, &lock) != STATUS_OK)
-        return hint_checkpoint(run, STATUS_FAILED); /* the folder is a run's now */
+    TRY(run_folder_create(run->folder, settings, &lock));
     enum status status = plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder);
     if (status == STATUS_OK) status = open_metrics(run);
     if (status == STATUS_OK) status = run_to_end(run);
