@@ -204,3 +204,8 @@ bool name_is_beside(const char *name, const char *prefix) {
     if (strncmp(name, prefix, length) != 0) return false;
     return strspn(name + length, "0123456789abcdef") == BESIDE_DIGITS && name[length + BESIDE_DIGITS] == '\0';
 }
+
+const char *path_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

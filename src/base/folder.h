@@ -39,6 +39,8 @@ void names_free(struct names *names);
 
 /* "folder/name" in fresh memory ("name" where the folder is ""), NULL when out of memory. */
 char *path_join(const char *folder, const char *name);
+/* What stands behind the last slash of a path. */
+const char *path_name(const char *path);
 
 /* A path in the same folder that nobody else has: `prefix` and 16 random hexadecimal digits. In fresh memory; NULL,
  * with the message set, without memory or randomness. */

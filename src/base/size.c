@@ -1,6 +1,7 @@
 #include "base/size.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -68,5 +69,17 @@ char *size_print_option(int64_t bytes, char text[SIZE_TEXT]) {
     char *space = strchr(size_print_up(bytes, text), ' ');
     const char *unit = space[1] == 'B' ? "" : space + 1; /* plain bytes have none */
     memmove(space, unit, strlen(unit) + 1);
+    return text;
+}
+
+char *count_print(int64_t count, char text[COUNT_TEXT]) {
+    char digits[COUNT_TEXT];
+    int length = snprintf(digits, sizeof digits, "%" PRId64, count), put = 0;
+    for (int i = 0; i < length; i++) {
+        text[put++] = digits[i];
+        int left = length - 1 - i;
+        if (left > 0 && left % 3 == 0 && digits[i] != '-') text[put++] = ',';
+    }
+    text[put] = '\0';
     return text;
 }

@@ -17,4 +17,8 @@ char *size_print_up(int64_t bytes, char text[SIZE_TEXT]);
 /* The same as it is typed, "1.25GiB", "310": size_parse reads it. */
 char *size_print_option(int64_t bytes, char text[SIZE_TEXT]);
 
+enum { COUNT_TEXT = 32 };
+/* A count with its thousands apart, "124,439,808"; returns `text`. */
+char *count_print(int64_t count, char text[COUNT_TEXT]);
+
 #endif

@@ -8,7 +8,7 @@
 #include "train/train_setup.h"
 
 /* The prompt comes out when the model is open, so that nothing is printed when it cannot be. */
-static void begin_text(void *payload, const struct train_setup *setup) {
+static void begin_text(void *payload, const struct train_setup *setup, const char *note) {
     const struct generate_options *generate = payload;
     const struct memory_report *memory = &setup->memory[TIER_DEVICE];
     char all[SIZE_TEXT], parameters[SIZE_TEXT], cache[SIZE_TEXT];
@@ -16,6 +16,7 @@ static void begin_text(void *payload, const struct train_setup *setup) {
              size_print(setup->program_bytes[TIER_DEVICE], all),
              size_print(memory->by_kind[BUFFER_PARAMETERS], parameters), (long long)setup->plan.recipe.sequence_length,
              size_print(memory->by_kind[BUFFER_CACHE], cache));
+    if (note[0]) log_note("from generation_config.json: %s", note);
     fputs(generate->prompt, stdout);
     fflush(stdout);
 }
@@ -40,9 +41,11 @@ static enum status run(const struct options *options) {
     generate_options_init(&generate);
     generate.prompt = options_text(options, OPT_PROMPT);
     generate.tokens = options_whole(options, OPT_TOKENS);
-    generate.temperature = options_real(options, OPT_TEMPERATURE);
-    generate.top_k = options_whole(options, OPT_TOP_K);
-    generate.top_p = options_real(options, OPT_TOP_P);
+    if (options_given(options, OPT_TEMPERATURE)) generate.temperature = options_real(options, OPT_TEMPERATURE);
+    if (options_given(options, OPT_TOP_K)) generate.top_k = options_whole(options, OPT_TOP_K);
+    if (options_given(options, OPT_TOP_P)) generate.top_p = options_real(options, OPT_TOP_P);
+    if (options_given(options, OPT_REPETITION_PENALTY))
+        generate.repetition_penalty = options_real(options, OPT_REPETITION_PENALTY);
     generate.ignore_end = options_flag(options, OPT_IGNORE_END);
     generate.stops = options->values[OPT_STOP].texts.items;
     generate.stop_count = options->values[OPT_STOP].texts.count;

@@ -7,6 +7,7 @@
 #include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
+#include "model/model_preset.h"
 #include "report/plan_table.h"
 #include "train/plan_document.h"
 #include "train/run_folder.h"
@@ -24,7 +25,12 @@ static enum status make_document(const char *model_folder, const struct train_se
                                  const struct step_summary *prediction, json_t **out) {
     struct scratch memory = {0};
     const char *absolute;
-    enum status status = path_make_absolute(model_folder, &memory, &absolute);
+    const struct model_preset *preset = setup->model->preset;
+    enum status status = STATUS_OK;
+    if (preset)
+        absolute = preset->name;
+    else
+        status = path_make_absolute(model_folder, &memory, &absolute);
     if (status == STATUS_OK) status = plan_document_make(setup, prediction, absolute, out);
     scratch_free(&memory);
     return status;
@@ -58,6 +64,7 @@ static enum status run(const struct options *options) {
     struct train_setup setup;
     bool generate = strcmp(options_text(options, OPT_FOR), "generate") == 0;
     TRY(step_options_read(options, false, &plan));
+    plan.outline = true;
     step_options_read_optimizer(options, &training);
     if (generate) plan.batch = plan.grain_sequences = plan.grains_per_pass = 0; /* it has one sequence */
     TRY(train_setup_create(options->arguments.items[0], generate ? SETUP_GENERATE : SETUP_TRAIN, &plan, &training,
@@ -74,14 +81,16 @@ static enum status run(const struct options *options) {
 const struct command command_plan = {
     .bit = COMMAND_PLAN,
     .name = "plan",
-    .arguments = "MODEL_DIR",
+    .arguments = "MODEL_DIR|PRESET",
     .least = 1,
     .most = 1,
     .summary = "the memory of a training step, exactly, and its time, before anything is loaded",
-    .details = "Compiles the step (or, --for generate, the programs for text) and prints its memory by kind, its "
-               "predicted time and what binds it. What does not fit in memory goes to --host-memory and --disk, if "
-               "there are any, by the fastest policy that a search finds. The first time on a machine it measures for "
-               "some seconds. Exits with 3 when nothing fits, saying by how much and what would. With -o, writes a "
-               "plan file that `ballast train --plan` takes.",
+    .details =
+        "The model may be a folder with config.json alone, or the name of a published one (`ballast help presets`). "
+        "Compiles the step (or, --for generate, the programs for text) and prints its memory by kind, its "
+        "predicted time and what binds it. What does not fit in memory goes to --host-memory and --disk, if "
+        "there are any, by the fastest policy that a search finds. The first time on a machine it measures for "
+        "some seconds. Exits with 3 when nothing fits, saying by how much and what would. With -o, writes a "
+        "plan file that `ballast train --plan` takes.",
     .run = run,
 };

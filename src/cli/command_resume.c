@@ -6,7 +6,8 @@
 static enum status run(const struct options *options) {
     struct plan_options plan;
     TRY(step_options_read(options, true, &plan));
-    struct resume_options resume = {.steps = options_whole(options, OPT_STEPS)};
+    struct resume_options resume = {.steps = options_whole(options, OPT_STEPS),
+                                    .epochs = options_real(options, OPT_EPOCHS)};
     struct run_views views;
     enum status status = run_views_open(options, options->arguments.items[0], &views);
     if (status == STATUS_OK)

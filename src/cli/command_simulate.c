@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/new_file.h"
 #include "cli/prediction.h"
+#include "report/profile_table.h"
 #include "report/trace.h"
 
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30, TRACE_DIGITS = 12 };
@@ -51,11 +52,12 @@ static json_t *tiers_to_json(const struct prediction *prediction) {
 
 static json_t *document(const struct prediction *prediction) {
     double measured = measured_s(prediction);
-    json_t *object = json_pack("{s:i, s:s, s:o, s:f, s:o, s:{s:i, s:i, s:f}}", "version", 1, "model", prediction->model,
-                               "measured_step_s", measured < 0 ? json_null() : json_real(measured), "tokens_per_s",
-                               tokens_per_s(prediction), "tiers", tiers_to_json(prediction), "profile", "operators",
-                               (int)prediction->profile.operators, "measured", (int)prediction->profile.measured,
-                               "noise", prediction->profile.noise);
+    json_t *object =
+        json_pack("{s:i, s:s, s:o, s:f, s:o, s:{s:i, s:i, s:i, s:f}}", "version", 1, "model", prediction->model,
+                  "measured_step_s", measured < 0 ? json_null() : json_real(measured), "tokens_per_s",
+                  tokens_per_s(prediction), "tiers", tiers_to_json(prediction), "profile", "operators",
+                  (int)prediction->profile.operators, "extrapolated", (int)prediction->costs.extrapolated, "measured",
+                  (int)prediction->profile.measured, "noise", prediction->profile.noise);
     if (object && step_summary_add_json(&prediction->step, object) == STATUS_OK) return object;
     json_decref(object);
     (void)status_no_memory(0, "the prediction's JSON");
@@ -79,6 +81,7 @@ static void print_summary(const struct prediction *prediction) {
     for (int i = 0; i < prediction->step.bound_count; i++)
         printf("%-16s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->step.bounds[i].seconds,
                bound_words(&prediction->step.bounds[i], text));
+    profile_table_print_parts(stdout, "", &prediction->costs);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (prediction->setup.program_bytes[tier] > 0)
             printf("%-6s memory    %s (%" PRId64 " bytes)\n", tier_name(tier),

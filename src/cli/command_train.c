@@ -9,6 +9,7 @@
 static void read_training(const struct options *options, struct train_options *out) {
     step_options_read_optimizer(options, out);
     if (options_given(options, OPT_STEPS)) out->steps = options_whole(options, OPT_STEPS);
+    out->epochs = options_real(options, OPT_EPOCHS);
     out->learning_rate = options_real(options, OPT_LR);
     out->schedule = lr_schedule_find(options_text(options, OPT_SCHEDULE));
     out->schedule_steps = options_whole(options, OPT_SCHEDULE_STEPS);

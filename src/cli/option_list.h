@@ -86,6 +86,9 @@
       .help = "what to plan: a training step, or generating with key-value caches of --seq tokens")                    \
     X(STEPS, .name = "steps", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),    \
       .computed = "1000; resume: what the run says", .help = "optimizer steps of the whole run")                       \
+    X(EPOCHS, .name = "epochs", OPTION_REAL_RANGE(0, 1e6), .above = true, OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),  \
+      .excludes = "steps", .computed = "--steps",                                                                      \
+      .help = "passes over the training data, in place of --steps; 0.5 is half of one")                                \
     X(LR, .name = "lr", OPTION_REAL_RANGE(0, 1000), .above = true, OPTION_FOR(COMMAND_TRAIN), .fallback = "3e-4",      \
       .help = "peak learning rate")                                                                                    \
     X(SCHEDULE, .name = "schedule", .type = OPTION_CHOICE, .argument = "NAME",                                         \
@@ -147,12 +150,15 @@
     X(SERVE, .name = "serve", .type = OPTION_TEXT, .argument = "[ADDRESS:]PORT",                                       \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
       .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \
-              "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")
+              "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")         \
+    X(BESIDE, .name = "beside", .type = OPTION_TEXT, .argument = "RUN_DIR",                                            \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME | COMMAND_REPORT), .computed = "none",                                 \
+      .help = "another run, whose curves the page (of --serve, where training) shows in the same plots")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
     X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
       .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
-    X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR",                                            \
+    X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR|PRESET",                                     \
       OPTION_FOR(COMMAND_SIMULATE | COMMAND_REPORT), .computed = "the one that the plan file or the run names",        \
       .help = "the model that the plan is for")                                                                        \
     X(TRACE, .name = "trace", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMAND_SIMULATE),                   \
@@ -164,12 +170,18 @@
       .may_be_empty = true, .required = true, .help = "the text to go on from; \"\": from the end-of-text token")      \
     X(TOKENS, .name = "tokens", OPTION_WHOLE_RANGE(1, 100000000), OPTION_FOR(COMMAND_GENERATE), .fallback = "100",     \
       .help = "the most new tokens")                                                                                   \
-    X(TEMPERATURE, .name = "temperature", OPTION_REAL_RANGE(0, 100), OPTION_FOR(COMMAND_GENERATE), .fallback = "0.8",  \
+    X(TEMPERATURE, .name = "temperature", OPTION_REAL_RANGE(0, 100), OPTION_FOR(COMMAND_GENERATE),                     \
+      .computed = "what the model's generation_config.json says (0 where that has do_sample false), else 0.8",         \
       .help = "divides the logits; 0: always the likeliest token")                                                     \
-    X(TOP_K, .name = "top-k", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_GENERATE), .fallback = "0", \
-      .help = "draw among the k likeliest tokens; 0: all")                                                             \
-    X(TOP_P, .name = "top-p", OPTION_REAL_RANGE(0, 1), .above = true, OPTION_FOR(COMMAND_GENERATE), .fallback = "1",   \
+    X(TOP_K, .name = "top-k", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_GENERATE),                  \
+      .computed = "what generation_config.json says, else 0", .help = "draw among the k likeliest tokens; 0: all")     \
+    X(TOP_P, .name = "top-p", OPTION_REAL_RANGE(0, 1), .above = true, OPTION_FOR(COMMAND_GENERATE),                    \
+      .computed = "what generation_config.json says, else 1",                                                          \
       .help = "draw among the fewest likeliest tokens that hold this much probability")                                \
+    X(REPETITION_PENALTY, .name = "repetition-penalty", OPTION_REAL_RANGE(0.001, 1000), OPTION_FOR(COMMAND_GENERATE),  \
+      .computed = "what generation_config.json says, else 1",                                                          \
+      .help = "above 1 tokens that are in the prompt or the text are less likely to come again (their logits are "     \
+              "divided by it, negative ones multiplied)")                                                              \
     X(STOP, .name = "stop", .type = OPTION_TEXTS, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                    \
       .help = "end before this text; may be given several times")                                                      \
     X(IGNORE_END, .name = "ignore-end", .type = OPTION_FLAG, OPTION_FOR(COMMAND_GENERATE),                             \

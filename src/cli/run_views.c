@@ -4,7 +4,7 @@ enum status run_views_open(const struct options *options, const char *run_folder
     *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_QUIET))};
     if (!out->console) return STATUS_FAILED;
     if (!options_given(options, OPT_SERVE)) return STATUS_OK;
-    TRY(server_open(options_text(options, OPT_SERVE), run_folder, &out->server));
+    TRY(server_open(options_text(options, OPT_SERVE), run_folder, options_text(options, OPT_BESIDE), &out->server));
     fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: it may be the only way to learn it */
     return STATUS_OK;
 }

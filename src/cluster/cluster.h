@@ -63,6 +63,10 @@ int64_t cluster_memory_missing(const struct cluster_memory *memory, int64_t capa
  * down, at least 1). 1 where the system does not tell. */
 int cluster_count_cores(int *hardware_threads);
 
+/* Only the largest cache above one of those cores (a processor has several of them where they are many): its L3, else
+ * its L2. 0 where the system does not tell. Takes milliseconds. */
+int64_t cluster_cache_bytes(void);
+
 /* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}]}], "rates": {…}};
  * the rates (rates_json.h) are null where they were not measured. NULL when out of memory. */
 json_t *cluster_to_json(const struct cluster *cluster);

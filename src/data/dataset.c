@@ -237,6 +237,10 @@ bool dataset_has(const struct dataset *dataset, enum dataset_split split) {
     return dataset->valid.count > 0 || (dataset->train.count > 0 && dataset->valid_fraction > 0);
 }
 
+bool dataset_is_mixed(const struct dataset *dataset) {
+    return dataset->train.count > 1 && dataset->train.items[0].weight > 0;
+}
+
 int64_t dataset_train_sequences(const struct dataset *dataset) { return dataset->train_sequences; }
 
 int64_t dataset_valid_sequences(const struct dataset *dataset) { return dataset->valid_sequences; }

@@ -79,6 +79,8 @@ void dataset_tokenize_beside(struct dataset *dataset);
 
 /* Whether a split has sequences. */
 bool dataset_has(const struct dataset *dataset, enum dataset_split split);
+/* Whether training mixes several sources by weights, so that each has epochs of its own. */
+bool dataset_is_mixed(const struct dataset *dataset);
 /* Waits until all that decides how many sequences a split has is tokenized: its files, or the training files where
  * their last part is held out. Before it fills batches of validation; not from two threads at once. */
 enum status dataset_settle(struct dataset *dataset, enum dataset_split split);

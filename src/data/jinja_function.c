@@ -64,6 +64,8 @@ static enum status call_raise(struct jinja_run *run, const struct jinja_argument
     return jinja_fail(run, "the template says: %.*s", bytes, text.string.text);
 }
 
+enum { DATE_WORK = 500 };
+
 /* In UTC and in English, so that the same data give the same tokens everywhere. */
 static enum status call_strftime(struct jinja_run *run, const struct jinja_arguments *arguments,
                                  struct jinja_value *out) {
@@ -79,6 +81,7 @@ static enum status call_strftime(struct jinja_run *run, const struct jinja_argum
     for (const char *at = strchr(format, '%'); at; at = strchr(at + 2, '%'))
         if (at[1] == '\0' || !strchr(known, at[1]))
             return jinja_fail(run, "strftime_now: the format '%s' is not supported", format);
+    TRY(jinja_charge(run, DATE_WORK));
     time_t now = (time_t)run->now_s;
     struct tm date;
     if (!gmtime_r(&now, &date)) return jinja_fail(run, "strftime_now: the time is out of range");

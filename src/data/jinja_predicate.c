@@ -94,6 +94,7 @@ static enum status has_case(struct jinja_run *run, const struct jinja_value *val
     struct jinja_value text;
     size_t length;
     TRY(jinja_to_string(run, value, &text));
+    TRY(jinja_charge(run, 2 * text.string.bytes));
     *out = false;
     for (size_t at = 0; at < text.string.bytes; at += length) {
         utf8proc_int32_t code = (utf8proc_int32_t)utf8_decode_valid(text.string.text + at, &length);

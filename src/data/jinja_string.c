@@ -22,7 +22,7 @@ static bool is_cased(uint32_t code) {
 enum status jinja_change_case(struct jinja_run *run, const struct jinja_value *text, enum jinja_case change,
                               struct jinja_value *out) {
     struct text_buffer changed = {0};
-    enum status status = jinja_charge(run, text->string.bytes / 4);
+    enum status status = jinja_charge(run, 2 * text->string.bytes);
     bool in_word = false;
     size_t length;
     for (size_t at = 0; at < text->string.bytes && status == STATUS_OK; at += length) {
@@ -49,21 +49,23 @@ enum status jinja_strip(struct jinja_run *run, const struct jinja_value *text, c
     size_t bytes = text->string.bytes, length;
     if (!space && set->kind != JINJA_STRING)
         return jinja_fail(run, "strip arg must be None or str, not %s", jinja_type_name(set));
-    TRY(jinja_charge(run, bytes / 16 + (space ? 0 : set->string.bytes * bytes / 64)));
     if (space) {
         size_t leading = left ? jinja_leading_space(from, bytes) : 0;
         size_t trailing = right ? jinja_trailing_space(from + leading, bytes - leading) : 0;
+        TRY(jinja_charge(run, 1 + leading + trailing));
         *out = jinja_string(from + leading, bytes - leading - trailing);
         return STATUS_OK;
     }
     while (left && bytes > 0) {
         (void)utf8_decode_valid(from, &length);
+        TRY(jinja_charge_searched(run, set->string.bytes, 1));
         if (!in_set(set, from, length)) break;
         from += length;
         bytes -= length;
     }
     while (right && bytes > 0) {
         (void)utf8_decode_last(from, bytes, &length);
+        TRY(jinja_charge_searched(run, set->string.bytes, 1));
         if (!in_set(set, from + bytes - length, length)) break;
         bytes -= length;
     }
@@ -72,7 +74,7 @@ enum status jinja_strip(struct jinja_run *run, const struct jinja_value *text, c
 }
 
 static enum status append_bounded(struct jinja_run *run, struct text_buffer *out, const char *text, size_t bytes) {
-    TRY(jinja_charge(run, 1 + bytes / 16));
+    TRY(jinja_charge_moved(run, bytes));
     if (bytes > JINJA_OUTPUT_MOST - out->count)
         return jinja_fail(run, "a string of more than %d bytes", JINJA_OUTPUT_MOST);
     return text_append(out, text, bytes);
@@ -85,6 +87,7 @@ static enum status replace_into(struct jinja_run *run, const struct jinja_value 
     size_t bytes = text->string.bytes, at = 0;
     for (int64_t done = 0; most < 0 || done < most; done++) {
         size_t found = jinja_find_text(start, bytes, at, from->string.text, from->string.bytes);
+        TRY(jinja_charge_searched(run, (found > bytes ? bytes : found) - at, from->string.bytes));
         if (found > bytes) break;
         TRY(append_bounded(run, out, start + at, found - at));
         TRY(append_bounded(run, out, to->string.text, to->string.bytes));

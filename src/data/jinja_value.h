@@ -89,9 +89,9 @@ enum status jinja_make_dict(struct jinja_run *run, struct jinja_value *out);
 /* Sets a key of a dict or namespace that is being made or changed. */
 enum status jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, struct jinja_value key,
                            struct jinja_value value);
-/* NULL when there is none. */
-const struct jinja_value *jinja_dict_get(struct jinja_run *run, const struct jinja_dict *dict,
-                                         const struct jinja_value *key);
+/* *out is NULL when there is none. */
+enum status jinja_dict_get(struct jinja_run *run, const struct jinja_dict *dict, const struct jinja_value *key,
+                           const struct jinja_value **out);
 /* A JSON value; strings are borrowed from it. */
 enum status jinja_from_json(struct jinja_run *run, const json_t *json, struct jinja_value *out);
 

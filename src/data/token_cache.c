@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"
+#include "data/chat.h"
 #include "data/token_cache_file.h"
 
 enum { NARROW_IDS = 1 << 16 };
@@ -58,7 +59,10 @@ static enum status make_key(const struct token_cache_options *options, enum sour
                                           .text_bytes = cache->making.text.bytes,
                                           .eos_token = options->eos_token,
                                           .token_bytes = narrow ? 2 : 4};
-    if (cache->making.chat) chat_template_hash(cache->making.chat, options->chat_time_s, cache->key.chat_hash);
+    if (cache->making.chat) {
+        chat_template_hash(cache->making.chat, options->chat_time_s, cache->key.chat_hash);
+        cache->key.chat_hash[0] += CHAT_VERSION;
+    }
     hash_content(tokenizer.data, tokenizer.bytes, cache->key.tokenizer_hash);
     file_map_close(&tokenizer);
     return STATUS_OK;

@@ -24,7 +24,7 @@ struct chunk {
     int64_t lines_before; /* in the file */
     struct token_ids ids;
     enum status status;
-    char message[MESSAGE_BYTES]; /* of status: messages stay with the thread that sets them */
+    char message[MESSAGE_BYTES], hint[MESSAGE_BYTES]; /* of status: they stay with the thread that sets them */
 };
 
 /* What a thread encodes with. */
@@ -204,11 +204,14 @@ static enum status encode_wave(struct tokenizing *t, int count, int threads, str
     for (int i = 0; i < count; i++) {
         struct chunk *chunk = &t->chunks.items[i];
         chunk->status = encode_chunk(t, omp_get_thread_num(), chunk);
-        if (chunk->status != STATUS_OK) snprintf(chunk->message, sizeof chunk->message, "%s", status_message());
+        if (chunk->status == STATUS_OK) continue;
+        snprintf(chunk->message, sizeof chunk->message, "%s", status_message());
+        snprintf(chunk->hint, sizeof chunk->hint, "%s", status_hint_text());
     }
     for (int i = 0; i < count; i++) {
         const struct chunk *chunk = &t->chunks.items[i];
-        if (chunk->status != STATUS_OK) return status_set(chunk->status, "%s", chunk->message);
+        if (chunk->status != STATUS_OK)
+            return status_hint(status_set(chunk->status, "%s", chunk->message), "%s", chunk->hint);
         TRY(sink.write(sink.payload, chunk->ids.items, chunk->ids.count));
         t->done += chunk->bytes;
     }

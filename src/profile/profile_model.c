@@ -5,6 +5,7 @@
 #include <sys/vfs.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "profile/machine_rates.h"
 #include "profile/operator_key.h"
 #include "profile/points.h"
@@ -14,8 +15,10 @@
 struct entry {
     const char *key;
     const struct node *node; /* the first of them */
-    int32_t point;           /* its first point */
-    int32_t host_point;      /* where it may run in the host tier of a device with memory of its own; -1: none */
+    struct operands operands;
+    struct point_set points;
+    bool on_host;                 /* it may run in the host tier of a device with memory of its own, */
+    struct point_set host_points; /* and these are its points there */
     struct measurement measurement;
 };
 
@@ -38,10 +41,9 @@ static bool may_run_on_host(const struct backend *backend, const struct node *no
 }
 
 static enum status find_entry(struct profile *profile, const struct node *node, int32_t *out) {
-    struct operands operands;
-    struct entry entry = {.node = node};
-    operands_find(profile->graph, node, &operands);
-    entry.key = operator_key(&operands, &profile->keys);
+    struct entry entry = {.node = node, .on_host = may_run_on_host(profile->backend, node)};
+    operands_find(profile->graph, node, &entry.operands);
+    entry.key = operator_key(&entry.operands, &profile->keys);
     if (!entry.key) return STATUS_FAILED;
     for (size_t i = 0; i < profile->entries.count; i++)
         if (strcmp(profile->entries.items[i].key, entry.key) == 0) {
@@ -49,9 +51,8 @@ static enum status find_entry(struct profile *profile, const struct node *node, 
             return STATUS_OK;
         }
     *out = (int32_t)profile->entries.count;
-    TRY(points_add(&profile->points, &operands, &entry.point));
-    entry.host_point = -1;
-    if (may_run_on_host(profile->backend, node)) TRY(points_add(&profile->host_points, &operands, &entry.host_point));
+    TRY(points_add(&profile->points, &entry.operands, &entry.points));
+    if (entry.on_host) TRY(points_add(&profile->host_points, &entry.operands, &entry.host_points));
     return vec_push(&profile->entries, entry);
 }
 
@@ -64,6 +65,35 @@ static enum status find_entries(struct profile *profile) {
     return STATUS_OK;
 }
 
+/* What takes a thread some tenths of a second where there are no instructions for matrices. */
+static const double LARGE_FLOPS = 20e9;
+
+int64_t profile_memory_of(const struct backend *backend, const struct graph *graph) {
+    int64_t bytes = 0;
+    if (backend->memory) return 0;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (!graph->tensors.items[i]->base) bytes += shape_bytes(&graph->tensors.items[i]->shape);
+    return bytes;
+}
+
+/* Measuring takes no more of the machine's memory than the model will. */
+static enum status open_cache(struct profile *profile, bool anew) {
+    const struct profile_options *options = profile->options;
+    int64_t memory_bytes =
+        options->memory_bytes > 0 ? options->memory_bytes : profile_memory_of(profile->backend, profile->graph);
+    profile->points.large_flops = profile->backend->streams ? 0 : LARGE_FLOPS * options->threads;
+    return profile_cache_open(options->cache_folder, profile->backend, options->threads, memory_bytes, anew,
+                              &profile->cache);
+}
+
+/* Distinct operators of which a part is measured. */
+static int32_t count_parts(const struct profile *profile) {
+    int32_t count = 0;
+    for (size_t i = 0; i < profile->entries.count; i++)
+        count += profile->entries.items[i].points.parts.count > 0;
+    return count;
+}
+
 static enum status measure_entries(struct profile *profile) {
     double budget_s = profile->options->budget_s > 0 ? profile->options->budget_s : PROFILE_BUDGET_S;
     int64_t end_ns = clock_now_ns() + (int64_t)(budget_s * 1e9);
@@ -72,9 +102,14 @@ static enum status measure_entries(struct profile *profile) {
     TRY(points_measure(&profile->points, profile->backend, &profile->cache, end_ns, &profile->measured));
     for (size_t i = 0; i < profile->entries.count; i++) {
         struct entry *entry = &profile->entries.items[i];
-        entry->measurement = points_cost(&profile->points, entry->node, entry->point);
+        entry->measurement = points_cost(&profile->points, &entry->operands, &entry->points);
     }
     return STATUS_OK;
+}
+
+/* Said once, before the first thing that is measured of it. */
+static void note_machine(int32_t measured) {
+    if (measured == 0) log_note("measuring this machine's products and memory (kept for the next time)");
 }
 
 static enum status find_products(const struct backend *backend, struct profile_cache *cache,
@@ -83,8 +118,10 @@ static enum status find_products(const struct backend *backend, struct profile_c
         enum dtype dtype;
         double *flops_per_s;
     } products[] = {{DTYPE_F32, &device->fp32_flops_per_s}, {DTYPE_BF16, &device->bf16_flops_per_s}};
+    struct measurement kept;
     for (int i = 0; i < 2; i++) {
         if (*products[i].flops_per_s > 0) continue;
+        if (!profile_cache_find_product(cache, products[i].dtype, &kept)) note_machine(*measured);
         TRY(profile_find_matrix_rate(backend, products[i].dtype, cache, products[i].flops_per_s, measured));
     }
     return STATUS_OK;
@@ -115,6 +152,8 @@ static enum status find_rates(const struct backend *backend, const struct profil
     char *key = rates_key(options);
     enum status status = key ? STATUS_OK : STATUS_FAILED;
     if (key && (!profile_cache_find_rates(cache, key, rates) || rates_noisy(rates))) {
+        note_machine(*measured);
+        if (options->disk_folder) log_note("measuring the disk of %s", options->disk_folder);
         status = machine_rates_measure(backend, &machine, rates);
         if (status == STATUS_OK) status = profile_cache_put_rates(cache, key, rates);
         if (status == STATUS_OK)
@@ -148,8 +187,7 @@ enum status profile_machine(const struct backend *backend, const struct profile_
 
 static enum status measure_all(struct profile *profile, struct cluster *cluster) {
     const struct profile_options *options = profile->options;
-    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->memory_bytes,
-                           options->anew, &profile->cache));
+    TRY(open_cache(profile, options->anew));
     TRY(find_machine(profile->backend, options, &profile->cache, cluster, &profile->measured));
     TRY(find_entries(profile));
     return measure_entries(profile);
@@ -171,8 +209,8 @@ static void fill_host_costs(const struct profile *profile, struct costs *costs) 
     for (int32_t i = 0; i < costs->count; i++) {
         const struct entry *entry = &profile->entries.items[profile->entry_of[i]];
         costs->host_kernels[i] = costs->kernels[i];
-        if (entry->host_point < 0) continue;
-        struct measurement measurement = points_cost(&profile->host_points, entry->node, entry->host_point);
+        if (!entry->on_host) continue;
+        struct measurement measurement = points_cost(&profile->host_points, &entry->operands, &entry->host_points);
         costs->host_kernels[i] = (struct kernel_cost){.seconds = measurement.seconds, .activity = ACTIVITY_COPY};
     }
 }
@@ -180,7 +218,10 @@ static void fill_host_costs(const struct profile *profile, struct costs *costs) 
 /* The caller frees, also after a failure. */
 static enum status fill_costs(const struct profile *profile, const struct cluster *cluster, struct costs *out) {
     size_t nodes = profile->graph->nodes.count;
-    *out = (struct costs){.count = (int32_t)nodes, .rates = cluster->rates};
+    *out = (struct costs){.count = (int32_t)nodes,
+                          .operators = (int32_t)profile->entries.count,
+                          .extrapolated = count_parts(profile),
+                          .rates = cluster->rates};
     out->kernels = mem_array(nodes, sizeof *out->kernels);
     if (!out->kernels) return STATUS_FAILED;
     for (size_t i = 0; i < nodes; i++)
@@ -203,7 +244,8 @@ static enum status fill_report(struct profile *profile, const struct costs *cost
         const struct entry *entry = &profile->entries.items[i];
         const struct node *node = entry->node;
         struct kernel_cost cost = costs->kernels[node->id];
-        out->list[i] = (struct profiled_operator){node, cost.seconds, entry->measurement.spread, cost.activity};
+        out->list[i] = (struct profiled_operator){node, cost.seconds, entry->measurement.spread, cost.activity,
+                                                  entry->points.parts.count > 0};
         if (entry->measurement.spread <= out->noise) continue;
         out->noise = entry->measurement.spread;
         out->noisiest = node->name;
@@ -271,9 +313,7 @@ static bool is_machine_kept(const struct profile *profile, const struct cluster 
 
 /* What is of the machine comes first: where it is missing, no node is looked at. */
 static enum status is_all_kept(struct profile *profile, const struct cluster *cluster, bool *kept) {
-    const struct profile_options *options = profile->options;
-    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->memory_bytes, false,
-                           &profile->cache));
+    TRY(open_cache(profile, false));
     *kept = is_machine_kept(profile, cluster);
     if (!*kept) return STATUS_OK;
     TRY(find_entries(profile));

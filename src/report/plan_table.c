@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "report/policy_words.h"
+#include "report/profile_table.h"
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
@@ -38,6 +39,7 @@ static void print_prediction(FILE *out, const struct train_setup *setup, const s
     for (int i = 0; i < prediction->bound_count; i++)
         fprintf(out, "  %-20s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->bounds[i].seconds,
                 bound_words(&prediction->bounds[i], words));
+    profile_table_print_parts(out, "  ", &setup->costs);
 }
 
 static void print_candidate(FILE *out, const struct train_setup *setup, const struct candidate *candidate) {

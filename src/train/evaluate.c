@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/folder.h"
+#include "base/progress.h"
 #include "train/engine.h"
 #include "train/train_data.h"
 
@@ -12,8 +14,6 @@ struct evaluation {
     const struct train_setup *setup;
     const struct eval_options *options;
     struct engine engine;
-    eval_progress *progress;
-    void *payload;
     int64_t total_bytes;    /* of text whose size is known */
     double total_text_loss; /* the sum of losses of those files, as if all their tokens had the mean */
     bool all_text;
@@ -51,12 +51,15 @@ static enum status sum_losses(struct evaluation *evaluation, const struct datase
         batches = most;
         out->sequences = batches * batch;
     }
-    for (int64_t b = 0; b < batches; b++) {
-        TRY(engine_add_loss(&evaluation->engine, evaluation->engine.main, dataset, b, loss, &out->tokens));
-        if (!isfinite(*loss)) return refuse_nonfinite(&evaluation->engine, path);
-        if (evaluation->progress) evaluation->progress(evaluation->payload, path, b + 1, batches);
+    enum status status = STATUS_OK;
+    progress_begin(PROGRESS_COUNT, batches, "batches of %s", path_name(path));
+    for (int64_t b = 0; b < batches && status == STATUS_OK; b++) {
+        status = engine_add_loss(&evaluation->engine, evaluation->engine.main, dataset, b, loss, &out->tokens);
+        if (status == STATUS_OK && !isfinite(*loss)) status = refuse_nonfinite(&evaluation->engine, path);
+        progress_add(1);
     }
-    return STATUS_OK;
+    progress_end();
+    return status;
 }
 
 static int64_t text_bytes(const char *path) {
@@ -141,13 +144,11 @@ static enum status run(struct evaluation *evaluation, struct eval_result *result
 }
 
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
-                           const struct eval_options *options, eval_progress *progress, void *payload,
-                           struct eval_result *out) {
+                           const struct eval_options *options, struct eval_result *out) {
     if (options->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "no data to evaluate on");
     struct train_setup setup;
     TRY(train_setup_create(model_folder, SETUP_EVALUATE, plan, NULL, &setup));
-    struct evaluation evaluation = {
-        .setup = &setup, .options = options, .progress = progress, .payload = payload, .all_text = true};
+    struct evaluation evaluation = {.setup = &setup, .options = options, .all_text = true};
     struct eval_result result = {.plan = setup.plan};
     enum status status = run(&evaluation, &result);
     engine_close(&evaluation.engine);

@@ -31,13 +31,9 @@ struct eval_result {
     double seconds;
 };
 
-/* Called after each batch; `done` of `batches` of the file. */
-typedef void eval_progress(void *payload, const char *path, int64_t done, int64_t batches);
-
-/* Statuses as train_begin. `progress` may be NULL. On success the caller calls eval_result_free. */
+/* Statuses as train_begin. On success the caller calls eval_result_free. */
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
-                           const struct eval_options *options, eval_progress *progress, void *payload,
-                           struct eval_result *out);
+                           const struct eval_options *options, struct eval_result *out);
 void eval_result_free(struct eval_result *result);
 
 #endif

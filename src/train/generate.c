@@ -5,12 +5,14 @@
 
 #include "base/clock.h"
 #include "train/decode.h"
+#include "train/generation_config.h"
 #include "train/sampler.h"
 #include "train/stop_text.h"
 #include "train/train_data.h"
 
 void generate_options_init(struct generate_options *out) {
-    *out = (struct generate_options){.prompt = "", .tokens = 100, .temperature = 0.8, .top_p = 1};
+    *out = (struct generate_options){
+        .prompt = "", .tokens = 100, .temperature = -1, .top_k = -1, .top_p = -1, .repetition_penalty = -1};
 }
 
 static enum status check_options(const struct generate_options *options) {
@@ -34,6 +36,7 @@ enum status generate_encode_prompt(const struct model *model, const struct token
 /* One text on its way. */
 struct generation {
     const struct engine *engine;
+    const struct generation_config *config;
     const struct generate_options *options;
     struct decoding decoding;
     struct sampler sampler;
@@ -58,9 +61,9 @@ static enum status begin_text(struct generation *generation, const struct tokeni
 }
 
 static enum status draw_token(struct generation *generation, uint32_t *token) {
-    const float *logits;
-    TRY(decoding_run(&generation->decoding, generation->ids.items, generation->ids.count, &logits));
-    return sampler_draw(&generation->sampler, logits, (int64_t)generation->ids.count, token);
+    struct sampler_input input = {.ids = generation->ids.items, .count = generation->ids.count};
+    TRY(decoding_run(&generation->decoding, input.ids, input.count, &input.logits));
+    return sampler_draw(&generation->sampler, &input, (int64_t)input.count, token);
 }
 
 static enum status continue_text(struct generation *generation, struct generate_result *done) {
@@ -70,7 +73,7 @@ static enum status continue_text(struct generation *generation, struct generate_
         uint32_t token;
         TRY(draw_token(generation, &token));
         if (!first) first = clock_now_ns();
-        if (!generation->options->ignore_end && train_is_end_token(generation->engine->setup->model, token)) break;
+        if (!generation->options->ignore_end && generation_config_is_end(generation->config, token)) break;
         done->tokens++;
         TRY(vec_push(&generation->ids, token));
         TRY(tokenizer_decoder_push(generation->decoder, &token, 1, sink));
@@ -83,10 +86,11 @@ static enum status continue_text(struct generation *generation, struct generate_
 }
 
 enum status generate_continue(const struct engine *engine, const struct tokenizer *tokenizer,
-                              const struct token_ids *prompt, const struct generate_options *options,
-                              generate_sink *sink, void *payload, struct generate_result *result) {
+                              const struct generation_config *config, const struct token_ids *prompt,
+                              const struct generate_options *options, generate_sink *sink, void *payload,
+                              struct generate_result *result) {
     TRY(check_options(options));
-    struct generation generation = {.engine = engine, .options = options};
+    struct generation generation = {.engine = engine, .config = config, .options = options};
     struct generate_result done = {.prompt_tokens = (int64_t)prompt->count};
     generation.text = (struct stop_text){
         .stops = options->stops, .stop_count = options->stop_count, .sink = sink, .payload = payload};
@@ -100,33 +104,49 @@ enum status generate_continue(const struct engine *engine, const struct tokenize
     return status;
 }
 
+/* A model that is opened to write text. */
+struct writer {
+    struct train_setup setup;
+    struct generation_config config;
+    struct tokenizer *tokenizer;
+    struct engine engine;
+};
+
 /* What is wrong with the prompt is said before memory is taken. */
-static enum status open_generation(const struct train_setup *setup, const char *prompt, struct tokenizer **tokenizer,
-                                   struct token_ids *ids, struct engine *engine) {
-    TRY(train_tokenizer_require(setup->model, tokenizer));
-    TRY(generate_encode_prompt(setup->model, *tokenizer, prompt, ids));
+static enum status open_writer(struct writer *writer, const char *prompt, struct token_ids *ids) {
+    const struct train_setup *setup = &writer->setup;
+    TRY(generation_config_read(setup->model, &writer->config));
+    TRY(train_tokenizer_require(setup->model, &writer->tokenizer));
+    TRY(generate_encode_prompt(setup->model, writer->tokenizer, prompt, ids));
     TRY(train_setup_check_memory(setup));
-    TRY(engine_open(setup, engine));
-    return engine_load_weights(engine);
+    TRY(engine_open(setup, &writer->engine));
+    return engine_load_weights(&writer->engine);
+}
+
+static void close_writer(struct writer *writer) {
+    engine_close(&writer->engine);
+    tokenizer_free(writer->tokenizer);
+    generation_config_free(&writer->config);
+    train_setup_free(&writer->setup);
 }
 
 enum status generate_text(const char *model_folder, const struct plan_options *plan,
                           const struct generate_options *options, generate_begin *begin, generate_sink *sink,
                           void *payload, struct generate_result *result) {
-    struct train_setup setup;
-    struct engine engine = {0};
-    struct tokenizer *tokenizer = NULL;
+    struct writer writer = {0};
     struct token_ids ids = {0};
+    struct generate_options all = *options;
     struct plan_options one = *plan;
+    char note[GENERATION_NOTE_BYTES];
     one.batch = one.grain_sequences = one.grains_per_pass = 0;
     TRY(check_options(options));
-    TRY(train_setup_create(model_folder, SETUP_GENERATE, &one, NULL, &setup));
-    enum status status = open_generation(&setup, options->prompt, &tokenizer, &ids, &engine);
-    if (status == STATUS_OK && begin) begin(payload, &setup);
-    if (status == STATUS_OK) status = generate_continue(&engine, tokenizer, &ids, options, sink, payload, result);
+    TRY(train_setup_create(model_folder, SETUP_GENERATE, &one, NULL, &writer.setup));
+    enum status status = open_writer(&writer, options->prompt, &ids);
+    generation_config_apply(&writer.config, &all, note);
+    if (status == STATUS_OK && begin) begin(payload, &writer.setup, note);
+    if (status == STATUS_OK)
+        status = generate_continue(&writer.engine, writer.tokenizer, &writer.config, &ids, &all, sink, payload, result);
     vec_free(&ids);
-    tokenizer_free(tokenizer);
-    engine_close(&engine);
-    train_setup_free(&setup);
+    close_writer(&writer);
     return status;
 }

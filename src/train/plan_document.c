@@ -35,12 +35,13 @@ static json_t *candidates_to_json(const struct candidate *candidates, size_t cou
     json_t *list = json_array();
     int failed = !list;
     for (size_t i = 0; i < count; i++)
-        failed |=
-            json_array_append_new(list, json_pack("{s:f, s:I, s:I, s:I, s:o}", "step_s", candidates[i].step_s,
-                                                  "device_bytes", (json_int_t)candidates[i].tier_bytes[TIER_DEVICE],
-                                                  "host_bytes", (json_int_t)candidates[i].tier_bytes[TIER_HOST],
-                                                  "disk_bytes", (json_int_t)candidates[i].tier_bytes[TIER_DISK],
-                                                  "policy", policy_to_json(&candidates[i].policy)));
+        failed |= json_array_append_new(
+            list, json_pack("{s:o, s:I, s:I, s:I, s:o}", "step_s",
+                            candidates[i].step_s > 0 ? json_real(candidates[i].step_s) : json_null(), "device_bytes",
+                            (json_int_t)candidates[i].tier_bytes[TIER_DEVICE], "host_bytes",
+                            (json_int_t)candidates[i].tier_bytes[TIER_HOST], "disk_bytes",
+                            (json_int_t)candidates[i].tier_bytes[TIER_DISK], "policy",
+                            policy_to_json(&candidates[i].policy)));
     if (!failed) return list;
     json_decref(list);
     return NULL;
@@ -61,10 +62,12 @@ static json_t *document(const struct train_setup *setup, const struct step_summa
     int failed = !object;
     if (!failed) {
         failed |= step_summary_add_json(prediction ? prediction : &none, object) != STATUS_OK;
+        failed |= json_object_set_new(object, "extrapolated_operators", json_integer(setup->costs.extrapolated));
         failed |= json_object_set_new(object, "tiers", tiers_to_json(setup));
         failed |= json_object_set_new(object, "runners_up",
                                       candidates_to_json(search->runners_up.items, search->runners_up.count));
         failed |= json_object_set_new(object, "front", candidates_to_json(search->front.items, search->front.count));
+        failed |= json_object_set_new(object, "tried", candidates_to_json(search->tried.items, search->tried.count));
         failed |= json_object_set_new(object, "search", search_to_json(search));
     }
     if (!failed) return object;

@@ -3,30 +3,37 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/random.h"
 
-struct sampler_choice {
-    double weight;
-    uint32_t token;
-};
-
 enum status sampler_create(const struct generate_options *options, uint64_t seed, int64_t vocab, struct sampler *out) {
-    if (!(options->temperature >= 0 && options->temperature <= 1e6))
-        return status_set(STATUS_BAD_INPUT, "temperature: %g is not in 0 to 1e6", options->temperature);
+    if (!(options->temperature >= 0 && options->temperature <= GENERATE_TEMPERATURE_MOST))
+        return status_set(STATUS_BAD_INPUT, "temperature: %g is not in 0 to %g", options->temperature,
+                          GENERATE_TEMPERATURE_MOST);
     if (!(options->top_p > 0 && options->top_p <= 1))
         return status_set(STATUS_BAD_INPUT, "top-p: %g is not above 0 and at most 1", options->top_p);
     if (options->top_k < 0) return status_set(STATUS_BAD_INPUT, "top-k: %" PRId64 " is negative", options->top_k);
+    double penalty = options->repetition_penalty;
+    if (!(penalty >= GENERATE_PENALTY_LEAST && penalty <= GENERATE_PENALTY_MOST))
+        return status_set(STATUS_BAD_INPUT, "repetition-penalty: %g is not in %g to %g", penalty,
+                          GENERATE_PENALTY_LEAST, GENERATE_PENALTY_MOST);
     struct sampler sampler = {.options = options, .seed = seed, .vocab = vocab};
+    sampler.scores = mem_array((size_t)vocab, sizeof *sampler.scores);
     sampler.choices = mem_array((size_t)vocab, sizeof *sampler.choices);
-    if (!sampler.choices) return STATUS_FAILED;
+    if (!sampler.scores || !sampler.choices) {
+        sampler_free(&sampler);
+        return STATUS_FAILED;
+    }
     *out = sampler;
     return STATUS_OK;
 }
 
 void sampler_free(struct sampler *sampler) {
+    mem_free(sampler->scores);
     mem_free(sampler->choices);
+    sampler->scores = NULL;
     sampler->choices = NULL;
 }
 
@@ -43,8 +50,8 @@ static uint32_t likeliest(const float *logits, int64_t vocab) {
     return (uint32_t)best;
 }
 
-/* How many of the sorted choices stay, and their sum. */
-static int64_t cut_tail(const struct sampler *sampler, double *sum) {
+/* How many of the sorted choices stay. */
+static int64_t cut_tail(const struct sampler *sampler) {
     int64_t count = sampler->vocab, top_k = sampler->options->top_k;
     if (top_k > 0 && top_k < count) count = top_k;
     double all = 0, kept = 0;
@@ -53,25 +60,49 @@ static int64_t cut_tail(const struct sampler *sampler, double *sum) {
     int64_t used = 0;
     while (used < count && (used == 0 || kept < sampler->options->top_p * all))
         kept += sampler->choices[used++].weight;
-    *sum = kept;
     return used;
 }
 
-enum status sampler_draw(struct sampler *sampler, const float *logits, int64_t position, uint32_t *token) {
+/* However often a token is there, it counts once. */
+static enum status score(struct sampler *sampler, const struct sampler_input *input) {
     for (int64_t i = 0; i < sampler->vocab; i++)
-        if (isnan(logits[i])) return status_set(STATUS_FAILED, "the logit of token %" PRId64 " is not a number", i);
-    *token = likeliest(logits, sampler->vocab);
-    if (sampler->options->temperature <= 0) return STATUS_OK;
-    double most = (double)logits[*token];
+        if (isnan(input->logits[i]))
+            return status_set(STATUS_FAILED, "the logit of token %" PRId64 " is not a number", i);
+    memcpy(sampler->scores, input->logits, (size_t)sampler->vocab * sizeof *sampler->scores);
+    float penalty = (float)sampler->options->repetition_penalty;
+    for (size_t i = 0; i < input->count; i++) {
+        float logit = input->logits[input->ids[i]];
+        sampler->scores[input->ids[i]] = logit < 0 ? logit * penalty : logit / penalty;
+    }
+    return STATUS_OK;
+}
+
+enum status sampler_choose(struct sampler *sampler, const struct sampler_input *input, int64_t *count) {
+    TRY(score(sampler, input));
+    uint32_t best = likeliest(sampler->scores, sampler->vocab);
+    if (sampler->options->temperature <= 0) {
+        sampler->choices[0] = (struct sampler_choice){.weight = 1, .token = best};
+        *count = 1;
+        return STATUS_OK;
+    }
+    double most = (double)sampler->scores[best];
     for (int64_t i = 0; i < sampler->vocab; i++) {
-        double weight = exp(((double)logits[i] - most) / sampler->options->temperature);
+        double weight = exp(((double)sampler->scores[i] - most) / sampler->options->temperature);
         sampler->choices[i] = (struct sampler_choice){.weight = weight, .token = (uint32_t)i};
     }
     qsort(sampler->choices, (size_t)sampler->vocab, sizeof *sampler->choices, by_weight);
-    double sum;
-    int64_t count = cut_tail(sampler, &sum);
+    *count = cut_tail(sampler);
+    return STATUS_OK;
+}
+
+enum status sampler_draw(struct sampler *sampler, const struct sampler_input *input, int64_t position,
+                         uint32_t *token) {
+    int64_t count, chosen = 0;
+    TRY(sampler_choose(sampler, input, &count));
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += sampler->choices[i].weight;
     double at = random_uniform(sampler->seed, RANDOM_SAMPLE, 0, (uint64_t)position) * sum;
-    int64_t chosen = 0;
     for (; chosen < count - 1; chosen++) {
         at -= sampler->choices[chosen].weight;
         if (at < 0) break;

@@ -10,6 +10,7 @@ enum status samples_prepare(const struct model *model, const struct train_option
     samples->file.descriptor = -1;
     if (options->sample_every == 0) return STATUS_OK;
     TRY(train_tokenizer_require(model, &samples->tokenizer));
+    TRY(generation_config_read(model, &samples->config));
     return generate_encode_prompt(model, samples->tokenizer, options->sample_prompt, &samples->prompt);
 }
 
@@ -27,6 +28,7 @@ enum status samples_open(const char *run_folder, int64_t step, struct samples *s
 void samples_close(struct samples *samples) {
     metrics_close(&samples->file);
     vec_free(&samples->prompt);
+    generation_config_free(&samples->config);
     tokenizer_free(samples->tokenizer);
     *samples = (struct samples){.file.descriptor = -1};
 }
@@ -59,10 +61,12 @@ enum status samples_take(struct samples *samples, const struct engine *engine, c
                          int64_t step, char **text) {
     struct generate_options generate;
     struct collected collected = {0};
+    char note[GENERATION_NOTE_BYTES];
     generate_options_init(&generate);
     generate.tokens = options->sample_tokens;
-    enum status status =
-        generate_continue(engine, samples->tokenizer, &samples->prompt, &generate, collect, &collected, NULL);
+    generation_config_apply(&samples->config, &generate, note);
+    enum status status = generate_continue(engine, samples->tokenizer, &samples->config, &samples->prompt, &generate,
+                                           collect, &collected, NULL);
     if (status == STATUS_OK) status = collected.status;
     if (status == STATUS_OK) status = vec_push(&collected.text, '\0');
     if (status == STATUS_OK) status = write_line(samples, step, options->sample_prompt, collected.text.items);

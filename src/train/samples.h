@@ -4,10 +4,12 @@
 
 #include "data/tokenizer.h"
 #include "train/engine.h"
+#include "train/generation_config.h"
 #include "train/metrics.h"
 
 struct samples {
     struct tokenizer *tokenizer;
+    struct generation_config config;
     struct token_ids prompt;
     struct metrics file;
 };

@@ -25,9 +25,10 @@
 
 /* One step, as it goes to metrics.jsonl and to the console. */
 struct train_step {
-    int64_t step, steps; /* steps done, this one included; of the run */
-    double loss;         /* mean over the unmasked tokens of the step */
-    double grad_norm;    /* before clipping */
+    int64_t step, steps;  /* steps done, this one included; of the run */
+    double epoch, epochs; /* the same in passes over the data, where the run's length is given so; else 0 */
+    double loss;          /* mean over the unmasked tokens of the step */
+    double grad_norm;     /* before clipping */
     double learning_rate;
     int64_t tokens; /* input tokens processed since step 1, masked ones included */
     double tokens_per_s, step_s;
@@ -59,6 +60,8 @@ struct train_events {
     void (*validated)(void *payload, int64_t step, double loss);
     /* What the model wrote after the prompt. */
     void (*sampled)(void *payload, int64_t step, const char *prompt, const char *text);
+    /* A checkpoint is begun; steps go on beside it until it is saved. */
+    void (*saving)(void *payload, int64_t step);
     void (*saved)(void *payload, int64_t step, const char *folder);
     /* After the last call of all others, whatever the outcome, if `begin` was called. */
     void (*end)(void *payload, enum status status);
@@ -76,6 +79,7 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
 struct resume_options {
     int64_t steps; /* 0: as the run has it; else the run's new length, at least what is done. A schedule whose length
                       was not given follows it. */
+    double epochs; /* 0: as the run has it; else its new length in epochs. Not both */
 };
 /* Goes on from the newest checkpoint (from the start where there is none yet), bit for bit as if it had not stopped.
  * Plan options that are given must be those of the run, memory limit and grains per pass apart. Other results as

@@ -37,18 +37,25 @@ enum status train_tokenizer_require(const struct model *model, struct tokenizer 
     return status;
 }
 
-bool train_is_end_token(const struct model *model, uint32_t token) {
-    const json_t *value = json_object_get(model->config_json, "eos_token_id");
-    for (size_t i = 0; i < json_array_size(value); i++)
-        if (json_integer_value(json_array_get(value, i)) == (json_int_t)token) return true;
-    return train_end_token(model) == (int64_t)token;
+/* -1 for what is no token of the model. */
+static int64_t token_of(const struct model *model, const json_t *value) {
+    int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+    return id >= 0 && id < model->config.vocab_size ? id : -1;
 }
 
 int64_t train_end_token(const struct model *model) {
     const json_t *value = json_object_get(model->config_json, "eos_token_id");
-    if (json_is_array(value)) value = json_array_get(value, 0);
-    int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
-    return id >= 0 && id < model->config.vocab_size ? id : -1;
+    return token_of(model, json_is_array(value) ? json_array_get(value, 0) : value);
+}
+
+enum status train_end_tokens(const struct model *model, struct token_ids *out) {
+    const json_t *value = json_object_get(model->config_json, "eos_token_id");
+    size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    for (size_t i = 0; i < count; i++) {
+        int64_t id = token_of(model, json_is_array(value) ? json_array_get(value, i) : value);
+        if (id >= 0) TRY(vec_push(out, (uint32_t)id));
+    }
+    return STATUS_OK;
 }
 
 int64_t train_today_s(void) {

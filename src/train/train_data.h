@@ -14,8 +14,8 @@ enum status train_tokenizer_open(const struct model *model, struct tokenizer **o
 enum status train_tokenizer_require(const struct model *model, struct tokenizer **out);
 /* The id that ends a text: config.json's eos_token_id (the first, where it is a list); -1 when there is none. */
 int64_t train_end_token(const struct model *model);
-/* Whether it is eos_token_id, or one of that list. */
-bool train_is_end_token(const struct model *model, uint32_t token);
+/* Appends all of that list. */
+enum status train_end_tokens(const struct model *model, struct token_ids *out);
 
 /* When today began, in UTC, in seconds since 1970. */
 int64_t train_today_s(void);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "train/run_length.h"
 #include "train/stop_signal.h"
 
 /* Waits for the checkpoint that is being written, if any. */
@@ -38,6 +39,8 @@ static void describe_step(struct train_run *run, const struct step_numbers *numb
     *out = (struct train_step){
         .step = run->state.step,
         .steps = run->options->steps,
+        .epoch = run_length_epoch(run->data.dataset, recipe, run->options, run->state.step),
+        .epochs = run->options->epochs,
         .loss = numbers->loss,
         .grad_norm = numbers->grad_norm,
         .learning_rate = learning_rate,
@@ -157,7 +160,9 @@ static enum status begin_save(struct train_run *run) {
     TRY(finish_save(run));
     TRY(engine_settle(&run->engine));
     run->saved_step = run->state.step;
-    return checkpoint_writer_begin(&run->writer, &run->state);
+    TRY(checkpoint_writer_begin(&run->writer, &run->state));
+    if (run->events->saving) run->events->saving(run->events->payload, run->state.step);
+    return STATUS_OK;
 }
 
 static bool save_due(const struct train_run *run, bool ends) {

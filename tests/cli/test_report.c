@@ -21,6 +21,8 @@
 #define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define SETTINGS "--batch", "2", "--seq", "16", "--dtype", "fp32", "--save-every", "0", "--quiet"
 
+#define NO_SERVER "this build has no --serve; needs libmicrohttpd"
+
 static int set_up(void **state) {
     if (temp_folder_make(state) != 0) return -1;
     make_text(temp_path(*state, "text.txt"), 3000);
@@ -170,7 +172,7 @@ static void test_a_run_is_served_while_it_trains(void **state) {
     int port = port_of(folder);
     if (port == 0) {
         program_run_free(&(struct program_run[]){program_finish(folder, process)}[0]);
-        skip();
+        unit_skip(NO_SERVER);
     }
     wait_for_a_step(port);
     char host[32], taken[16];
@@ -214,7 +216,7 @@ static void test_the_bits_are_those_of_a_run_alone(void **state) {
     struct program_run done = program_finish(folder, process);
     if (port == 0) assert_int_equal(done.status, 2);
     program_run_free(&done);
-    if (port == 0) skip();
+    if (port == 0) unit_skip(NO_SERVER);
     EXPECT(folder, 0, NULL, "train", model, text, "-o", alone, "--steps", "20", SETTINGS);
     assert_true(files_equal(temp_path(served, "model/model.safetensors"), temp_path(alone, "model/model.safetensors")));
 }

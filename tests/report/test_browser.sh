@@ -1,13 +1,13 @@
 #!/bin/sh
 # The page in a browser: headless Chromium opens it from file:// and from a wrapper as wide as a phone, in light and in
 # dark, and prints it. Fails where anything is written to the console or a picture is missing. Without Chromium
-# (Debian: apt-get install chromium; it is large, so scripts/install-packages.sh leaves it out) the test is skipped.
+# (it is large, so make test leaves it out; make test-slow installs it) the test is skipped.
 #   usage: tests/report/test_browser.sh [FOLDER]      FOLDER: keep pages and pictures there, to be looked at
-# ctest: SKIP_RETURN_CODE 77 TIMEOUT 300 PROCESSORS 2
+# ctest: LABELS slow SKIP_RETURN_CODE 77 TIMEOUT 300 PROCESSORS 2
 set -eu
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -z "$browser" ]; then
-    echo "no chromium: skipped"
+    echo "skipped: no Chromium is installed; needs chromium (make packages-browser)"
     exit 77
 fi
 source=${BALLAST_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,9 +48,20 @@ pid_t program_start(const char *folder, const char *const *words) {
     int flags = O_WRONLY | O_CREAT | O_TRUNC;
     posix_spawn_file_actions_addopen(&actions, 1, temp_path(folder, ".stdout"), flags, 0600);
     posix_spawn_file_actions_addopen(&actions, 2, temp_path(folder, ".stderr"), flags, 0600);
+    /* Signals that the tests' own start had ignored (nohup, a shell's background) end the program all the same. */
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&signals, numbers[i]);
+    posix_spawnattr_t attributes;
+    assert_int_equal(posix_spawnattr_init(&attributes), 0);
+    assert_int_equal(posix_spawnattr_setsigdefault(&attributes, &signals), 0);
+    assert_int_equal(posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF), 0);
     pid_t process;
-    int error = posix_spawn(&process, BALLAST_PROGRAM, &actions, NULL, list, environ);
+    int error = posix_spawn(&process, BALLAST_PROGRAM, &actions, &attributes, list, environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
     if (error != 0) fail_msg("%s: cannot start: %s", BALLAST_PROGRAM, strerror(error));
     return process;
 }

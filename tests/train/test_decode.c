@@ -47,14 +47,14 @@ static struct token_ids read_ids(const json_t *object, const char *key) {
 }
 
 static uint32_t draw_greedily(struct decoding *decoding, const struct token_ids *ids) {
-    struct generate_options options = {.temperature = 0, .top_p = 1};
+    struct generate_options options = {.temperature = 0, .top_p = 1, .repetition_penalty = 1};
     int64_t vocab = decoding->engine->setup->model->config.vocab_size;
     struct sampler sampler;
-    const float *logits;
+    struct sampler_input input = {.ids = ids->items, .count = ids->count};
     uint32_t token;
     expect_status(sampler_create(&options, 1, vocab, &sampler), STATUS_OK, NULL);
-    expect_status(decoding_run(decoding, ids->items, ids->count, &logits), STATUS_OK, NULL);
-    expect_status(sampler_draw(&sampler, logits, 0, &token), STATUS_OK, NULL);
+    expect_status(decoding_run(decoding, ids->items, ids->count, &input.logits), STATUS_OK, NULL);
+    expect_status(sampler_draw(&sampler, &input, 0, &token), STATUS_OK, NULL);
     sampler_free(&sampler);
     return token;
 }

@@ -184,7 +184,7 @@ static double evaluate(const struct tiny_run *run, const struct backend *backend
     struct plan_options plan = run->plan;
     struct eval_result result;
     plan.backend = backend;
-    expect_status(evaluate_files(run->model, &plan, &options, NULL, NULL, &result), STATUS_OK, NULL);
+    expect_status(evaluate_files(run->model, &plan, &options, &result), STATUS_OK, NULL);
     double loss = result.total.loss;
     eval_result_free(&result);
     return loss;

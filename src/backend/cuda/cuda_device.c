@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/backend.h"
 #include "backend/cuda/attention_cudnn.h"
 
 /* What CUDA itself (module loading, local memory, cuBLAS's workspace) takes beside the arenas. */
@@ -12,7 +11,7 @@
 /* The least that the kernels are built for: bf16 in hardware came with it. */
 enum { LEAST_MAJOR = 8 };
 
-/* Set by backend_cuda_select before other threads are started. */
+/* Set by cuda_device_select before other threads are started. */
 static int selected;
 static char isa[CLUSTER_ISA_BYTES]; /* "sm_90"; "" before the device was looked at */
 
@@ -26,7 +25,7 @@ enum status cuda_status(cudaError_t error, const char *what) {
     return status_hint(status, "what is named may have come after it: CUDA_LAUNCH_BLOCKING=1 names the very one");
 }
 
-enum status backend_cuda_select(int device) {
+enum status cuda_device_select(int device) {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaErrorInsufficientDriver)
