@@ -20,7 +20,7 @@
 static const struct train_events no_events;
 
 static void start_run(const char *folder, const struct train_events *events, struct train_run *run) {
-    *run = (struct train_run){.folder = folder, .events = events ? events : &no_events, .saved_step = -1};
+    *run = (struct train_run){.folder = folder, .events = events ? events : &no_events, .saved_step = -1, .lock = -1};
     run->metrics.descriptor = run->events_file.descriptor = run->samples.file.descriptor = -1;
 }
 
@@ -32,6 +32,8 @@ static void close_run(struct train_run *run) {
     train_data_close(&run->data);
     train_setup_free(&run->setup);
     mem_free(run->newest);
+    run_folder_unlock(run->lock);
+    mem_free(run->rescued);
 }
 
 static enum status require_training_data(const struct train_run *run) {
@@ -94,7 +96,7 @@ static enum status hint_checkpoint(const struct train_run *run, enum status stat
 static enum status run_to_end(struct train_run *run) {
     const struct train_events *events = run->events;
     struct stop_signal saved;
-    stop_signal_begin(&saved);
+    stop_signal_begin(&saved, run->options->save_every > 0);
     if (events->begin)
         events->begin(events->payload, &run->setup, run->folder, run->state.step, run->options->steps,
                       dataset_tokens(run->data.dataset));
@@ -154,17 +156,14 @@ static enum status make_settings(const char *model_folder, const struct train_op
 }
 
 static enum status begin_locked(struct train_run *run, struct run_settings *settings) {
-    int lock = -1;
     TRY(engine_open(&run->setup, &run->engine));
     TRY(engine_load_weights(&run->engine));
     settings->plan = run->setup.plan;
     TRY(set_limits(&run->setup.limits, settings));
-    TRY(run_folder_create(run->folder, settings, &lock));
+    TRY(run_folder_create(run->folder, settings, &run->lock));
     enum status status = plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder);
     if (status == STATUS_OK) status = open_metrics(run);
-    if (status == STATUS_OK) status = run_to_end(run);
-    run_folder_unlock(lock);
-    return status;
+    return status == STATUS_OK ? run_to_end(run) : status;
 }
 
 enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
@@ -175,6 +174,7 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
     start_run(run_folder, events, &run);
     enum status status = make_settings(model_folder, options, &settings);
     run.options = &settings.options;
+    run.settings = &settings;
     if (status == STATUS_OK)
         status = train_setup_create(settings.model_folder, SETUP_TRAIN, plan, &settings.options, &run.setup);
     if (status == STATUS_OK) status = prepare_run(&run, &settings.options);
@@ -278,13 +278,16 @@ static enum status clear_leftovers(const char *run_folder) {
     return status;
 }
 
-static enum status resume_locked(const char *run_folder, const struct plan_options *plan,
+/* The run takes the lock over. */
+static enum status resume_locked(const char *run_folder, int lock, const struct plan_options *plan,
                                  const struct resume_options *options, const struct train_events *events) {
     struct run_settings settings = {0};
     struct origin origin = {0};
     struct train_run run;
     start_run(run_folder, events, &run);
     run.options = &settings.options;
+    run.settings = &settings;
+    run.lock = lock;
     enum status status = run_folder_read(run_folder, &settings);
     if (status == STATUS_OK) status = require_checkpoints(run_folder, &settings.options);
     if (status == STATUS_OK) status = clear_leftovers(run_folder);
@@ -303,7 +306,5 @@ enum status train_resume(const char *run_folder, const struct plan_options *plan
     if (!file_is_folder(run_folder)) return status_set(STATUS_BAD_INPUT, "%s: is not a folder", run_folder);
     int lock = -1;
     TRY(run_folder_lock(run_folder, &lock));
-    enum status status = resume_locked(run_folder, plan, options, events);
-    run_folder_unlock(lock);
-    return status;
+    return resume_locked(run_folder, lock, plan, options, events);
 }
