@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
+#include "base/file_input.h"
 #include "base/folder.h"
 #include "base/mem.h"
 #include "data/jsonl.h"
@@ -33,11 +33,13 @@ static enum status find_kind(const char *path, enum source_kind *out) {
 static enum status find_jsonl_kind(const char *path, enum source_kind *kind) {
     static const enum source_kind known[] = {
         [JSONL_TEXT] = SOURCE_JSONL, [JSONL_PROMPTS] = SOURCE_PROMPTS, [JSONL_CHAT] = SOURCE_CHAT};
-    struct file_map map;
-    TRY(file_map_open(path, &map));
-    *kind = known[jsonl_find_kind((const char *)map.data, map.bytes)];
-    file_map_close(&map);
-    return STATUS_OK;
+    enum jsonl_kind found;
+    struct file_input file;
+    TRY(file_input_open(path, &file));
+    enum status status = jsonl_find_file_kind(&file, &found);
+    file_input_close(&file);
+    if (status == STATUS_OK) *kind = known[found];
+    return status;
 }
 
 static enum status add_file(const char *path, struct sources *sources) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cache_folder.h"
+#include "base/log.h"
 #include "data/source.h"
 #include "profile/profile.h"
 #include "profile/profile_model.h"
@@ -205,7 +206,12 @@ static enum status load_checkpoint(struct train_run *run, const char *checkpoint
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {
-    if (dataset_fingerprint(run->data.dataset) == state->data) return STATUS_OK;
+    uint64_t found = dataset_fingerprint(run->data.dataset);
+    if (found == 0) return status_set(STATUS_BAD_INPUT, "data: a text cannot be read");
+    if (state->data == 0)
+        log_warning("data: some could not be read when the checkpoint was written; whether they are the same is not "
+                    "known");
+    if (state->data == 0 || state->data == found) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "data: they are not those of the run");
     return status_hint(status, "a resumed run needs the same files; train anew on others with %s/model", run->folder);
 }

@@ -1,6 +1,7 @@
-/* A run whose folder is renamed or removed while it trains. */
+/* A run whose folder is renamed or removed while it trains, or whose data are cut short. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "support/temp_folder.h"
@@ -99,10 +100,32 @@ static void test_removed_with_its_parent(void **state) {
     expect_status(tiny_run_resume(temp_path(*state, "parent/run.rescued"), 0, NULL), STATUS_OK, NULL);
 }
 
+static void cut_data(void *payload, const struct train_step *step) {
+    if (step->step == 3) assert_int_equal(truncate(payload, 1024 + 20), 0);
+}
+
+/* What was read was right: the last step is saved, and goes on once the file is whole again. */
+static void test_data_cut_short(void **state) {
+    struct tiny_run run;
+    make_run(*state, &run);
+    char folder[512], whole[512], kept[512];
+    snprintf(whole, sizeof whole, "%s/whole-data", (const char *)*state);
+    snprintf(folder, sizeof folder, "%s/cut-data", (const char *)*state);
+    snprintf(kept, sizeof kept, "%s/kept.bin", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    assert_int_equal(file_copy(run.data, kept), STATUS_OK);
+    struct train_events events = {.step = cut_data, .payload = run.data};
+    expect_status(tiny_run_begin(&run, folder, &events), STATUS_FAILED, "data.bin: was cut short");
+    assert_non_null(strstr(status_hint_text(), "checkpoints/step-00000003"));
+    assert_int_equal(rename(kept, run.data), 0);
+    expect_goes_on(folder, whole);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_displaced_before_a_checkpoint),
         cmocka_unit_test(test_noticed_without_a_checkpoint),
+        cmocka_unit_test(test_data_cut_short),
         cmocka_unit_test(test_removed_with_its_parent),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
