@@ -73,10 +73,10 @@ static enum status rounds_measure(struct engine *engine, const char *path, bool 
 }
 
 static enum status engine_measure(struct engine *engine, const char *path, enum dtype dtype, int rounds) {
-    const struct file_map *map = &engine->setup->model->weights->maps.items[0];
-    printf("%s, %.2f GB, as %s\n", path, (double)map->bytes * 1e-9, dtype_name(dtype));
-    TRY(rounds_measure(engine, path, true, rounds, (double)map->bytes));
-    return rounds_measure(engine, path, false, rounds, (double)map->bytes);
+    const struct file_input *input = &engine->setup->model->weights->inputs.items[0];
+    printf("%s, %.2f GB, as %s\n", path, (double)input->bytes * 1e-9, dtype_name(dtype));
+    TRY(rounds_measure(engine, path, true, rounds, (double)input->bytes));
+    return rounds_measure(engine, path, false, rounds, (double)input->bytes);
 }
 
 static enum status dtype_measure(const char *folder, const char *path, enum dtype dtype, int rounds) {
@@ -116,7 +116,7 @@ static void tensor_write(struct file_writer *writer, const struct safetensors *s
     uint16_t halves[BLOCK];
     for (size_t done = 0; done < tensor->elements; done += BLOCK) {
         size_t count = tensor->elements - done < BLOCK ? tensor->elements - done : BLOCK;
-        safetensors_convert(set, tensor, done, count, DTYPE_F32, values);
+        TRY(safetensors_convert(set, tensor, done, count, DTYPE_F32, values));
         for (size_t i = 0; i < count; i++)
             halves[i] = bf16 ? bf16_from_float(values[i]) : f16_from_float(values[i]);
         file_writer_write(writer, halves, count * sizeof *halves);

@@ -68,35 +68,9 @@ enum status file_map_open(const char *path, struct file_map *out) {
     return map_open_file(path, file, bytes, out);
 }
 
-enum status file_map_open_ahead(const char *path, size_t bytes, struct file_map *out) {
-    int file;
-    size_t there;
-    TRY(open_regular(path, &file, &there));
-    return map_open_file(path, file, bytes, out);
-}
-
 void file_map_close(struct file_map *map) {
     if (map->data) munmap((void *)(uintptr_t)map->data, map->bytes);
     *map = (struct file_map){0};
-}
-
-/* Only a wish, as both callers have it: where it is not granted, all goes on more slowly. */
-static void advise(const struct file_map *map, const void *from, size_t bytes, int advice) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)map->data, begin = (uintptr_t)from;
-    uintptr_t end = begin + bytes, stop = start + map->bytes;
-    if (begin < start) begin = start;
-    if (end > stop) end = stop;
-    if (begin >= end) return;
-    begin -= begin % page;
-    (void)madvise((void *)begin, end - begin, advice);
-}
-
-void file_map_expect(const struct file_map *map, const void *from, size_t bytes) {
-    advise(map, from, bytes, MADV_WILLNEED);
-}
-
-void file_map_forget(const struct file_map *map, const void *from, size_t bytes) {
-    advise(map, from, bytes, MADV_DONTNEED);
 }
 
 static bool read_fully(int file, char *text, size_t bytes) {
@@ -297,12 +271,26 @@ static bool is_same_file(const char *a, const char *b) {
            first.st_ino == second.st_ino;
 }
 
+static void copy_bytes(const struct file_input *from, struct file_writer *to) {
+    for (size_t at = 0, here; at < from->bytes && to->status == STATUS_OK; at += here) {
+        unsigned char piece[1 << 16];
+        here = from->bytes - at < sizeof piece ? from->bytes - at : sizeof piece;
+        to->status = file_input_read(from, at, here, piece);
+        if (to->status == STATUS_OK) file_writer_write(to, piece, here);
+    }
+}
+
 enum status file_copy(const char *from, const char *to) {
-    struct file_map map;
-    TRY(file_map_open(from, &map));
+    struct file_input input;
+    struct file_writer writer;
+    TRY(file_input_open(from, &input));
     enum status status = is_same_file(from, to)
                              ? status_set(STATUS_FAILED, "%s: cannot be copied to itself (%s)", from, to)
-                             : write_whole(to, O_TRUNC, map.data, map.bytes);
-    file_map_close(&map);
+                             : file_writer_open(to, &writer);
+    if (status == STATUS_OK) {
+        copy_bytes(&input, &writer);
+        status = file_writer_close(&writer);
+    }
+    file_input_close(&input);
     return status;
 }
