@@ -30,10 +30,16 @@ struct kernel_call {
     void *stream; /* of the backend's streams; NULL where it has none */
 };
 
+enum { KERNELS_TOGETHER = 32 };
+
 /* A kernel made ready for one node: everything that needs memory or compilation was done when it was created. It may
  * hold state of its own, so one stream runs it, one call at a time (program_verify checks it). */
 struct kernel {
     void (*run)(const struct kernel *kernel, const struct kernel_call *call);
+    /* Does what `run` of each of 1 to KERNELS_TOGETHER kernels would do one after the other, all of this function and
+     * asked for on one stream; none writes what another reads or writes. Only where workspace_bytes is 0. NULL: there
+     * is no such function. */
+    void (*run_together)(const struct kernel *const *kernels, const struct kernel_call *calls, int count);
     void (*release)(struct kernel *kernel); /* frees the kernel itself too */
     const struct node *node;
     int64_t workspace_bytes;

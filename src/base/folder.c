@@ -205,6 +205,11 @@ bool name_is_beside(const char *name, const char *prefix) {
     return strspn(name + length, "0123456789abcdef") == BESIDE_DIGITS && name[length + BESIDE_DIGITS] == '\0';
 }
 
+bool path_ends(const char *path, const char *suffix) {
+    size_t length = strlen(path), tail = strlen(suffix);
+    return length >= tail && strcmp(path + length - tail, suffix) == 0;
+}
+
 const char *path_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;

@@ -41,6 +41,8 @@ void names_free(struct names *names);
 char *path_join(const char *folder, const char *name);
 /* What stands behind the last slash of a path. */
 const char *path_name(const char *path);
+/* Whether it ends so: path_ends("a/b.txt", ".txt"). */
+bool path_ends(const char *path, const char *suffix);
 
 /* A path in the same folder that nobody else has: `prefix` and 16 random hexadecimal digits. In fresh memory; NULL,
  * with the message set, without memory or randomness. */

@@ -9,6 +9,9 @@
 
 /* BAD_INPUT when the text is not a size, is negative, or does not fit 63 bits. */
 enum status size_parse(const char *text, int64_t *bytes);
+/* BAD_INPUT where `text`, a size as size_parse takes it, is a number without a unit of less than a megabyte, which
+ * nobody means in bytes; the hint says what was probably meant. */
+enum status size_refuse_bare(const char *text);
 enum { SIZE_TEXT = 24 };
 /* "1.25 GiB", "310 B"; returns `text`. */
 char *size_print(int64_t bytes, char text[SIZE_TEXT]);

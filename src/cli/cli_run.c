@@ -7,6 +7,7 @@
 #include "base/nearest.h"
 #include "base/terminal.h"
 #include "cli/command.h"
+#include "cli/option_effect.h"
 #include "data/jinja.h"
 #include "data/tokenizer.h"
 #include "model/model.h"
@@ -46,6 +47,7 @@ static enum status run_command(const struct command *command, int count, char **
         if (command->bit & (COMMAND_TRAIN | COMMAND_RESUME)) signal(SIGPIPE, SIG_IGN);
         log_set_quiet(options_flag(&options, OPT_QUIET));
         if (!options_flag(&options, OPT_QUIET)) progress_view_open(stderr);
+        option_effects_tell(&options);
         status = command->run(&options);
     }
     options_free(&options);

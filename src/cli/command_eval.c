@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/option_effect.h"
 #include "cli/step_options.h"
 #include "train/evaluate.h"
 
@@ -48,8 +49,10 @@ static enum status run(const struct options *options) {
                                 .most_batches = options_whole(options, OPT_BATCHES),
                                 .loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0};
     TRY(step_options_read_chat_date(options, &eval.chat_time_s));
+    eval.columns = options_text(options, OPT_COLUMNS);
     struct eval_result result;
     TRY(evaluate_files(options->arguments.items[0], &plan, &eval, &result));
+    option_effects_tell_data(options, &(struct train_facts){.examples = result.examples});
     enum status status = STATUS_OK;
     if (options_flag(options, OPT_JSON))
         status = print_json(&result);

@@ -7,6 +7,7 @@
 #include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
+#include "model/model_folder.h"
 #include "model/model_preset.h"
 #include "report/plan_table.h"
 #include "train/plan_document.h"
@@ -26,12 +27,15 @@ static enum status make_document(const char *model_folder, const struct train_se
     struct scratch memory = {0};
     const char *absolute;
     const struct model_preset *preset = setup->model->preset;
+    char *folder = NULL;
     enum status status = STATUS_OK;
     if (preset)
         absolute = preset->name;
     else
-        status = path_make_absolute(model_folder, &memory, &absolute);
+        status = model_folder_find(model_folder, &folder);
+    if (folder) status = path_make_absolute(folder, &memory, &absolute);
     if (status == STATUS_OK) status = plan_document_make(setup, prediction, absolute, out);
+    mem_free(folder);
     scratch_free(&memory);
     return status;
 }

@@ -10,8 +10,7 @@ static enum status run(const struct options *options) {
                                     .epochs = options_real(options, OPT_EPOCHS)};
     struct run_views views;
     enum status status = run_views_open(options, options->arguments.items[0], &views);
-    if (status == STATUS_OK)
-        status = train_resume(options->arguments.items[0], &plan, &resume, console_events(views.console));
+    if (status == STATUS_OK) status = train_resume(options->arguments.items[0], &plan, &resume, &views.events);
     run_views_close(&views);
     return status;
 }

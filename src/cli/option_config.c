@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -80,15 +81,10 @@ static enum status read_key(const char *path, const char *key, const json_t *jso
     return STATUS_OK;
 }
 
-static bool ends(const char *path, const char *suffix) {
-    size_t length = strlen(path), tail = strlen(suffix);
-    return length >= tail && strcmp(path + length - tail, suffix) == 0;
-}
-
 /* What other trainers keep their settings in. */
 static enum status check_format(const char *path, const char *command_name) {
-    bool yaml = ends(path, ".yaml") || ends(path, ".yml");
-    if (!yaml && !ends(path, ".toml")) return STATUS_OK;
+    bool yaml = path_ends(path, ".yaml") || path_ends(path, ".yml");
+    if (!yaml && !path_ends(path, ".toml")) return STATUS_OK;
     enum status status =
         status_set(STATUS_BAD_INPUT, "--config: %s: is %s, and must be JSON", path, yaml ? "YAML" : "TOML");
     return status_hint(status,

@@ -133,6 +133,10 @@
     X(CHAT_DATE, .name = "chat-date", .type = OPTION_TEXT, .argument = "YYYY-MM-DD",                                   \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .computed = "today, in UTC",                                           \
       .help = "the date that chat templates which ask for it are told; a run keeps it")                                \
+    X(COLUMNS, .name = "columns", .type = OPTION_TEXT, .argument = "FIELD=KEY,...",                                    \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .computed = "the fields' own names",                                   \
+      .help = "the keys by which .jsonl files have text, prompt and completion, messages, or instruction, input and "  \
+              "output: prompt=question,completion=answer; a run keeps them")                                           \
     X(VALID, .name = "valid", .type = OPTION_TEXTS, .argument = "PATH", OPTION_FOR(COMMAND_TRAIN),                     \
       .help = "validation data beside the valid.* of folders; may be given several times")                             \
     X(VALID_EVERY, .name = "valid-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),         \
@@ -150,7 +154,7 @@
     X(SERVE, .name = "serve", .type = OPTION_TEXT, .argument = "[ADDRESS:]PORT",                                       \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
       .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \
-              "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")         \
+              "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")     \
     X(BESIDE, .name = "beside", .type = OPTION_TEXT, .argument = "RUN_DIR",                                            \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME | COMMAND_REPORT), .computed = "none",                                 \
       .help = "another run, whose curves the page (of --serve, where training) shows in the same plots")

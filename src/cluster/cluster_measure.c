@@ -98,7 +98,7 @@ enum status cluster_measure(struct cluster *out) {
     struct cluster cluster = {0};
     struct cluster_memory memory;
     struct cluster_device *device = &cluster.device;
-    TRY(cluster_measure_memory(&memory));
+    cluster_find_memory(&memory);
     snprintf(device->kind, sizeof device->kind, "cpu");
     read_processor_name(device->name);
     device->cores = cluster_count_cores(&device->hardware_threads);

@@ -13,6 +13,10 @@ static enum status look_up(struct jinja_run *run, const struct jinja_node *node,
                 return STATUS_OK;
             }
     }
+    if (jinja_text_is(node->text, node->bytes, "self")) {
+        *out = (struct jinja_value){.kind = JINJA_SELF};
+        return STATUS_OK;
+    }
     const struct jinja_function *function = jinja_find_function(node->text, node->bytes);
     *out = function ? (struct jinja_value){.kind = JINJA_FUNCTION, .function = function}
                     : jinja_undefined(node->text, node->bytes);

@@ -13,7 +13,7 @@ static enum status read_integer(struct jinja_run *run, const char *what, const s
 }
 
 static enum status call_range(struct jinja_run *run, const struct jinja_arguments *arguments, struct jinja_value *out) {
-    struct jinja_value values[3], *items;
+    struct jinja_value values[3];
     int64_t first = 0, last = 0, step = 1;
     TRY(jinja_bind_arguments(run, "range", arguments, NULL, 3, values));
     TRY(read_integer(run, "range", &values[arguments->count > 1], &last));
@@ -23,10 +23,7 @@ static enum status call_range(struct jinja_run *run, const struct jinja_argument
     __int128 span = step > 0 ? (__int128)last - first : (__int128)first - last;
     __int128 stride = step > 0 ? step : -(__int128)step, count = span > 0 ? (span - 1) / stride + 1 : 0;
     if (count > JINJA_RANGE_MOST) return jinja_fail(run, "range: more than %d items", JINJA_RANGE_MOST);
-    TRY(jinja_make_list(run, JINJA_LIST, (size_t)count, out, &items));
-    for (int64_t i = 0; i < (int64_t)count; i++)
-        items[i] = jinja_integer(first + i * step);
-    return STATUS_OK;
+    return jinja_make_range(run, first, last, step, (size_t)count, out);
 }
 
 /* dict(mapping, key=value, …) */

@@ -3,6 +3,7 @@
 
 #include "data/jinja_string.h"
 #include "data/jinja_text.h"
+#include "data/unicode_case.h"
 
 #define METHOD(name)                                                                                                   \
     static enum status name(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *a,        \
@@ -279,10 +280,11 @@ METHOD(call_count) {
 
 METHOD(call_isdigit) {
     bool digits = self->string.bytes > 0;
+    size_t length;
     (void)a;
-    TRY(jinja_charge(run, self->string.bytes / 16));
-    for (size_t i = 0; i < self->string.bytes && digits; i++)
-        digits = self->string.text[i] >= '0' && self->string.text[i] <= '9';
+    TRY(jinja_charge(run, 2 * self->string.bytes));
+    for (size_t at = 0; at < self->string.bytes && digits; at += length)
+        digits = unicode_is_digit(utf8_decode_valid(self->string.text + at, &length));
     *out = jinja_bool(digits);
     return STATUS_OK;
 }

@@ -213,7 +213,8 @@ static enum status get_indexed(struct jinja_run *run, const struct jinja_value *
 
 enum status jinja_get_item(struct jinja_run *run, const struct jinja_value *object, const struct jinja_value *key,
                            struct jinja_value *out) {
-    bool indexed = object->kind == JINJA_LIST || object->kind == JINJA_TUPLE || object->kind == JINJA_STRING;
+    bool indexed = object->kind == JINJA_LIST || object->kind == JINJA_TUPLE || object->kind == JINJA_RANGE ||
+                   object->kind == JINJA_STRING;
     if (object->kind == JINJA_UNDEFINED)
         return jinja_fail(run, "'%.*s' is undefined, and has no items", (int)object->string.bytes, object->string.text);
     if (indexed && (key->kind == JINJA_INTEGER || key->kind == JINJA_BOOL)) return get_indexed(run, object, key, out);
@@ -280,12 +281,24 @@ static enum status slice_text(struct jinja_run *run, const struct jinja_value *o
     return STATUS_OK;
 }
 
+static enum status slice_range(struct jinja_run *run, const struct jinja_list *list, int64_t first, int64_t last,
+                               int64_t step, int64_t count, struct jinja_value *out) {
+    int64_t from, past, stride;
+    bool fits = !__builtin_mul_overflow(first, list->step, &from) && !__builtin_add_overflow(from, list->first, &from);
+    fits =
+        fits && !__builtin_mul_overflow(last, list->step, &past) && !__builtin_add_overflow(past, list->first, &past);
+    if (!fits || __builtin_mul_overflow(list->step, step, &stride))
+        return jinja_fail(run, "whole numbers beyond 64 bits are not supported");
+    return jinja_make_range(run, from, past, stride, (size_t)count, out);
+}
+
 enum status jinja_get_slice(struct jinja_run *run, const struct jinja_value *object, const struct jinja_value bounds[3],
                             struct jinja_value *out) {
     size_t length;
     int64_t first = 0, last = 0, step = 1;
-    if (object->kind != JINJA_LIST && object->kind != JINJA_TUPLE && object->kind != JINJA_STRING)
-        return jinja_fail(run, "'%s' object cannot be sliced", jinja_type_name(object));
+    bool sliced = object->kind == JINJA_LIST || object->kind == JINJA_TUPLE || object->kind == JINJA_RANGE ||
+                  object->kind == JINJA_STRING;
+    if (!sliced) return jinja_fail(run, "'%s' object cannot be sliced", jinja_type_name(object));
     TRY(jinja_length(run, object, &length));
     TRY(find_bounds(run, bounds, (int64_t)length, &first, &last, &step));
     int64_t span = step > 0 ? last - first : first - last, stride = step > 0            ? step
@@ -293,6 +306,7 @@ enum status jinja_get_slice(struct jinja_run *run, const struct jinja_value *obj
                                                                                         : -step;
     int64_t count = span > 0 ? (span - 1) / stride + 1 : 0;
     if (object->kind == JINJA_STRING) return slice_text(run, object, first, count, step, out);
+    if (object->kind == JINJA_RANGE) return slice_range(run, object->list, first, last, step, count, out);
     struct jinja_value *items;
     TRY(jinja_make_list(run, object->kind, (size_t)count, out, &items));
     for (int64_t i = 0; i < count; i++)

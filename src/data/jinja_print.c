@@ -112,6 +112,13 @@ static enum status append_list_repr(struct jinja_run *run, const struct jinja_va
     return append(out, !tuple ? "]" : value->list->count == 1 ? ",)" : ")");
 }
 
+static enum status append_range_repr(const struct jinja_list *list, struct text_buffer *out) {
+    char text[96], step[32] = "";
+    if (list->step != 1) snprintf(step, sizeof step, ", %" PRId64, list->step);
+    snprintf(text, sizeof text, "range(%" PRId64 ", %" PRId64 "%s)", list->first, list->past, step);
+    return append(out, text);
+}
+
 static enum status append_dict_repr(struct jinja_run *run, const struct jinja_value *value, struct text_buffer *out) {
     TRY(append(out, "{"));
     for (size_t i = 0; i < value->dict->count; i++) {
@@ -133,6 +140,8 @@ static enum status append_repr(struct jinja_run *run, const struct jinja_value *
     case JINJA_STRING: return append_string_repr(run, value, out);
     case JINJA_LIST:
     case JINJA_TUPLE: return append_list_repr(run, value, out);
+    case JINJA_RANGE: return append_range_repr(value->list, out);
+    case JINJA_SELF: return append(out, "<TemplateReference None>");
     case JINJA_DICT: return append_dict_repr(run, value, out);
     default: return jinja_fail(run, "printing a %s is not supported", jinja_type_name(value));
     }

@@ -48,6 +48,19 @@ enum status jinja_make_list(struct jinja_run *run, enum jinja_kind kind, size_t 
     return STATUS_OK;
 }
 
+enum status jinja_make_range(struct jinja_run *run, int64_t first, int64_t past, int64_t step, size_t count,
+                             struct jinja_value *out) {
+    struct jinja_value *items;
+    TRY(jinja_make_list(run, JINJA_RANGE, count, out, &items));
+    struct jinja_list *list = (struct jinja_list *)(uintptr_t)out->list;
+    list->first = first;
+    list->past = past;
+    list->step = step;
+    for (size_t i = 0; i < count; i++)
+        items[i] = jinja_integer(first + (int64_t)i * step);
+    return STATUS_OK;
+}
+
 enum status jinja_make_dict(struct jinja_run *run, struct jinja_value *out) {
     struct jinja_dict *dict;
     TRY(jinja_alloc(run, 1, sizeof *dict, &dict));
@@ -154,11 +167,15 @@ enum status jinja_from_json(struct jinja_run *run, const json_t *json, struct ji
 
 const char *jinja_type_name(const struct jinja_value *value) {
     static const char *const names[] = {
-        [JINJA_UNDEFINED] = "undefined", [JINJA_NONE] = "NoneType",       [JINJA_BOOL] = "bool",
-        [JINJA_INTEGER] = "int",         [JINJA_REAL] = "float",          [JINJA_STRING] = "str",
-        [JINJA_GENERATOR] = "generator", [JINJA_LIST] = "list",           [JINJA_TUPLE] = "tuple",
-        [JINJA_DICT] = "dict",           [JINJA_NAMESPACE] = "namespace", [JINJA_LOOP] = "loop",
-        [JINJA_MACRO] = "macro",         [JINJA_FUNCTION] = "function",   [JINJA_METHOD] = "method",
+        [JINJA_UNDEFINED] = "undefined", [JINJA_NONE] = "NoneType",
+        [JINJA_BOOL] = "bool",           [JINJA_INTEGER] = "int",
+        [JINJA_REAL] = "float",          [JINJA_STRING] = "str",
+        [JINJA_GENERATOR] = "generator", [JINJA_LIST] = "list",
+        [JINJA_TUPLE] = "tuple",         [JINJA_DICT] = "dict",
+        [JINJA_NAMESPACE] = "namespace", [JINJA_LOOP] = "loop",
+        [JINJA_RANGE] = "range",         [JINJA_SELF] = "TemplateReference",
+        [JINJA_MACRO] = "macro",         [JINJA_FUNCTION] = "function",
+        [JINJA_METHOD] = "method",
     };
     return names[value->kind];
 }
@@ -185,7 +202,8 @@ bool jinja_is_true(const struct jinja_value *value) {
     case JINJA_REAL: return fpclassify(value->real) != FP_ZERO;
     case JINJA_STRING: return value->string.bytes > 0;
     case JINJA_LIST:
-    case JINJA_TUPLE: return value->list->count > 0;
+    case JINJA_TUPLE:
+    case JINJA_RANGE: return value->list->count > 0;
     case JINJA_DICT: return value->dict->count > 0;
     default: return true;
     }
@@ -237,7 +255,8 @@ static enum status equal_values(struct jinja_run *run, const struct jinja_value 
     switch (a->kind) {
     case JINJA_STRING: return equal_texts(run, a, b, out);
     case JINJA_LIST:
-    case JINJA_TUPLE: return equal_lists(run, a->list, b->list, out);
+    case JINJA_TUPLE:
+    case JINJA_RANGE: return equal_lists(run, a->list, b->list, out);
     case JINJA_DICT: return equal_dicts(run, a->dict, b->dict, out);
     case JINJA_NAMESPACE: *out = a->dict == b->dict; return STATUS_OK;
     case JINJA_MACRO: *out = a->macro == b->macro; return STATUS_OK;
@@ -283,6 +302,7 @@ enum status jinja_contains(struct jinja_run *run, const struct jinja_value *cont
         return STATUS_OK;
     case JINJA_LIST:
     case JINJA_TUPLE:
+    case JINJA_RANGE:
     case JINJA_GENERATOR: {
         const struct jinja_list *list;
         TRY(jinja_iterate(run, container, &list));
@@ -308,7 +328,8 @@ enum status jinja_length(struct jinja_run *run, const struct jinja_value *value,
         *out = jinja_count_characters(value->string.text, value->string.bytes);
         return STATUS_OK;
     case JINJA_LIST:
-    case JINJA_TUPLE: *out = value->list->count; return STATUS_OK;
+    case JINJA_TUPLE:
+    case JINJA_RANGE: *out = value->list->count; return STATUS_OK;
     case JINJA_DICT: *out = value->dict->count; return STATUS_OK;
     default: return jinja_fail(run, "object of type '%s' has no len()", jinja_type_name(value));
     }
@@ -340,7 +361,7 @@ static enum status take_generator(struct jinja_run *run, const struct jinja_valu
 
 enum status jinja_iterate(struct jinja_run *run, const struct jinja_value *value, const struct jinja_list **out) {
     struct jinja_value list, *items;
-    if (value->kind == JINJA_LIST || value->kind == JINJA_TUPLE) {
+    if (value->kind == JINJA_LIST || value->kind == JINJA_TUPLE || value->kind == JINJA_RANGE) {
         *out = value->list;
         return STATUS_OK;
     }

@@ -21,6 +21,7 @@
 struct cache_footer {
     struct token_cache_key key;
     int64_t count, id_limit;
+    struct utf8_damage damage; /* of the text */
     uint64_t tokens_hash;
     uint64_t footer_hash; /* of all fields before it */
 };
@@ -60,7 +61,8 @@ static bool hash_ids(const struct file_input *file, size_t bytes, uint64_t *out)
     return good;
 }
 
-static bool read_footer(const struct file_input *file, const struct token_cache_key *key, struct token_view *out) {
+static bool read_footer(const struct file_input *file, const struct token_cache_key *key, struct token_view *out,
+                        struct utf8_damage *damage) {
     struct cache_footer footer;
     if (file->bytes < sizeof footer) return false;
     size_t body = file->bytes - sizeof footer, bytes;
@@ -70,15 +72,16 @@ static bool read_footer(const struct file_input *file, const struct token_cache_
     if (footer.count < 0 || !mem_multiply((size_t)footer.count, key->token_bytes, &bytes) || bytes != body)
         return false;
     if (!hash_ids(file, body, &hash) || hash != footer.tokens_hash) return false;
+    *damage = footer.damage;
     *out = (struct token_view){
         .input = *file, .token_bytes = (int)key->token_bytes, .count = footer.count, .id_limit = footer.id_limit};
     return true;
 }
 
 bool token_cache_file_open(const char *path, const struct token_cache_key *key, struct file_input *file,
-                           struct token_view *view) {
+                           struct token_view *view, struct utf8_damage *damage) {
     if (!file_exists(path) || file_input_open(path, file) != STATUS_OK) return false;
-    if (read_footer(file, key, view)) return true;
+    if (read_footer(file, key, view, damage)) return true;
     file_input_close(file);
     return false;
 }
@@ -238,10 +241,14 @@ struct token_view token_cache_writer_view(const struct token_cache_writer *write
                                .id_limit = id_limit};
 }
 
-static enum status publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit) {
+static enum status publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit,
+                           const struct utf8_damage *damage) {
     struct file_input *file = &writer->files.items[writer->files.count - 1];
-    struct cache_footer footer = {
-        .key = *key, .count = writer->count, .id_limit = id_limit, .tokens_hash = XXH3_64bits_digest(writer->hash)};
+    struct cache_footer footer = {.key = *key,
+                                  .count = writer->count,
+                                  .id_limit = id_limit,
+                                  .damage = *damage,
+                                  .tokens_hash = XXH3_64bits_digest(writer->hash)};
     footer.footer_hash = hash_footer(&footer);
     TRY(append(file, &footer, sizeof footer));
     if (fault_point(FAULT_SYNC) || fsync(file->descriptor) != 0)
@@ -249,9 +256,10 @@ static enum status publish(struct token_cache_writer *writer, const struct token
     return file_rename(writer->beside, writer->path);
 }
 
-void token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key,
-                                int64_t id_limit) {
-    if (writer->place == PLACE_CACHE && publish(writer, key, id_limit) != STATUS_OK) warn_without_cache(writer->path);
+void token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit,
+                                const struct utf8_damage *damage) {
+    if (writer->place == PLACE_CACHE && publish(writer, key, id_limit, damage) != STATUS_OK)
+        warn_without_cache(writer->path);
     drop_beside(writer);
 }
 

@@ -9,6 +9,7 @@
 #include "base/file_input.h"
 #include "base/mem.h"
 #include "data/token_file.h"
+#include "data/utf8.h"
 
 enum { TOKEN_CACHE_VERSION = 2 }; /* changes when the same text would give other ids */
 
@@ -25,9 +26,10 @@ struct token_cache_key {
  * In fresh memory; NULL when out of memory or when there is no such text. */
 char *token_cache_path(const char *folder, const char *text_path);
 
-/* Opens a cache and reads all of it; false when it is not there, damaged or has another key. `view` borrows `file`. */
+/* Opens a cache and reads all of it; false when it is not there, damaged or has another key. `view` borrows `file`,
+ * *damage is of the text. */
 bool token_cache_file_open(const char *path, const struct token_cache_key *key, struct file_input *file,
-                           struct token_view *view);
+                           struct token_view *view, struct utf8_damage *damage);
 
 /* Where ids are kept that are being made. A file that cannot be written any more is left for the next place, with what
  * it holds: without a cache, text is tokenized again by the next run, and that is all. */
@@ -55,7 +57,8 @@ enum status token_cache_writer_write(struct token_cache_writer *writer, const ui
 /* What was written, to be read for as long as the writer is not closed. */
 struct token_view token_cache_writer_view(const struct token_cache_writer *writer, int64_t id_limit);
 /* All is written: in PLACE_CACHE the file gets its name. One that cannot is only warned of. */
-void token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit);
+void token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit,
+                                const struct utf8_damage *damage);
 /* Removes what was not published. One that is closed is left alone. */
 void token_cache_writer_close(struct token_cache_writer *writer);
 

@@ -8,6 +8,7 @@
 #include "model/model_adapter.h"
 #include "model/model_config.h"
 #include "model/model_families.h"
+#include "model/model_folder.h"
 #include "model/model_preset.h"
 #include "model/model_weights.h"
 
@@ -105,18 +106,15 @@ static enum status open_folder(const char *folder, bool outline, struct model **
     return keep_model(open_into(model, folder, outline), model, out);
 }
 
-enum status model_require_weights(const char *folder) {
-    const struct model_preset *preset = file_exists(folder) ? NULL : model_preset_find(folder);
-    if (!preset) return STATUS_OK;
-    status_set(STATUS_BAD_INPUT, "%s: no such folder; the preset of that name has no weights, which this needs",
-               folder);
-    return status_hint(STATUS_BAD_INPUT, "download https://huggingface.co/%s and give its folder", preset->hub);
+static enum status open_found(const char *given, bool outline, struct model **out) {
+    char *folder;
+    TRY(model_folder_find(given, &folder));
+    enum status status = open_folder(folder, outline, out);
+    mem_free(folder);
+    return status;
 }
 
-enum status model_open(const char *folder, struct model **out) {
-    TRY(model_require_weights(folder));
-    return open_folder(folder, false, out);
-}
+enum status model_open(const char *given, struct model **out) { return open_found(given, false, out); }
 
 enum status model_open_preset(const struct model_preset *preset, struct model **out) {
     struct model *model = mem_array(1, sizeof *model);
@@ -129,8 +127,10 @@ enum status model_open_outline(const char *name, struct model **out) {
         log_note("%s: the folder here is meant, not the preset of that name", name);
     else if (preset)
         return model_open_preset(preset, out);
-    if (file_exists(name)) return open_folder(name, true, out);
-    return model_preset_hint(status_set(STATUS_BAD_INPUT, "%s: no folder and no preset has this name", name), name);
+    enum status status = open_found(name, true, out);
+    if (status == STATUS_BAD_INPUT && !file_exists(name) && !status_hint_text()[0])
+        return model_preset_hint(status, name);
+    return status;
 }
 
 bool model_family_has(const struct model_family *family, size_t field_offset) {

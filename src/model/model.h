@@ -107,17 +107,16 @@ extern const int model_family_count;
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
 
 /* Reads config.json of a Hugging Face directory (not the weights' contents, but their headers are checked against the
- * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter. */
-enum status model_open(const char *folder, struct model **out);
+ * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter; that
+ * of a run stands for RUN_DIR/model (model_folder.h). */
+enum status model_open(const char *given, struct model **out);
 /* The same for who needs no weights: they may be missing from the folder (all or some of their files, which is noted),
  * and where there is no such folder, `name` may be a preset's (model_preset.h). */
 enum status model_open_outline(const char *name, struct model **out);
 enum status model_open_preset(const struct model_preset *preset, struct model **out);
-/* BAD_INPUT where `folder` is none, but the name of a preset, which has no weights; model_open begins with it. */
-enum status model_require_weights(const char *folder);
 /* An adapter's folder with the model that it belongs to: in `base_folder` or, when that is NULL, where its config says.
  */
-enum status model_open_adapter(const char *folder, const char *base_folder, struct model **out);
+enum status model_open_adapter(const char *given, const char *base_folder, struct model **out);
 /* Before graphs are built: adds adapters as `text` says (adapter_parse), B zero and A uniform as peft starts them, from
  * `seed`. "" changes nothing; a model that was opened with adapters takes no others. All but adapters is frozen in a
  * model that has them. */

@@ -7,6 +7,7 @@
 
 #include "base/folder.h"
 #include "base/json.h"
+#include "model/foreign_weights.h"
 #include "model/safetensors_header.h"
 
 static const char index_name[] = "model.safetensors.index.json";
@@ -35,6 +36,7 @@ static enum status add_file(struct safetensors *set, const char *path) {
     TRY(vec_reserve(&set->inputs, set->inputs.count + 1));
     TRY(file_input_open(file, &input));
     set->inputs.items[set->inputs.count++] = input;
+    TRY(foreign_weights_refuse_content(file, &set->inputs.items[set->inputs.count - 1]));
     return safetensors_parse(set, file);
 }
 
@@ -148,6 +150,7 @@ static enum status add_indexed(struct safetensors *set, const char *folder, cons
 static enum status open_found(const char *folder, const char *single, const char *index, struct safetensors **out) {
     if (file_exists(single)) return safetensors_open(single, out);
     if (!file_exists(index)) {
+        TRY(foreign_weights_refuse_folder(folder));
         status_set(STATUS_BAD_INPUT, "%s: holds neither model.safetensors nor %s", folder, index_name);
         return status_hint(STATUS_BAD_INPUT, "weights in other formats can be saved again with transformers: "
                                              "model.save_pretrained(folder)");

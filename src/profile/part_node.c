@@ -35,6 +35,14 @@ static struct parts two_parts(int64_t tokens) {
     return (struct parts){.count = 2, .part = {{.tokens = tokens / 2}, {.tokens = tokens}}};
 }
 
+/* As many tokens as are not large, but enough for products to reach their rate; a whole that is less than twice that is
+ * not worth a part. */
+static struct parts product_parts(const struct node *node, double large_flops) {
+    int64_t tokens = round_down((int64_t)((double)tokens_of(node) * large_flops / flops_of(node)), 2 * TOKENS_STEP);
+    if (tokens < PART_TOKENS) tokens = PART_TOKENS;
+    return 2 * tokens <= tokens_of(node) ? two_parts(tokens) : (struct parts){0};
+}
+
 /* Attention's work follows the square of the tokens. */
 static struct parts attention_parts(const struct node *node, double large_flops) {
     int64_t length = grain_of(node)->dims[1];
@@ -67,7 +75,7 @@ struct parts parts_of(const struct node *node, double large_flops) {
     if (large_flops <= 0) return (struct parts){0};
     if (table) return table_parts(table, first_row_of(node));
     if (flops_of(node) <= large_flops) return (struct parts){0};
-    if (is_product(node) && tokens_of(node) >= 2 * PART_TOKENS) return two_parts(PART_TOKENS);
+    if (is_product(node)) return product_parts(node, large_flops);
     if (is_attention(node)) return attention_parts(node, large_flops);
     return is_head(node) ? head_parts(node, large_flops) : (struct parts){0};
 }

@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "profile/operator_key.h"
 
-static const int64_t NOTE_EVERY_NS = 2000000000;
 enum {
     ELEMENT_BYTES = 4 * 4,
     PASSES_MOST = 3,
@@ -95,7 +95,7 @@ struct measuring {
     struct bench_memory memory;
     struct point **order;
     size_t count;
-    int64_t end_ns, noted_ns;
+    int64_t end_ns;
     int32_t measured;
 };
 
@@ -138,12 +138,6 @@ static enum status measure_once(struct measuring *measuring, struct point *point
     return STATUS_OK;
 }
 
-static void note_progress(struct measuring *measuring, int left) {
-    if (clock_now_ns() - measuring->noted_ns < NOTE_EVERY_NS) return;
-    measuring->noted_ns = clock_now_ns();
-    log_note("measuring operators: %zu of %zu", measuring->count - (size_t)left, measuring->count);
-}
-
 static bool lacks(const struct point *point) {
     return point->measurement.seconds == 0 || measurement_noisy(&point->measurement);
 }
@@ -173,7 +167,7 @@ static enum status measure_pass(struct measuring *measuring, bool must) {
         double budget_s = allowance_next(&allowance), left_s = (double)(measuring->end_ns - clock_now_ns()) * 1e-9;
         if (!must && measuring->order[i]->measurement.seconds > left_s / CALLS_LEAST) continue;
         TRY(measure_once(measuring, measuring->order[i], budget_s));
-        note_progress(measuring, allowance.left);
+        if (must) progress_add(1);
     }
     return STATUS_OK;
 }
@@ -189,18 +183,18 @@ static enum status measure_passes(struct points *points, struct measuring *measu
     if (measuring->count == 0) return STATUS_OK;
     qsort(measuring->order, measuring->count, sizeof(struct point *), by_work);
     note_begin(measuring, points);
-    for (int pass = 0; pass < PASSES_MOST; pass++)
-        TRY(measure_pass(measuring, pass == 0));
-    return STATUS_OK;
+    progress_begin(PROGRESS_COUNT, (int64_t)measuring->count, "measuring operators");
+    enum status status = STATUS_OK;
+    for (int pass = 0; pass < PASSES_MOST && status == STATUS_OK; pass++)
+        status = measure_pass(measuring, pass == 0);
+    progress_end();
+    return status;
 }
 
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured) {
-    struct measuring measuring = {.backend = backend,
-                                  .cache = cache,
-                                  .end_ns = end_ns,
-                                  .noted_ns = clock_now_ns(),
-                                  .memory.most_bytes = cache->memory_bytes};
+    struct measuring measuring = {
+        .backend = backend, .cache = cache, .end_ns = end_ns, .memory.most_bytes = cache->memory_bytes};
     enum status status = measure_passes(points, &measuring);
     *measured += measuring.measured;
     bench_memory_free(&measuring.memory);

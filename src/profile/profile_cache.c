@@ -24,9 +24,9 @@ static const double NOISY_RATES = 0.5;
 
 /* Of the system's memory and of what the caller allows; where the system does not tell, the least. */
 static int64_t find_memory(int64_t allowed) {
-    struct cluster_memory memory = {.capacity_bytes = 0};
+    struct cluster_memory memory;
     int64_t bytes = PROFILE_MEMORY_BYTES;
-    if (cluster_measure_memory(&memory) != STATUS_OK) status_clear();
+    cluster_find_memory(&memory);
     if (allowed > 0 && allowed < memory.capacity_bytes) memory.capacity_bytes = allowed;
     while (bytes > PROFILE_MEMORY_LEAST_BYTES && bytes > memory.capacity_bytes)
         bytes /= 2;

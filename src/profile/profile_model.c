@@ -1,6 +1,7 @@
 #include "profile/profile_model.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <sys/vfs.h>
 
@@ -56,17 +57,27 @@ static enum status find_entry(struct profile *profile, const struct node *node, 
     return vec_push(&profile->entries, entry);
 }
 
-static enum status find_entries(struct profile *profile) {
+/* An operator that takes longer is measured on a part of it. */
+static const double LARGE_S = 0.3;
+
+/* By the rate of products, in powers of two: what is a part of it must not change with every measurement of the rate. A
+ * device's operators are short, and measured whole. */
+static double large_flops(const struct profile *profile, const struct cluster *cluster) {
+    const struct cluster_device *device = &cluster->device;
+    double rate = profile->graph->dtype == DTYPE_BF16 ? device->bf16_flops_per_s : device->fp32_flops_per_s;
+    return profile->backend->streams || rate <= 0 ? 0 : LARGE_S * exp2(rint(log2(rate)));
+}
+
+/* The rate of products must be known. */
+static enum status find_entries(struct profile *profile, const struct cluster *cluster) {
     size_t nodes = profile->graph->nodes.count;
+    profile->points.large_flops = large_flops(profile, cluster);
     profile->entry_of = mem_array(nodes, sizeof *profile->entry_of);
     if (!profile->entry_of) return STATUS_FAILED;
     for (size_t i = 0; i < nodes; i++)
         TRY(find_entry(profile, profile->graph->nodes.items[i], &profile->entry_of[i]));
     return STATUS_OK;
 }
-
-/* What takes a thread some tenths of a second where there are no instructions for matrices. */
-static const double LARGE_FLOPS = 20e9;
 
 int64_t profile_memory_of(const struct backend *backend, const struct graph *graph) {
     int64_t bytes = 0;
@@ -81,7 +92,6 @@ static enum status open_cache(struct profile *profile, bool anew) {
     const struct profile_options *options = profile->options;
     int64_t memory_bytes =
         options->memory_bytes > 0 ? options->memory_bytes : profile_memory_of(profile->backend, profile->graph);
-    profile->points.large_flops = profile->backend->streams ? 0 : LARGE_FLOPS * options->threads;
     return profile_cache_open(options->cache_folder, profile->backend, options->threads, memory_bytes, anew,
                               &profile->cache);
 }
@@ -189,7 +199,7 @@ static enum status measure_all(struct profile *profile, struct cluster *cluster)
     const struct profile_options *options = profile->options;
     TRY(open_cache(profile, options->anew));
     TRY(find_machine(profile->backend, options, &profile->cache, cluster, &profile->measured));
-    TRY(find_entries(profile));
+    TRY(find_entries(profile, cluster));
     return measure_entries(profile);
 }
 
@@ -314,9 +324,12 @@ static bool is_machine_kept(const struct profile *profile, const struct cluster 
 /* What is of the machine comes first: where it is missing, no node is looked at. */
 static enum status is_all_kept(struct profile *profile, const struct cluster *cluster, bool *kept) {
     TRY(open_cache(profile, false));
+    struct cluster known = *cluster;
+    int32_t measured = 0;
     *kept = is_machine_kept(profile, cluster);
     if (!*kept) return STATUS_OK;
-    TRY(find_entries(profile));
+    TRY(find_products(profile->backend, &profile->cache, &known.device, &measured)); /* all of them are kept */
+    TRY(find_entries(profile, &known));
     *kept =
         are_points_kept(&profile->cache, &profile->points) && are_points_kept(&profile->cache, &profile->host_points);
     return STATUS_OK;

@@ -17,7 +17,6 @@ struct console {
     FILE *out;
     bool quiet, live, colour;
     int64_t shown_ns;       /* when the step was last shown */
-    int64_t first_step;     /* of this process, counted from 1 */
     struct train_step last; /* the last one shown or not; its step is 0 before the first */
     struct console_state state;
     struct console_account account;
@@ -37,7 +36,6 @@ static void on_begin(void *payload, const struct train_setup *setup, const char 
                      int64_t steps, int64_t data_tokens) {
     struct console *console = payload;
     const struct recipe *recipe = &setup->plan.recipe;
-    console->first_step = first_step + 1;
     console_account_begin(&console->account, setup, run_folder);
     char arena[SIZE_TEXT], capacity[SIZE_TEXT], parameters[COUNT_TEXT];
     fprintf(console->out, "%s: %s parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
@@ -52,12 +50,9 @@ static void on_begin(void *payload, const struct train_setup *setup, const char 
             size_print(setup->capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
 }
 
-/* The first step finds caches and pages cold. */
-enum { COMPARED_STEP = 2 };
-
 /* Predicted beside measured, once. */
 static void compare_prediction(struct console *console, const struct train_step *step) {
-    if (step->predicted_step_s <= 0 || step->step != console->first_step + COMPARED_STEP - 1) return;
+    if (step->predicted_step_s <= 0 || !step->settled) return;
     char predicted[SIZE_TEXT], measured[SIZE_TEXT];
     live_line_wipe();
     fprintf(console->out, "step %" PRId64 "  predicted %.4g s and %s, measured %.4g s and %s\n", step->step,

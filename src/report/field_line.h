@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-enum { FIELD_LINE_BYTES = 1024, FIELD_BYTES = 112, FIELDS_MAX = 10 };
+enum { FIELD_LINE_BYTES = 1024, FIELD_BYTES = 112, FIELDS_MAX = 12 };
 
 struct field_line {
     char fields[FIELDS_MAX][FIELD_BYTES]; /* the most important first; ASCII */

@@ -263,11 +263,32 @@ static enum status put_plan(struct page_run *run, json_t *document, const json_t
     return status;
 }
 
+/* The path as a shell takes it for one word. */
+static char *shell_word(const char *path) {
+    size_t quotes = 0;
+    for (const char *c = path; *c; c++)
+        quotes += *c == '\'';
+    if (quotes == 0 && !path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,@%")])
+        return mem_string(path);
+    char *word = mem_array(strlen(path) + 3 * quotes + 3, 1), *end = word;
+    if (!word) return NULL;
+    *end++ = '\'';
+    for (const char *c = path; *c; c++) {
+        if (*c == '\'') end = stpcpy(end, "'\\'");
+        *end++ = *c;
+    }
+    *end = '\'';
+    return word;
+}
+
 static enum status begin_run(struct page_run *run, const char *model, json_t **out) {
     struct scratch memory = {0};
     const char *folder;
     enum status status = path_make_absolute(run->folder, &memory, &folder);
     if (status == STATUS_OK) status = begin_document("run", last_part(folder), folder, last_part(model), out);
+    char *word = status == STATUS_OK ? shell_word(folder) : NULL;
+    if (status == STATUS_OK) status = put_read(*out, "resume", word ? json_sprintf("ballast resume %s", word) : NULL);
+    mem_free(word);
     scratch_free(&memory);
     return status;
 }
@@ -326,34 +347,11 @@ enum status page_run_data(struct page_run *run, json_t **out) {
     return status;
 }
 
-/* The path as a shell takes it for one word. */
-static char *shell_word(const char *path) {
-    size_t quotes = 0;
-    for (const char *c = path; *c; c++)
-        quotes += *c == '\'';
-    if (quotes == 0 && !path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,@%")])
-        return mem_string(path);
-    char *word = mem_array(strlen(path) + 3 * quotes + 3, 1), *end = word;
-    if (!word) return NULL;
-    *end++ = '\'';
-    for (const char *c = path; *c; c++) {
-        if (*c == '\'') end = stpcpy(end, "'\\'");
-        *end++ = *c;
-    }
-    *end = '\'';
-    return word;
-}
-
 enum status page_run_end(const char *run_folder, json_t *document) {
     enum run_state state;
     char *message = NULL;
     TRY(run_end_read(run_folder, &state, &message));
-    const char *folder = json_string_value(json_object_get(document, "folder"));
-    char *word = shell_word(folder ? folder : run_folder);
-    json_t *end = word ? json_pack("{s:s, s:s, s:o}", "state", run_state_name(state), "message", message, "resume",
-                                   json_sprintf("ballast resume %s", word))
-                       : NULL;
-    mem_free(word);
+    json_t *end = json_pack("{s:s, s:s}", "state", run_state_name(state), "message", message);
     mem_free(message);
     return put_read(document, "end", end);
 }

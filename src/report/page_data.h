@@ -1,6 +1,7 @@
 /* What the page shows, as one JSON document, gathered from the files of a run or from a plan file:
  *
  *   {"version", "ballast", "kind": "run" or "plan", "name", "folder", "model_name", "revision",
+ *    "resume":    the command that goes on with a run, for a shell
  *    "model":     numbers and texts of the model's config.json, or null
  *    "options":   of run.json, or null
  *    "plan":      RUN_DIR/plan.json, else what run.json says; the plan file
@@ -9,7 +10,7 @@
  *    "metrics":   metrics_reader.h, or null
  *    "samples":   samples_reader.h
  *    "beside":    another run's {"name", "folder", "step_tokens", "metrics"}, or null
- *    "end":       {"state", "message"} by run_end.h, "resume": the command that goes on, where page_run_end was called}
+ *    "end":       {"state", "message"} by run_end.h, where page_run_end was called}
  *
  * A run's name is that of its folder; "folder" is its path without links. A plan has no folder.
  * Only run.json or the plan file must be there. What is there is checked: BAD_INPUT names file and field. */

@@ -177,10 +177,12 @@ static enum status check_lists(const char *name, const json_t *timeline) {
 static enum status assemble(const json_t *timeline, const struct timeline_rows *rows, double step_s, json_t *tiers,
                             json_t **out) {
     json_t *bounds = bounds_to_json(timeline, rows); /* from all events, so before they are thinned */
+    json_t *step = json_object_get(timeline, "step");
     struct timeline_rows thin = *rows;
     timeline_rows_thin(&thin, PAGE_TIMELINE_EVENTS);
 #define LIST(field) #field, json_object_get(timeline, #field)
-    *out = json_pack("{s:f, s:I, s:o, s:o, s:O, s:O*, s:O, s:O, s:O, s:O, s:O}", "step_s", step_s, "recorded",
+    *out = json_pack("{s:f, s:O*, s:I, s:o, s:o, s:O, s:O*, s:O, s:O, s:O, s:O, s:O}", "step_s", step_s, "step",
+                     json_is_integer(step) ? step : NULL, "recorded",
                      (json_int_t)json_array_size(json_object_get(timeline, "events")), "bounds", bounds, "events",
                      rows_to_json(&thin), LIST(names), LIST(moves), LIST(streams), LIST(blocks), LIST(sections),
                      LIST(phases), "tiers", tiers);

@@ -27,6 +27,8 @@ struct timeline {
         size_t first, stride;
     } * places;    /* by instruction: run r is event first + r * stride */
     double step_s; /* end of the last event */
+    int64_t step;  /* measured: which step of its run, from 1; 0: not known */
+    double wall_s; /* and how long the run says that it took, with what is around the program */
 };
 /* All events of one step with times of 0, so that filling them in allocates nothing. */
 enum status timeline_create(const struct program *program, struct timeline *out);
@@ -52,7 +54,7 @@ struct timeline_stream {
 void timeline_summarise(const struct timeline *timeline, struct timeline_stream *out);
 
 /* Self-contained, for readers that have no program (the page, other tools):
- *   {"version", "kind": "measured" or "predicted", "step_s", "names": [TEXT],
+ *   {"version", "kind": "measured" or "predicted", "step" and "wall_s" (of a run's), "step_s", "names": [TEXT],
  *    "moves": by name, what is copied or set to zero ("activations", "optimizer", …), "" for kernels
  *    "streams": [{"role", "busy_s", "waiting_s"}],
  *    "events": [[STREAM, NAME, BLOCK, SECTION, GRAIN, PHASE, START_US, DURATION_US, BYTES, CAUSE]],

@@ -254,6 +254,10 @@ static json_t *phases_to_json(void) {
     return NULL;
 }
 
+static json_t *step_to_json(const struct timeline *timeline) {
+    return json_pack("{s:I, s:f}", "step", (json_int_t)timeline->step, "wall_s", timeline->wall_s);
+}
+
 json_t *timeline_to_json(const struct timeline *timeline) {
     const struct program *program = timeline->program;
     struct labels labels = {0};
@@ -265,6 +269,10 @@ json_t *timeline_to_json(const struct timeline *timeline) {
                            events_to_json(timeline, &labels), "blocks", blocks_to_json(program->graph), "sections",
                            sections_to_json(program), "phases", phases_to_json(), "tiers", tiers_to_json(timeline));
     labels_free(&labels);
+    if (object && timeline->step > 0 && json_object_update_new(object, step_to_json(timeline)) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
     if (!object) (void)status_no_memory(0, "a timeline's JSON");
     return object;
 }

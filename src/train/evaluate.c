@@ -17,6 +17,7 @@ struct evaluation {
     int64_t total_bytes;    /* of text whose size is known */
     double total_text_loss; /* the sum of losses of those files, as if all their tokens had the mean */
     bool all_text;
+    bool examples; /* some file has such */
 };
 
 /* All of the file is tokenized. */
@@ -25,6 +26,7 @@ static enum status open_data(const struct evaluation *evaluation, const char *pa
     train_options_init(&options);
     options.data_paths = &path;
     options.data_path_count = 1;
+    if (evaluation->options->columns) options.columns = evaluation->options->columns;
     options.chat_time_s = evaluation->options->chat_time_s;
     options.loss_on_all = evaluation->options->loss_on_all;
     TRY(train_data_open(evaluation->setup->model, &evaluation->setup->plan.recipe, &options, false, out));
@@ -79,6 +81,7 @@ static enum status evaluate_one(struct evaluation *evaluation, const char *path,
     struct train_data data;
     TRY(open_data(evaluation, path, &data));
     dataset_tell_cuts(data.dataset);
+    evaluation->examples |= dataset_has_examples(data.dataset);
     enum status status = sum_losses(evaluation, data.dataset, path, loss, out);
     if (status == STATUS_OK) {
         describe(*loss, out);
@@ -139,6 +142,7 @@ static enum status run(struct evaluation *evaluation, struct eval_result *result
     TRY(engine_load_weights(&evaluation->engine));
     int64_t start = clock_now_ns();
     TRY(evaluate_all(evaluation, result));
+    result->examples = evaluation->examples;
     result->seconds = (double)(clock_now_ns() - start) * 1e-9;
     return STATUS_OK;
 }

@@ -12,6 +12,7 @@ struct eval_options {
     const char *const *data_paths; /* files, or folders that hold valid.* */
     size_t data_path_count;
     int64_t most_batches; /* of each file; 0: all */
+    const char *columns;  /* as in struct train_options; NULL: none */
     int64_t chat_time_s;  /* as in struct train_options */
     bool loss_on_all;     /* of supervised examples the prompts too */
 };
@@ -29,6 +30,7 @@ struct eval_result {
     struct eval_file total;
     struct plan plan; /* what it was computed with */
     double seconds;
+    bool examples; /* some file has supervised examples */
 };
 
 /* Statuses as train_begin. On success the caller calls eval_result_free. */

@@ -4,6 +4,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 
+enum { FILE_LIMIT_BYTES = 16 << 20 };
+
 static json_t *kinds_to_json(const struct memory_report *memory) {
     json_t *kinds = json_object();
     int failed = !kinds;
@@ -86,6 +88,30 @@ enum status plan_document_make(const struct train_setup *setup, const struct ste
     else
         json_decref(object);
     return status;
+}
+
+static bool policies_equal(const struct policy *a, const struct policy *b) {
+    json_t *left = policy_to_json(a), *right = policy_to_json(b);
+    bool equal = left && right && json_equal(left, right);
+    json_decref(left);
+    json_decref(right);
+    return equal;
+}
+
+enum status plan_document_read_prediction(const char *path, const struct plan *plan, struct step_summary *out) {
+    json_t *object;
+    struct plan found;
+    struct step_summary prediction = {.step_s = 0};
+    *out = prediction;
+    TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
+    enum status status = plan_from_json(path, object, &found);
+    if (status == STATUS_OK) status = step_summary_read_json(path, object, &prediction);
+    json_decref(object);
+    TRY(status);
+    bool same = recipe_require_equal(&found.recipe, &plan->recipe) == STATUS_OK;
+    if (!same) status_clear();
+    if (same && policies_equal(&found.policy, &plan->policy)) *out = prediction;
+    return STATUS_OK;
 }
 
 enum status plan_document_write(const char *run_folder, const struct train_setup *setup,

@@ -15,6 +15,8 @@
  * where it is not UTF-8. The caller drops the document. */
 enum status plan_document_make(const struct train_setup *setup, const struct step_summary *prediction,
                                const char *model_folder, json_t **out);
+/* What a plan file says of a step of `plan`: empty where it says nothing, or is of another recipe or policy. */
+enum status plan_document_read_prediction(const char *path, const struct plan *plan, struct step_summary *out);
 /* RUN_DIR/plan.json, in place of one that is there. */
 enum status plan_document_write(const char *run_folder, const struct train_setup *setup,
                                 const struct step_summary *prediction, const char *model_folder);

@@ -26,6 +26,7 @@
 /* One step, as it goes to metrics.jsonl and to the console. */
 struct train_step {
     int64_t step, steps;  /* steps done, this one included; of the run */
+    bool settled;         /* the one step that is compared with the prediction; timeline.json is of it */
     double epoch, epochs; /* the same in passes over the data, where the run's length is given so; else 0 */
     double loss;          /* mean over the unmasked tokens of the step */
     double grad_norm;     /* before clipping */
@@ -48,9 +49,20 @@ struct misprediction {
     struct step_summary predicted, measured; /* the latter of the last; its step_s is 0 where it was not recorded */
 };
 
+/* What is known once the data are open. */
+struct train_facts {
+    const struct train_setup *setup; /* NULL in an evaluation */
+    int64_t steps, warmup_steps;     /* of the whole run */
+    bool validation, held_out;       /* there is validation data; it is a part of the training data */
+    bool examples;                   /* there are supervised examples */
+};
+
 /* What to call while training; any may be NULL. From the thread that called train_begin or train_resume; `setup` and
  * `step` are valid during the call. None may allocate from base/mem.h in `step` after its first call. */
 struct train_events {
+    /* Data are open and the plan is made; loading comes next. With a payload of its own. */
+    void (*opened)(const void *payload, const struct train_facts *facts);
+    const void *opened_payload;
     /* All is checked and loaded; the first step comes next. `data_tokens`: tokens in all data files;
      * -1: they are still being made. */
     void (*begin)(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,

@@ -40,6 +40,7 @@ static void describe_step(struct train_run *run, const struct step_numbers *numb
     run->smooth_step_s = run->smooth_step_s > 0 ? 0.9 * run->smooth_step_s + 0.1 * seconds : seconds;
     *out = (struct train_step){
         .step = run->state.step,
+        .settled = run->state.step - 1 == run->record.settled,
         .steps = run->options->steps,
         .epoch = run_length_epoch(run->data.dataset, recipe, run->options, run->state.step),
         .epochs = run->options->epochs,
@@ -82,7 +83,8 @@ static void tell_misprediction(const struct train_run *run, const struct train_s
     struct misprediction misprediction = {
         .step = step->step, .steps = OFF_STEPS, .part = OFF_PART, .step_s = step->step_s, .predicted = run->prediction};
     const struct timeline *recorded = &run->record.timeline;
-    if (recorded->events.count > 0) step_summarise(recorded, &run->setup.costs, &misprediction.measured);
+    bool known = run->setup.costs.kernels && recorded->events.count > 0; /* what each instruction does */
+    if (known) step_summarise(recorded, &run->setup.costs, &misprediction.measured);
     if (run->events->mispredicted) run->events->mispredicted(run->events->payload, &misprediction);
 }
 
@@ -103,7 +105,8 @@ static enum status one_step(struct train_run *run) {
     run->whole = stepped != STATUS_OK && !run->engine.torn; /* what could not begin has changed nothing */
     TRY(stepped);
     int64_t elapsed = clock_now_ns() - start;
-    enum status recorded = step_record_end(&run->record, run->engine.main, run->state.step, run->folder);
+    enum status recorded =
+        step_record_end(&run->record, run->engine.main, run->state.step, (double)elapsed * 1e-9, run->folder);
     if (!isfinite(numbers.loss) || !isfinite(numbers.grad_norm))
         return refuse_nonfinite(run, run->state.step + 1, &numbers);
     run->state.step++;

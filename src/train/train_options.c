@@ -41,6 +41,7 @@ void train_options_init(struct train_options *out) {
         .valid_every = 100,
         .sample_tokens = 64,
         .sample_prompt = "",
+        .columns = "",
     };
 }
 
@@ -101,6 +102,7 @@ json_t *train_options_to_json(const struct train_options *options) {
     SET_DOUBLE(epochs, , )
     failed |= json_object_set_new(object, "schedule", json_string(lr_schedule_name(options->schedule)));
     failed |= json_object_set_new(object, "sample_prompt", json_string(options->sample_prompt));
+    failed |= json_object_set_new(object, "columns", json_string(options->columns));
     failed |= json_object_set_new(object, "loss_on_all", json_boolean(options->loss_on_all));
     failed |= json_object_set_new(object, "data", paths_to_json(options->data_paths, options->data_path_count));
     failed |= json_object_set_new(object, "valid", paths_to_json(options->valid_paths, options->valid_path_count));
@@ -153,6 +155,9 @@ enum status train_options_from_json(const char *file, const json_t *object, stru
     TRY(json_read_string(file, object, "sample_prompt", &options.sample_prompt));
     options.sample_prompt = scratch_format(memory, "%s", options.sample_prompt);
     if (!options.sample_prompt) return STATUS_FAILED;
+    TRY(json_read_string(file, object, "columns", &options.columns)); /* likewise */
+    options.columns = scratch_format(memory, "%s", options.columns);
+    if (!options.columns) return STATUS_FAILED;
     TRY(json_require(file, object, "loss_on_all"));
     TRY(json_read_bool(file, object, "loss_on_all", &options.loss_on_all));
     TRY(paths_from_json(file, object, "data", memory, &options.data_paths, &options.data_path_count));

@@ -96,6 +96,7 @@ struct train_options {
     const char *const *valid_paths;
     size_t valid_path_count;
     int64_t chat_time_s;   /* 0: today; what the template of conversations is told of the time, in seconds since 1970 */
+    const char *columns;   /* "": keys of .jsonl files, as data/jsonl.h reads them. Borrowed */
     bool loss_on_all;      /* false: of supervised examples train on the completions only */
     double valid_fraction; /* 0: part of the training sequences held out where there is no other validation data */
 };

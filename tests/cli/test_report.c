@@ -39,6 +39,15 @@ static bool begins(const char *path, const char *text) {
     return same;
 }
 
+static bool holds(const char *path, const char *text) {
+    char *whole;
+    size_t bytes;
+    assert_int_equal(file_read(path, 1 << 26, &whole, &bytes), STATUS_OK);
+    bool found = strstr(whole, text) != NULL;
+    mem_free(whole);
+    return found;
+}
+
 static void test_report_writes_a_page(void **state) {
     const char *folder = *state, *run = temp_path(folder, "run"), *plan = temp_path(folder, "p.json");
     EXPECT(folder, 0, NULL, "train", temp_path(folder, "model"), temp_path(folder, "text.txt"), "-o", run, "--steps",
@@ -46,7 +55,14 @@ static void test_report_writes_a_page(void **state) {
     EXPECT(folder, 0, TEXTS("run/report.html"), "report", run);
     EXPECT(folder, 0, NULL, "report", run); /* a page may be replaced */
     assert_true(begins(temp_path(run, "report.html"), "<!doctype html>"));
+    EXPECT(folder, 0, NULL, "report", run, "--beside", run, "-o", temp_path(folder, "two.html"));
+    assert_true(holds(temp_path(folder, "two.html"), "\"beside\":{"));
+    assert_true(holds(temp_path(folder, "two.html"), "\"state\":\"finished\""));
+    assert_false(holds(temp_path(run, "report.html"), "\"beside\":{"));
+    EXPECT(folder, 2, TEXTS("model: is not the folder of a run"), "report", run, "--beside",
+           temp_path(folder, "model"));
     EXPECT(folder, 0, NULL, "plan", temp_path(folder, "model"), "-o", plan);
+    EXPECT(folder, 2, TEXTS("p.json is a plan, which has no curves"), "report", plan, "--beside", run);
     EXPECT(folder, 0, TEXTS("p.html"), "report", plan);
     EXPECT(folder, 0, NULL, "report", plan, "-o", temp_path(folder, "x.html"), "--quiet");
     assert_true(begins(temp_path(folder, "x.html"), "<!doctype html>"));

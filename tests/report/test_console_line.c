@@ -107,6 +107,19 @@ static void test_a_checkpoint_that_is_written_is_told(void **state) {
     assert_null(strstr(line, "saving"));
 }
 
+/* With all that a run can have there is room for every field. */
+static void test_everything_at_once(void **state) {
+    (void)state;
+    const struct console_state all = {.valid_loss = 2.5, .saving = true};
+    struct train_step full = step;
+    full.epoch = 1.25, full.epochs = 3;
+    char line[FIELD_LINE_BYTES];
+    console_line_live(&full, &all, 240, false, line);
+    static const char *const parts[] = {"saving", "epoch 1.25/3", "val 2.5000", "norm 0.812", "lr 3.00e-04"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(line, parts[i])) fail_msg("'%s' is not in: %s", parts[i], line);
+}
+
 static void test_progress(void **state) {
     (void)state;
     const struct progress reading = {"reading model.safetensors", PROGRESS_BYTES, 1 << 30, (int64_t)4 << 30};
@@ -141,6 +154,7 @@ int main(void) {
                                        cmocka_unit_test(test_the_bar_stays),
                                        cmocka_unit_test(test_epochs),
                                        cmocka_unit_test(test_a_checkpoint_that_is_written_is_told),
+                                       cmocka_unit_test(test_everything_at_once),
                                        cmocka_unit_test(test_progress),
                                        cmocka_unit_test(test_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);

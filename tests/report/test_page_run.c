@@ -104,17 +104,17 @@ static void test_the_command_that_goes_on(void **state) {
     const char *folder = temp_path(*state, "it's $(here)");
     assert_int_equal(folder_create(folder), STATUS_OK);
     assert_int_equal(file_copy(temp_path(fixture, "run.json"), temp_path(folder, "run.json")), STATUS_OK);
-    json_t *end = end_of(folder);
-    const char *command = json_string_value(json_object_get(end, "resume"));
+    json_t *document = data_of(folder, NULL);
+    const char *command = json_string_value(json_object_get(document, "resume"));
     assert_int_equal(strncmp(command, "ballast resume '/", 17), 0);
     assert_non_null(strstr(command, "/it'\\''s $(here)'"));
     char *echo = mem_format("ballast() { test -d \"$2\" && test $# = 2; }; %s", command);
     assert_int_equal(system(echo), 0);
     mem_free(echo);
-    json_decref(end);
-    end = end_of(recorded);
-    assert_null(strchr(json_string_value(json_object_get(end, "resume")), '\''));
-    json_decref(end);
+    json_decref(document);
+    document = data_of(recorded, NULL);
+    assert_null(strchr(json_string_value(json_object_get(document, "resume")), '\''));
+    json_decref(document);
 }
 
 static void test_another_run_beside(void **state) {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/folder.h"
 #include "base/mem.h"
 #include "support/data_files.h"
 #include "support/temp_folder.h"
@@ -112,3 +113,18 @@ void make_tiny_model(const char *folder, const char *model, const char *text) {
                                  "--context", "32",  "--tokenizer-data", text,    "--quiet",  NULL};
     program_expect(folder, 0, NULL, words);
 }
+
+int program_place_make(struct program_place *out, int words) {
+    void *folder;
+    if (temp_folder_make(&folder) != 0) return -1;
+    snprintf(out->folder, sizeof out->folder, "%s", (char *)folder);
+    free(folder);
+    snprintf(out->model, sizeof out->model, "%s/model", out->folder);
+    snprintf(out->text, sizeof out->text, "%s/text.txt", out->folder);
+    snprintf(out->run, sizeof out->run, "%s/run", out->folder);
+    make_text(out->text, words);
+    make_tiny_model(out->folder, out->model, out->text);
+    return 0;
+}
+
+int program_place_drop(const struct program_place *place) { return folder_remove(place->folder) == STATUS_OK ? 0 : -1; }

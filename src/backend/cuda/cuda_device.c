@@ -68,7 +68,7 @@ enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]) {
     struct cluster_memory memory;
     TRY(cuda_device_enter());
     TRY(cuda_status(cudaMemGetInfo(&there, &all), "cudaMemGetInfo"));
-    TRY(cluster_measure_memory(&memory));
+    cluster_find_memory(&memory);
     bytes[TIER_DEVICE] = (int64_t)there > OWN_BYTES ? (int64_t)there - OWN_BYTES : 0;
     bytes[TIER_HOST] = memory.capacity_bytes;
     bytes[TIER_DISK] = 0;

@@ -84,9 +84,9 @@ template <typename V> __device__ inline V warp_sum(V value) {
     return value;
 }
 
-/* The sum over each TEAM consecutive threads, for all of them: a warp, or the block of THREADS. */
+/* The sum over each TEAM consecutive threads, for all of them: a warp, or the whole block. */
 template <int TEAM, typename V> __device__ inline V team_sum(V value) {
-    static_assert(TEAM == WARP || TEAM == THREADS, "a warp or a block");
+    static_assert(TEAM % WARP == 0, "whole warps");
     value = warp_sum(value);
     if (TEAM == WARP) return value;
     __shared__ V sums[TEAM / WARP];
