@@ -3,7 +3,7 @@
 static void print_text(FILE *out) {
     fputs(
         "# Supervised data and chat templates\n\n"
-        "Made by `ballast help chat > docs/chat.md`; a test compares.\n\n"
+        "Made by `ballast help templates > docs/chat.md`; a test compares.\n\n"
         "A `.jsonl` file whose first line has `messages`, or `prompt` and `completion`, holds supervised examples, one "
         "a\n"
         "line; all of its lines must be of that kind.\n\n"
