@@ -6,13 +6,15 @@ CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc)
 # Runs at once; a test that uses more cores says so in its source.
 TEST_JOBS ?= 2
-FUZZ_SECONDS ?= 60
-CTEST = ctest --output-on-failure --no-tests=error -j$(TEST_JOBS)
+# For each fuzz target: in make test and make fuzz, and in make check.
+FUZZ_SECONDS ?= 10
+CHECK_FUZZ_SECONDS ?= 3600
+run_tests = scripts/run-tests.sh $(1) -j$(TEST_JOBS)
 
 configure = cmake -G Ninja -S . -B $(1) -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(2) $(CMAKE_FLAGS)
 compile = cmake --build $(1) --parallel $(JOBS)
 
-.PHONY: all packages packages-test demo test test-asan fuzz fuzz-build check bench install format clean help
+.PHONY: all packages packages-test packages-browser demo test test-slow test-asan fuzz fuzz-build check bench install format clean help
 
 all: packages
 	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=)
@@ -23,6 +25,9 @@ packages:
 
 packages-test:
 	@scripts/install-packages.sh build test
+
+packages-browser:
+	@scripts/install-packages.sh browser
 
 demo: all
 	@scripts/install-packages.sh demo
@@ -39,21 +44,27 @@ fuzz-build: packages-test
 test: fuzz-build
 	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
 	$(call compile,$(BUILD))
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CTEST) --test-dir $(BUILD) --timeout 300
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(call run_tests,$(BUILD)) --timeout 300 -LE slow
+
+# What make test leaves out for time, and the page in a browser.
+test-slow: packages-test packages-browser
+	$(call configure,$(BUILD))
+	$(call compile,$(BUILD))
+	$(call run_tests,$(BUILD)) --timeout 600 -L slow
 
 test-asan: packages-test
 	$(call configure,$(BUILD)-asan,-DBALLAST_SANITIZE=address$(,)undefined)
 	$(call compile,$(BUILD)-asan)
-	$(CTEST) --test-dir $(BUILD)-asan --timeout 900
+	$(call run_tests,$(BUILD)-asan) --timeout 900
 
 fuzz: fuzz-build
 	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CTEST) --test-dir $(BUILD) --timeout $$(($(FUZZ_SECONDS) + 60)) -R '^fuzz\.'
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(call run_tests,$(BUILD)) --timeout $$(($(FUZZ_SECONDS) + 60)) -R '^fuzz\.'
 
 check: fuzz-build
 	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
 	$(call compile,$(BUILD))
-	BALLAST_LONG=1 FUZZ_SECONDS=600 $(CTEST) --test-dir $(BUILD) --timeout 3600
+	BALLAST_LONG=1 FUZZ_SECONDS=$(CHECK_FUZZ_SECONDS) $(call run_tests,$(BUILD)) --timeout 7200
 
 # A program that needs arguments says so and ends with status 2.
 bench: all
@@ -72,10 +83,11 @@ clean:
 help:
 	@echo 'make            install missing packages, configure, build $(BUILD)/ballast'
 	@echo 'make demo       train a small model on a real text, and show what it writes'
-	@echo 'make test       all tests, and each fuzz target for a minute'
+	@echo 'make test       all tests but the slow ones, and each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))'
+	@echo 'make test-slow  the slow tests, and the page in a browser'
 	@echo 'make test-asan  all tests under the address and undefined-behaviour sanitizers'
-	@echo 'make fuzz       the fuzz targets alone; FUZZ_SECONDS=60 each'
-	@echo 'make check      all tests with their long sweeps, and ten minutes of each fuzz target'
+	@echo 'make fuzz       the fuzz targets alone; FUZZ_SECONDS=10 each'
+	@echo 'make check      all tests with their long sweeps, and an hour of each fuzz target'
 	@echo 'make bench      the benchmarks, one after the other'
 	@echo 'make install    into PREFIX ($(PREFIX)); DESTDIR is honoured'
 	@echo 'make format     clang-format over all sources'

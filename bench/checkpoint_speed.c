@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "support/median.h"
 #include "train/checkpoint_writer.h"
 #include "train/train_data.h"
@@ -165,6 +166,7 @@ static enum status bench_run(const char *model, const char *folder, int rounds, 
 }
 
 int main(int count, char **arguments) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     if (count < 3 || count > 6) {
         fprintf(stderr, "usage: %s MODEL FOLDER [ROUNDS] [BATCH] [SEQ]\n", arguments[0]);
         return 2;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "backend/backend.h"
+#include "base/process.h"
 #include "plan/chunks.h"
 #include "program/passes.h"
 #include "support/step_graph.h"
@@ -113,6 +114,7 @@ static enum status measure_size(const struct step_graph_size *size, int runs) {
 }
 
 int main(int count, char **arguments) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     int runs = count > 1 ? atoi(arguments[1]) : 3;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (measure_size(&sizes[i], runs > 0 ? runs : 1) != STATUS_OK) {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "store/disk_file.h"
 #include "store/disk_store.h"
 
@@ -143,6 +144,7 @@ static int run(struct subject *subjects, int64_t bytes) {
 }
 
 int main(int argc, char **argv) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     int64_t mib = argc > 2 ? atoll(argv[2]) : 512;
     if (argc < 2 || argc > 3 || mib < 2 || mib > 2048) {
         fprintf(stderr, "usage: %s FOLDER [MIB]      MIB: 2 to 2048\n", argv[0]);

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/half.h"
+#include "base/process.h"
 #include "support/median.h"
 #include "train/engine.h"
 
@@ -164,6 +165,7 @@ static enum status convert(const char *folder, const char *dtype, const char *to
 }
 
 int main(int count, char **arguments) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     if (count < 2 || count > 4) {
         fprintf(stderr, "usage: %s MODEL [ROUNDS] | MODEL BF16|F16 FOLDER\n", arguments[0]);
         return 2;

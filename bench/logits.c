@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "base/process.h"
 #include "base/random.h"
 #include "model/model.h"
 #include "model/safetensors.h"
@@ -74,6 +75,7 @@ static enum status compute_and_write(struct logits_run *run, const char *out) {
 }
 
 int main(int count, char **words) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     if (count != 3) {
         fprintf(stderr, "usage: %s MODEL_DIR OUT.safetensors\n", words[0]);
         return STATUS_BAD_INPUT;

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/process.h"
 #include "cli/limit_spinning.h"
 #include "profile/profile_model.h"
 #include "search/search.h"
@@ -222,6 +223,7 @@ static enum status read_options(int count, char **words, struct settings *out) {
 }
 
 int main(int count, char **words) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     limit_spinning(words);
     static struct bench bench = {.settings = {.busy = 1, .profiles = 3, .percent = 60, .rounds = 5, .steps = 3}};
     bench.settings.step = bench_options_small();

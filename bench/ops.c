@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "support/op_instance.h"
 
 enum { MATRIX = 2048, RUNS_LEAST = 3 };
@@ -87,6 +88,7 @@ static enum status measure_case(const struct op_case *op_case, enum dtype dtype,
 }
 
 int main(int argc, char **argv) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     struct rates rates;
     if (measure_rates(&rates) != STATUS_OK) return failed("rates");
     printf("isa %s: matrix products %.0f GFLOP/s in fp32, %.0f in bf16; memory %.1f GB/s\n", backend_cpu.isa(),

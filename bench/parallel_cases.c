@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "plan/rotor.h"
 #include "support/rotor_cases.h"
 
@@ -120,6 +121,7 @@ static enum status run(const char *path, bool json, int *failed) {
 }
 
 int main(int argc, char **argv) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     bool json = argc == 3 && strcmp(argv[1], "--json") == 0;
     if (argc != 2 + json || (!json && argv[1][0] == '-')) {
         fprintf(stderr, "usage: parallel_cases [--json] FILE\n");

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "cli/limit_spinning.h"
 #include "profile/profile_model.h"
 #include "profile/rate_work.h"
@@ -371,6 +372,7 @@ static enum status read_options(int count, char **words, struct settings *out) {
 }
 
 int main(int count, char **words) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     limit_spinning(words);
     static struct bench bench = {.profile_reference_s = 1e30, .settings = {.policies = 32, .repeats = 5, .seed = 1}};
     bench.settings.step = bench_options_small();

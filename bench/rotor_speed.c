@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "plan/rotor.h"
 
@@ -65,6 +66,7 @@ static enum status measure(int count, double least) {
 }
 
 int main(void) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     static const int counts[] = {12, 25, 50, 100, 200};
     double least = measure_least();
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/process.h"
 #include "support/made_up_machine.h"
 #include "support/step_graph.h"
 
@@ -98,6 +99,7 @@ static enum status compare_size(const struct step_graph_size *size, int most, st
 }
 
 int main(int count, char **arguments) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     int most = count > 1 ? atoi(arguments[1]) : 200;
     struct gap gap = {0};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)

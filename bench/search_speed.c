@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/process.h"
 #include "report/policy_words.h"
 #include "support/made_up_machine.h"
 #include "support/step_graph.h"
@@ -81,6 +82,7 @@ static enum status measure_size(const struct step_graph_size *size, int most) {
 }
 
 int main(int count, char **arguments) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     int most = count > 1 ? atoi(arguments[1]) : -1;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (measure_size(&sizes[i], most) != STATUS_OK) {

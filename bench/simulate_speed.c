@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "graph/differentiate.h"
 #include "model/model.h"
 #include "sim/simulate.h"
@@ -93,6 +94,7 @@ static enum status simulate_policy(const struct graph *graph, const struct costs
 }
 
 int main(int count, char **words) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     int64_t layers = count > 1 ? atoll(words[1]) : LAYERS, grains = count > 2 ? atoll(words[2]) : GRAINS;
     struct model *model = NULL;
     struct graph *graph = NULL;

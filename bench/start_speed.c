@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "profile/profile.h"
 #include "support/median.h"
 #include "train/engine.h"
@@ -94,6 +95,7 @@ static enum status steps_run(struct bench *bench, int steps) {
 }
 
 int main(int count, char **arguments) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     if (count != 3 && count != 4) {
         fprintf(stderr, "usage: %s MODEL DATA [STEPS]\n", arguments[0]);
         return 2;

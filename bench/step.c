@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/process.h"
 #include "cli/limit_spinning.h"
 #include "support/bench_options.h"
 #include "support/median.h"
@@ -218,6 +219,7 @@ static enum status read_options(int count, char **words, struct options *out) {
 }
 
 int main(int count, char **words) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     limit_spinning(words);
     struct options options = {.step = {.family = "gpt2", .layers = 12}, .steps = 3};
     static struct bench bench;

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "data/tokenizer.h"
 
 enum { LEAST_RUN = 1 << 18, LONGEST_RUN = 1 << 24 };
@@ -101,6 +102,7 @@ static enum status runs_measure(void) {
 }
 
 int main(int count, char **arguments) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     if (count != 1 && count != 3) {
         fprintf(stderr, "usage: %s [TOKENIZER TEXT]\n", arguments[0]);
         return 2;

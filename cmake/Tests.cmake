@@ -4,6 +4,9 @@
 #     /* ctest: PROCESSORS 2 */          or, in a script,          # ctest: PROCESSORS 2
 # One that shall also run in another environment names the second run and its variables; <room>.<name>.avx2 is then
 #     /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+# `slow` among them leaves the second run to make test-slow.
+# One that is linked in a way of its own says how: the proof's test replaces a function.
+#     /* link: -Wl,--wrap=walk_program */
 # A test that needs what the machine has not (a GPU) ends with 77 and counts as skipped.
 # Programs see BALLAST_FIXTURES, BALLAST_SOURCE and BALLAST_PROGRAM as string macros, scripts as environment variables.
 
@@ -46,6 +49,10 @@ function(test_add_again test source program)
         list(POP_FRONT line again)
         add_test(NAME ${test}.${again} COMMAND ${program})
         test_set_properties(${test}.${again} "${source}")
+        if(slow IN_LIST line)
+            list(REMOVE_ITEM line slow)
+            set_property(TEST ${test}.${again} APPEND PROPERTY LABELS slow)
+        endif()
         set_property(TEST ${test}.${again} APPEND PROPERTY ENVIRONMENT ${line})
     endforeach()
 endfunction()
@@ -88,6 +95,12 @@ if(cmocka_FOUND)
         target_link_libraries(${program} PRIVATE test_support ballast_warnings)
         if(TARGET ballast_program)
             add_dependencies(${program} ballast_program)
+        endif()
+        file(STRINGS "${source}" link_line REGEX "^/\\* link: ")
+        if(link_line)
+            string(REGEX REPLACE "^/\\* link: *| *\\*/ *$" "" link_line "${link_line}")
+            separate_arguments(link_line)
+            target_link_options(${program} PRIVATE ${link_line})
         endif()
         add_test(NAME ${test} COMMAND ${program})
         test_set_properties(${test} "${source}")

@@ -46,6 +46,8 @@ mkdir -p "$demo/data"
 XDG_CACHE_HOME=$root/$demo/cache
 export XDG_CACHE_HOME
 
+say "ballast is $ballast here. To call it by its name: export PATH=\"\$PWD/$(dirname "$ballast"):\$PATH\", or make install"
+
 say 'The text: the King James Bible, its last part held out for validation.'
 show scripts/make-demo-text.sh $demo/text.txt
 lines=$(wc -l <$demo/text.txt)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that Ballast needs, and only those that are missing; silent when there are none.
-#   usage: scripts/install-packages.sh GROUP...      GROUP: build, test, demo
+#   usage: scripts/install-packages.sh GROUP...      GROUP: build, test, browser, demo
 # Needs root or sudo only when something is missing. Asks nothing.
 set -eu
 
@@ -9,6 +9,8 @@ test='libcmocka-dev clang libclang-rt-14-dev libomp-dev'
 # On x86-64 the tests also compile for arm64.
 cross='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
 demo='bible-kjv bible-kjv-text'
+# Some 400 MB, so the tests do without it: make test-slow opens the page in it.
+browser='chromium'
 
 wanted=
 for group in "$@"; do
@@ -18,9 +20,10 @@ for group in "$@"; do
         wanted="$wanted $test"
         if [ "$(uname -m)" = x86_64 ]; then wanted="$wanted $cross"; fi
         ;;
+    browser) wanted="$wanted $browser" ;;
     demo) wanted="$wanted $demo" ;;
     *)
-        echo "install-packages: '$group' is no group of packages (build, test, demo)" >&2
+        echo "install-packages: '$group' is no group of packages (build, test, browser, demo)" >&2
         exit 2
         ;;
     esac

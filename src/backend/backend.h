@@ -30,10 +30,16 @@ struct kernel_call {
     void *stream; /* of the backend's streams; NULL where it has none */
 };
 
+enum { KERNELS_TOGETHER = 32 };
+
 /* A kernel made ready for one node: everything that needs memory or compilation was done when it was created. It may
  * hold state of its own, so one stream runs it, one call at a time (program_verify checks it). */
 struct kernel {
     void (*run)(const struct kernel *kernel, const struct kernel_call *call);
+    /* Does what `run` of each of 1 to KERNELS_TOGETHER kernels would do one after the other, all of this function and
+     * asked for on one stream; none writes what another reads or writes. Only where workspace_bytes is 0. NULL: there
+     * is no such function. */
+    void (*run_together)(const struct kernel *const *kernels, const struct kernel_call *calls, int count);
     void (*release)(struct kernel *kernel); /* frees the kernel itself too */
     const struct node *node;
     int64_t workspace_bytes;
@@ -99,7 +105,13 @@ struct backend_memory {
 };
 
 struct backend {
+    /* What `--device` calls it: NAME, or NAME:N for the N-th of its devices. */
     const char *name;
+    /* How the names of its instruction sets begin (`isa`); "": the backend of all that no other knows. */
+    const char *isa_prefix;
+    /* Which of its devices it uses from now on, from 0: called once, before all else. BAD_INPUT where there is none of
+     * that number, or none at all. NULL: there is one. */
+    enum status (*select)(int device);
     /* Whether it can be used at all: BAD_INPUT for a wrong setting and where there is no such device, FAILED for a
      * machine that it does not know. */
     enum status (*check)(void);
@@ -139,15 +151,15 @@ struct backend {
 };
 
 extern const struct backend backend_cpu, backend_cuda;
+/* All of them, the one that is preferred first; the last can always be tried. A new backend is an entry here. */
+extern const struct backend *const backends[];
+extern const int backend_count;
 
-/* The backend that `device` names: "cpu", "cuda" or "cuda:N", the N-th GPU from 0; NULL: the first GPU if there is one
- * that can be used, else the CPU. BAD_INPUT when there is none of that name or it cannot be used. A process uses one
- * GPU: the choice is made once, before any other use, and by one thread. */
+/* The backend that `device` names, as NAME or NAME:N (its N-th device from 0); NULL: the first of the list that can be
+ * used. BAD_INPUT when there is none of that name or it cannot be used. A process uses one device: the choice is made
+ * once, before any other use, and by one thread. */
 enum status backend_find(const char *device, const struct backend **out);
 /* The kind of backend that made results with this instruction set. */
 const struct backend *backend_of_isa(const char *isa);
-
-/* For backend_find: which GPU backend_cuda uses from now on. BAD_INPUT when there is none of that number. */
-enum status backend_cuda_select(int device);
 
 #endif

@@ -5,7 +5,7 @@ static enum status refuse(void) {
     return status_set(STATUS_BAD_INPUT, "this build has no CUDA, which it takes to use a GPU");
 }
 
-enum status backend_cuda_select(int device) {
+static enum status refuse_device(int device) {
     (void)device;
     return refuse();
 }
@@ -13,4 +13,5 @@ enum status backend_cuda_select(int device) {
 static const char *no_isa(void) { return "none"; }
 
 /* Whoever uses a backend checks it first. */
-const struct backend backend_cuda = {.name = "cuda", .check = refuse, .isa = no_isa, .grain_tokens = 4096};
+const struct backend backend_cuda = {
+    .name = "cuda", .isa_prefix = "sm_", .select = refuse_device, .check = refuse, .isa = no_isa, .grain_tokens = 4096};

@@ -1,44 +1,71 @@
 /* Which backend computes. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend.h"
 
-/* "cuda" or "cuda:N". False for anything else. */
-static bool read_gpu(const char *device, int *number) {
+enum { DEVICES_MOST = 1024 };
+
+/* "NAME" or, where it has several devices, "NAME:N". False for anything else. */
+static bool names(const char *device, const struct backend *backend, int *number) {
+    size_t length = strlen(backend->name);
     *number = 0;
-    if (strncmp(device, "cuda", 4) != 0) return false;
-    if (device[4] == '\0') return true;
-    if (device[4] != ':' || device[5] < '0' || device[5] > '9') return false;
+    if (strncmp(device, backend->name, length) != 0) return false;
+    device += length;
+    if (device[0] == '\0') return true;
+    if (!backend->select || device[0] != ':' || device[1] < '0' || device[1] > '9') return false;
     char *end;
-    long value = strtol(device + 5, &end, 10);
+    long value = strtol(device + 1, &end, 10);
     *number = (int)value;
-    return *end == '\0' && value < 1024;
+    return *end == '\0' && value < DEVICES_MOST;
 }
 
+static enum status use(const struct backend *backend, int number) {
+    if (backend->select) TRY(backend->select(number));
+    return backend->check();
+}
+
+/* The last one's failure is told: it is the one that every machine should have. */
 static enum status find_default(const struct backend **out) {
-    bool gpu = backend_cuda_select(0) == STATUS_OK && backend_cuda.check() == STATUS_OK;
-    if (!gpu) status_clear();
-    *out = gpu ? &backend_cuda : &backend_cpu;
-    return (*out)->check();
+    enum status status = STATUS_FAILED;
+    for (int i = 0; i < backend_count && status != STATUS_OK; i++) {
+        status_clear();
+        *out = backends[i];
+        status = use(backends[i], 0);
+    }
+    return status;
+}
+
+/* BAD_INPUT "device: 'x' is not cuda, cuda:N or cpu" */
+static enum status unknown(const char *device) {
+    char known[256] = "";
+    size_t used = 0;
+    for (int i = 0; i < backend_count; i++) {
+        const char *between = i == 0 ? "" : i + 1 < backend_count ? ", " : " or ", *name = backends[i]->name;
+        int added = snprintf(known + used, sizeof known - used, backends[i]->select ? "%s%s, %s:N" : "%s%s", between,
+                             name, name);
+        if (added < 0 || (size_t)added >= sizeof known - used) break;
+        used += (size_t)added;
+    }
+    return status_set(STATUS_BAD_INPUT, "device: '%s' is not %s", device, known);
 }
 
 enum status backend_find(const char *device, const struct backend **out) {
-    int number;
     if (!device) return find_default(out);
-    if (strcmp(device, "cpu") == 0) {
-        *out = &backend_cpu;
-        return backend_cpu.check();
+    for (int i = 0; i < backend_count; i++) {
+        int number;
+        if (!names(device, backends[i], &number)) continue;
+        enum status status = use(backends[i], number);
+        if (status != STATUS_OK) return status_prefix(status, "device: %s", device);
+        *out = backends[i];
+        return STATUS_OK;
     }
-    if (!read_gpu(device, &number))
-        return status_set(STATUS_BAD_INPUT, "device: '%s' is not cpu, cuda or cuda:N", device);
-    enum status status = backend_cuda_select(number);
-    if (status == STATUS_OK) status = backend_cuda.check();
-    if (status != STATUS_OK) return status_prefix(status, "device: %s", device);
-    *out = &backend_cuda;
-    return STATUS_OK;
+    return unknown(device);
 }
 
 const struct backend *backend_of_isa(const char *isa) {
-    return strncmp(isa, "sm_", 3) == 0 ? &backend_cuda : &backend_cpu;
+    for (int i = 0; i < backend_count; i++)
+        if (strncmp(isa, backends[i]->isa_prefix, strlen(backends[i]->isa_prefix)) == 0) return backends[i];
+    return backends[backend_count - 1];
 }

@@ -164,3 +164,13 @@ char *path_join(const char *folder, const char *name) {
     const char *between = length == 0 || folder[length - 1] == '/' ? "" : "/";
     return mem_format("%s%s%s", folder, between, name);
 }
+
+bool path_ends(const char *path, const char *suffix) {
+    size_t length = strlen(path), tail = strlen(suffix);
+    return length >= tail && strcmp(path + length - tail, suffix) == 0;
+}
+
+const char *path_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

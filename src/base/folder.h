@@ -32,6 +32,10 @@ void names_free(struct names *names);
 
 /* "folder/name" in fresh memory ("name" where the folder is ""), NULL when out of memory. */
 char *path_join(const char *folder, const char *name);
+/* What stands behind the last slash of a path. */
+const char *path_name(const char *path);
+/* Whether it ends so: path_ends("a/b.txt", ".txt"). */
+bool path_ends(const char *path, const char *suffix);
 
 /* Renames over whatever file has the name `to`, and syncs the folder that holds it. The source must be synced already.
  */

@@ -4,11 +4,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "base/terminal.h"
+
 static atomic_bool quiet_notes;
 
 static void print_line(const char *lead, const char *format, va_list arguments) {
     char text[2048];
     vsnprintf(text, sizeof text, format, arguments);
+    live_line_wipe();
     fprintf(stderr, "%s%s\n", lead, text);
 }
 

@@ -1,6 +1,7 @@
 #include "base/size.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -46,6 +47,16 @@ enum status size_parse(const char *text, int64_t *bytes) {
     return STATUS_OK;
 }
 
+enum status size_refuse_bare(const char *text) {
+    static const long most = 1000000;
+    bool bare = text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
+    long number = bare && strlen(text) <= 7 ? strtol(text, NULL, 10) : most;
+    if (number < 1 || number >= most) return STATUS_OK;
+    status_set(STATUS_BAD_INPUT, "%s without a unit is %s byte%s, which holds nothing", text, text,
+               number == 1 ? "" : "s");
+    return status_hint(STATUS_BAD_INPUT, "did you mean %ld%s?", number, number < 1024 ? "G" : "M");
+}
+
 static char *print(int64_t bytes, double (*to_whole)(double), char text[SIZE_TEXT]) {
     double value = (double)bytes;
     int unit = -1;
@@ -68,5 +79,17 @@ char *size_print_option(int64_t bytes, char text[SIZE_TEXT]) {
     char *space = strchr(size_print_up(bytes, text), ' ');
     const char *unit = space[1] == 'B' ? "" : space + 1; /* plain bytes have none */
     memmove(space, unit, strlen(unit) + 1);
+    return text;
+}
+
+char *count_print(int64_t count, char text[COUNT_TEXT]) {
+    char digits[COUNT_TEXT];
+    int length = snprintf(digits, sizeof digits, "%" PRId64, count), put = 0;
+    for (int i = 0; i < length; i++) {
+        text[put++] = digits[i];
+        int left = length - 1 - i;
+        if (left > 0 && left % 3 == 0 && digits[i] != '-') text[put++] = ',';
+    }
+    text[put] = '\0';
     return text;
 }

@@ -4,10 +4,14 @@
 
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/terminal.h"
 #include "cli/command.h"
+#include "cli/option_effect.h"
 #include "data/jinja.h"
 #include "data/tokenizer.h"
 #include "model/model.h"
+#include "model/model_preset.h"
+#include "report/progress_view.h"
 
 const struct command *const commands[COMMAND_COUNT] = {
 #define COMMAND_ENTRY(id, name) &command_##name,
@@ -39,6 +43,8 @@ static enum status run_command(const struct command *command, int count, char **
         help_print_command(command, stdout);
     else if (status == STATUS_OK) {
         log_set_quiet(options_flag(&options, OPT_QUIET));
+        if (!options_flag(&options, OPT_QUIET)) progress_view_open(stderr);
+        option_effects_tell(&options);
         status = command->run(&options);
     }
     options_free(&options);
@@ -56,6 +62,7 @@ static enum status run_help(int count, char **words) {
         return STATUS_OK;
     }
     if (strcmp(words[0], "models") == 0) return model_print_document(stdout);
+    if (strcmp(words[0], "presets") == 0) return model_preset_print_list(stdout);
     if (strcmp(words[0], "tokenizers") == 0) {
         tokenizer_print_document(stdout);
         return STATUS_OK;
@@ -95,6 +102,7 @@ static enum status finish_output(enum status status) {
 
 int cli_run(int count, char **words) {
     enum status status = finish_output(dispatch(count, words));
+    live_line_wipe();
     if (status == STATUS_OK) return STATUS_OK;
     bool stopped = status == STATUS_INTERRUPTED || status == STATUS_TERMINATED;
     if (stopped && status_message()[0])

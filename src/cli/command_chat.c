@@ -3,22 +3,22 @@
 
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/line_reader.h"
 #include "cli/step_options.h"
 #include "cli/text_options.h"
+#include "cli/typed_lines.h"
 #include "train/chat_session.h"
 
 /* Set by Ctrl-C: an answer, or the wait for a line, ends, and the program goes on. */
 static volatile sig_atomic_t interrupted;
 
-static const struct line_reader *waiting;
+static const struct typed_lines *waiting;
 
 static void note_interrupt(int number) {
     interrupted = number;
-    line_reader_interrupt(waiting);
+    typed_lines_interrupt(waiting);
 }
 
-static void catch_interrupts(const struct line_reader *reader, struct sigaction *saved) {
+static void catch_interrupts(const struct typed_lines *reader, struct sigaction *saved) {
     struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = SA_RESTART};
     waiting = reader;
     sigemptyset(&action.sa_mask);
@@ -45,7 +45,7 @@ static void tell_finish(const struct chat_session *session, const struct chat_an
 }
 
 /* A text that cannot be answered is told of; at a terminal the conversation goes on. */
-static enum status answer(struct chat_session *session, const struct line_reader *reader, const char *text) {
+static enum status answer(struct chat_session *session, const struct typed_lines *reader, const char *text) {
     struct chat_answer answer;
     interrupted = 0;
     enum status status = chat_session_say(session, text, write_text, NULL, &answer);
@@ -71,7 +71,7 @@ static bool is_command(const char *line, const char *name) {
 }
 
 /* What a line asks for; `*ended` for the end. */
-static enum status take_line(struct chat_session *session, const struct line_reader *reader, const char *line,
+static enum status take_line(struct chat_session *session, const struct typed_lines *reader, const char *line,
                              bool *ended) {
     if (line[strspn(line, " \t")] == '\0') return STATUS_OK;
     if (line[0] != '/') return answer(session, reader, line);
@@ -88,11 +88,11 @@ static enum status take_line(struct chat_session *session, const struct line_rea
     return STATUS_OK;
 }
 
-static enum status converse(struct chat_session *session, struct line_reader *reader) {
+static enum status converse(struct chat_session *session, struct typed_lines *reader) {
     bool ended = false;
     const char *line;
     while (!ended) {
-        enum line_event event = line_reader_next(reader, ">>> ", &line);
+        enum line_event event = typed_lines_next(reader, ">>> ", &line);
         if (event == LINE_FAILED) return STATUS_FAILED;
         if (event == LINE_END) {
             if (reader->terminal) putchar('\n');
@@ -108,18 +108,18 @@ static enum status converse(struct chat_session *session, struct line_reader *re
 }
 
 static enum status talk(const struct options *options, struct chat_session *session) {
-    struct line_reader reader;
+    struct typed_lines reader;
     struct sigaction saved;
     TRY(chat_session_set_system(session, options_text(options, OPT_SYSTEM)));
     text_options_tell(&session->writer);
-    TRY(line_reader_open(&reader));
+    TRY(typed_lines_open(&reader));
     if (reader.terminal) {
         log_note("/help lists commands, Ctrl-D ends");
         catch_interrupts(&reader, &saved);
     }
     enum status status = converse(session, &reader);
     if (reader.terminal) sigaction(SIGINT, &saved, NULL);
-    line_reader_close(&reader);
+    typed_lines_close(&reader);
     return status;
 }
 

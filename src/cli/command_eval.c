@@ -1,9 +1,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/option_effect.h"
 #include "cli/step_options.h"
 #include "train/evaluate.h"
 
@@ -41,13 +41,6 @@ static void print_table(const struct eval_result *result) {
     if (result->file_count > 1) print_row(&result->total);
 }
 
-/* Only for a person who waits: nothing is left of it at the end. */
-static void show_progress(void *payload, const char *path, int64_t done, int64_t batches) {
-    (void)payload;
-    fprintf(stderr, "\r%s: batch %lld of %lld\x1b[K", path, (long long)done, (long long)batches);
-    if (done == batches) fputs("\r\x1b[K", stderr);
-}
-
 static enum status run(const struct options *options) {
     struct plan_options plan;
     TRY(step_options_read(options, false, &plan));
@@ -56,9 +49,10 @@ static enum status run(const struct options *options) {
                                 .most_batches = options_whole(options, OPT_BATCHES),
                                 .loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0};
     TRY(step_options_read_chat_date(options, &eval.chat_time_s));
-    bool live = isatty(STDERR_FILENO) && !options_flag(options, OPT_QUIET);
+    eval.columns = options_text(options, OPT_COLUMNS);
     struct eval_result result;
-    TRY(evaluate_files(options->arguments.items[0], &plan, &eval, live ? show_progress : NULL, NULL, &result));
+    TRY(evaluate_files(options->arguments.items[0], &plan, &eval, &result));
+    option_effects_tell_data(options, &(struct train_facts){.examples = result.examples});
     enum status status = STATUS_OK;
     if (options_flag(options, OPT_JSON))
         status = print_json(&result);

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/inspect.h"
+#include "model/foreign_weights.h"
 
 static bool holds(const char *folder, const char *name) {
     char *path = path_join(folder, name);
@@ -11,21 +12,18 @@ static bool holds(const char *folder, const char *name) {
     return there;
 }
 
-static bool ends(const char *path, const char *suffix) {
-    size_t length = strlen(path), tail = strlen(suffix);
-    return length >= tail && strcmp(path + length - tail, suffix) == 0;
-}
-
 static enum status look_at(const char *path, json_t **out) {
     if (!file_exists(path)) return status_set(STATUS_BAD_INPUT, "%s: no such file or folder", path);
     if (file_is_folder(path)) {
         if (holds(path, "run.json")) return inspect_run(path, out);
         if (holds(path, "config.json") || holds(path, "adapter_config.json")) return inspect_model(path, out);
+        TRY(foreign_weights_refuse_folder(path));
         return status_set(STATUS_BAD_INPUT, "%s: neither a run (run.json) nor a model (config.json)", path);
     }
-    if (ends(path, ".safetensors")) return inspect_weights(path, out);
-    if (ends(path, ".bin")) return inspect_tokens(path, out);
-    if (ends(path, ".json")) return inspect_json_file(path, out);
+    TRY(foreign_weights_refuse_file(path));
+    if (path_ends(path, ".safetensors")) return inspect_weights(path, out);
+    if (path_ends(path, ".bin")) return inspect_tokens(path, out);
+    if (path_ends(path, ".json")) return inspect_json_file(path, out);
     enum status status = status_set(STATUS_BAD_INPUT, "%s: not a kind of file that inspect knows", path);
     return status_hint(status, "it knows model and run folders, .safetensors, .bin token files, and .json files of "
                                "tokenizers, plans and clusters");

@@ -7,6 +7,8 @@
 #include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
+#include "model/model_folder.h"
+#include "model/model_preset.h"
 #include "report/plan_table.h"
 #include "train/plan_document.h"
 #include "train/run_folder.h"
@@ -24,8 +26,16 @@ static enum status make_document(const char *model_folder, const struct train_se
                                  const struct step_summary *prediction, json_t **out) {
     struct scratch memory = {0};
     const char *absolute;
-    enum status status = path_make_absolute(model_folder, &memory, &absolute);
+    const struct model_preset *preset = setup->model->preset;
+    char *folder = NULL;
+    enum status status = STATUS_OK;
+    if (preset)
+        absolute = preset->name;
+    else
+        status = model_folder_find(model_folder, &folder);
+    if (folder) status = path_make_absolute(folder, &memory, &absolute);
     if (status == STATUS_OK) status = plan_document_make(setup, prediction, absolute, out);
+    mem_free(folder);
     scratch_free(&memory);
     return status;
 }
@@ -58,6 +68,7 @@ static enum status run(const struct options *options) {
     struct train_setup setup;
     bool generate = strcmp(options_text(options, OPT_FOR), "generate") == 0;
     TRY(step_options_read(options, false, &plan));
+    plan.outline = true;
     step_options_read_optimizer(options, &training);
     TRY(train_setup_create(options->arguments.items[0], generate ? SETUP_GENERATE : SETUP_TRAIN, &plan, &training,
                            &setup));
@@ -73,14 +84,16 @@ static enum status run(const struct options *options) {
 const struct command command_plan = {
     .bit = COMMAND_PLAN,
     .name = "plan",
-    .arguments = "MODEL_DIR",
+    .arguments = "MODEL_DIR|PRESET",
     .least = 1,
     .most = 1,
     .summary = "the memory of a training step, exactly, and its time, before anything is loaded",
-    .details = "Compiles the step (or, --for generate, the programs for text) and prints its memory by kind, its "
-               "predicted time and what binds it. What does not fit in memory goes to --host-memory and --disk, if "
-               "there are any, by the fastest policy that a search finds. The first time on a machine it measures for "
-               "some seconds. Exits with 3 when nothing fits, saying by how much and what would. With -o, writes a "
-               "plan file that `ballast train --plan` takes.",
+    .details =
+        "The model may be a folder with config.json alone, or the name of a published one (`ballast help presets`). "
+        "Compiles the step (or, --for generate, the programs for text) and prints its memory by kind, its "
+        "predicted time and what binds it. What does not fit in memory goes to --host-memory and --disk, if "
+        "there are any, by the fastest policy that a search finds. The first time on a machine it measures for "
+        "some seconds. Exits with 3 when nothing fits, saying by how much and what would. With -o, writes a "
+        "plan file that `ballast train --plan` takes.",
     .run = run,
 };

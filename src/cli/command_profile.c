@@ -79,6 +79,7 @@ static enum status count_calls(struct profiling *profiling) {
 
 static enum status measure_model(const char *folder, struct profiling *profiling) {
     struct train_setup *setup = &profiling->setup;
+    profiling->plan.outline = true;
     TRY(train_setup_create(folder, SETUP_TRAIN, &profiling->plan, NULL, setup));
     profiling->options.threads = setup->plan.recipe.threads;
     TRY(profile_model(setup->backend, setup->main->graph, &profiling->cluster, &profiling->options, &profiling->costs,
@@ -90,10 +91,10 @@ static json_t *row_to_json(const struct profile_row *row) {
     const struct profiled_operator *profiled = row->profiled;
     struct op_cost cost;
     op_cost(profiled->node, &cost);
-    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:s, s:f, s:f}", "operator", profiled->node->op->name, "first",
+    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:b, s:s, s:f, s:f}", "operator", profiled->node->op->name, "first",
                      profiled->node->name, "count", (json_int_t)row->count, "seconds", profiled->seconds, "spread",
-                     profiled->noise, "activity", activity_name(profiled->activity), "flops", cost.flops, "bytes",
-                     cost.bytes);
+                     profiled->noise, "extrapolated", (int)profiled->extrapolated, "activity",
+                     activity_name(profiled->activity), "flops", cost.flops, "bytes", cost.bytes);
 }
 
 /* The cluster's document with the model's operators. */
@@ -127,6 +128,7 @@ static enum status put_out(const struct options *options, struct profiling *prof
     if (options_flag(options, OPT_JSON)) return cli_print_json(document(profiling));
     profile_table_print_machine(stdout, &profiling->cluster);
     if (profiling->rows) profile_table_print_operators(stdout, profiling->rows, profiling->report.operators);
+    profile_table_print_parts(stdout, "", &profiling->costs);
     return STATUS_OK;
 }
 
@@ -160,7 +162,7 @@ static enum status run(const struct options *options) {
 const struct command command_profile = {
     .bit = COMMAND_PROFILE,
     .name = "profile",
-    .arguments = "[MODEL_DIR]",
+    .arguments = "[MODEL_DIR|PRESET]",
     .least = 0,
     .most = 1,
     .summary = "what the machine does in a second, and what each operator of a model costs",

@@ -11,10 +11,11 @@
 #include "report/page.h"
 #include "report/page_data.h"
 
-static enum status read_run(const char *folder, json_t **out) {
+static enum status read_run(const char *folder, const char *beside, json_t **out) {
     struct page_run *run;
-    TRY(page_run_open(folder, &run));
+    TRY(page_run_open(folder, beside, &run));
     enum status status = page_run_data(run, out);
+    if (status == STATUS_OK) status = page_run_end(folder, *out);
     page_run_close(run);
     return status;
 }
@@ -67,10 +68,14 @@ static enum status run(const struct options *options) {
     const char *source = options->arguments.items[0], *output = options_text(options, OPT_OUTPUT);
     if (!file_exists(source)) return status_set(STATUS_BAD_INPUT, "%s: no such file or folder", source);
     bool folder = file_is_folder(source);
+    const char *beside = options_text(options, OPT_BESIDE);
+    if (beside && !folder)
+        return status_set(STATUS_BAD_INPUT, "--beside %s: %s is a plan, which has no curves", beside, source);
     char *path = output ? mem_string(output) : default_output(source, folder);
     json_t *document = NULL;
     enum status status = path ? new_file_check(path, "a page", read_page) : STATUS_FAILED;
-    if (status == STATUS_OK) status = folder ? read_run(source, &document) : page_data_of_plan(source, &document);
+    if (status == STATUS_OK)
+        status = folder ? read_run(source, beside, &document) : page_data_of_plan(source, &document);
     if (status == STATUS_OK && !folder) status = predict(options, document);
     if (status == STATUS_OK) status = write_page(path, document);
     json_decref(document);
@@ -87,7 +92,8 @@ const struct command command_report = {
     .summary = "a run or a plan as one page for the browser",
     .details =
         "Writes one HTML file that needs no network and nothing beside it: the plan, memory over a step, what "
-        "each stream did when, and the curves of training. A plan's step is simulated, a run's taken from where "
+        "each stream did when, the curves of training, and what the model wrote. --beside puts another run's curves "
+        "into the same plots. A plan's step is simulated, a run's taken from where "
         "`ballast simulate RUN_DIR` left it. What a run does not have yet is left out; a run may still be going on "
         "(`ballast train --serve` shows it live).",
     .run = run,

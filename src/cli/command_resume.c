@@ -6,11 +6,11 @@
 static enum status run(const struct options *options) {
     struct plan_options plan;
     TRY(step_options_read(options, true, &plan));
-    struct resume_options resume = {.steps = options_whole(options, OPT_STEPS)};
+    struct resume_options resume = {.steps = options_whole(options, OPT_STEPS),
+                                    .epochs = options_real(options, OPT_EPOCHS)};
     struct run_views views;
     enum status status = run_views_open(options, options->arguments.items[0], &views);
-    if (status == STATUS_OK)
-        status = train_resume(options->arguments.items[0], &plan, &resume, console_events(views.console));
+    if (status == STATUS_OK) status = train_resume(options->arguments.items[0], &plan, &resume, &views.events);
     run_views_close(&views);
     return status;
 }

@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/new_file.h"
 #include "cli/prediction.h"
+#include "report/profile_table.h"
 #include "report/trace.h"
 
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30, TRACE_DIGITS = 12 };
@@ -24,11 +26,19 @@ static enum status write_trace(const struct prediction *prediction, const char *
     return status;
 }
 
-/* Seconds of the recorded step; below 0: there is none. */
+/* Seconds of the recorded step, as the run told them; below 0: there is none. */
 static double measured_s(const struct prediction *prediction) {
-    const json_t *seconds = json_object_get(prediction->measured, "step_s");
+    const json_t *seconds = json_object_get(prediction->measured, "wall_s");
+    if (!json_is_number(seconds)) seconds = json_object_get(prediction->measured, "step_s");
     return json_is_number(seconds) ? json_number_value(seconds) : -1;
 }
+
+/* Which step that is; 0: not known. */
+static json_int_t measured_step(const struct prediction *prediction) {
+    return json_integer_value(json_object_get(prediction->measured, "step"));
+}
+
+static json_t *known_s(double seconds) { return seconds > 0 ? json_real(seconds) : json_null(); }
 
 static double tokens_per_s(const struct prediction *prediction) {
     const struct recipe *recipe = &prediction->setup.plan.recipe;
@@ -51,11 +61,13 @@ static json_t *tiers_to_json(const struct prediction *prediction) {
 
 static json_t *document(const struct prediction *prediction) {
     double measured = measured_s(prediction);
-    json_t *object = json_pack("{s:i, s:s, s:o, s:f, s:o, s:{s:i, s:i, s:f}}", "version", 1, "model", prediction->model,
-                               "measured_step_s", measured < 0 ? json_null() : json_real(measured), "tokens_per_s",
-                               tokens_per_s(prediction), "tiers", tiers_to_json(prediction), "profile", "operators",
-                               (int)prediction->profile.operators, "measured", (int)prediction->profile.measured,
-                               "noise", prediction->profile.noise);
+    json_t *object = json_pack(
+        "{s:i, s:s, s:o, s:o, s:o, s:f, s:o, s:{s:i, s:i, s:i, s:f}}", "version", 1, "model", prediction->model,
+        "measured_step", measured_step(prediction) > 0 ? json_integer(measured_step(prediction)) : json_null(),
+        "measured_step_s", known_s(measured), "planned_step_s", known_s(prediction->planned.step_s), "tokens_per_s",
+        tokens_per_s(prediction), "tiers", tiers_to_json(prediction), "profile", "operators",
+        (int)prediction->profile.operators, "extrapolated", (int)prediction->costs.extrapolated, "measured",
+        (int)prediction->profile.measured, "noise", prediction->profile.noise);
     if (object && step_summary_add_json(&prediction->step, object) == STATUS_OK) return object;
     json_decref(object);
     (void)status_no_memory(0, "the prediction's JSON");
@@ -69,16 +81,32 @@ static void print_streams(const struct prediction *prediction) {
                step->streams[s].busy_s, step->streams[s].waiting_s);
 }
 
+/* What is measured by now may be another number than was told then. */
+static void print_planned(const struct prediction *prediction) {
+    double step = prediction->timeline.step_s, planned = prediction->planned.step_s;
+    if (planned > 0 && fabs(step / planned - 1) > 5e-4)
+        printf("as planned       %9.4f s, by what was measured on the machine then\n", planned);
+}
+
+static void print_measured(const struct prediction *prediction, double measured) {
+    char which[48] = "";
+    if (measured_step(prediction) > 0)
+        snprintf(which, sizeof which, " (step %lld of the run)", (long long)measured_step(prediction));
+    printf("measured step    %9.4f s%s; the prediction is %+.1f%% off\n", measured, which,
+           100 * (prediction->timeline.step_s / measured - 1));
+}
+
 static void print_summary(const struct prediction *prediction) {
     char text[BOUND_WORDS_BYTES], size[SIZE_TEXT];
     double step = prediction->timeline.step_s, measured = measured_s(prediction);
     printf("predicted step   %9.4f s, %.0f tokens/s\n", step, tokens_per_s(prediction));
-    if (measured > 0)
-        printf("measured step    %9.4f s; the prediction is %+.1f%% off\n", measured, 100 * (step / measured - 1));
+    print_planned(prediction);
+    if (measured > 0) print_measured(prediction, measured);
     print_streams(prediction);
     for (int i = 0; i < prediction->step.bound_count; i++)
         printf("%-16s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->step.bounds[i].seconds,
                bound_words(&prediction->step.bounds[i], text));
+    profile_table_print_parts(stdout, "", &prediction->costs);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (prediction->setup.program_bytes[tier] > 0)
             printf("%-6s memory    %s (%" PRId64 " bytes)\n", tier_name(tier),

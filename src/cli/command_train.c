@@ -9,6 +9,7 @@
 static void read_training(const struct options *options, struct train_options *out) {
     step_options_read_optimizer(options, out);
     if (options_given(options, OPT_STEPS)) out->steps = options_whole(options, OPT_STEPS);
+    out->epochs = options_real(options, OPT_EPOCHS);
     out->learning_rate = options_real(options, OPT_LR);
     out->schedule = lr_schedule_find(options_text(options, OPT_SCHEDULE));
     out->schedule_steps = options_whole(options, OPT_SCHEDULE_STEPS);
@@ -38,10 +39,10 @@ static enum status run(const struct options *options) {
     TRY(step_options_read(options, false, &plan));
     read_training(options, &training);
     TRY(step_options_read_chat_date(options, &training.chat_time_s));
+    if (options_given(options, OPT_COLUMNS)) training.columns = options_text(options, OPT_COLUMNS);
     struct run_views views;
     enum status status = run_views_open(options, folder, &views);
-    if (status == STATUS_OK)
-        status = train_begin(options->arguments.items[0], folder, &plan, &training, console_events(views.console));
+    if (status == STATUS_OK) status = train_begin(options->arguments.items[0], folder, &plan, &training, &views.events);
     run_views_close(&views);
     return status;
 }

@@ -12,7 +12,7 @@
 enum { HISTORY_LINES = 1000 };
 
 struct line_edit {
-    struct line_reader *reader;
+    struct typed_lines *reader;
     EditLine *editor;
     History *history;
     const char *prompt;
@@ -31,7 +31,7 @@ static int take_character(EditLine *editor, wchar_t *character) {
     char byte;
     el_get(editor, EL_CLIENTDATA, &edit);
     for (;;) {
-        int taken = line_reader_take_byte(edit->reader, &byte);
+        int taken = typed_lines_take_byte(edit->reader, &byte);
         if (taken != 1) return taken;
         size_t used = mbrtowc(character, &byte, 1, &state);
         if (used == (size_t)-1)
@@ -46,7 +46,7 @@ static void set_characters(void) {
     if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) (void)setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-struct line_edit *line_edit_open(struct line_reader *reader) {
+struct line_edit *line_edit_open(struct typed_lines *reader) {
     struct line_edit *edit = mem_array(1, sizeof *edit);
     HistEvent event;
     if (!edit) return NULL;

@@ -1,7 +1,7 @@
 #include "cli/line_edit.h"
 
 /* In builds without libedit (cmake/LineEdit.cmake). */
-struct line_edit *line_edit_open(struct line_reader *reader) {
+struct line_edit *line_edit_open(struct typed_lines *reader) {
     (void)reader;
     return NULL;
 }

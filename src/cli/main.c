@@ -1,7 +1,9 @@
+#include "base/process.h"
 #include "cli/command.h"
 #include "cli/limit_spinning.h"
 
 int main(int count, char **arguments) {
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
     limit_spinning(arguments);
     return cli_run(count - 1, arguments + 1);
 }

@@ -2,10 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "cli/command.h"
+#include "cli/option_alias.h"
 
 enum { CONFIG_FILE_LIMIT_BYTES = 1 << 20 };
 
@@ -16,6 +18,8 @@ static enum status unknown_key(const char *path, const struct options *options, 
         if (option_table[i].commands & options->command->bit)
             nearest_consider(&nearest, option_key(&option_table[i], keys[i]));
     enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: unknown key", path, key);
+    const struct option_alias *alias = option_alias_find(options->command, key);
+    if (alias) return option_alias_hint(status, options->command, alias, true);
     if (nearest.best) return status_hint(status, "did you mean \"%s\"?", nearest.best);
     return status;
 }
@@ -77,8 +81,21 @@ static enum status read_key(const char *path, const char *key, const json_t *jso
     return STATUS_OK;
 }
 
+/* What other trainers keep their settings in. */
+static enum status check_format(const char *path, const char *command_name) {
+    bool yaml = path_ends(path, ".yaml") || path_ends(path, ".yml");
+    if (!yaml && !path_ends(path, ".toml")) return STATUS_OK;
+    enum status status =
+        status_set(STATUS_BAD_INPUT, "--config: %s: is %s, and must be JSON", path, yaml ? "YAML" : "TOML");
+    return status_hint(status,
+                       "write it as {\"steps\": 1000, \"lr\": 3e-4}; `ballast %s --help` lists the options, "
+                       "whose keys have _ for -",
+                       command_name);
+}
+
 enum status options_read_config(const char *path, struct options *options) {
     json_t *object;
+    TRY(check_format(path, options->command->name));
     TRY(json_read_object(path, CONFIG_FILE_LIMIT_BYTES, &object));
     enum status status = STATUS_OK;
     const char *key;

@@ -88,6 +88,9 @@
               "tokens each")                                                                                           \
     X(STEPS, .name = "steps", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),    \
       .computed = "1000; resume: what the run says", .help = "optimizer steps of the whole run")                       \
+    X(EPOCHS, .name = "epochs", OPTION_REAL_RANGE(0, 1e6), .above = true, OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),  \
+      .excludes = "steps", .computed = "--steps",                                                                      \
+      .help = "passes over the training data, in place of --steps; 0.5 is half of one")                                \
     X(LR, .name = "lr", OPTION_REAL_RANGE(0, 1000), .above = true, OPTION_FOR(COMMAND_TRAIN), .fallback = "3e-4",      \
       .help = "peak learning rate")                                                                                    \
     X(SCHEDULE, .name = "schedule", .type = OPTION_CHOICE, .argument = "NAME",                                         \
@@ -132,6 +135,10 @@
     X(CHAT_DATE, .name = "chat-date", .type = OPTION_TEXT, .argument = "YYYY-MM-DD",                                   \
       OPTION_FOR(COMMANDS_TEXT | COMMAND_TRAIN | COMMAND_EVAL), .computed = "today, in UTC",                           \
       .help = "the date that chat templates which ask for it are told; a run keeps it")                                \
+    X(COLUMNS, .name = "columns", .type = OPTION_TEXT, .argument = "FIELD=KEY,...",                                    \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .computed = "the fields' own names",                                   \
+      .help = "the keys by which .jsonl files have text, prompt and completion, messages, or instruction, input and "  \
+              "output: prompt=question,completion=answer; a run keeps them")                                           \
     X(VALID, .name = "valid", .type = OPTION_TEXTS, .argument = "PATH", OPTION_FOR(COMMAND_TRAIN),                     \
       .help = "validation data beside the valid.* of folders; may be given several times")                             \
     X(VALID_EVERY, .name = "valid-every", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN),         \
@@ -149,12 +156,15 @@
     X(SERVE, .name = "serve", .type = OPTION_TEXT, .argument = "[ADDRESS:]PORT",                                       \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
       .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \
-              "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")
+              "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")     \
+    X(BESIDE, .name = "beside", .type = OPTION_TEXT, .argument = "RUN_DIR",                                            \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME | COMMAND_REPORT), .computed = "none",                                 \
+      .help = "another run, whose curves the page (of --serve, where training) shows in the same plots")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
     X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
       .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
-    X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR",                                            \
+    X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR|PRESET",                                     \
       OPTION_FOR(COMMAND_SIMULATE | COMMAND_REPORT), .computed = "the one that the plan file or the run names",        \
       .help = "the model that the plan is for")                                                                        \
     X(TRACE, .name = "trace", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMAND_SIMULATE),                   \

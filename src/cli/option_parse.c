@@ -3,6 +3,7 @@
 
 #include "base/nearest.h"
 #include "cli/command.h"
+#include "cli/option_alias.h"
 
 struct words {
     char **items;
@@ -18,19 +19,19 @@ static enum status unknown_option(const struct options *options, const char *nam
     for (int i = 0; i < OPTION_COUNT; i++)
         if (serves(options, &option_table[i])) nearest_consider(&nearest, option_table[i].name);
     enum status status = status_set(STATUS_BAD_INPUT, "--%s: unknown option", name);
+    const struct option_alias *alias = option_alias_find(options->command, name);
+    if (alias) return option_alias_hint(status, options->command, alias, false);
     if (nearest.best) return status_hint(status, "did you mean --%s?", nearest.best);
     return status_hint(status, "`ballast %s --help` lists all", options->command->name);
 }
 
+/* Another command's option may be what others call one of this command's. */
 static enum status foreign_option(const struct options *options, const struct option *option) {
-    char list[128] = "";
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (option->commands & (1u << i)) {
-            size_t used = strlen(list);
-            snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", command_names[i]);
-        }
-    return status_set(STATUS_BAD_INPUT, "--%s: not an option of `ballast %s`, but of %s", option->name,
-                      options->command->name, list);
+    char list[OPTION_COMMANDS_BYTES];
+    const struct option_alias *alias = option_alias_find(options->command, option->name);
+    enum status status = status_set(STATUS_BAD_INPUT, "--%s: not an option of `ballast %s`, but of %s", option->name,
+                                    options->command->name, option_print_commands(option, list));
+    return alias ? option_alias_hint(status, options->command, alias, false) : status;
 }
 
 static enum status set_from_words(struct options *options, enum option_id id, const char *attached,
@@ -100,6 +101,21 @@ static enum status read_words(struct options *options, struct words *words) {
     return STATUS_OK;
 }
 
+/* The command line's wins over the config's, which then counts as not given. */
+static enum status exclude_others(struct options *options) {
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const char *excludes = option_table[i].excludes;
+        struct option_value *value = &options->values[i];
+        if (!excludes || value->source == SOURCE_NONE) continue;
+        struct option_value *other = &options->values[option_find(excludes)];
+        if (other->source == value->source)
+            return status_set(STATUS_BAD_INPUT, "--%s and --%s: only one of them can be given", option_table[i].name,
+                              excludes);
+        *(other->source < value->source ? other : value) = (struct option_value){0};
+    }
+    return STATUS_OK;
+}
+
 static enum status fill_defaults(struct options *options) {
     for (int i = 0; i < OPTION_COUNT; i++) {
         const struct option *option = &option_table[i];
@@ -136,6 +152,7 @@ static enum status parse(int count, char **words, struct options *options) {
     const char *config = options_text(options, OPT_CONFIG);
     if (config) TRY(options_read_config(config, options));
     TRY(check_arguments(options));
+    TRY(exclude_others(options));
     return fill_defaults(options);
 }
 

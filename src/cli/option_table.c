@@ -34,3 +34,13 @@ enum option_id option_find_key(const char *key) {
         if (strcmp(option_key(&option_table[i], own), key) == 0) return (enum option_id)i;
     return OPTION_COUNT;
 }
+
+char *option_print_commands(const struct option *option, char list[OPTION_COMMANDS_BYTES]) {
+    size_t used = 0;
+    list[0] = '\0';
+    for (int i = 0; i < COMMAND_COUNT && used < OPTION_COMMANDS_BYTES; i++)
+        if (option->commands & (1u << i))
+            used +=
+                (size_t)snprintf(list + used, OPTION_COMMANDS_BYTES - used, "%s%s", used ? ", " : "", command_names[i]);
+    return list;
+}

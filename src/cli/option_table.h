@@ -59,7 +59,8 @@ struct option {
     const char *fallback; /* the default, as text that the parser takes; NULL: none, or a computed one */
     const char *computed; /* what the default is computed from, for people; or what happens without the option */
     bool required;
-    const char *refusal; /* not NULL: accepted by name only to say that this version does not support it */
+    const char *refusal;  /* not NULL: accepted by name only to say that this version does not support it */
+    const char *excludes; /* the name of one that says the same in another way; NULL: none */
     const char *help;
 };
 
@@ -77,6 +78,9 @@ extern const char *const command_names[COMMAND_COUNT];
 enum option_id option_find(const char *name);
 /* By a config file's key. */
 enum option_id option_find_key(const char *key);
+enum { OPTION_COMMANDS_BYTES = 128 };
+/* Writes the names of its commands, "train, resume"; returns `list`. */
+char *option_print_commands(const struct option *option, char list[OPTION_COMMANDS_BYTES]);
 /* Writes the key; returns `key`. */
 char *option_key(const struct option *option, char key[64]);
 

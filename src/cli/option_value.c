@@ -41,6 +41,8 @@ static enum status set_size(const char *where, const char *text, struct option_v
     int64_t bytes;
     enum status status = size_parse(text, &bytes);
     if (status != STATUS_OK) return status_prefix(status, "%s", where);
+    status = size_refuse_bare(text);
+    if (status != STATUS_OK) return status_prefix(status, "%s", where);
     if (bytes < 1) return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at least one byte", where, text);
     value->whole = bytes;
     return STATUS_OK;

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
+#include "train/plan_document.h"
 #include "train/run_folder.h"
 
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30 };
@@ -31,12 +32,16 @@ static enum status read_run(struct prediction *prediction) {
     run_settings_free(&settings);
     if (!prediction->model || !prediction->measured_path || !prediction->disk_folder) return STATUS_FAILED;
     if (!prediction->disk_folder[0]) prediction->disk_folder = NULL;
+    const char *plan = scratch_format(&prediction->memory, "%s/plan.json", prediction->path);
+    if (!plan) return STATUS_FAILED;
+    if (file_exists(plan)) TRY(plan_document_read_prediction(plan, &prediction->plan, &prediction->planned));
     if (!file_exists(prediction->measured_path)) return STATUS_OK;
     return json_read_object(prediction->measured_path, TIMELINE_FILE_LIMIT_BYTES, &prediction->measured);
 }
 
 static enum status read_plan(struct prediction *prediction) {
     TRY(plan_read(prediction->path, &prediction->plan));
+    TRY(plan_document_read_prediction(prediction->path, &prediction->plan, &prediction->planned));
     return plan_read_model(prediction->path, &prediction->memory, &prediction->model);
 }
 

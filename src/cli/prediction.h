@@ -26,6 +26,7 @@ struct prediction {
     struct profile_report profile;
     struct timeline timeline;
     struct step_summary step;
+    struct step_summary planned; /* what the plan file, or the run's, said when it was made; empty: nothing */
 };
 
 /* Of the command's first argument, with its --model, --disk and --cluster; a run knows its disk. BAD_INPUT names file

@@ -8,17 +8,19 @@
 #include "base/size.h"
 
 /* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the folder's name. */
-static void read_disk(const char *text, struct memory_options *out) {
+static enum status read_disk(const char *text, struct memory_options *out) {
     const char *colon = strrchr(text, ':');
     bool sized = colon && size_parse(colon + 1, &out->disk_bytes) == STATUS_OK && out->disk_bytes > 0;
     if (!sized) out->disk_bytes = 0;
     snprintf(out->disk_folder, sizeof out->disk_folder, "%.*s", sized ? (int)(colon - text) : (int)strlen(text), text);
+    enum status status = sized ? size_refuse_bare(colon + 1) : STATUS_OK;
+    return status == STATUS_OK ? STATUS_OK : status_prefix(status, "--disk");
 }
 
-static void read_memory(const struct options *options, struct memory_options *out) {
+static enum status read_memory(const struct options *options, struct memory_options *out) {
     out->device_bytes = options_whole(options, OPT_DEVICE_MEMORY);
     out->host_bytes = options_whole(options, OPT_HOST_MEMORY);
-    if (options_given(options, OPT_DISK)) read_disk(options_text(options, OPT_DISK), out);
+    return options_given(options, OPT_DISK) ? read_disk(options_text(options, OPT_DISK), out) : STATUS_OK;
 }
 
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out) {
@@ -33,7 +35,7 @@ enum status step_options_read(const struct options *options, bool decided, struc
     out->grain_sequences = options_whole(options, OPT_GRAIN);
     out->grains_per_pass = options_whole(options, OPT_GRAINS_PER_PASS);
     out->threads = (int)options_whole(options, OPT_THREADS);
-    read_memory(options, &out->memory);
+    TRY(read_memory(options, &out->memory));
     out->cluster_path = options_text(options, OPT_CLUSTER);
     if (options_given(options, OPT_DOCUMENT_ATTENTION))
         out->document_attention = document_attention_find(options_text(options, OPT_DOCUMENT_ATTENTION));

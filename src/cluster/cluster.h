@@ -53,15 +53,22 @@ struct cluster_memory {
 #define CLUSTER_PROCESS_BYTES ((int64_t)64 << 20)
 #define CLUSTER_RESERVE_FRACTION 0.05
 
-/* Measures this machine: all but the isa, which is the backend's to say, and what src/profile measures. */
+/* Measures this machine (a capacity of 0 where /proc does not tell): all but the isa, which is the backend's to say,
+ * and what src/profile measures. */
 enum status cluster_measure(struct cluster *out);
 /* Only the memory. FAILED where /proc does not tell. */
 enum status cluster_measure_memory(struct cluster_memory *out);
+/* The same for who can do without: all zero where /proc does not tell. */
+void cluster_find_memory(struct cluster_memory *out);
 /* How much more memory there would have to be for a capacity of so many bytes; 0: there is enough. */
 int64_t cluster_memory_missing(const struct cluster_memory *memory, int64_t capacity_bytes);
 /* Only the cores: those within the process's affinity and cgroup, at most its cgroup's quota of processor time (rounded
  * down, at least 1). 1 where the system does not tell. */
 int cluster_count_cores(int *hardware_threads);
+
+/* Only the largest cache above one of those cores (a processor has several of them where they are many): its L3, else
+ * its L2. 0 where the system does not tell. Takes milliseconds. */
+int64_t cluster_cache_bytes(void);
 
 /* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}]}], "rates": {…}};
  * the rates (rates_json.h) are null where they were not measured. NULL when out of memory. */

@@ -19,20 +19,51 @@ static void count_bound(hwloc_topology_t topology, hwloc_const_cpuset_t bound, i
     if (*cores == 0) *cores = *threads;
 }
 
+/* The topology and the processing units in it that this process may use; false where the system does not tell. The
+ * caller closes in any case. */
+struct processors {
+    hwloc_topology_t topology;
+    hwloc_cpuset_t bound;
+};
+
+static bool processors_open(struct processors *out) {
+    *out = (struct processors){0};
+    if (hwloc_topology_init(&out->topology) != 0) {
+        out->topology = NULL;
+        return false;
+    }
+    out->bound = hwloc_bitmap_alloc();
+    if (!out->bound || hwloc_topology_load(out->topology) != 0) return false;
+    hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(out->topology);
+    if (hwloc_get_cpubind(out->topology, out->bound, HWLOC_CPUBIND_PROCESS) != 0)
+        hwloc_bitmap_copy(out->bound, allowed);
+    hwloc_bitmap_and(out->bound, out->bound, allowed);
+    return true;
+}
+
+static void processors_close(struct processors *processors) {
+    hwloc_bitmap_free(processors->bound);
+    if (processors->topology) hwloc_topology_destroy(processors->topology);
+}
+
+int64_t cluster_cache_bytes(void) {
+    static const hwloc_obj_type_t types[] = {HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE};
+    struct processors processors;
+    int64_t bytes = 0;
+    if (processors_open(&processors))
+        for (size_t t = 0; t < sizeof types / sizeof *types && bytes == 0; t++)
+            for (hwloc_obj_t cache = NULL;
+                 bytes == 0 && (cache = hwloc_get_next_obj_by_type(processors.topology, types[t], cache));)
+                if (hwloc_bitmap_intersects(cache->cpuset, processors.bound)) bytes = (int64_t)cache->attr->cache.size;
+    processors_close(&processors);
+    return bytes;
+}
+
 int cluster_count_cores(int *hardware_threads) {
     int cores = 1, threads = 1;
-    hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) == 0) {
-        hwloc_cpuset_t bound = hwloc_bitmap_alloc();
-        if (bound && hwloc_topology_load(topology) == 0) {
-            if (hwloc_get_cpubind(topology, bound, HWLOC_CPUBIND_PROCESS) != 0)
-                hwloc_bitmap_copy(bound, hwloc_topology_get_allowed_cpuset(topology));
-            hwloc_bitmap_and(bound, bound, hwloc_topology_get_allowed_cpuset(topology));
-            count_bound(topology, bound, &cores, &threads);
-        }
-        hwloc_bitmap_free(bound);
-        hwloc_topology_destroy(topology);
-    }
+    struct processors processors;
+    if (processors_open(&processors)) count_bound(processors.topology, processors.bound, &cores, &threads);
+    processors_close(&processors);
     struct cgroup_limits limits;
     cgroup_read("", &limits);
     if (limits.processors > 0 && limits.processors < cores) cores = (int)limits.processors;
@@ -67,7 +98,7 @@ enum status cluster_measure(struct cluster *out) {
     struct cluster cluster = {0};
     struct cluster_memory memory;
     struct cluster_device *device = &cluster.device;
-    TRY(cluster_measure_memory(&memory));
+    cluster_find_memory(&memory);
     snprintf(device->kind, sizeof device->kind, "cpu");
     read_processor_name(device->name);
     device->cores = cluster_count_cores(&device->hardware_threads);

@@ -43,4 +43,9 @@ enum status cluster_measure_memory_at(const char *root, struct cluster_memory *o
     return STATUS_OK;
 }
 
+void cluster_find_memory(struct cluster_memory *out) {
+    *out = (struct cluster_memory){0};
+    if (cluster_measure_memory(out) != STATUS_OK) status_clear();
+}
+
 enum status cluster_measure_memory(struct cluster_memory *out) { return cluster_measure_memory_at("", out); }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/progress.h"
 #include "data/bpe_pairs.h"
 #include "data/utf8.h"
 
@@ -97,12 +98,16 @@ static enum status pair_merge(struct training *training, struct bpe_pair_count *
 }
 
 static enum status merges_learn(struct training *training, size_t size, int64_t least_count) {
-    while (training->vocabulary->tokens.count < size) {
+    enum status status = STATUS_OK;
+    progress_begin(PROGRESS_COUNT, (int64_t)(size - training->vocabulary->tokens.count), "tokenizer: learning tokens");
+    while (training->vocabulary->tokens.count < size && status == STATUS_OK) {
         struct bpe_pair_count *best = bpe_pairs_take(&training->pairs);
         if (!best || best->count < least_count) break;
-        TRY(pair_merge(training, best));
+        status = pair_merge(training, best);
+        progress_add(1);
     }
-    return STATUS_OK;
+    progress_end();
+    return status;
 }
 
 enum status bpe_train(const struct bpe_words *words, const uint32_t byte_ids[256], size_t size, int64_t least_count,

@@ -107,8 +107,10 @@ static enum status read_json(struct chat_template *chat, const char *folder, con
 static enum status read_folder(struct chat_template *chat, const char *folder) {
     TRY(read_file(chat, folder));
     TRY(read_json(chat, folder, "tokenizer_config.json", !chat->templates[USE_DEFAULT]));
-    TRY(read_json(chat, folder, "special_tokens_map.json", false));
-    if (chat->templates[USE_DEFAULT]) return STATUS_OK;
+    return read_json(chat, folder, "special_tokens_map.json", false);
+}
+
+static enum status refuse_missing(const char *folder) {
     (void)status_set(STATUS_BAD_INPUT,
                      "%s: conversations need a chat template, and there is neither chat_template.jinja nor a (default) "
                      "\"chat_template\" in tokenizer_config.json",
@@ -117,15 +119,22 @@ static enum status read_folder(struct chat_template *chat, const char *folder) {
                        "a base model has none: take its -instruct or -chat sibling's, or one like it");
 }
 
-enum status chat_template_open(const char *folder, struct chat_template **out) {
+enum status chat_template_find(const char *folder, struct chat_template **out) {
     struct chat_template *chat = mem_array(1, sizeof *chat);
     if (!chat) return STATUS_FAILED;
     enum status status = read_folder(chat, folder);
-    if (status == STATUS_OK)
-        *out = chat;
-    else
-        chat_template_free(chat);
+    bool found = status == STATUS_OK && chat->templates[USE_DEFAULT];
+    if (!found) chat_template_free(chat);
+    if (status == STATUS_OK) *out = found ? chat : NULL;
     return status;
+}
+
+enum status chat_template_open(const char *folder, struct chat_template **out) {
+    struct chat_template *chat;
+    TRY(chat_template_find(folder, &chat));
+    if (!chat) return refuse_missing(folder);
+    *out = chat;
+    return STATUS_OK;
 }
 
 void chat_template_free(struct chat_template *chat) {

@@ -17,6 +17,8 @@ struct chat_template;
 
 /* BAD_INPUT, naming file and line, when there is none, or one that is malformed or not supported. */
 enum status chat_template_open(const char *folder, struct chat_template **out);
+/* The same where there may be none: *out is NULL then. */
+enum status chat_template_find(const char *folder, struct chat_template **out);
 /* NULL is allowed. */
 void chat_template_free(struct chat_template *chat);
 

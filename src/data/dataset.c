@@ -25,9 +25,10 @@ struct dataset {
     struct mixture mixture;                   /* of train */
     VEC(struct span) spans;                   /* of valid, or of train where rows are held out; once settled */
     int64_t train_sequences, valid_sequences; /* -1: not settled */
-    struct component_options options;         /* the paths in `cache` are not valid any more once all is open */
-    struct tokenize_effort effort;            /* of those who wait for tokens */
-    struct tokenize_thread *thread;           /* NULL: none */
+    struct jsonl_columns columns;
+    struct component_options options; /* the paths in `cache` are not valid any more once all is open */
+    struct tokenize_effort effort;    /* of those who wait for tokens */
+    struct tokenize_thread *thread;   /* NULL: none */
     double valid_fraction;
     uint64_t seed;
 };
@@ -53,11 +54,12 @@ static enum status check_options(const struct dataset_options *options) {
     return STATUS_OK;
 }
 
-static enum status list_sources(const struct dataset_options *options, struct sources *train, struct sources *valid) {
+static enum status list_sources(const struct dataset_options *options, const struct jsonl_columns *columns,
+                                struct sources *train, struct sources *valid) {
     for (size_t i = 0; i < options->path_count; i++)
-        TRY(sources_add_train(options->paths[i], train, valid));
+        TRY(sources_add_train(options->paths[i], columns, train, valid));
     for (size_t i = 0; i < options->valid_path_count; i++)
-        TRY(sources_add_valid(options->valid_paths[i], valid));
+        TRY(sources_add_valid(options->valid_paths[i], columns, valid));
     return STATUS_OK;
 }
 
@@ -174,9 +176,12 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     TRY(check_options(options));
     struct sources train = {0}, valid = {0};
     struct dataset *dataset = mem_array(1, sizeof *dataset);
-    enum status status = dataset ? list_sources(options, &train, &valid) : STATUS_FAILED;
+    if (!dataset) return STATUS_FAILED;
+    enum status status = jsonl_columns_parse(options->columns ? options->columns : "", &dataset->columns);
+    if (status == STATUS_OK) status = list_sources(options, &dataset->columns, &train, &valid);
     if (status == STATUS_OK) {
         dataset->options = component_options_of(options);
+        dataset->options.cache.columns = &dataset->columns;
         dataset->effort = (struct tokenize_effort){omp_get_max_threads(), TOKENIZE_MOST_CHUNKS};
         dataset->train_sequences = dataset->valid_sequences = -1;
         dataset->valid_fraction = options->valid_fraction;
@@ -229,12 +234,31 @@ void dataset_close(struct dataset *dataset) {
     components_close(&dataset->valid);
     mixture_free(&dataset->mixture);
     vec_free(&dataset->spans);
+    jsonl_columns_free(&dataset->columns);
     mem_free(dataset);
 }
 
 bool dataset_has(const struct dataset *dataset, enum dataset_split split) {
     if (split == DATASET_TRAIN) return dataset->train.count > 0;
     return dataset->valid.count > 0 || (dataset->train.count > 0 && dataset->valid_fraction > 0);
+}
+
+bool dataset_holds_out(const struct dataset *dataset) {
+    return dataset->valid.count == 0 && dataset_has(dataset, DATASET_VALID);
+}
+
+static bool has_examples(const struct components *components) {
+    for (size_t i = 0; i < components->count; i++)
+        if (components->items[i].supervised) return true;
+    return false;
+}
+
+bool dataset_has_examples(const struct dataset *dataset) {
+    return has_examples(&dataset->train) || has_examples(&dataset->valid);
+}
+
+bool dataset_is_mixed(const struct dataset *dataset) {
+    return dataset->train.count > 1 && dataset->train.items[0].weight > 0;
 }
 
 int64_t dataset_train_sequences(const struct dataset *dataset) { return dataset->train_sequences; }

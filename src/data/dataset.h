@@ -53,6 +53,7 @@ struct dataset_options {
     int64_t eos_token;                 /* after each document of a text file; -1 for none */
     const char *chat_folder;           /* for conversations: where their template is (chat_template.h) */
     int64_t chat_time_s;               /* what the template is told of the time */
+    const char *columns;               /* keys of .jsonl files, as jsonl_columns_parse reads them; NULL: none given */
     const char *cache_folder;          /* for the ids of text files (token_cache.h) */
     int64_t vocab_size;                /* of the model: every id must be below it */
     int64_t sequence_tokens;           /* T */
@@ -79,6 +80,12 @@ void dataset_tokenize_beside(struct dataset *dataset);
 
 /* Whether a split has sequences. */
 bool dataset_has(const struct dataset *dataset, enum dataset_split split);
+/* Whether its validation data is a part of the training data. */
+bool dataset_holds_out(const struct dataset *dataset);
+/* Whether there are supervised examples. */
+bool dataset_has_examples(const struct dataset *dataset);
+/* Whether training mixes several sources by weights, so that each has epochs of its own. */
+bool dataset_is_mixed(const struct dataset *dataset);
 /* Waits until all that decides how many sequences a split has is tokenized: its files, or the training files where
  * their last part is held out. Before it fills batches of validation; not from two threads at once. */
 enum status dataset_settle(struct dataset *dataset, enum dataset_split split);

@@ -5,13 +5,17 @@
 
 static enum status look_up(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out) {
     for (const struct jinja_scope *scope = run->scope; scope; scope = scope->parent) {
-        TRY(jinja_charge(run, 1 + scope->count / 8));
+        TRY(jinja_charge(run, 1 + scope->count / 4 + node->bytes / 16));
         for (size_t i = 0; i < scope->count; i++)
             if (scope->bindings[i].bytes == node->bytes &&
                 memcmp(scope->bindings[i].name, node->text, node->bytes) == 0) {
                 *out = scope->bindings[i].value;
                 return STATUS_OK;
             }
+    }
+    if (jinja_text_is(node->text, node->bytes, "self")) {
+        *out = (struct jinja_value){.kind = JINJA_SELF};
+        return STATUS_OK;
     }
     const struct jinja_function *function = jinja_find_function(node->text, node->bytes);
     *out = function ? (struct jinja_value){.kind = JINJA_FUNCTION, .function = function}
@@ -80,6 +84,8 @@ static enum status bind_parameter(struct jinja_run *run, const struct jinja_node
     const struct jinja_keyword *parameter = &macro->keywords[index];
     struct jinja_value value = jinja_undefined(parameter->name, parameter->bytes);
     bool given = index < arguments->count;
+    TRY(jinja_charge(run, 1 + arguments->keyword_count));
+    TRY(jinja_charge_moved(run, parameter->bytes * arguments->keyword_count));
     if (given) value = arguments->items[index];
     for (size_t k = 0; k < arguments->keyword_count; k++) {
         const struct jinja_argument *keyword = &arguments->keywords[k];
@@ -98,6 +104,8 @@ static enum status check_keywords(struct jinja_run *run, const struct jinja_node
     for (size_t k = 0; k < arguments->keyword_count; k++) {
         const struct jinja_argument *keyword = &arguments->keywords[k];
         bool known = false;
+        TRY(jinja_charge(run, macro->keyword_count));
+        TRY(jinja_charge_moved(run, keyword->bytes * macro->keyword_count));
         for (size_t i = 0; i < macro->keyword_count; i++)
             known |= macro->keywords[i].bytes == keyword->bytes &&
                      memcmp(macro->keywords[i].name, keyword->name, keyword->bytes) == 0;

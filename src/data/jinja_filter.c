@@ -161,11 +161,14 @@ static bool to_integer(const struct jinja_value *value, int64_t *out) {
     return true;
 }
 
+enum { NUMBER_WORK = 32 }; /* of reading one */
+
 FILTER(filter_int) {
     int64_t whole;
     BIND("int", 2, "default", "base");
     if (a[1].kind != JINJA_UNDEFINED) return jinja_fail_unsupported(run, "argument of int", "base", 4);
     *out = a[0].kind == JINJA_UNDEFINED ? jinja_integer(0) : a[0];
+    TRY(jinja_charge(run, NUMBER_WORK));
     if (to_integer(value, &whole)) *out = jinja_integer(whole);
     return STATUS_OK;
 }
@@ -173,6 +176,7 @@ FILTER(filter_int) {
 FILTER(filter_float) {
     double real;
     BIND("float", 1, "default");
+    TRY(jinja_charge(run, NUMBER_WORK));
     *out = a[0].kind == JINJA_UNDEFINED ? jinja_real(0) : a[0];
     if (jinja_is_number(value))
         *out = jinja_real(jinja_number(value));
@@ -197,7 +201,8 @@ static enum status indent_lines(struct jinja_run *run, const struct jinja_value 
     for (bool more = true, at_first = true; more; at_first = false) {
         const char *line = memchr(from, '\n', (size_t)(end - from));
         size_t bytes = (size_t)((line ? line : end) - from);
-        TRY(jinja_charge(run, 1 + bytes / 16));
+        TRY(jinja_charge(run, 4));
+        TRY(jinja_charge_moved(run, bytes));
         if ((at_first ? first : blank || bytes > 0)) TRY(text_append(out, indent, strlen(indent)));
         TRY(text_append(out, from, bytes + (line ? 1 : 0)));
         if (out->count > JINJA_OUTPUT_MOST) return jinja_fail(run, "a string of more than %d bytes", JINJA_OUTPUT_MOST);

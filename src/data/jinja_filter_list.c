@@ -37,6 +37,7 @@ static enum status get_path(struct jinja_run *run, const struct jinja_value *obj
     if (path->kind != JINJA_STRING) return jinja_fail(run, "an attribute's name must be a string");
     for (size_t at = 0; at <= path->string.bytes;) {
         size_t end = jinja_find_text(path->string.text, path->string.bytes, at, ".", 1);
+        TRY(jinja_charge_moved(run, (end > path->string.bytes ? path->string.bytes : end) - at));
         if (end > path->string.bytes) end = path->string.bytes;
         struct jinja_value object_here = *out;
         TRY(get_step(run, &object_here, path->string.text + at, end - at, out));

@@ -13,7 +13,7 @@ static enum status read_integer(struct jinja_run *run, const char *what, const s
 }
 
 static enum status call_range(struct jinja_run *run, const struct jinja_arguments *arguments, struct jinja_value *out) {
-    struct jinja_value values[3], *items;
+    struct jinja_value values[3];
     int64_t first = 0, last = 0, step = 1;
     TRY(jinja_bind_arguments(run, "range", arguments, NULL, 3, values));
     TRY(read_integer(run, "range", &values[arguments->count > 1], &last));
@@ -23,10 +23,7 @@ static enum status call_range(struct jinja_run *run, const struct jinja_argument
     __int128 span = step > 0 ? (__int128)last - first : (__int128)first - last;
     __int128 stride = step > 0 ? step : -(__int128)step, count = span > 0 ? (span - 1) / stride + 1 : 0;
     if (count > JINJA_RANGE_MOST) return jinja_fail(run, "range: more than %d items", JINJA_RANGE_MOST);
-    TRY(jinja_make_list(run, JINJA_LIST, (size_t)count, out, &items));
-    for (int64_t i = 0; i < (int64_t)count; i++)
-        items[i] = jinja_integer(first + i * step);
-    return STATUS_OK;
+    return jinja_make_range(run, first, last, step, (size_t)count, out);
 }
 
 /* dict(mapping, key=value, …) */
@@ -64,6 +61,8 @@ static enum status call_raise(struct jinja_run *run, const struct jinja_argument
     return jinja_fail(run, "the template says: %.*s", bytes, text.string.text);
 }
 
+enum { DATE_WORK = 500 };
+
 /* In UTC and in English, so that the same data give the same tokens everywhere. */
 static enum status call_strftime(struct jinja_run *run, const struct jinja_arguments *arguments,
                                  struct jinja_value *out) {
@@ -79,6 +78,7 @@ static enum status call_strftime(struct jinja_run *run, const struct jinja_argum
     for (const char *at = strchr(format, '%'); at; at = strchr(at + 2, '%'))
         if (at[1] == '\0' || !strchr(known, at[1]))
             return jinja_fail(run, "strftime_now: the format '%s' is not supported", format);
+    TRY(jinja_charge(run, DATE_WORK));
     time_t now = (time_t)run->now_s;
     struct tm date;
     if (!gmtime_r(&now, &date)) return jinja_fail(run, "strftime_now: the time is out of range");

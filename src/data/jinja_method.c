@@ -3,6 +3,7 @@
 
 #include "data/jinja_string.h"
 #include "data/jinja_text.h"
+#include "data/unicode_case.h"
 
 #define METHOD(name)                                                                                                   \
     static enum status name(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *a,        \
@@ -60,10 +61,14 @@ METHOD(call_join) {
     return jinja_join(run, self, items, false, out);
 }
 
-static bool has_end(const struct jinja_value *self, const struct jinja_value *end, bool front) {
+static enum status has_end(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *end,
+                           bool front, bool *out) {
     size_t bytes = self->string.bytes, wanted = end->string.bytes;
-    if (wanted > bytes) return false;
-    return memcmp(self->string.text + (front ? 0 : bytes - wanted), end->string.text, wanted) == 0;
+    *out = wanted <= bytes;
+    if (!*out) return STATUS_OK;
+    TRY(jinja_charge_moved(run, wanted));
+    *out = memcmp(self->string.text + (front ? 0 : bytes - wanted), end->string.text, wanted) == 0;
+    return STATUS_OK;
 }
 
 /* startswith and endswith: a string, or any of a tuple. */
@@ -73,11 +78,11 @@ static enum status match_end(struct jinja_run *run, const struct jinja_value *se
     if (ends->kind == JINJA_TUPLE) {
         for (size_t i = 0; i < ends->list->count && !found; i++) {
             TRY(require_string(run, &ends->list->items[i]));
-            found = has_end(self, &ends->list->items[i], front);
+            TRY(has_end(run, self, &ends->list->items[i], front, &found));
         }
     } else {
         TRY(require_string(run, ends));
-        found = has_end(self, ends, front);
+        TRY(has_end(run, self, ends, front, &found));
     }
     *out = jinja_bool(found);
     return STATUS_OK;
@@ -88,9 +93,11 @@ METHOD(call_endswith) { return match_end(run, self, &a[0], false, out); }
 
 static enum status remove_end(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *end,
                               bool front, struct jinja_value *out) {
+    bool found;
     TRY(require_string(run, end));
     *out = *self;
-    if (!has_end(self, end, front)) return STATUS_OK;
+    TRY(has_end(run, self, end, front, &found));
+    if (!found) return STATUS_OK;
     *out = jinja_string(self->string.text + (front ? end->string.bytes : 0), self->string.bytes - end->string.bytes);
     return STATUS_OK;
 }
@@ -100,10 +107,16 @@ METHOD(call_removesuffix) { return remove_end(run, self, &a[0], false, out); }
 
 /* The parts of a split, between its cuts. */
 struct parts {
+    struct jinja_run *run;
     VEC(struct text_span) spans;
 };
 
+/* No more of them than the list may have that is made of them. */
 static enum status add_part(struct parts *parts, size_t from, size_t to) {
+    size_t most = (JINJA_MEMORY_MOST - parts->run->memory_bytes) / sizeof(struct jinja_value);
+    TRY(jinja_charge(parts->run, 2));
+    if (parts->spans.count >= most)
+        return jinja_fail(parts->run, "the template takes more than %d bytes of memory", JINJA_MEMORY_MOST);
     return vec_push(&parts->spans, (struct text_span){from, to});
 }
 
@@ -112,11 +125,21 @@ static enum status split_at(const struct jinja_value *self, const struct jinja_v
     size_t at = 0, bytes = self->string.bytes;
     for (int64_t cuts = 0; most < 0 || cuts < most; cuts++) {
         size_t found = jinja_find_text(self->string.text, bytes, at, separator->string.text, separator->string.bytes);
+        TRY(jinja_charge_searched(parts->run, (found > bytes ? bytes : found) - at, separator->string.bytes));
         if (found > bytes) break;
         TRY(add_part(parts, at, found));
         at = found + separator->string.bytes;
     }
     return add_part(parts, at, bytes);
+}
+
+/* Whether a part begins at a place, where there are bytes enough. */
+static enum status text_is_at(struct jinja_run *run, const char *text, const struct jinja_value *part, bool *out) {
+    size_t bytes = part->string.bytes;
+    bool begins = bytes == 0 || *text == *part->string.text;
+    TRY(jinja_charge_moved(run, begins ? bytes : 0));
+    *out = begins && memcmp(text, part->string.text, bytes) == 0;
+    return STATUS_OK;
 }
 
 /* The same from the end; parts come in reverse. */
@@ -126,7 +149,9 @@ static enum status split_at_last(const struct jinja_value *self, const struct ji
     size_t end = self->string.bytes, wanted = separator->string.bytes, at = end;
     int64_t cuts = 0;
     while (at >= wanted && (most < 0 || cuts < most)) {
-        if (memcmp(text + at - wanted, separator->string.text, wanted) != 0) {
+        bool here;
+        TRY(text_is_at(parts->run, text + at - wanted, separator, &here));
+        if (!here) {
             at--;
             continue;
         }
@@ -167,10 +192,10 @@ static enum status list_parts(struct jinja_run *run, const struct jinja_value *s
 static enum status split(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *a, bool last,
                          struct jinja_value *out) {
     bool space = !is_given(&a[0]) || a[0].kind == JINJA_NONE;
-    struct parts parts = {0};
+    struct parts parts = {.run = run};
     int64_t most;
     TRY(read_count(run, &a[1], -1, &most));
-    TRY(jinja_charge(run, self->string.bytes / 8));
+    if (space) TRY(jinja_charge(run, self->string.bytes));
     if (!space) TRY(require_string(run, &a[0]));
     if (!space && a[0].string.bytes == 0) return jinja_fail(run, "empty separator");
     if (space && last && most >= 0) return jinja_fail_unsupported(run, "method", "rsplit() at white space", 23);
@@ -193,8 +218,8 @@ static bool ends_line(uint32_t code) {
 METHOD(call_splitlines) {
     const char *text = self->string.text;
     size_t bytes = self->string.bytes, at = 0, begin = 0, length;
-    struct parts parts = {0};
-    enum status status = jinja_charge(run, bytes / 8);
+    struct parts parts = {.run = run};
+    enum status status = jinja_charge(run, bytes);
     bool keep = jinja_is_true(&a[0]);
     while (at < bytes && status == STATUS_OK) {
         uint32_t code = utf8_decode_valid(text + at, &length);
@@ -215,7 +240,7 @@ METHOD(call_splitlines) {
 METHOD(call_find) {
     const char *text = self->string.text;
     TRY(require_string(run, &a[0]));
-    TRY(jinja_charge(run, self->string.bytes / 16));
+    TRY(jinja_charge_searched(run, self->string.bytes, a[0].string.bytes));
     size_t found = jinja_find_text(text, self->string.bytes, 0, a[0].string.text, a[0].string.bytes);
     bool none = found > self->string.bytes;
     *out = jinja_integer(none ? -1 : (int64_t)jinja_count_characters(text, found));
@@ -225,44 +250,48 @@ METHOD(call_find) {
 METHOD(call_rfind) {
     const char *text = self->string.text;
     TRY(require_string(run, &a[0]));
-    TRY(jinja_charge(run, self->string.bytes / 4));
     size_t wanted = a[0].string.bytes, bytes = self->string.bytes;
     *out = jinja_integer(-1);
-    for (size_t at = bytes + 1; at-- > 0;)
-        if (bytes - at >= wanted && memcmp(text + at, a[0].string.text, wanted) == 0) {
-            *out = jinja_integer((int64_t)jinja_count_characters(text, at));
-            break;
-        }
+    bool found = false;
+    for (size_t at = wanted > bytes ? 0 : bytes - wanted + 1; at-- > 0 && !found;) {
+        TRY(text_is_at(run, text + at, &a[0], &found));
+        if (found) *out = jinja_integer((int64_t)jinja_count_characters(text, at));
+    }
     return STATUS_OK;
 }
 
 METHOD(call_count) {
     TRY(require_string(run, &a[0]));
-    TRY(jinja_charge(run, self->string.bytes / 8));
     size_t bytes = self->string.bytes, wanted = a[0].string.bytes;
     int64_t count = 0;
+    TRY(jinja_charge_searched(run, bytes, wanted));
     if (wanted == 0) {
         *out = jinja_integer((int64_t)jinja_count_characters(self->string.text, bytes) + 1);
         return STATUS_OK;
     }
-    for (size_t at = 0; (at = jinja_find_text(self->string.text, bytes, at, a[0].string.text, wanted)) <= bytes;)
-        count++, at += wanted;
+    for (size_t at = 0; (at = jinja_find_text(self->string.text, bytes, at, a[0].string.text, wanted)) <= bytes;) {
+        TRY(jinja_charge_searched(run, 0, wanted));
+        count++;
+        at += wanted;
+    }
     *out = jinja_integer(count);
     return STATUS_OK;
 }
 
 METHOD(call_isdigit) {
     bool digits = self->string.bytes > 0;
+    size_t length;
     (void)a;
-    TRY(jinja_charge(run, self->string.bytes / 16));
-    for (size_t i = 0; i < self->string.bytes && digits; i++)
-        digits = self->string.text[i] >= '0' && self->string.text[i] <= '9';
+    TRY(jinja_charge(run, 2 * self->string.bytes));
+    for (size_t at = 0; at < self->string.bytes && digits; at += length)
+        digits = unicode_is_digit(utf8_decode_valid(self->string.text + at, &length));
     *out = jinja_bool(digits);
     return STATUS_OK;
 }
 
 METHOD(call_get) {
-    const struct jinja_value *found = jinja_dict_get(run, self->dict, &a[0]);
+    const struct jinja_value *found;
+    TRY(jinja_dict_get(run, self->dict, &a[0], &found));
     *out = found ? *found : is_given(&a[1]) ? a[1] : jinja_none();
     return STATUS_OK;
 }

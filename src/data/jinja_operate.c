@@ -14,8 +14,10 @@ static enum status repeat_text(struct jinja_run *run, const struct jinja_value *
     if (!mem_multiply(bytes, (size_t)count, &total) || total >= JINJA_MEMORY_MOST)
         return jinja_fail(run, "a string of more than %d bytes", JINJA_MEMORY_MOST);
     TRY(jinja_alloc(run, total + 1, 1, &copy));
-    for (size_t i = 0; bytes > 0 && i < (size_t)count; i++)
-        memcpy(copy + i * bytes, text->string.text, bytes);
+    for (size_t done = 0, here; done < total; done += here) {
+        here = done == 0 ? bytes : done < total - done ? done : total - done; /* twice as much each time */
+        memcpy(copy + done, done == 0 ? text->string.text : copy, here);
+    }
     *out = jinja_string(copy, total);
     return STATUS_OK;
 }
@@ -41,6 +43,8 @@ static enum status add_lists(struct jinja_run *run, const struct jinja_value *a,
     return STATUS_OK;
 }
 
+enum { REAL_WORK = 400 }; /* of a rest, which is found bit by bit */
+
 static double floor_modulo(double x, double y) {
     double rest = fmod(x, y);
     bool other_sign = (rest < 0) != (y < 0) && (rest < 0 || rest > 0);
@@ -50,6 +54,7 @@ static double floor_modulo(double x, double y) {
 static enum status compute_reals(struct jinja_run *run, char operator, bool twice, double x, double y,
                                  struct jinja_value *out) {
     bool zero = fpclassify(y) == FP_ZERO;
+    TRY(jinja_charge(run, REAL_WORK));
     if (zero && strchr("/%", operator)) return jinja_fail(run, "division by zero");
     switch (operator) {
     case '+': *out = jinja_real(x + y); return STATUS_OK;
@@ -104,6 +109,7 @@ static enum status compute_integers(struct jinja_run *run, char operator, bool t
 
 enum status jinja_arithmetic(struct jinja_run *run, const char *operator, size_t bytes, const struct jinja_value *a,
                              const struct jinja_value *b, struct jinja_value *out) {
+    TRY(jinja_charge(run, 2));
     bool twice = bytes == 2, both = a->kind == b->kind, times = operator[0] == '*' && !twice;
     bool whole_a = a->kind == JINJA_INTEGER || a->kind == JINJA_BOOL;
     bool whole_b = b->kind == JINJA_INTEGER || b->kind == JINJA_BOOL;
@@ -153,6 +159,8 @@ static enum status get_loop_field(struct jinja_run *run, const struct jinja_loop
     return STATUS_OK;
 }
 
+enum { METHODS_WORK = 3 }; /* of looking a name up among them */
+
 enum status jinja_get_attribute(struct jinja_run *run, const struct jinja_value *object, const char *name, size_t bytes,
                                 struct jinja_value *out) {
     if (object->kind == JINJA_UNDEFINED)
@@ -160,6 +168,7 @@ enum status jinja_get_attribute(struct jinja_run *run, const struct jinja_value 
                           object->string.text, (int)bytes, name);
     if (object->kind == JINJA_LOOP && !jinja_text_is(name, bytes, "cycle"))
         return get_loop_field(run, object->loop, name, bytes, out);
+    TRY(jinja_charge(run, METHODS_WORK));
     if (jinja_has_method(object, name, bytes)) {
         struct jinja_method *method;
         TRY(jinja_alloc(run, 1, sizeof *method, &method));
@@ -170,7 +179,8 @@ enum status jinja_get_attribute(struct jinja_run *run, const struct jinja_value 
     *out = jinja_undefined(name, bytes);
     if (object->kind != JINJA_DICT && object->kind != JINJA_NAMESPACE) return STATUS_OK;
     struct jinja_value key = jinja_string(name, bytes);
-    const struct jinja_value *found = jinja_dict_get(run, object->dict, &key);
+    const struct jinja_value *found;
+    TRY(jinja_dict_get(run, object->dict, &key, &found));
     if (found) *out = *found;
     return STATUS_OK;
 }
@@ -193,6 +203,7 @@ static enum status get_indexed(struct jinja_run *run, const struct jinja_value *
                                struct jinja_value *out) {
     size_t count, index;
     TRY(jinja_length(run, object, &count));
+    if (object->kind == JINJA_STRING) TRY(jinja_charge_searched(run, object->string.bytes, 1));
     if (!place_of(key, count, &index))
         *out = jinja_undefined("an item out of range", 20);
     else
@@ -202,12 +213,14 @@ static enum status get_indexed(struct jinja_run *run, const struct jinja_value *
 
 enum status jinja_get_item(struct jinja_run *run, const struct jinja_value *object, const struct jinja_value *key,
                            struct jinja_value *out) {
-    bool indexed = object->kind == JINJA_LIST || object->kind == JINJA_TUPLE || object->kind == JINJA_STRING;
+    bool indexed = object->kind == JINJA_LIST || object->kind == JINJA_TUPLE || object->kind == JINJA_RANGE ||
+                   object->kind == JINJA_STRING;
     if (object->kind == JINJA_UNDEFINED)
         return jinja_fail(run, "'%.*s' is undefined, and has no items", (int)object->string.bytes, object->string.text);
     if (indexed && (key->kind == JINJA_INTEGER || key->kind == JINJA_BOOL)) return get_indexed(run, object, key, out);
     if (object->kind == JINJA_DICT) {
-        const struct jinja_value *found = jinja_dict_get(run, object->dict, key);
+        const struct jinja_value *found;
+        TRY(jinja_dict_get(run, object->dict, key, &found));
         if (found) {
             *out = *found;
             return STATUS_OK;
@@ -249,6 +262,7 @@ static enum status slice_text(struct jinja_run *run, const struct jinja_value *o
     const char *text = object->string.text;
     size_t bytes = object->string.bytes, used = 0;
     if (step == 1) {
+        TRY(jinja_charge_searched(run, bytes, 1));
         size_t from = jinja_find_character(text, bytes, (size_t)first);
         *out = jinja_string(text + from, jinja_find_character(text + from, bytes - from, (size_t)count));
         return STATUS_OK;
@@ -267,12 +281,24 @@ static enum status slice_text(struct jinja_run *run, const struct jinja_value *o
     return STATUS_OK;
 }
 
+static enum status slice_range(struct jinja_run *run, const struct jinja_list *list, int64_t first, int64_t last,
+                               int64_t step, int64_t count, struct jinja_value *out) {
+    int64_t from, past, stride;
+    bool fits = !__builtin_mul_overflow(first, list->step, &from) && !__builtin_add_overflow(from, list->first, &from);
+    fits =
+        fits && !__builtin_mul_overflow(last, list->step, &past) && !__builtin_add_overflow(past, list->first, &past);
+    if (!fits || __builtin_mul_overflow(list->step, step, &stride))
+        return jinja_fail(run, "whole numbers beyond 64 bits are not supported");
+    return jinja_make_range(run, from, past, stride, (size_t)count, out);
+}
+
 enum status jinja_get_slice(struct jinja_run *run, const struct jinja_value *object, const struct jinja_value bounds[3],
                             struct jinja_value *out) {
     size_t length;
     int64_t first = 0, last = 0, step = 1;
-    if (object->kind != JINJA_LIST && object->kind != JINJA_TUPLE && object->kind != JINJA_STRING)
-        return jinja_fail(run, "'%s' object cannot be sliced", jinja_type_name(object));
+    bool sliced = object->kind == JINJA_LIST || object->kind == JINJA_TUPLE || object->kind == JINJA_RANGE ||
+                  object->kind == JINJA_STRING;
+    if (!sliced) return jinja_fail(run, "'%s' object cannot be sliced", jinja_type_name(object));
     TRY(jinja_length(run, object, &length));
     TRY(find_bounds(run, bounds, (int64_t)length, &first, &last, &step));
     int64_t span = step > 0 ? last - first : first - last, stride = step > 0            ? step
@@ -280,6 +306,7 @@ enum status jinja_get_slice(struct jinja_run *run, const struct jinja_value *obj
                                                                                         : -step;
     int64_t count = span > 0 ? (span - 1) / stride + 1 : 0;
     if (object->kind == JINJA_STRING) return slice_text(run, object, first, count, step, out);
+    if (object->kind == JINJA_RANGE) return slice_range(run, object->list, first, last, step, count, out);
     struct jinja_value *items;
     TRY(jinja_make_list(run, object->kind, (size_t)count, out, &items));
     for (int64_t i = 0; i < count; i++)

@@ -29,11 +29,12 @@ KIND_PREDICATE(is_float, value->kind == JINJA_REAL)
 KIND_PREDICATE(is_number, jinja_is_number(value))
 KIND_PREDICATE(is_string, value->kind == JINJA_STRING)
 KIND_PREDICATE(is_mapping, value->kind == JINJA_DICT)
-KIND_PREDICATE(is_iterable, value->kind == JINJA_STRING || value->kind == JINJA_LIST || value->kind == JINJA_TUPLE ||
-                                value->kind == JINJA_DICT || value->kind == JINJA_UNDEFINED ||
-                                value->kind == JINJA_GENERATOR)
-KIND_PREDICATE(is_sequence, value->kind == JINJA_STRING || value->kind == JINJA_LIST || value->kind == JINJA_TUPLE ||
-                                value->kind == JINJA_DICT || value->kind == JINJA_UNDEFINED)
+KIND_PREDICATE(is_iterable, value->kind == JINJA_STRING || value->kind == JINJA_RANGE || value->kind == JINJA_SELF ||
+                                value->kind == JINJA_LIST || value->kind == JINJA_TUPLE || value->kind == JINJA_DICT ||
+                                value->kind == JINJA_UNDEFINED || value->kind == JINJA_GENERATOR)
+KIND_PREDICATE(is_sequence, value->kind == JINJA_STRING || value->kind == JINJA_RANGE || value->kind == JINJA_LIST ||
+                                value->kind == JINJA_TUPLE || value->kind == JINJA_DICT ||
+                                value->kind == JINJA_UNDEFINED)
 KIND_PREDICATE(is_callable, value->kind == JINJA_UNDEFINED || value->kind == JINJA_MACRO ||
                                 value->kind == JINJA_FUNCTION || value->kind == JINJA_METHOD)
 
@@ -94,11 +95,13 @@ static enum status has_case(struct jinja_run *run, const struct jinja_value *val
     struct jinja_value text;
     size_t length;
     TRY(jinja_to_string(run, value, &text));
+    TRY(jinja_charge(run, 2 * text.string.bytes));
     *out = false;
     for (size_t at = 0; at < text.string.bytes; at += length) {
         utf8proc_int32_t code = (utf8proc_int32_t)utf8_decode_valid(text.string.text + at, &length);
         bool is_lower = utf8proc_islower(code), is_upper = utf8proc_isupper(code);
-        if (upper ? is_lower : is_upper) {
+        bool is_title = utf8proc_category(code) == UTF8PROC_CATEGORY_LT;
+        if (is_title || (upper ? is_lower : is_upper)) {
             *out = false;
             return STATUS_OK;
         }

@@ -12,6 +12,9 @@
 
 static enum status append(struct text_buffer *out, const char *text) { return text_append(out, text, strlen(text)); }
 
+/* Of a number's shortest digits, which are found by trying; and of a character that may be escaped. */
+enum { REAL_WORK = 1600, CHARACTER_WORK = 6 };
+
 /* The fewest digits that come back as the same number; returns the decimal exponent. */
 static int shortest_digits(double real, char digits[32]) {
     char text[40];
@@ -40,8 +43,9 @@ static void print_digits(const char *digits, int exponent, char out[64]) {
         snprintf(out, 64, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
 }
 
-enum status jinja_append_real(double real, bool json, struct text_buffer *out) {
+static enum status append_real(struct jinja_run *run, double real, bool json, struct text_buffer *out) {
     char digits[32], text[64];
+    TRY(jinja_charge(run, REAL_WORK));
     if (isnan(real)) return append(out, json ? "NaN" : "nan");
     if (signbit(real)) TRY(append(out, "-"));
     if (isinf(real)) return append(out, json ? "Infinity" : "inf");
@@ -86,9 +90,10 @@ static enum status append_escaped(uint32_t code, char quote, struct text_buffer 
     return append(out, text);
 }
 
-static enum status append_string_repr(const struct jinja_value *value, struct text_buffer *out) {
+static enum status append_string_repr(struct jinja_run *run, const struct jinja_value *value, struct text_buffer *out) {
     const char *text = value->string.text;
     size_t bytes = value->string.bytes, length;
+    TRY(jinja_charge(run, CHARACTER_WORK * bytes));
     bool single = bytes > 0 && memchr(text, '\'', bytes), both = single && memchr(text, '"', bytes);
     char quote = single && !both ? '"' : '\'';
     TRY(text_append(out, &quote, 1));
@@ -105,6 +110,13 @@ static enum status append_list_repr(struct jinja_run *run, const struct jinja_va
         TRY(jinja_append_repr(run, &value->list->items[i], out));
     }
     return append(out, !tuple ? "]" : value->list->count == 1 ? ",)" : ")");
+}
+
+static enum status append_range_repr(const struct jinja_list *list, struct text_buffer *out) {
+    char text[96], step[32] = "";
+    if (list->step != 1) snprintf(step, sizeof step, ", %" PRId64, list->step);
+    snprintf(text, sizeof text, "range(%" PRId64 ", %" PRId64 "%s)", list->first, list->past, step);
+    return append(out, text);
 }
 
 static enum status append_dict_repr(struct jinja_run *run, const struct jinja_value *value, struct text_buffer *out) {
@@ -124,18 +136,20 @@ static enum status append_repr(struct jinja_run *run, const struct jinja_value *
     case JINJA_NONE: return append(out, "None");
     case JINJA_BOOL: return append(out, value->truth ? "True" : "False");
     case JINJA_INTEGER: return append_integer(value->integer, out);
-    case JINJA_REAL: return jinja_append_real(value->real, false, out);
-    case JINJA_STRING: return append_string_repr(value, out);
+    case JINJA_REAL: return append_real(run, value->real, false, out);
+    case JINJA_STRING: return append_string_repr(run, value, out);
     case JINJA_LIST:
     case JINJA_TUPLE: return append_list_repr(run, value, out);
+    case JINJA_RANGE: return append_range_repr(value->list, out);
+    case JINJA_SELF: return append(out, "<TemplateReference None>");
     case JINJA_DICT: return append_dict_repr(run, value, out);
     default: return jinja_fail(run, "printing a %s is not supported", jinja_type_name(value));
     }
 }
 
-/* Every level and item counts, so that no value prints for ever. */
+/* Every level and item counts, so that no value prints for ever; a number takes some work. */
 static enum status enter(struct jinja_run *run, const struct text_buffer *out) {
-    TRY(jinja_charge(run, 1));
+    TRY(jinja_charge(run, 8));
     if (out->count > JINJA_OUTPUT_MOST) return jinja_fail(run, "a text of more than %d bytes", JINJA_OUTPUT_MOST);
     if (++run->depth > JINJA_DEPTH_MOST) return jinja_fail(run, "values nested too deeply");
     return STATUS_OK;
@@ -191,7 +205,7 @@ static enum status json_character(const struct json_printer *printer, uint32_t c
 static enum status json_string_text(const struct json_printer *printer, const char *text, size_t bytes) {
     size_t length;
     TRY(append(printer->out, "\""));
-    TRY(jinja_charge(printer->run, bytes / 16));
+    TRY(jinja_charge(printer->run, CHARACTER_WORK * bytes));
     for (size_t at = 0; at < bytes; at += length)
         TRY(json_character(printer, utf8_decode_valid(text + at, &length)));
     return append(printer->out, "\"");
@@ -200,6 +214,7 @@ static enum status json_string_text(const struct json_printer *printer, const ch
 /* The end of a line and the indentation of the present level, where there is one. */
 static enum status json_line(const struct json_printer *printer) {
     if (!printer->options->indent) return STATUS_OK;
+    TRY(jinja_charge(printer->run, 1 + 2 * (size_t)printer->level));
     TRY(append(printer->out, "\n"));
     for (int i = 0; i < printer->level; i++)
         TRY(append(printer->out, printer->options->indent));
@@ -259,6 +274,13 @@ static enum status json_pairs(struct json_printer *printer, const struct jinja_d
     return append(printer->out, "}");
 }
 
+/* Some 32 comparisons of each key, by all of it. */
+static enum status charge_sorting(struct jinja_run *run, const struct jinja_dict *dict) {
+    for (size_t i = 0; i < dict->count; i++)
+        TRY(jinja_charge(run, 32 + 2 * dict->pairs[i].key.string.bytes));
+    return STATUS_OK;
+}
+
 static enum status json_dict(struct json_printer *printer, const struct jinja_dict *dict) {
     const struct jinja_pair **pairs;
     bool sort = printer->options->sort_keys;
@@ -269,6 +291,7 @@ static enum status json_dict(struct json_printer *printer, const struct jinja_di
         if (sort && pairs[i]->key.kind != JINJA_STRING)
             return jinja_fail(printer->run, "sort_keys with keys that are not strings is not supported");
     }
+    if (sort) TRY(charge_sorting(printer->run, dict));
     if (sort) qsort(pairs, dict->count, sizeof *pairs, by_key);
     return json_pairs(printer, dict, pairs);
 }
@@ -278,7 +301,7 @@ static enum status json_any(struct json_printer *printer, const struct jinja_val
     case JINJA_NONE: return append(printer->out, "null");
     case JINJA_BOOL: return append(printer->out, value->truth ? "true" : "false");
     case JINJA_INTEGER: return append_integer(value->integer, printer->out);
-    case JINJA_REAL: return jinja_append_real(value->real, true, printer->out);
+    case JINJA_REAL: return append_real(printer->run, value->real, true, printer->out);
     case JINJA_STRING: return json_string_text(printer, value->string.text, value->string.bytes);
     case JINJA_LIST:
     case JINJA_TUPLE: return json_list(printer, value->list);

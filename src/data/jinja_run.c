@@ -24,6 +24,12 @@ enum status jinja_charge(struct jinja_run *run, size_t amount) {
     return jinja_fail(run, "the template takes too much work");
 }
 
+enum status jinja_charge_moved(struct jinja_run *run, size_t bytes) { return jinja_charge(run, 1 + bytes / 16); }
+
+enum status jinja_charge_searched(struct jinja_run *run, size_t bytes, size_t part_bytes) {
+    return jinja_charge(run, 1 + (part_bytes > 1 ? bytes + part_bytes : bytes / 4));
+}
+
 enum status jinja_alloc(struct jinja_run *run, size_t count, size_t size, void *out) {
     size_t bytes;
     bool fits = mem_multiply(count, size, &bytes) && mem_add(bytes, 16, &bytes); /* 16: for what rounding adds */
@@ -47,6 +53,8 @@ enum status jinja_enter_scope(struct jinja_run *run, struct jinja_scope *parent)
 
 enum status jinja_bind(struct jinja_run *run, const char *name, size_t bytes, struct jinja_value value) {
     struct jinja_scope *scope = run->scope;
+    TRY(jinja_charge(run, 1 + scope->count / 4));
+    TRY(jinja_charge_moved(run, bytes));
     for (size_t i = 0; i < scope->count; i++)
         if (scope->bindings[i].bytes == bytes && memcmp(scope->bindings[i].name, name, bytes) == 0) {
             scope->bindings[i].value = value;
@@ -65,9 +73,10 @@ enum status jinja_bind(struct jinja_run *run, const char *name, size_t bytes, st
 }
 
 enum status jinja_write(struct jinja_run *run, const char *text, size_t bytes) {
-    TRY(jinja_charge(run, 1 + bytes / 16));
-    if (bytes > JINJA_OUTPUT_MOST || run->out->count > JINJA_OUTPUT_MOST - bytes)
+    TRY(jinja_charge_moved(run, bytes));
+    if (bytes > JINJA_OUTPUT_MOST - run->written)
         return jinja_fail(run, "more than %d bytes of output", JINJA_OUTPUT_MOST);
+    run->written += bytes;
     return text_append(run->out, text, bytes);
 }
 
@@ -77,6 +86,7 @@ enum status jinja_capture(struct jinja_run *run, const struct jinja_node *body, 
     enum status status = jinja_execute(run, body);
     run->out = before;
     if (status == STATUS_OK) status = jinja_copy_string(run, text.items, text.count, out);
+    run->written -= text.count;
     vec_free(&text);
     return status;
 }
@@ -266,6 +276,7 @@ enum status jinja_render(const struct jinja_template *template, const struct jin
     out->text.count = out->generations.count = 0;
     enum status status = render(&run, variables, count);
     scratch_free(&run.memory);
+    out->work = run.work;
     return status;
 }
 

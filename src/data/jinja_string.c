@@ -2,36 +2,51 @@
 
 #include <string.h>
 
-#include <utf8proc.h>
-
 #include "data/jinja_text.h"
+#include "data/unicode_case.h"
 
-/* Upper case of one character as Python has it, which for some is several; 0 at the end. */
-static enum status append_case(uint32_t code, bool upper, struct text_buffer *out) {
-    if (upper && code == 0xDF) return text_append(out, "SS", 2);
-    utf8proc_int32_t other =
-        upper ? utf8proc_toupper((utf8proc_int32_t)code) : utf8proc_tolower((utf8proc_int32_t)code);
-    return text_append_code(out, (uint32_t)other);
+enum { CASE_WORK = 3 }; /* of a byte, where characters beyond ASCII are looked up in a table */
+
+/* A sigma ends a word where letters are before it and none behind, whatever marks stand between. */
+static enum status append_sigma(struct jinja_run *run, const struct jinja_value *text, size_t at, size_t bytes,
+                                struct text_buffer *out) {
+    const char *start = text->string.text;
+    size_t before = at, after = at + bytes, length = 0;
+    uint32_t code = 0;
+    while (before > 0 && unicode_is_case_ignorable(code = utf8_decode_last(start, before, &length)))
+        before -= length;
+    bool ends = before > 0 && unicode_is_cased(code);
+    while (after < text->string.bytes && unicode_is_case_ignorable(code = utf8_decode_valid(start + after, &length)))
+        after += length;
+    ends = ends && (after == text->string.bytes || !unicode_is_cased(code));
+    TRY(jinja_charge(run, CASE_WORK * (after - before)));
+    return text_append_code(out, ends ? 0x3C2 : 0x3C3);
 }
 
-static bool is_cased(uint32_t code) {
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-    return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
+static enum status change_characters(struct jinja_run *run, const struct jinja_value *text, enum jinja_case change,
+                                     struct text_buffer *out) {
+    bool in_word = false;
+    size_t length;
+    TRY(jinja_charge(run, CASE_WORK * text->string.bytes));
+    for (size_t at = 0; at < text->string.bytes; at += length) {
+        uint32_t code = utf8_decode_valid(text->string.text + at, &length);
+        bool starts = change == JINJA_CASE_TITLE ? !in_word : at == 0;
+        enum unicode_case to = change == JINJA_CASE_UPPER             ? UNICODE_UPPER
+                               : change != JINJA_CASE_LOWER && starts ? UNICODE_TITLE
+                                                                      : UNICODE_LOWER;
+        if (to == UNICODE_LOWER && code == 0x3A3)
+            TRY(append_sigma(run, text, at, length, out));
+        else
+            TRY(unicode_append_case(code, to, out));
+        in_word = change == JINJA_CASE_TITLE && unicode_is_cased(code);
+    }
+    return STATUS_OK;
 }
 
 enum status jinja_change_case(struct jinja_run *run, const struct jinja_value *text, enum jinja_case change,
                               struct jinja_value *out) {
     struct text_buffer changed = {0};
-    enum status status = jinja_charge(run, text->string.bytes / 4);
-    bool in_word = false;
-    size_t length;
-    for (size_t at = 0; at < text->string.bytes && status == STATUS_OK; at += length) {
-        uint32_t code = utf8_decode_valid(text->string.text + at, &length);
-        bool starts = change == JINJA_CASE_TITLE ? !in_word : at == 0;
-        bool upper = change == JINJA_CASE_UPPER || (change != JINJA_CASE_LOWER && starts);
-        status = append_case(code, upper, &changed);
-        in_word = is_cased(code);
-    }
+    enum status status = change_characters(run, text, change, &changed);
     if (status == STATUS_OK) status = jinja_copy_string(run, changed.items, changed.count, out);
     vec_free(&changed);
     return status;
@@ -49,21 +64,23 @@ enum status jinja_strip(struct jinja_run *run, const struct jinja_value *text, c
     size_t bytes = text->string.bytes, length;
     if (!space && set->kind != JINJA_STRING)
         return jinja_fail(run, "strip arg must be None or str, not %s", jinja_type_name(set));
-    TRY(jinja_charge(run, bytes / 16 + (space ? 0 : set->string.bytes * bytes / 64)));
     if (space) {
         size_t leading = left ? jinja_leading_space(from, bytes) : 0;
         size_t trailing = right ? jinja_trailing_space(from + leading, bytes - leading) : 0;
+        TRY(jinja_charge(run, 1 + leading + trailing));
         *out = jinja_string(from + leading, bytes - leading - trailing);
         return STATUS_OK;
     }
     while (left && bytes > 0) {
         (void)utf8_decode_valid(from, &length);
+        TRY(jinja_charge_searched(run, set->string.bytes, 1));
         if (!in_set(set, from, length)) break;
         from += length;
         bytes -= length;
     }
     while (right && bytes > 0) {
         (void)utf8_decode_last(from, bytes, &length);
+        TRY(jinja_charge_searched(run, set->string.bytes, 1));
         if (!in_set(set, from + bytes - length, length)) break;
         bytes -= length;
     }
@@ -72,7 +89,7 @@ enum status jinja_strip(struct jinja_run *run, const struct jinja_value *text, c
 }
 
 static enum status append_bounded(struct jinja_run *run, struct text_buffer *out, const char *text, size_t bytes) {
-    TRY(jinja_charge(run, 1 + bytes / 16));
+    TRY(jinja_charge_moved(run, bytes));
     if (bytes > JINJA_OUTPUT_MOST - out->count)
         return jinja_fail(run, "a string of more than %d bytes", JINJA_OUTPUT_MOST);
     return text_append(out, text, bytes);
@@ -85,6 +102,7 @@ static enum status replace_into(struct jinja_run *run, const struct jinja_value 
     size_t bytes = text->string.bytes, at = 0;
     for (int64_t done = 0; most < 0 || done < most; done++) {
         size_t found = jinja_find_text(start, bytes, at, from->string.text, from->string.bytes);
+        TRY(jinja_charge_searched(run, (found > bytes ? bytes : found) - at, from->string.bytes));
         if (found > bytes) break;
         TRY(append_bounded(run, out, start + at, found - at));
         TRY(append_bounded(run, out, to->string.text, to->string.bytes));

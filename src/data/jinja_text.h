@@ -1,4 +1,4 @@
-/* What Python says of characters and strings; private to the jinja_* files. */
+/* What Python says of characters and strings; private to the jinja_* and chat_* files. */
 #ifndef BALLAST_DATA_JINJA_TEXT_H
 #define BALLAST_DATA_JINJA_TEXT_H
 

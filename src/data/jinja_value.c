@@ -48,6 +48,19 @@ enum status jinja_make_list(struct jinja_run *run, enum jinja_kind kind, size_t 
     return STATUS_OK;
 }
 
+enum status jinja_make_range(struct jinja_run *run, int64_t first, int64_t past, int64_t step, size_t count,
+                             struct jinja_value *out) {
+    struct jinja_value *items;
+    TRY(jinja_make_list(run, JINJA_RANGE, count, out, &items));
+    struct jinja_list *list = (struct jinja_list *)(uintptr_t)out->list;
+    list->first = first;
+    list->past = past;
+    list->step = step;
+    for (size_t i = 0; i < count; i++)
+        items[i] = jinja_integer(first + (int64_t)i * step);
+    return STATUS_OK;
+}
+
 enum status jinja_make_dict(struct jinja_run *run, struct jinja_value *out) {
     struct jinja_dict *dict;
     TRY(jinja_alloc(run, 1, sizeof *dict, &dict));
@@ -55,17 +68,27 @@ enum status jinja_make_dict(struct jinja_run *run, struct jinja_value *out) {
     return STATUS_OK;
 }
 
+/* Of two strings. */
+static enum status equal_texts(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b,
+                               bool *out) {
+    size_t bytes = a->string.bytes;
+    *out = bytes == b->string.bytes;
+    if (!*out) return STATUS_OK;
+    TRY(jinja_charge_moved(run, bytes));
+    *out = memcmp(a->string.text, b->string.text, bytes) == 0;
+    return STATUS_OK;
+}
+
 /* Keys are compared one by one: dicts of templates and messages are small, and the work is counted. */
 static enum status find_pair(struct jinja_run *run, const struct jinja_dict *dict, const struct jinja_value *key,
                              struct jinja_pair **out) {
     *out = NULL;
-    TRY(jinja_charge(run, 1 + dict->count / 8));
+    TRY(jinja_charge(run, 1 + dict->count / 4));
     for (size_t i = 0; i < dict->count && !*out; i++) {
         const struct jinja_value *own = &dict->pairs[i].key;
         bool same;
         if (own->kind == JINJA_STRING && key->kind == JINJA_STRING)
-            same = own->string.bytes == key->string.bytes &&
-                   memcmp(own->string.text, key->string.text, key->string.bytes) == 0;
+            TRY(equal_texts(run, own, key, &same));
         else
             TRY(jinja_equal(run, own, key, &same));
         if (same) *out = &dict->pairs[i];
@@ -95,10 +118,12 @@ enum status jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, struc
     return STATUS_OK;
 }
 
-const struct jinja_value *jinja_dict_get(struct jinja_run *run, const struct jinja_dict *dict,
-                                         const struct jinja_value *key) {
-    struct jinja_pair *pair = NULL;
-    return find_pair(run, dict, key, &pair) == STATUS_OK && pair ? &pair->value : NULL;
+enum status jinja_dict_get(struct jinja_run *run, const struct jinja_dict *dict, const struct jinja_value *key,
+                           const struct jinja_value **out) {
+    struct jinja_pair *pair;
+    TRY(find_pair(run, dict, key, &pair));
+    *out = pair ? &pair->value : NULL;
+    return STATUS_OK;
 }
 
 static enum status list_from_json(struct jinja_run *run, const json_t *json, struct jinja_value *out) {
@@ -142,11 +167,15 @@ enum status jinja_from_json(struct jinja_run *run, const json_t *json, struct ji
 
 const char *jinja_type_name(const struct jinja_value *value) {
     static const char *const names[] = {
-        [JINJA_UNDEFINED] = "undefined", [JINJA_NONE] = "NoneType",       [JINJA_BOOL] = "bool",
-        [JINJA_INTEGER] = "int",         [JINJA_REAL] = "float",          [JINJA_STRING] = "str",
-        [JINJA_GENERATOR] = "generator", [JINJA_LIST] = "list",           [JINJA_TUPLE] = "tuple",
-        [JINJA_DICT] = "dict",           [JINJA_NAMESPACE] = "namespace", [JINJA_LOOP] = "loop",
-        [JINJA_MACRO] = "macro",         [JINJA_FUNCTION] = "function",   [JINJA_METHOD] = "method",
+        [JINJA_UNDEFINED] = "undefined", [JINJA_NONE] = "NoneType",
+        [JINJA_BOOL] = "bool",           [JINJA_INTEGER] = "int",
+        [JINJA_REAL] = "float",          [JINJA_STRING] = "str",
+        [JINJA_GENERATOR] = "generator", [JINJA_LIST] = "list",
+        [JINJA_TUPLE] = "tuple",         [JINJA_DICT] = "dict",
+        [JINJA_NAMESPACE] = "namespace", [JINJA_LOOP] = "loop",
+        [JINJA_RANGE] = "range",         [JINJA_SELF] = "TemplateReference",
+        [JINJA_MACRO] = "macro",         [JINJA_FUNCTION] = "function",
+        [JINJA_METHOD] = "method",
     };
     return names[value->kind];
 }
@@ -173,7 +202,8 @@ bool jinja_is_true(const struct jinja_value *value) {
     case JINJA_REAL: return fpclassify(value->real) != FP_ZERO;
     case JINJA_STRING: return value->string.bytes > 0;
     case JINJA_LIST:
-    case JINJA_TUPLE: return value->list->count > 0;
+    case JINJA_TUPLE:
+    case JINJA_RANGE: return value->list->count > 0;
     case JINJA_DICT: return value->dict->count > 0;
     default: return true;
     }
@@ -223,11 +253,10 @@ static enum status equal_values(struct jinja_run *run, const struct jinja_value 
     *out = a->kind == b->kind;
     if (!*out) return STATUS_OK;
     switch (a->kind) {
-    case JINJA_STRING:
-        *out = a->string.bytes == b->string.bytes && memcmp(a->string.text, b->string.text, a->string.bytes) == 0;
-        return STATUS_OK;
+    case JINJA_STRING: return equal_texts(run, a, b, out);
     case JINJA_LIST:
-    case JINJA_TUPLE: return equal_lists(run, a->list, b->list, out);
+    case JINJA_TUPLE:
+    case JINJA_RANGE: return equal_lists(run, a->list, b->list, out);
     case JINJA_DICT: return equal_dicts(run, a->dict, b->dict, out);
     case JINJA_NAMESPACE: *out = a->dict == b->dict; return STATUS_OK;
     case JINJA_MACRO: *out = a->macro == b->macro; return STATUS_OK;
@@ -253,6 +282,7 @@ enum status jinja_compare(struct jinja_run *run, const struct jinja_value *a, co
     if (a->kind != JINJA_STRING || b->kind != JINJA_STRING)
         return jinja_fail(run, "'%s' and '%s' have no order", jinja_type_name(a), jinja_type_name(b));
     size_t common = a->string.bytes < b->string.bytes ? a->string.bytes : b->string.bytes;
+    TRY(jinja_charge_moved(run, common));
     int order = memcmp(a->string.text, b->string.text, common); /* UTF-8 has the order of its code points */
     *out = order != 0 ? order : (a->string.bytes > b->string.bytes) - (a->string.bytes < b->string.bytes);
     return STATUS_OK;
@@ -266,12 +296,13 @@ enum status jinja_contains(struct jinja_run *run, const struct jinja_value *cont
     case JINJA_STRING:
         if (item->kind != JINJA_STRING)
             return jinja_fail(run, "'in <string>' requires string, not %s", jinja_type_name(item));
-        TRY(jinja_charge(run, container->string.bytes / 16));
+        TRY(jinja_charge_searched(run, container->string.bytes, item->string.bytes));
         *out = jinja_find_text(container->string.text, container->string.bytes, 0, item->string.text,
                                item->string.bytes) <= container->string.bytes;
         return STATUS_OK;
     case JINJA_LIST:
     case JINJA_TUPLE:
+    case JINJA_RANGE:
     case JINJA_GENERATOR: {
         const struct jinja_list *list;
         TRY(jinja_iterate(run, container, &list));
@@ -293,11 +324,12 @@ enum status jinja_length(struct jinja_run *run, const struct jinja_value *value,
     switch (value->kind) {
     case JINJA_UNDEFINED: *out = 0; return STATUS_OK;
     case JINJA_STRING:
-        TRY(jinja_charge(run, value->string.bytes / 16));
+        TRY(jinja_charge_moved(run, value->string.bytes));
         *out = jinja_count_characters(value->string.text, value->string.bytes);
         return STATUS_OK;
     case JINJA_LIST:
-    case JINJA_TUPLE: *out = value->list->count; return STATUS_OK;
+    case JINJA_TUPLE:
+    case JINJA_RANGE: *out = value->list->count; return STATUS_OK;
     case JINJA_DICT: *out = value->dict->count; return STATUS_OK;
     default: return jinja_fail(run, "object of type '%s' has no len()", jinja_type_name(value));
     }
@@ -307,6 +339,7 @@ static enum status list_characters(struct jinja_run *run, const struct jinja_val
     const char *text = value->string.text;
     size_t bytes = value->string.bytes, at = 0;
     struct jinja_value *items;
+    TRY(jinja_charge(run, bytes));
     TRY(jinja_make_list(run, JINJA_LIST, jinja_count_characters(text, bytes), out, &items));
     for (size_t i = 0; i < out->list->count; i++) {
         size_t length = jinja_find_character(text + at, bytes - at, 1);
@@ -328,7 +361,7 @@ static enum status take_generator(struct jinja_run *run, const struct jinja_valu
 
 enum status jinja_iterate(struct jinja_run *run, const struct jinja_value *value, const struct jinja_list **out) {
     struct jinja_value list, *items;
-    if (value->kind == JINJA_LIST || value->kind == JINJA_TUPLE) {
+    if (value->kind == JINJA_LIST || value->kind == JINJA_TUPLE || value->kind == JINJA_RANGE) {
         *out = value->list;
         return STATUS_OK;
     }

@@ -19,9 +19,11 @@ enum jinja_kind {
     JINJA_STRING,
     JINJA_LIST,
     JINJA_TUPLE,
+    JINJA_RANGE,     /* of whole numbers; its items are there as a list's */
     JINJA_GENERATOR, /* what map, select, … give: true even when empty, without length, gone over once */
     JINJA_DICT,
     JINJA_NAMESPACE,
+    JINJA_SELF,     /* the name `self`: the template, of which nothing is known but that it is there */
     JINJA_LOOP,     /* `loop` within a for */
     JINJA_MACRO,    /* defined in the template */
     JINJA_FUNCTION, /* range, namespace, … */
@@ -38,7 +40,7 @@ struct jinja_value {
             const char *text; /* valid UTF-8, not NUL-terminated */
             size_t bytes;
         } string;
-        const struct jinja_list *list; /* and tuple, generator */
+        const struct jinja_list *list; /* and tuple, range, generator */
         struct jinja_dict *dict;       /* and namespace */
         const struct jinja_loop *loop;
         const struct jinja_macro *macro;
@@ -48,7 +50,8 @@ struct jinja_value {
 };
 
 struct jinja_list {
-    bool taken; /* a generator's: it was gone over */
+    bool taken;                /* a generator's: it was gone over */
+    int64_t first, past, step; /* a range's */
     size_t count;
     struct jinja_value *items;
 };
@@ -85,13 +88,15 @@ enum status jinja_copy_string(struct jinja_run *run, const char *text, size_t by
 /* A list (or tuple) with room for `count` items, which the caller fills through *items. */
 enum status jinja_make_list(struct jinja_run *run, enum jinja_kind kind, size_t count, struct jinja_value *out,
                             struct jinja_value **items);
+enum status jinja_make_range(struct jinja_run *run, int64_t first, int64_t past, int64_t step, size_t count,
+                             struct jinja_value *out);
 enum status jinja_make_dict(struct jinja_run *run, struct jinja_value *out);
 /* Sets a key of a dict or namespace that is being made or changed. */
 enum status jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, struct jinja_value key,
                            struct jinja_value value);
-/* NULL when there is none. */
-const struct jinja_value *jinja_dict_get(struct jinja_run *run, const struct jinja_dict *dict,
-                                         const struct jinja_value *key);
+/* *out is NULL when there is none. */
+enum status jinja_dict_get(struct jinja_run *run, const struct jinja_dict *dict, const struct jinja_value *key,
+                           const struct jinja_value **out);
 /* A JSON value; strings are borrowed from it. */
 enum status jinja_from_json(struct jinja_run *run, const json_t *json, struct jinja_value *out);
 

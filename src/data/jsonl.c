@@ -1,6 +1,16 @@
 #include "data/jsonl.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/mem.h"
+#include "data/utf8.h"
+
+static const char *const field_names[JSONL_FIELDS] = {
+#define JSONL_FIELD_NAME(name, key) [JSONL_##name] = key,
+    JSONL_FIELD_LIST(JSONL_FIELD_NAME)
+#undef JSONL_FIELD_NAME
+};
 
 bool line_read(struct line_reader *reader, const char **line, size_t *bytes) {
     if (reader->next >= reader->bytes) return false;
@@ -20,11 +30,30 @@ static bool is_blank(const char *text, size_t bytes) {
     return true;
 }
 
-static enum status refuse_line(const char *name, int64_t line, const char *field, const char *wrong) {
+enum status jsonl_refuse(const char *name, int64_t line, const char *field, const char *wrong) {
     (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s%s", name, (long long)line, field, wrong);
-    return status_hint(STATUS_BAD_INPUT,
-                       "the lines of a .jsonl file are all documents, {\"text\": \"...\"}, or all "
-                       "examples, {\"prompt\": \"...\", \"completion\": \"...\"} or {\"messages\": [...]}");
+    return status_hint(
+        STATUS_BAD_INPUT,
+        "the lines of a .jsonl file are all documents, {\"text\": \"...\"}, or all examples, {\"prompt\": "
+        "\"...\", \"completion\": \"...\"}, {\"messages\": [...]}, or as Alpaca or ShareGPT have them; "
+        "--columns names other keys, as in --columns prompt=question,completion=answer");
+}
+
+enum status jsonl_refuse_missing(const char *name, int64_t line, const char *field, const json_t *object) {
+    enum { KEYS_MOST = 12 };
+    char text[400] = ": missing: the line has no keys";
+    size_t used = 0, count = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        if (count == KEYS_MOST) break;
+        int wrote =
+            snprintf(text + used, sizeof text - used, "%s%.24s", count > 0 ? ", " : ": missing: the keys are ", key);
+        used += (size_t)wrote;
+        count++;
+    }
+    if (json_object_size(object) > count) snprintf(text + used, sizeof text - used, ", ...");
+    return jsonl_refuse(name, line, field, text);
 }
 
 enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, bool whole_numbers,
@@ -37,12 +66,16 @@ enum status jsonl_parse_object(const char *name, int64_t line, const char *json,
     json_error_t error;
     size_t flags = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | (whole_numbers ? 0 : JSON_DECODE_INT_AS_REAL);
     json_t *value = json_loadb(json, json_bytes, flags, &error);
-    if (!value)
-        return status_set(STATUS_BAD_INPUT, "%s: line %lld: not valid JSON: byte %d: %s", name, (long long)line,
-                          error.position, error.text);
+    if (!value) {
+        (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: not valid JSON: byte %d: %s", name, (long long)line,
+                         error.position, error.text);
+        if (utf8_valid_bytes(json, json_bytes) == json_bytes) return STATUS_BAD_INPUT;
+        return status_hint(STATUS_BAD_INPUT,
+                           "the line is not UTF-8: convert the file, as with iconv -f latin1 -t utf-8");
+    }
     if (!json_is_object(value)) {
         json_decref(value);
-        return refuse_line(name, line, "", "not a JSON object");
+        return jsonl_refuse(name, line, "", "not a JSON object");
     }
     *out = value;
     return STATUS_OK;
@@ -51,7 +84,8 @@ enum status jsonl_parse_object(const char *name, int64_t line, const char *json,
 enum status jsonl_read_string(const char *name, int64_t line, const json_t *object, const char *field,
                               const char **text, size_t *bytes) {
     const json_t *value = json_object_get(object, field);
-    if (!json_is_string(value)) return refuse_line(name, line, field, value ? ": must be a string" : ": missing");
+    if (!value) return jsonl_refuse_missing(name, line, field, object);
+    if (!json_is_string(value)) return jsonl_refuse(name, line, field, ": must be a string");
     *text = json_string_value(value);
     *bytes = json_string_length(value);
     return STATUS_OK;
@@ -69,18 +103,92 @@ enum status jsonl_parse(const char *name, int64_t line, const char *json, size_t
     return status;
 }
 
-enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes) {
+const char *jsonl_key(const struct jsonl_columns *columns, enum jsonl_field field) {
+    bool given = false;
+    for (size_t i = 0; columns && i < JSONL_FIELDS; i++)
+        given |= columns->keys[i] != NULL;
+    return given ? columns->keys[field] : field_names[field];
+}
+
+static bool has(const struct jsonl_columns *columns, enum jsonl_field field) { return columns->keys[field] != NULL; }
+
+/* By the fields that there are; false when they are not enough. */
+static bool kind_of(const struct jsonl_columns *columns, enum jsonl_kind *kind) {
+    if (has(columns, JSONL_MESSAGES))
+        *kind = JSONL_KIND_CHAT;
+    else if (has(columns, JSONL_PROMPT) && has(columns, JSONL_COMPLETION))
+        *kind = JSONL_KIND_PROMPTS;
+    else if (has(columns, JSONL_TEXT))
+        *kind = JSONL_KIND_TEXT;
+    else if (has(columns, JSONL_INSTRUCTION) && has(columns, JSONL_OUTPUT))
+        *kind = JSONL_KIND_ALPACA;
+    else
+        return false;
+    return true;
+}
+
+static enum status refuse_columns(const char *text) {
+    (void)status_set(STATUS_BAD_INPUT, "--columns: '%s' does not say which keys are read", text);
+    return status_hint(STATUS_BAD_INPUT,
+                       "it is FIELD=KEY,... for text, or prompt and completion, or messages, or instruction, "
+                       "output and input: --columns prompt=question,completion=answer");
+}
+
+static enum status add_column(const char *text, const char *from, size_t bytes, struct jsonl_columns *out) {
+    const char *equals = memchr(from, '=', bytes);
+    size_t field = 0, field_bytes = equals ? (size_t)(equals - from) : 0;
+    while (field < JSONL_FIELDS &&
+           (strlen(field_names[field]) != field_bytes || memcmp(field_names[field], from, field_bytes) != 0))
+        field++;
+    if (!equals || field == JSONL_FIELDS || out->keys[field] || field_bytes + 1 == bytes) return refuse_columns(text);
+    out->keys[field] = mem_format("%.*s", (int)(bytes - field_bytes - 1), equals + 1);
+    return out->keys[field] ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status jsonl_columns_parse(const char *text, struct jsonl_columns *out) {
+    struct jsonl_columns columns = {0};
+    enum status status = STATUS_OK;
+    enum jsonl_kind kind;
+    for (const char *from = text; *from && status == STATUS_OK;) {
+        size_t bytes = strcspn(from, ",");
+        status = add_column(text, from, bytes, &columns);
+        from += bytes + (from[bytes] == ',');
+    }
+    if (status == STATUS_OK && *text && !kind_of(&columns, &kind)) status = refuse_columns(text);
+    if (status == STATUS_OK)
+        *out = columns;
+    else
+        jsonl_columns_free(&columns);
+    return status;
+}
+
+void jsonl_columns_free(struct jsonl_columns *columns) {
+    for (size_t i = 0; i < JSONL_FIELDS; i++)
+        mem_free(columns->keys[i]);
+    *columns = (struct jsonl_columns){0};
+}
+
+/* Of a line without columns. */
+static enum jsonl_kind kind_of_line(const json_t *object) {
+    struct jsonl_columns there = {0};
+    enum jsonl_kind kind = JSONL_KIND_TEXT;
+    bool conversations = json_object_get(object, "conversations") != NULL;
+    for (size_t i = 0; i < JSONL_FIELDS; i++)
+        if (json_object_get(object, field_names[i])) there.keys[i] = (char *)(uintptr_t)field_names[i];
+    if (kind_of(&there, &kind) && kind != JSONL_KIND_ALPACA) return kind;
+    return conversations ? JSONL_KIND_CHAT : kind;
+}
+
+enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes, const struct jsonl_columns *columns) {
     struct line_reader reader = {.text = text, .bytes = bytes};
+    enum jsonl_kind kind = JSONL_KIND_TEXT;
     const char *line;
     size_t line_bytes;
     json_t *value = NULL;
+    if (columns && kind_of(columns, &kind)) return kind;
     while (!value && line_read(&reader, &line, &line_bytes))
-        if (jsonl_parse_object("", reader.line, line, line_bytes, false, &value) != STATUS_OK) return JSONL_TEXT;
-    enum jsonl_kind kind = JSONL_TEXT;
-    if (json_object_get(value, "messages"))
-        kind = JSONL_CHAT;
-    else if (json_object_get(value, "prompt") && json_object_get(value, "completion"))
-        kind = JSONL_PROMPTS;
+        if (jsonl_parse_object("", reader.line, line, line_bytes, false, &value) != STATUS_OK) return kind;
+    kind = kind_of_line(value);
     json_decref(value);
     return kind;
 }

@@ -19,25 +19,59 @@ struct line_reader {
 /* The next line without its "\n"; false at the end. Bytes after the last "\n" are a line if there are any. */
 bool line_read(struct line_reader *reader, const char **line, size_t *bytes);
 
+/* What is read of a line, by the key that it has unless columns say otherwise. */
+#define JSONL_FIELD_LIST(X)                                                                                            \
+    X(TEXT, "text")                                                                                                    \
+    X(PROMPT, "prompt")                                                                                                \
+    X(COMPLETION, "completion")                                                                                        \
+    X(MESSAGES, "messages")                                                                                            \
+    X(INSTRUCTION, "instruction")                                                                                      \
+    X(INPUT, "input")                                                                                                  \
+    X(OUTPUT, "output")
+enum jsonl_field {
+#define JSONL_FIELD_ENUM(name, key) JSONL_##name,
+    JSONL_FIELD_LIST(JSONL_FIELD_ENUM)
+#undef JSONL_FIELD_ENUM
+        JSONL_FIELDS
+};
+
+/* The keys by which fields are read; all NULL: their own. Zero-initialise; jsonl_columns_free. */
+struct jsonl_columns {
+    char *keys[JSONL_FIELDS];
+};
+/* Reads "prompt=question,completion=answer"; "" is valid. BAD_INPUT when it is malformed, or names neither text, nor
+ * prompt and completion, nor messages, nor instruction and output. */
+enum status jsonl_columns_parse(const char *text, struct jsonl_columns *out);
+void jsonl_columns_free(struct jsonl_columns *columns);
+/* The key of a field; NULL when the columns are given without it. */
+const char *jsonl_key(const struct jsonl_columns *columns, enum jsonl_field field);
+
 /* What the lines of a file hold. */
 enum jsonl_kind {
-    JSONL_TEXT,    /* {"text": ...}: a document */
-    JSONL_PROMPTS, /* {"prompt": ..., "completion": ...}: a supervised example */
-    JSONL_CHAT,    /* {"messages": [{"role": ..., "content": ...}, ...]}: a conversation */
+    JSONL_KIND_TEXT,    /* {"text": ...}: a document */
+    JSONL_KIND_PROMPTS, /* {"prompt": ..., "completion": ...}: a supervised example */
+    JSONL_KIND_CHAT,    /* {"messages": [{"role": ..., "content": ...}, ...]}, or as ShareGPT has it: a conversation */
+    JSONL_KIND_ALPACA,  /* {"instruction": ..., "input": ..., "output": ...}: a supervised example */
 };
-/* What the first line that is not blank is like; JSONL_TEXT when it is like none, so that reading it then says what is
- * wrong. "messages" come before "prompt" and "completion", and these before "text". */
-enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes);
+/* What columns say, else what the first line that is not blank is like; JSONL_KIND_TEXT when it is like none, so that
+ * reading it then says what is wrong. "messages" come before "prompt" and "completion", these before "text", and all
+ * of them before "conversations" and "instruction" with "output". */
+enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes, const struct jsonl_columns *columns);
 
 /* Parses a line. Blank lines are valid: *out is NULL. Otherwise *out is an object, which the caller drops with
  * json_decref. Whole numbers come as reals unless `whole_numbers`, when those beyond 64 bits are refused. BAD_INPUT
  * with name and line when it is not valid JSON (which is UTF-8) or no object. */
 enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, bool whole_numbers,
                                json_t **out);
-/* A string of a line's object, borrowed from it. BAD_INPUT with name and line when it is missing or no string. */
+/* BAD_INPUT "NAME: line N: FIELD WRONG" with a hint of what lines may be. */
+enum status jsonl_refuse(const char *name, int64_t line, const char *field, const char *wrong);
+/* The same of a field that is missing, with the keys that are there. */
+enum status jsonl_refuse_missing(const char *name, int64_t line, const char *field, const json_t *object);
+/* A string of a line's object, borrowed from it. BAD_INPUT with name and line when it is missing (then with the keys
+ * that are there) or no string. */
 enum status jsonl_read_string(const char *name, int64_t line, const json_t *object, const char *field,
                               const char **text, size_t *bytes);
-/* Both for a document: *text and *bytes are its "text", borrowed from *out. Other fields are ignored. */
+/* Both for a document: *text and *bytes are its text, borrowed from *out. Other fields are ignored. */
 enum status jsonl_parse(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
                         const char **text, size_t *bytes);
 

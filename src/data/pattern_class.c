@@ -31,6 +31,18 @@ enum status pattern_write_space(struct text_buffer *out, bool negated) {
     return negated ? pattern_write_range(out, from, LAST_CODE) : STATUS_OK;
 }
 
+/* Written out, since PCRE2's has what Unicode 16 took out of it. */
+static enum status write_nonspacing(struct text_buffer *out) {
+    uint32_t from = 0; /* start of the run of characters that are of the same kind */
+    for (uint32_t code = 1; code <= LAST_CODE + 1; code++) {
+        bool ends = code > LAST_CODE || unicode_is_nonspacing(code) != unicode_is_nonspacing(from);
+        if (!ends) continue;
+        if (unicode_is_nonspacing(from)) TRY(pattern_write_range(out, from, code - 1));
+        from = code;
+    }
+    return STATUS_OK;
+}
+
 bool pattern_category_known(const char *name, size_t bytes) {
     static const char *const known[] = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",
                                         "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
@@ -41,6 +53,7 @@ bool pattern_category_known(const char *name, size_t bytes) {
 }
 
 enum status pattern_write_category(struct text_buffer *out, const char *name, size_t bytes) {
+    if (bytes == 2 && memcmp(name, "Mn", 2) == 0) return write_nonspacing(out);
     TRY(text_append(out, "\\p{", 3));
     TRY(text_append(out, name, bytes));
     TRY(text_append(out, "}", 1));

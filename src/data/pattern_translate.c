@@ -276,6 +276,14 @@ static enum status translate_outer_escape(struct translator *t) {
     return put(t, "]");
 }
 
+/* As in Ruby, the ends of lines. */
+static enum status translate_anchor(struct translator *t, const char *anchor) {
+    t->place++;
+    t->atom = NO_ATOM;
+    t->previous = 0;
+    return put(t, anchor);
+}
+
 static enum status translate_piece(struct translator *t, int depth) {
     size_t length;
     switch (t->in[t->place]) {
@@ -286,8 +294,8 @@ static enum status translate_piece(struct translator *t, int depth) {
     case '+':
     case '?':
     case '{': return translate_repeat(t);
-    case '^':
-    case '$': return refuse(t, "^ and $ are not supported");
+    case '^': return translate_anchor(t, "(?m:^)");
+    case '$': return translate_anchor(t, "(?m:$)");
     case '.': return t->place++, t->atom = t->out->count, t->previous = 0, put(t, ".");
     default: {
         uint32_t code = utf8_decode_valid(t->in + t->place, &length);

@@ -6,10 +6,11 @@
  *     literals   any character; \ before a punctuation mark; \a \e \f \n \r \t \v \uHHHH \xHH (below 80) \x{H...}
  *     classes    . [...] [^...] with ranges; \s \S \d \D \p{..} \P{..} with a general category (L, Lu, N, ...)
  *     groups     (...) (?:...) (?>...) (?=...) (?!...), (?i:...) around ASCII literals
+ *     anchors    ^ $, the ends of lines
  *     repeats    * + ? {n} {n,} {n,m}, lazy with ?, possessive with + (after braces the + repeats, as in Ruby)
  *
- * All else (anchors, \w, \b, look-behind, back-references, sets within sets ...) is refused by name. So a match never
- * looks at what lies before it. */
+ * All else (other anchors, \w, \b, look-behind, back-references, sets within sets ...) is refused by name. So a match never
+ * looks at more before it than one character. */
 #ifndef BALLAST_DATA_PATTERN_TRANSLATE_H
 #define BALLAST_DATA_PATTERN_TRANSLATE_H
 

@@ -15,6 +15,51 @@ static const struct {
     enum source_kind kind;
 } kinds[] = {{".txt", SOURCE_TEXT}, {".jsonl", SOURCE_JSONL}, {".bin", SOURCE_TOKENS}};
 
+/* Files in which data often come, and what makes them such that are read. */
+static const struct {
+    const char *extension, *what, *way;
+} unread[] = {
+    {".parquet", "parquet is not read yet",
+     "make JSON lines of it: python -c \"import pandas; pandas.read_parquet('IN.parquet').to_json('OUT.jsonl', "
+     "orient='records', lines=True)\""},
+    {".arrow", "arrow files are not read",
+     "make JSON lines of it, in Python: datasets.Dataset.from_file('IN.arrow').to_json('OUT.jsonl')"},
+    {".csv", "tables are not read",
+     "make JSON lines of it: python -c \"import pandas; pandas.read_csv('IN.csv').to_json('OUT.jsonl', "
+     "orient='records', lines=True)\""},
+    {".gz", "compressed files are not read", "unpack it with gunzip and give the .txt or .jsonl"},
+    {".zst", "compressed files are not read", "unpack it with unzstd and give the .txt or .jsonl"},
+};
+
+/* One JSON value, or lines of them. */
+static enum status refuse_json(const char *path) {
+    struct file_map map;
+    TRY(file_map_open(path, &map));
+    size_t at = 0;
+    while (at < map.bytes && strchr(" \t\r\n", map.data[at]) && map.data[at])
+        at++;
+    bool array = at < map.bytes && map.data[at] == '[';
+    file_map_close(&map);
+    (void)status_set(STATUS_BAD_INPUT, "%s: %s is read only as JSON lines (.jsonl), one object a line", path,
+                     array ? "an array" : "JSON");
+    if (array) return status_hint(STATUS_BAD_INPUT, "make them of it: jq -c '.[]' %s > OUT.jsonl", path);
+    return status_hint(STATUS_BAD_INPUT, "if it has an object a line, name it .jsonl; else jq -c . %s > OUT.jsonl",
+                       path);
+}
+
+static enum status refuse_kind(const char *path, const char *dot) {
+    if (dot && strcmp(dot, ".json") == 0) return refuse_json(path);
+    for (size_t i = 0; dot && i < sizeof unread / sizeof unread[0]; i++)
+        if (strcmp(dot, unread[i].extension) == 0) {
+            (void)status_set(STATUS_BAD_INPUT, "%s: %s", path, unread[i].what);
+            return status_hint(STATUS_BAD_INPUT, "%s", unread[i].way);
+        }
+    (void)status_set(STATUS_BAD_INPUT, "%s: not a kind of data file that is known", path);
+    return status_hint(STATUS_BAD_INPUT, "data are .txt, .jsonl ({\"text\": ...}, {\"prompt\": ..., \"completion\": "
+                                         "...} or {\"messages\": [...]} a line), .bin (tokens with llm.c's header), or "
+                                         "a folder with train.* and valid.*");
+}
+
 static enum status find_kind(const char *path, enum source_kind *out) {
     const char *slash = strrchr(path, '/');
     const char *dot = strrchr(slash ? slash : path, '.');
@@ -23,29 +68,28 @@ static enum status find_kind(const char *path, enum source_kind *out) {
             *out = kinds[i].kind;
             return STATUS_OK;
         }
-    (void)status_set(STATUS_BAD_INPUT, "%s: not a kind of data file that is known", path);
-    return status_hint(STATUS_BAD_INPUT, "data are .txt, .jsonl ({\"text\": ...}, {\"prompt\": ..., \"completion\": "
-                                         "...} or {\"messages\": [...]} a line), .bin (tokens with llm.c's header), or "
-                                         "a folder with train.* and valid.*");
+    return refuse_kind(path, dot);
 }
 
 /* What the lines of a .jsonl file are. */
-static enum status find_jsonl_kind(const char *path, enum source_kind *kind) {
-    static const enum source_kind known[] = {
-        [JSONL_TEXT] = SOURCE_JSONL, [JSONL_PROMPTS] = SOURCE_PROMPTS, [JSONL_CHAT] = SOURCE_CHAT};
+static enum status find_jsonl_kind(const char *path, const struct jsonl_columns *columns, enum source_kind *kind) {
+    static const enum source_kind known[] = {[JSONL_KIND_TEXT] = SOURCE_JSONL,
+                                             [JSONL_KIND_PROMPTS] = SOURCE_PROMPTS,
+                                             [JSONL_KIND_CHAT] = SOURCE_CHAT,
+                                             [JSONL_KIND_ALPACA] = SOURCE_ALPACA};
     struct file_map map;
     TRY(file_map_open(path, &map));
-    *kind = known[jsonl_find_kind((const char *)map.data, map.bytes)];
+    *kind = known[jsonl_find_kind((const char *)map.data, map.bytes, columns)];
     file_map_close(&map);
     return STATUS_OK;
 }
 
-static enum status add_file(const char *path, struct sources *sources) {
+static enum status add_file(const char *path, const struct jsonl_columns *columns, struct sources *sources) {
     struct stat info;
     if (stat(path, &info) != 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
     struct source source = {0};
     TRY(find_kind(path, &source.kind));
-    if (source.kind == SOURCE_JSONL) TRY(find_jsonl_kind(path, &source.kind));
+    if (source.kind == SOURCE_JSONL) TRY(find_jsonl_kind(path, columns, &source.kind));
     source.path = mem_string(path);
     if (!source.path) return STATUS_FAILED;
     enum status status = vec_push(sources, source);
@@ -55,19 +99,20 @@ static enum status add_file(const char *path, struct sources *sources) {
 
 /* Adds the folder's files whose names begin with `prefix`. */
 static enum status add_folder(const char *folder, const struct names *names, const char *prefix,
-                              struct sources *sources) {
+                              const struct jsonl_columns *columns, struct sources *sources) {
     enum status status = STATUS_OK;
     for (size_t i = 0; i < names->count && status == STATUS_OK; i++) {
         if (strncmp(names->items[i], prefix, strlen(prefix)) != 0) continue;
         char *path = path_join(folder, names->items[i]);
-        status = path ? add_file(path, sources) : STATUS_FAILED;
+        status = path ? add_file(path, columns, sources) : STATUS_FAILED;
         mem_free(path);
     }
     return status;
 }
 
 /* The folder's files of both kinds; `required` is the prefix without which it is refused. */
-static enum status list_folder(const char *folder, const char *required, struct sources *train, struct sources *valid) {
+static enum status list_folder(const char *folder, const char *required, const struct jsonl_columns *columns,
+                               struct sources *train, struct sources *valid) {
     struct names names;
     TRY(folder_list(folder, &names));
     bool found = false;
@@ -77,8 +122,8 @@ static enum status list_folder(const char *folder, const char *required, struct 
     if (!found)
         status =
             status_set(STATUS_BAD_INPUT, "%s: a folder without a file %s* (.txt, .jsonl or .bin)", folder, required);
-    if (status == STATUS_OK && train) status = add_folder(folder, &names, "train.", train);
-    if (status == STATUS_OK) status = add_folder(folder, &names, "valid.", valid);
+    if (status == STATUS_OK && train) status = add_folder(folder, &names, "train.", columns, train);
+    if (status == STATUS_OK) status = add_folder(folder, &names, "valid.", columns, valid);
     names_free(&names);
     return status;
 }
@@ -118,19 +163,21 @@ enum status source_split_argument(const char *argument, size_t *path_bytes, int6
     return STATUS_OK;
 }
 
-static enum status add_train(const char *path, struct sources *train, struct sources *valid) {
-    if (file_is_folder(path)) return list_folder(path, "train.", train, valid);
-    return add_file(path, train);
+static enum status add_train(const char *path, const struct jsonl_columns *columns, struct sources *train,
+                             struct sources *valid) {
+    if (file_is_folder(path)) return list_folder(path, "train.", columns, train, valid);
+    return add_file(path, columns, train);
 }
 
-enum status sources_add_train(const char *argument, struct sources *train, struct sources *valid) {
+enum status sources_add_train(const char *argument, const struct jsonl_columns *columns, struct sources *train,
+                              struct sources *valid) {
     size_t path_bytes, first = train->count;
     size_t number = first > 0 ? train->items[first - 1].argument + 1 : 0;
     int64_t weight;
     TRY(source_split_argument(argument, &path_bytes, &weight));
     char *path = mem_format("%.*s", (int)path_bytes, argument);
     if (!path) return STATUS_FAILED;
-    enum status status = add_train(path, train, valid);
+    enum status status = add_train(path, columns, train, valid);
     mem_free(path);
     for (size_t i = first; i < train->count; i++) {
         train->items[i].argument = number;
@@ -139,15 +186,15 @@ enum status sources_add_train(const char *argument, struct sources *train, struc
     return status;
 }
 
-enum status sources_add_valid(const char *path, struct sources *valid) {
+enum status sources_add_valid(const char *path, const struct jsonl_columns *columns, struct sources *valid) {
     size_t path_bytes;
     int64_t weight;
     TRY(source_split_argument(path, &path_bytes, &weight));
     if (weight > 0)
         return status_set(STATUS_BAD_INPUT, "%s: a weight is for training data: all validation data are read once",
                           path);
-    if (file_is_folder(path)) return list_folder(path, "valid.", NULL, valid);
-    return add_file(path, valid);
+    if (file_is_folder(path)) return list_folder(path, "valid.", columns, NULL, valid);
+    return add_file(path, columns, valid);
 }
 
 void sources_free(struct sources *sources) {

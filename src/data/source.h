@@ -7,16 +7,20 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/jsonl.h"
 
 enum source_kind {
     SOURCE_TEXT,    /* .txt: one document */
     SOURCE_JSONL,   /* .jsonl: a document a line, {"text": ...} */
     SOURCE_TOKENS,  /* .bin: see token_file.h */
     SOURCE_PROMPTS, /* .jsonl: a supervised example a line, {"prompt": ..., "completion": ...} */
-    SOURCE_CHAT,    /* .jsonl: a conversation a line, {"messages": [...]} */
+    SOURCE_CHAT,    /* .jsonl: a conversation a line, {"messages": [...]}, or as ShareGPT has it */
+    SOURCE_ALPACA,  /* .jsonl: a supervised example a line, {"instruction": ..., "input": ..., "output": ...} */
 };
 /* Whether it holds examples, as marked ids (example.h), and not documents. */
-static inline bool source_is_supervised(enum source_kind kind) { return kind == SOURCE_PROMPTS || kind == SOURCE_CHAT; }
+static inline bool source_is_supervised(enum source_kind kind) {
+    return kind == SOURCE_PROMPTS || kind == SOURCE_CHAT || kind == SOURCE_ALPACA;
+}
 
 struct source {
     char *path;
@@ -38,10 +42,11 @@ enum status source_split_argument(const char *argument, size_t *path_bytes, int6
 
 /* Appends what an argument means for training: a file to `train`; of a folder its train.* to `train` (there must be
  * some) and its valid.* to `valid`, each sorted by name. BAD_INPUT, naming the file, when it is missing or of another
- * kind. On failure the lists keep what they had so far. */
-enum status sources_add_train(const char *argument, struct sources *train, struct sources *valid);
+ * kind. On failure the lists keep what they had so far. `columns`: of .jsonl files (jsonl.h). */
+enum status sources_add_train(const char *argument, const struct jsonl_columns *columns, struct sources *train,
+                              struct sources *valid);
 /* The same for validation, where a weight is refused: a file, or of a folder its valid.* (there must be some). */
-enum status sources_add_valid(const char *path, struct sources *valid);
+enum status sources_add_valid(const char *path, const struct jsonl_columns *columns, struct sources *valid);
 void sources_free(struct sources *sources);
 
 #endif

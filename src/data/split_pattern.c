@@ -22,6 +22,7 @@ struct split_matcher {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
+    bool within_line; /* what comes next does not begin one */
 };
 
 /* PCRE2 does not say whether its JIT ran out of memory or may not make code; only the first is a failure. */
@@ -41,7 +42,7 @@ static enum status pattern_check(const char *where, const pcre2_code *code) {
     pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
     pcre2_pattern_info(code, PCRE2_INFO_MAXLOOKBEHIND, &look_behind);
     if (matches_empty) return status_set(STATUS_BAD_INPUT, "%s: a pattern that matches nothing splits nothing", where);
-    BUG_IF(look_behind, "%s: a translated pattern looks behind", where);
+    BUG_IF(look_behind > 1, "%s: a translated pattern looks behind", where); /* 1: for ^ */
     return STATUS_OK;
 }
 
@@ -121,6 +122,12 @@ void split_matcher_free(struct split_matcher *matcher) {
     mem_free(matcher);
 }
 
+void split_matcher_reset(struct split_matcher *matcher) { matcher->within_line = false; }
+
+void split_matcher_pass(struct split_matcher *matcher, const char *text, size_t bytes) {
+    if (bytes > 0) matcher->within_line = text[bytes - 1] != '\n';
+}
+
 static enum status match_failed(const struct split_pattern *pattern, int error) {
     char message[128] = "";
     pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof message);
@@ -134,6 +141,7 @@ enum status split_pattern_find(const struct split_pattern *pattern, struct split
     uint64_t steps = MATCH_STEPS + MATCH_STEPS_PER_BYTE * (uint64_t)(bytes - from);
     pcre2_set_match_limit(matcher->context, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
     uint32_t options = PCRE2_NO_UTF_CHECK | (end ? 0 : PCRE2_PARTIAL_HARD);
+    if (matcher->within_line) options |= PCRE2_NOTBOL;
     int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, options, matcher->data, matcher->context);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)
         found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, options | PCRE2_NO_JIT, matcher->data,

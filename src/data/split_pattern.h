@@ -19,6 +19,10 @@ void split_pattern_free(struct split_pattern *pattern);
 struct split_matcher;
 enum status split_matcher_create(const struct split_pattern *pattern, struct split_matcher **out);
 void split_matcher_free(struct split_matcher *matcher);
+/* What it is asked of next is another text (as after creation), or goes on behind these bytes: whether a line begins
+ * there. */
+void split_matcher_reset(struct split_matcher *matcher);
+void split_matcher_pass(struct split_matcher *matcher, const char *text, size_t bytes);
 
 enum split_result {
     SPLIT_FOUND,

@@ -52,6 +52,7 @@ static enum status replace_run(const void *settings, void *state, struct text_vi
     stop = view.bytes;
     if (!view.end && place < view.bytes) stop = replace->pattern ? place : stop - string_begun(replace, view, place);
     *consumed = stop;
+    if (replace->pattern) split_matcher_pass(own->matcher, view.text, stop);
     if (own->text.count == 0) return next->write(next->payload, view.text + place, stop - place, view.end);
     TRY(text_append(&own->text, view.text + place, stop - place));
     return next->write(next->payload, own->text.items, own->text.count, view.end);
@@ -61,6 +62,11 @@ static enum status replace_start(const void *settings, void *state) {
     const struct text_replace *replace = settings;
     struct replace_state *own = state;
     return replace->pattern ? split_matcher_create(replace->pattern, &own->matcher) : STATUS_OK;
+}
+
+static void replace_reset(void *state) {
+    struct replace_state *own = state;
+    if (own->matcher) split_matcher_reset(own->matcher);
 }
 
 static void replace_stop(void *state) {
@@ -74,5 +80,6 @@ const struct text_stage_type text_replace_stage = {
     .state_bytes = sizeof(struct replace_state),
     .start = replace_start,
     .run = replace_run,
+    .reset = replace_reset,
     .stop = replace_stop,
 };

@@ -66,6 +66,7 @@ static enum status split_run(const void *settings, void *state, struct text_view
     }
     if (view.end) TRY(held_write(&run));
     *consumed = run.start;
+    split_matcher_pass(run.state->matcher, view.text, run.start);
     return view.end && view.bytes == 0 ? run.next->write(run.next->payload, "", 0, true) : STATUS_OK;
 }
 
@@ -77,6 +78,7 @@ static enum status split_start(const void *settings, void *state) {
 static void split_reset(void *state) {
     struct split_state *split = state;
     *split = (struct split_state){.matcher = split->matcher};
+    split_matcher_reset(split->matcher);
 }
 
 static void split_stop(void *state) { split_matcher_free(((struct split_state *)state)->matcher); }

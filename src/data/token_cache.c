@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"
+#include "data/chat.h"
 #include "data/token_cache_file.h"
 
 enum { NARROW_IDS = 1 << 16 };
@@ -26,6 +27,7 @@ struct token_cache {
     bool whole, told;
     struct token_cache_key key; /* the text's hash: where `text_hashed` */
     int64_t id_limit, vocab_size;
+    struct utf8_damage damage; /* of the text as far as it was tokenized */
     struct token_view view;
     VEC(struct file_map) maps; /* the last one is the view's; others may still be read */
     struct making making;
@@ -46,6 +48,12 @@ static int64_t limit_ids(const struct token_cache_options *options) {
     return options->eos_token < limit ? limit : options->eos_token + 1;
 }
 
+/* Columns that are given change the hash, each by its field and key. */
+static void mix_columns(const struct jsonl_columns *columns, uint64_t hash[2]) {
+    for (size_t i = 0; columns && i < JSONL_FIELDS; i++)
+        if (columns->keys[i]) hash[1] ^= XXH3_64bits_withSeed(columns->keys[i], strlen(columns->keys[i]), i + 1);
+}
+
 /* All but the text's hash. */
 static enum status make_key(const struct token_cache_options *options, enum source_kind kind,
                             struct token_cache *cache) {
@@ -58,7 +66,11 @@ static enum status make_key(const struct token_cache_options *options, enum sour
                                           .text_bytes = cache->making.text.bytes,
                                           .eos_token = options->eos_token,
                                           .token_bytes = narrow ? 2 : 4};
-    if (cache->making.chat) chat_template_hash(cache->making.chat, options->chat_time_s, cache->key.chat_hash);
+    if (cache->making.chat) {
+        chat_template_hash(cache->making.chat, options->chat_time_s, cache->key.chat_hash);
+        cache->key.chat_hash[0] += CHAT_VERSION;
+    }
+    if (kind != SOURCE_TEXT) mix_columns(options->columns, cache->key.chat_hash);
     hash_content(tokenizer.data, tokenizer.bytes, cache->key.tokenizer_hash);
     file_map_close(&tokenizer);
     return STATUS_OK;
@@ -82,12 +94,19 @@ static void end_making(struct token_cache *cache) {
     *making = (struct making){0};
 }
 
+static void tell_damage(const struct token_cache *cache) {
+    const struct utf8_damage *damage = &cache->damage;
+    if (damage->parts == 0) return;
+    log_warning("%s: %lld bytes in %lld places are not UTF-8 and are read as U+FFFD; the first is byte %lld",
+                cache->name, (long long)damage->bytes, (long long)damage->parts, (long long)damage->first);
+}
+
 /* Maps the cache if it is there and good. */
 static enum status load(struct token_cache *cache) {
     struct file_map map;
     if (!file_exists(cache->path)) return STATUS_OK;
     hash_text(cache);
-    if (!token_cache_file_map(cache->path, &cache->key, &map, &cache->view)) {
+    if (!token_cache_file_map(cache->path, &cache->key, &map, &cache->view, &cache->damage)) {
         log_note("%s: not the tokens of %s as it is now; made again", cache->path, cache->name);
         return STATUS_OK;
     }
@@ -97,6 +116,7 @@ static enum status load(struct token_cache *cache) {
     }
     cache->whole = true;
     end_making(cache);
+    tell_damage(cache);
     uint64_t hash;
     return cache->view.id_limit > cache->vocab_size
                ? token_view_examine(cache->name, &cache->view, cache->vocab_size, &hash)
@@ -110,7 +130,8 @@ static enum status prepare_making(const struct token_cache_options *options, enu
                                         .eos_token = options->eos_token,
                                         .kind = kind,
                                         .chat = making->chat,
-                                        .chat_time_s = options->chat_time_s};
+                                        .chat_time_s = options->chat_time_s,
+                                        .columns = options->columns};
     cache->view = (struct token_view){.token_bytes = (int)cache->key.token_bytes, .id_limit = cache->id_limit};
     making->hash = XXH3_createState();
     if (!making->hash) return status_set(STATUS_FAILED, "out of memory for a hash");
@@ -131,6 +152,12 @@ static enum status open_cache(const struct token_cache_options *options, const s
         BUG_IF(!options->chat_folder, "conversations without a folder of the chat template");
         TRY(chat_template_open(options->chat_folder, &making->chat));
     }
+    if (source->kind == SOURCE_ALPACA && options->chat_folder)
+        TRY(chat_template_find(options->chat_folder, &making->chat));
+    if (source->kind == SOURCE_ALPACA)
+        log_note("%s: Alpaca's examples, %s", source->path,
+                 making->chat ? "by the model's chat template"
+                              : "in Alpaca's words, as the model has no chat template");
     cache->id_limit = limit_ids(options);
     cache->vocab_size = source_is_supervised(source->kind) ? INT64_MAX : options->vocab_size;
     TRY(make_key(options, source->kind, cache));
@@ -220,7 +247,7 @@ static enum status keep_hash(struct token_cache *cache) {
 
 static enum status finish(struct token_cache *cache) {
     TRY(keep_hash(cache));
-    TRY(token_cache_writer_publish(&cache->making.writer, &cache->key, cache->id_limit, cache->path));
+    TRY(token_cache_writer_publish(&cache->making.writer, &cache->key, cache->id_limit, &cache->damage, cache->path));
     cache->whole = true;
     cache->took_ns = clock_now_ns() - cache->began_ns;
     end_making(cache);
@@ -238,6 +265,7 @@ enum status token_cache_advance(struct token_cache *cache, struct tokenize_effor
     size_t done = tokenizing_done(making->tokenizing);
     XXH3_128bits_update(making->hash, making->text.data + making->hashed, done - making->hashed);
     making->hashed = done;
+    cache->damage = tokenizing_damage(making->tokenizing);
     enum status shown = show_ids(cache);
     if (shown != STATUS_OK) return shown;
     return status == STATUS_OK && done == making->text.bytes ? finish(cache) : status;
@@ -273,4 +301,5 @@ void token_cache_tell(struct token_cache *cache) {
     else
         log_note("tokenized %.0f%% of %s (%s), which was enough; none of it is kept",
                  100 * (double)at.done / (double)at.bytes, at.name, size);
+    tell_damage(cache);
 }

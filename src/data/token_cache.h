@@ -17,13 +17,14 @@
 #include "data/tokenizer.h"
 
 struct token_cache_options {
-    const char *folder;                /* of the cache files; created when missing */
-    const struct tokenizer *tokenizer; /* may be NULL: then text is refused */
-    const char *tokenizer_path;        /* the tokenizer.json that it was read from */
-    int64_t eos_token;                 /* after each document; -1 for none */
-    int64_t vocab_size;                /* of the model; ids of supervised files are not compared with it */
-    const char *chat_folder;           /* where the chat template is, for conversations (chat_template.h) */
-    int64_t chat_time_s;               /* what the template is told of the time */
+    const char *folder;                  /* of the cache files; created when missing */
+    const struct tokenizer *tokenizer;   /* may be NULL: then text is refused */
+    const char *tokenizer_path;          /* the tokenizer.json that it was read from */
+    int64_t eos_token;                   /* after each document; -1 for none */
+    int64_t vocab_size;                  /* of the model; ids of supervised files are not compared with it */
+    const char *chat_folder;             /* where the chat template is, for conversations (chat_template.h) */
+    int64_t chat_time_s;                 /* what the template is told of the time */
+    const struct jsonl_columns *columns; /* of .jsonl files; NULL: none given. They must outlive it */
 };
 
 struct token_cache;
@@ -55,7 +56,8 @@ struct token_cache_progress {
     size_t done, bytes;
 };
 struct token_cache_progress token_cache_progress(const struct token_cache *cache);
-/* Says once, of a text that this process tokenized, how long that took or how far it came. */
+/* Says once, of a text that this process tokenized, how long that took or how far it came, and what of it is not UTF-8
+ * (of one whose ids were there token_cache_open has said it). */
 void token_cache_tell(struct token_cache *cache);
 
 #endif

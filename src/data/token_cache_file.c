@@ -17,6 +17,7 @@
 struct cache_footer {
     struct token_cache_key key;
     int64_t count, id_limit;
+    struct utf8_damage damage; /* of the text */
     uint64_t tokens_hash;
     uint64_t footer_hash; /* of all fields before it */
 };
@@ -39,7 +40,8 @@ char *token_cache_path(const char *folder, const char *text_path) {
     return path;
 }
 
-static bool read_footer(const struct file_map *map, const struct token_cache_key *key, struct token_view *out) {
+static bool read_footer(const struct file_map *map, const struct token_cache_key *key, struct token_view *out,
+                        struct utf8_damage *damage) {
     struct cache_footer footer;
     if (map->bytes < sizeof footer) return false;
     size_t body = map->bytes - sizeof footer;
@@ -49,15 +51,16 @@ static bool read_footer(const struct file_map *map, const struct token_cache_key
     if (footer.count < 0 || !mem_multiply((size_t)footer.count, key->token_bytes, &bytes) || bytes != body)
         return false;
     if (XXH3_64bits(map->data, body) != footer.tokens_hash) return false;
+    *damage = footer.damage;
     *out = (struct token_view){
         .tokens = map->data, .token_bytes = (int)key->token_bytes, .count = footer.count, .id_limit = footer.id_limit};
     return true;
 }
 
 bool token_cache_file_map(const char *path, const struct token_cache_key *key, struct file_map *map,
-                          struct token_view *view) {
+                          struct token_view *view, struct utf8_damage *damage) {
     if (!file_exists(path) || file_map_open(path, map) != STATUS_OK) return false;
-    if (read_footer(map, key, view)) return true;
+    if (read_footer(map, key, view, damage)) return true;
     file_map_close(map);
     return false;
 }
@@ -138,9 +141,12 @@ enum status token_cache_writer_write(struct token_cache_writer *writer, const ui
 }
 
 enum status token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key,
-                                       int64_t id_limit, const char *path) {
-    struct cache_footer footer = {
-        .key = *key, .count = writer->count, .id_limit = id_limit, .tokens_hash = XXH3_64bits_digest(writer->hash)};
+                                       int64_t id_limit, const struct utf8_damage *damage, const char *path) {
+    struct cache_footer footer = {.key = *key,
+                                  .count = writer->count,
+                                  .id_limit = id_limit,
+                                  .damage = *damage,
+                                  .tokens_hash = XXH3_64bits_digest(writer->hash)};
     footer.footer_hash = hash_footer(&footer);
     file_writer_write(&writer->file, &footer, sizeof footer);
     enum status status = file_writer_close(&writer->file);

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "data/token_file.h"
+#include "data/utf8.h"
 
 enum { TOKEN_CACHE_VERSION = 2 }; /* changes when the same text would give other ids */
 
@@ -24,9 +25,9 @@ struct token_cache_key {
  * In fresh memory; NULL when out of memory or when there is no such text. */
 char *token_cache_path(const char *folder, const char *text_path);
 
-/* Maps a cache and reads all of it; false when it is not there, damaged or has another key. */
+/* Maps a cache and reads all of it; false when it is not there, damaged or has another key. *damage is of the text. */
 bool token_cache_file_map(const char *path, const struct token_cache_key *key, struct file_map *map,
-                          struct token_view *view);
+                          struct token_view *view, struct utf8_damage *damage);
 
 struct token_cache_writer {
     struct file_writer file; /* path NULL: nothing is being written */
@@ -43,7 +44,7 @@ enum status token_cache_writer_open(const char *folder, const char *path, int to
 enum status token_cache_writer_write(struct token_cache_writer *writer, const uint32_t *ids, size_t count);
 /* The file gets its name. However it ends, the writer is closed. FAILED: nothing is left behind. */
 enum status token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key,
-                                       int64_t id_limit, const char *path);
+                                       int64_t id_limit, const struct utf8_damage *damage, const char *path);
 /* Closes and removes what was written. One that is closed is left alone. */
 void token_cache_writer_abandon(struct token_cache_writer *writer);
 

@@ -9,6 +9,7 @@
 #include "data/chat.h"
 #include "data/example.h"
 #include "data/jsonl.h"
+#include "data/jsonl_form.h"
 #include "data/utf8.h"
 
 enum {
@@ -23,8 +24,9 @@ struct chunk {
     size_t bytes;
     int64_t lines_before; /* in the file */
     struct token_ids ids;
+    struct utf8_damage damage; /* places are in the file */
     enum status status;
-    char message[MESSAGE_BYTES]; /* of status: messages stay with the thread that sets them */
+    char message[MESSAGE_BYTES], hint[MESSAGE_BYTES]; /* of status: they stay with the thread that sets them */
 };
 
 /* What a thread encodes with. */
@@ -37,9 +39,10 @@ struct encoders {
 struct tokenizing {
     struct tokenize_options options;
     const char *name, *text;
-    size_t bytes, next; /* next: where the next chunk begins */
-    int64_t lines;      /* before next */
-    size_t done;        /* bytes whose ids were sent */
+    size_t bytes, next;        /* next: where the next chunk begins */
+    int64_t lines;             /* before next */
+    size_t done;               /* bytes whose ids were sent */
+    struct utf8_damage damage; /* in these */
     VEC(struct encoders) encoders;
     struct token_ids whole, halves; /* of the window about a cut */
     VEC(struct chunk) chunks;       /* as many as were ever encoded together */
@@ -148,18 +151,18 @@ static enum status encode_document(const struct tokenizing *t, int thread, int64
                                    struct token_ids *out) {
     const char *text;
     size_t bytes;
-    TRY(jsonl_read_string(t->name, line, object, "text", &text, &bytes));
+    TRY(jsonl_read_string(t->name, line, object, jsonl_key(t->options.columns, JSONL_TEXT), &text, &bytes));
     if (bytes == 0) return STATUS_OK;
     TRY(encode(t->encoders.items[thread].plain, text, bytes, out));
     return end_document(t, out);
 }
 
-static enum status encode_prompt(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
-                                 struct token_ids *out) {
+static enum status encode_prompt(const struct tokenizing *t, const struct jsonl_columns *columns, int thread,
+                                 int64_t line, const json_t *object, struct token_ids *out) {
     const char *prompt, *completion;
     size_t prompt_bytes, completion_bytes;
-    TRY(jsonl_read_string(t->name, line, object, "prompt", &prompt, &prompt_bytes));
-    TRY(jsonl_read_string(t->name, line, object, "completion", &completion, &completion_bytes));
+    TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_PROMPT), &prompt, &prompt_bytes));
+    TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_COMPLETION), &completion, &completion_bytes));
     struct text_buffer text = {0};
     enum status status = text_append(&text, prompt, prompt_bytes);
     if (status == STATUS_OK) status = text_append(&text, completion, completion_bytes);
@@ -171,11 +174,27 @@ static enum status encode_prompt(const struct tokenizing *t, int thread, int64_t
     return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->name, (long long)line) : status;
 }
 
-static enum status encode_line(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
+/* What is in another form than those that are read is put into one of them. */
+static enum status encode_formed(const struct tokenizing *t, int thread, int64_t line, json_t *object,
+                                 struct token_ids *out) {
+    struct chat_encoder *chats = t->encoders.items[thread].chats;
+    const struct jsonl_columns *columns = t->options.columns;
+    json_t *formed = NULL;
+    if (t->options.kind == SOURCE_ALPACA)
+        TRY(jsonl_form_alpaca(columns, t->name, line, object, chats != NULL, &formed));
+    else
+        TRY(jsonl_form_conversation(columns, t->name, line, object, &formed));
+    enum status status =
+        chats ? chat_encode(chats, t->name, line, formed, out) : encode_prompt(t, NULL, thread, line, formed, out);
+    json_decref(formed);
+    return status;
+}
+
+static enum status encode_line(const struct tokenizing *t, int thread, int64_t line, json_t *object,
                                struct token_ids *out) {
     if (t->options.kind == SOURCE_JSONL) return encode_document(t, thread, line, object, out);
-    if (t->options.kind == SOURCE_CHAT) return chat_encode(t->encoders.items[thread].chats, t->name, line, object, out);
-    return encode_prompt(t, thread, line, object, out);
+    if (t->options.kind == SOURCE_PROMPTS) return encode_prompt(t, t->options.columns, thread, line, object, out);
+    return encode_formed(t, thread, line, object, out);
 }
 
 static enum status encode_lines(const struct tokenizing *t, int thread, struct chunk *chunk) {
@@ -193,9 +212,17 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
 }
 
 static enum status encode_chunk(const struct tokenizing *t, int thread, struct chunk *chunk) {
+    chunk->damage = (struct utf8_damage){0};
     if (t->options.kind != SOURCE_TEXT) return encode_lines(t, thread, chunk);
+    utf8_add_damage(&chunk->damage, chunk->text, chunk->bytes, chunk->text - t->text);
     TRY(encode_part(t, t->encoders.items[thread].plain, chunk->text, chunk->bytes, &chunk->ids));
     return chunk->text + chunk->bytes == t->text + t->bytes ? end_document(t, &chunk->ids) : STATUS_OK;
+}
+
+static void add_damage(struct utf8_damage *all, const struct utf8_damage *more) {
+    if (all->parts == 0) all->first = more->first;
+    all->bytes += more->bytes;
+    all->parts += more->parts;
 }
 
 /* Encodes chunks in parallel, then hands them over in order; the first that failed in the file's order decides. */
@@ -204,13 +231,17 @@ static enum status encode_wave(struct tokenizing *t, int count, int threads, str
     for (int i = 0; i < count; i++) {
         struct chunk *chunk = &t->chunks.items[i];
         chunk->status = encode_chunk(t, omp_get_thread_num(), chunk);
-        if (chunk->status != STATUS_OK) snprintf(chunk->message, sizeof chunk->message, "%s", status_message());
+        if (chunk->status == STATUS_OK) continue;
+        snprintf(chunk->message, sizeof chunk->message, "%s", status_message());
+        snprintf(chunk->hint, sizeof chunk->hint, "%s", status_hint_text());
     }
     for (int i = 0; i < count; i++) {
         const struct chunk *chunk = &t->chunks.items[i];
-        if (chunk->status != STATUS_OK) return status_set(chunk->status, "%s", chunk->message);
+        if (chunk->status != STATUS_OK)
+            return status_hint(status_set(chunk->status, "%s", chunk->message), "%s", chunk->hint);
         TRY(sink.write(sink.payload, chunk->ids.items, chunk->ids.count));
         t->done += chunk->bytes;
+        add_damage(&t->damage, &chunk->damage);
     }
     return STATUS_OK;
 }
@@ -222,7 +253,7 @@ static enum status add_encoders(struct tokenizing *t) {
     TRY(tokenizer_encoder_create(options->tokenizer, &made->plain));
     if (!source_is_supervised(options->kind)) return STATUS_OK;
     TRY(example_encoder_create(options->tokenizer, &made->examples));
-    if (options->kind != SOURCE_CHAT) return STATUS_OK;
+    if (!options->chat) return STATUS_OK;
     return chat_encoder_create(options->chat, made->examples, options->chat_time_s, &made->chats);
 }
 
@@ -248,6 +279,10 @@ enum status tokenizing_advance(struct tokenizing *t, struct tokenize_effort effo
 }
 
 size_t tokenizing_done(const struct tokenizing *t) { return t->done; }
+
+struct utf8_damage tokenizing_damage(const struct tokenizing *t) {
+    return t->damage;
+}
 
 void tokenizing_rest(struct tokenizing *t) {
     for (size_t i = 0; i < t->chunks.count; i++)

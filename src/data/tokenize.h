@@ -14,13 +14,15 @@
 #include "data/chat_template.h"
 #include "data/source.h"
 #include "data/tokenizer.h"
+#include "data/utf8.h"
 
 struct tokenize_options {
     const struct tokenizer *tokenizer;
-    int64_t eos_token;                /* -1: none */
-    enum source_kind kind;            /* all but SOURCE_TOKENS */
-    const struct chat_template *chat; /* for SOURCE_CHAT */
-    int64_t chat_time_s;              /* what it is told of the time */
+    int64_t eos_token;                   /* -1: none */
+    enum source_kind kind;               /* all but SOURCE_TOKENS */
+    const struct chat_template *chat;    /* for SOURCE_CHAT, and SOURCE_ALPACA unless NULL */
+    int64_t chat_time_s;                 /* what it is told of the time */
+    const struct jsonl_columns *columns; /* of .jsonl files; NULL: none given */
 };
 
 /* How much of the machine to use at once: memory is at most 2 MiB a chunk and 5 MiB a thread, but for longer .jsonl
@@ -40,6 +42,8 @@ void tokenizing_free(struct tokenizing *tokenizing);
 
 /* Bytes whose ids have been sent, from the beginning; all of them: the end. */
 size_t tokenizing_done(const struct tokenizing *tokenizing);
+/* Of these bytes, for .txt files. */
+struct utf8_damage tokenizing_damage(const struct tokenizing *tokenizing);
 /* Encodes the next chunks and sends their ids to the sink, in order, from the calling thread: `eos_token` follows each
  * document that is not empty. The template of the tokenizer's post-processor is not applied. Of supervised files they
  * are marked ids: prompt and completion are one text, with the template, and `eos_token` is trained on (example.h); for

@@ -28,6 +28,6 @@ void tokenizer_print_document(FILE *out) {
           "general\n"
           "category, groups `(..)` `(?:..)` `(?>..)` `(?=..)` `(?!..)`, `(?i:..)` around ASCII, repeats `*` `+` `?` "
           "`{n,m}`\n"
-          "greedy, lazy and possessive. A pattern that may match nothing is refused.\n",
+          "greedy, lazy and possessive, `^` and `$` at lines. A pattern that may match nothing is refused.\n",
           out);
 }

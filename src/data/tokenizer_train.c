@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/progress.h"
 #include "data/bpe_train.h"
 #include "data/split_pattern.h"
 #include "data/text_stages.h"
@@ -27,10 +28,13 @@ static enum status words_count(const char *text, size_t bytes, struct bpe_words 
     const struct text_stage_spec stages[] = {{&text_mend_stage, NULL}, {&text_split_stage, &split}};
     enum status status = text_chain_create(stages, 2, (struct text_sink){word_take, words},
                                            (struct token_sink){ids_refuse, NULL}, &chain);
+    progress_begin(PROGRESS_BYTES, (int64_t)bytes, "tokenizer: counting words");
     for (size_t part; status == STATUS_OK && bytes > 0; text += part, bytes -= part) {
         part = bytes < PART_BYTES ? bytes : PART_BYTES;
         status = text_chain_write(chain, text, part, part == bytes);
+        progress_add((int64_t)part);
     }
+    progress_end();
     text_chain_free(chain);
     split_pattern_free(pattern);
     return status;

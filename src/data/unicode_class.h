@@ -11,11 +11,14 @@ struct unicode_range {
     char category[3]; /* general category: "Lu" */
 };
 
-/* Characters that Unicode 15 and 16 assigned, in order. Debian 12's PCRE2 knows Unicode 14; the library's engine knows
+/* Characters that Unicode 15 and 16 assigned or gave another category, in order. Debian 12's PCRE2 knows Unicode 14;
+ * the library's engine knows
  * 16. Added to a class of a newer PCRE2 they change nothing. */
 extern const struct unicode_range unicode_additions[];
 extern const size_t unicode_addition_count;
 
+/* Category Mn, from which such a character may be gone. */
+bool unicode_is_nonspacing(uint32_t code);
 /* White_Space: `\s`. */
 bool unicode_is_space(uint32_t code);
 /* Alphabetic, marks, decimal digits, connectors and joiners: `\w` of Rust's regex crate. */

@@ -17,6 +17,16 @@ enum status text_append_code(struct text_buffer *buffer, uint32_t code) {
     return text_append(buffer, bytes, utf8_encode(code, bytes));
 }
 
+void utf8_add_damage(struct utf8_damage *damage, const char *text, size_t bytes, int64_t from) {
+    for (size_t place = utf8_valid_bytes(text, bytes), length; place < bytes; place += length) {
+        uint32_t code;
+        length = utf8_decode(text + place, bytes - place, &code);
+        if (damage->parts++ == 0) damage->first = from + (int64_t)place;
+        damage->bytes += (int64_t)length;
+        length += utf8_valid_bytes(text + place + length, bytes - place - length);
+    }
+}
+
 enum status text_append_repaired(struct text_buffer *buffer, const char *text, size_t bytes) {
     while (bytes > 0) {
         size_t valid = utf8_valid_bytes(text, bytes);

@@ -35,6 +35,13 @@ uint32_t utf8_decode_last(const char *text, size_t bytes, size_t *length);
 size_t utf8_encode(uint32_t code, char out[4]);
 /* Length of the longest valid prefix. */
 size_t utf8_valid_bytes(const char *text, size_t bytes);
+/* What of a text is not UTF-8 and is mended: bytes in ill-formed parts, the number of these, and where the first
+ * begins. Zero-initialise. */
+struct utf8_damage {
+    int64_t bytes, parts, first;
+};
+/* Adds that of a text which begins at byte `from` of the whole. */
+void utf8_add_damage(struct utf8_damage *damage, const char *text, size_t bytes, int64_t from);
 /* Length of the longest prefix of bytes below 128. */
 size_t utf8_ascii_bytes(const char *text, size_t bytes);
 /* The largest place <= `place` where a character of valid text begins. */

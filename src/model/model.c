@@ -8,6 +8,8 @@
 #include "model/model_adapter.h"
 #include "model/model_config.h"
 #include "model/model_families.h"
+#include "model/model_folder.h"
+#include "model/model_preset.h"
 #include "model/model_weights.h"
 
 enum { CONFIG_LIMIT_BYTES = 16 << 20 };
@@ -34,43 +36,101 @@ enum status model_family_find(const char *file, const char *field, const char *n
     return status_hint(STATUS_BAD_INPUT, "supported: %s", known);
 }
 
+/* Drops a model that could not be made. */
+static enum status keep_model(enum status status, struct model *model, struct model **out) {
+    if (status == STATUS_OK)
+        *out = model;
+    else
+        model_free(model);
+    return status;
+}
+
 static enum status read_config(struct model *model, const char *file) {
     const char *type = NULL;
     const struct model_family *family = NULL;
-    TRY(json_read_object(file, CONFIG_LIMIT_BYTES, &model->config_json));
     TRY(json_require(file, model->config_json, "model_type"));
     TRY(json_read_string(file, model->config_json, "model_type", &type));
     TRY(model_family_find(file, "model_type", type, &family));
     return family->read_config(file, model->config_json, &model->config);
 }
 
-static enum status open_into(struct model *model, const char *folder) {
-    model->folder = mem_string(folder);
-    char *file = path_join(folder, "config.json");
-    enum status status = model->folder && file ? read_config(model, file) : STATUS_FAILED;
-    mem_free(file);
-    TRY(status);
+static enum status read_config_file(struct model *model, const char *file) {
+    TRY(json_read_object(file, CONFIG_LIMIT_BYTES, &model->config_json));
+    return read_config(model, file);
+}
+
+static enum status open_weights(struct model *model, const char *folder) {
     TRY(safetensors_open_folder(folder, &model->weights));
     weights_find_prefix(model);
-    TRY(weights_check(model));
+    return weights_check(model);
+}
+
+/* Whether the weights are to be read: in an outline, only where all their files are there. */
+static enum status wants_weights(const char *folder, bool outline, bool *out) {
+    *out = true;
+    return outline ? safetensors_folder_is_whole(folder, out) : STATUS_OK;
+}
+
+static enum status open_into(struct model *model, const char *folder, bool outline) {
+    bool weights;
+    model->folder = mem_string(folder);
+    char *file = path_join(folder, "config.json");
+    enum status status = model->folder && file ? read_config_file(model, file) : STATUS_FAILED;
+    mem_free(file);
+    TRY(status);
+    TRY(wants_weights(folder, outline, &weights));
+    model->prefix = model->config.family->prefix;
+    if (weights)
+        TRY(open_weights(model, folder));
+    else
+        log_note("%s: its weights are not here; config.json is enough for this", folder);
     if (model->config.dropout > 0)
         log_warning("%s/config.json asks for dropout (up to %g), which is not applied", folder, model->config.dropout);
     return STATUS_OK;
 }
 
-enum status model_open(const char *folder, struct model **out) {
+static enum status read_preset(struct model *model, const struct model_preset *preset) {
+    model->preset = preset;
+    TRY(model_preset_config(preset, &model->config_json));
+    TRY(read_config(model, preset->name));
+    model->prefix = model->config.family->prefix;
+    return STATUS_OK;
+}
+
+static enum status open_folder(const char *folder, bool outline, struct model **out) {
     bool is_adapter;
     TRY(adapter_find(folder, &is_adapter));
     if (is_adapter) return model_open_adapter(folder, NULL, out);
     struct model *model = mem_array(1, sizeof *model);
     if (!model) return STATUS_FAILED;
-    enum status status = open_into(model, folder);
-    if (status != STATUS_OK) {
-        model_free(model);
-        return status;
-    }
-    *out = model;
-    return STATUS_OK;
+    return keep_model(open_into(model, folder, outline), model, out);
+}
+
+static enum status open_found(const char *given, bool outline, struct model **out) {
+    char *folder;
+    TRY(model_folder_find(given, &folder));
+    enum status status = open_folder(folder, outline, out);
+    mem_free(folder);
+    return status;
+}
+
+enum status model_open(const char *given, struct model **out) { return open_found(given, false, out); }
+
+enum status model_open_preset(const struct model_preset *preset, struct model **out) {
+    struct model *model = mem_array(1, sizeof *model);
+    return model ? keep_model(read_preset(model, preset), model, out) : STATUS_FAILED;
+}
+
+enum status model_open_outline(const char *name, struct model **out) {
+    const struct model_preset *preset = model_preset_find(name);
+    if (preset && file_exists(name))
+        log_note("%s: the folder here is meant, not the preset of that name", name);
+    else if (preset)
+        return model_open_preset(preset, out);
+    enum status status = open_found(name, true, out);
+    if (status == STATUS_BAD_INPUT && !file_exists(name) && !status_hint_text()[0])
+        return model_preset_hint(status, name);
+    return status;
 }
 
 bool model_family_has(const struct model_family *family, size_t field_offset) {
@@ -111,13 +171,7 @@ static enum status create_into(struct model *model, const struct model_config *c
 enum status model_create(const struct model_config *config, struct model **out) {
     struct model *model = mem_array(1, sizeof *model);
     if (!model) return STATUS_FAILED;
-    enum status status = create_into(model, config);
-    if (status != STATUS_OK) {
-        model_free(model);
-        return status;
-    }
-    *out = model;
-    return STATUS_OK;
+    return keep_model(create_into(model, config), model, out);
 }
 
 void model_free(struct model *model) {

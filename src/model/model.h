@@ -49,12 +49,16 @@ struct model_config {
     double dropout;         /* the largest that the file asks for; not applied, model_open says so */
 };
 
+struct model_preset;
+
 struct model {
     struct model_config config;
-    char *folder;                /* where it was read; NULL for a model made from scratch */
-    json_t *config_json;         /* as read, written back with the weights */
+    char *folder;                      /* where it was read; NULL for a preset and a model made from scratch */
+    const struct model_preset *preset; /* which one it is, or NULL */
+    json_t *config_json;               /* as read, written back with the weights */
     const char *prefix;          /* before the names of all but the head in the weight files: the family's, or "" */
-    struct safetensors *weights; /* the mapped and checked files; NULL for a model made from scratch */
+    struct safetensors *weights; /* the mapped and checked files; NULL for an outline without them and a model made
+                                    from scratch */
     struct safetensors *adapter_weights; /* the same of an adapter's folder; NULL: adapters begin anew */
     uint64_t adapter_seed;               /* with this seed */
     char *frozen;                        /* patterns of model_set_frozen, or NULL */
@@ -103,11 +107,16 @@ extern const int model_family_count;
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
 
 /* Reads config.json of a Hugging Face directory (not the weights' contents, but their headers are checked against the
- * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter. */
-enum status model_open(const char *folder, struct model **out);
+ * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter; that
+ * of a run stands for RUN_DIR/model (model_folder.h). */
+enum status model_open(const char *given, struct model **out);
+/* The same for who needs no weights: they may be missing from the folder (all or some of their files, which is noted),
+ * and where there is no such folder, `name` may be a preset's (model_preset.h). */
+enum status model_open_outline(const char *name, struct model **out);
+enum status model_open_preset(const struct model_preset *preset, struct model **out);
 /* An adapter's folder with the model that it belongs to: in `base_folder` or, when that is NULL, where its config says.
  */
-enum status model_open_adapter(const char *folder, const char *base_folder, struct model **out);
+enum status model_open_adapter(const char *given, const char *base_folder, struct model **out);
 /* Before graphs are built: adds adapters as `text` says (adapter_parse), B zero and A uniform as peft starts them, from
  * `seed`. "" changes nothing; a model that was opened with adapters takes no others. All but adapters is frozen in a
  * model that has them. */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "model/model_adapter.h"
 #include "model/model_build.h"
+#include "model/model_folder.h"
 #include "model/model_weights.h"
 
 enum { ADAPTER_CONFIG_LIMIT_BYTES = 1 << 20 };
@@ -277,12 +278,14 @@ static enum status open_adapter(const char *folder, const char *file, const char
     return open_weights(model, folder);
 }
 
-enum status model_open_adapter(const char *folder, const char *base_folder, struct model **out) {
+enum status model_open_adapter(const char *given, const char *base_folder, struct model **out) {
+    char *folder;
+    TRY(model_folder_find(given, &folder));
     char *file = path_join(folder, adapter_config_name);
-    if (!file) return STATUS_FAILED;
     struct model *model = NULL;
-    enum status status = open_adapter(folder, file, base_folder, &model);
+    enum status status = file ? open_adapter(folder, file, base_folder, &model) : STATUS_FAILED;
     mem_free(file);
+    mem_free(folder);
     if (status != STATUS_OK)
         model_free(model);
     else

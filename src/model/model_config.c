@@ -177,8 +177,28 @@ static enum status read_key(const char *file, const json_t *object, const struct
     BUG("config key %s", key->name);
 }
 
+/* {"quant_method": "gptq", "bits": 4, ...}, as AutoGPTQ, AutoAWQ, bitsandbytes and others write it. */
+static enum status refuse_quantised(const char *file, const json_t *object) {
+    static const char *const keys[] = {"quantization_config", "compression_config"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *found = json_object_get(object, keys[i]);
+        if (!found || json_is_null(found)) continue;
+        const char *method = json_string_value(json_object_get(found, "quant_method"));
+        status_set(STATUS_BAD_INPUT, "%s: %s: the weights are quantised%s%.40s%s", file, keys[i], method ? " (" : "",
+                   method ? method : "", method ? ")" : "");
+        return config_hint_quantised(STATUS_BAD_INPUT);
+    }
+    return STATUS_OK;
+}
+
+enum status config_hint_quantised(enum status status) {
+    return status_hint(status, "quantised weights are rounded too coarsely to be trained further: get the model that "
+                               "they were made from, in F32, BF16 or F16");
+}
+
 enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,
                              struct model_config *config) {
+    TRY(refuse_quantised(file, object));
     for (const struct config_key *key = keys; key->name; key++)
         if (key->required) TRY(json_require(file, object, key->name));
     const char *name;

@@ -64,6 +64,8 @@ struct config_key {
 /* Fills the fields that the table's keys name; others stay as they are. BAD_INPUT "FILE: KEY: ...". */
 enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,
                              struct model_config *config);
+/* Adds to a message about quantised weights what to do. */
+enum status config_hint_quantised(enum status status);
 /* Fills kv_heads, head_dim and embedding_width where they are 0, and checks that the sizes make a model and that its
  * bytes can be counted. Messages name the table's keys. */
 enum status config_complete(const char *file, const struct config_key *keys, struct model_config *config);

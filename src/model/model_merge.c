@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/progress.h"
 #include "model/model_adapter.h"
 #include "model/model_build.h"
 
@@ -96,6 +97,7 @@ static enum status merge_all(const struct model *model, struct graph *graph, str
         if (tensor->kind != TENSOR_PARAMETER || tensor->base || adapter_owns(tensor->name)) continue;
         targets[*count].tensor = tensor;
         TRY(merge_one(model, graph, &targets[(*count)++]));
+        progress_add(shape_elements(&tensor->shape));
     }
     return STATUS_OK;
 }
@@ -106,7 +108,9 @@ enum status model_write_merged(const struct model *model, const char *folder) {
     int count = 0;
     TRY(adapter_small_graph(model, &graph));
     struct weight_target *targets = mem_array(graph->tensors.count, sizeof *targets);
+    progress_begin(PROGRESS_COUNT, model_parameter_count(graph), "merging adapters into weights");
     enum status status = targets ? merge_all(model, graph, targets, &count) : STATUS_FAILED;
+    progress_end();
     struct model plain = *model;
     plain.config.adapter.rank = 0;
     if (status == STATUS_OK) status = model_write(&plain, folder, targets, count);

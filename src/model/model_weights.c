@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "base/random.h"
 #include "model/model_build.h"
+#include "model/model_config.h"
 
 static const char head_name[] = "lm_head.weight";
 
@@ -82,6 +83,26 @@ static enum status missing(const struct model *model, const char *name) {
                       one_file ? weights->tensors.items[0].file : model->folder, name);
 }
 
+static bool is_quantised(const struct safetensors_tensor *tensor) {
+    /* What GPTQ, AWQ, bitsandbytes and compressed-tensors put beside the numbers. */
+    static const char *const suffixes[] = {".qweight", ".qzeros", ".absmax", ".SCB", ".weight_packed", ".weight_scale"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        if (name_ends(tensor->name, suffixes[i])) return true;
+    size_t bits = safetensors_dtype_bits(tensor->dtype);
+    return bits > 0 && bits <= 8 && tensor->dtype != SAFETENSORS_BOOL;
+}
+
+static enum status refuse_quantised(const struct model *model) {
+    for (size_t i = 0; i < model->weights->tensors.count; i++) {
+        const struct safetensors_tensor *tensor = &model->weights->tensors.items[i];
+        if (!is_quantised(tensor) || is_buffer(model, tensor->name)) continue;
+        status_set(STATUS_BAD_INPUT, "%s: %s: the weights are quantised (%s)", tensor->file, tensor->name,
+                   tensor->dtype_name);
+        return config_hint_quantised(STATUS_BAD_INPUT);
+    }
+    return STATUS_OK;
+}
+
 static enum status check_names(const struct model *model, const struct graph *graph, bool *used) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
@@ -97,6 +118,7 @@ static enum status check_names(const struct model *model, const struct graph *gr
 }
 
 enum status weights_check(const struct model *model) {
+    TRY(refuse_quantised(model));
     struct graph *graph;
     struct tensor *logits;
     bool *used = mem_array(model->weights->tensors.count, sizeof *used);

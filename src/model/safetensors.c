@@ -7,6 +7,7 @@
 
 #include "base/folder.h"
 #include "base/json.h"
+#include "model/foreign_weights.h"
 #include "model/safetensors_header.h"
 
 static const char index_name[] = "model.safetensors.index.json";
@@ -35,6 +36,7 @@ static enum status add_file(struct safetensors *set, const char *path) {
     TRY(vec_reserve(&set->maps, set->maps.count + 1));
     TRY(file_map_open(file, &map));
     set->maps.items[set->maps.count++] = map;
+    TRY(foreign_weights_refuse_content(file, map.data, map.bytes));
     return safetensors_parse(set, file, map.data, map.bytes);
 }
 
@@ -90,11 +92,6 @@ static enum status collect_shards(const char *index, json_t *weight_map, json_t 
     return STATUS_OK;
 }
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* The index and the files' own headers must say the same. The set's tensors are sorted. */
 static enum status check_index(const char *index, json_t *weight_map, const struct safetensors *set) {
     const char *name;
@@ -110,9 +107,9 @@ static enum status check_index(const char *index, json_t *weight_map, const stru
         if (!shard)
             return status_set(STATUS_BAD_INPUT, "%s: %s: is not in the weight_map of %s", tensor->file, tensor->name,
                               index_name);
-        if (strcmp(shard, base_name(tensor->file)) != 0)
+        if (strcmp(shard, path_name(tensor->file)) != 0)
             return status_set(STATUS_BAD_INPUT, "%s: weight_map: %s: is in %s, not in %s", index, tensor->name,
-                              base_name(tensor->file), shard);
+                              path_name(tensor->file), shard);
     }
     return STATUS_OK;
 }
@@ -152,6 +149,7 @@ static enum status add_indexed(struct safetensors *set, const char *folder, cons
 static enum status open_found(const char *folder, const char *single, const char *index, struct safetensors **out) {
     if (file_exists(single)) return safetensors_open(single, out);
     if (!file_exists(index)) {
+        TRY(foreign_weights_refuse_folder(folder));
         status_set(STATUS_BAD_INPUT, "%s: holds neither model.safetensors nor %s", folder, index_name);
         return status_hint(STATUS_BAD_INPUT, "weights in other formats can be saved again with transformers: "
                                              "model.save_pretrained(folder)");
@@ -163,6 +161,34 @@ static enum status open_found(const char *folder, const char *single, const char
 enum status safetensors_open_folder(const char *folder, struct safetensors **out) {
     char *single = path_join(folder, "model.safetensors"), *index = path_join(folder, index_name);
     enum status status = single && index ? open_found(folder, single, index, out) : STATUS_FAILED;
+    mem_free(single);
+    mem_free(index);
+    return status;
+}
+
+/* A file that the index names and that is elsewhere is as one that is not there: whoever reads the weights says so. */
+static bool has_shards(const char *folder, const json_t *weight_map) {
+    const char *tensor;
+    json_t *shard;
+    bool all = json_object_size(weight_map) > 0;
+    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, shard) {
+        char *path = json_is_string(shard) && all ? path_join(folder, json_string_value(shard)) : NULL;
+        all = path && file_exists(path);
+        mem_free(path);
+    }
+    return all;
+}
+
+enum status safetensors_folder_is_whole(const char *folder, bool *out) {
+    char *single = path_join(folder, "model.safetensors"), *index = path_join(folder, index_name);
+    json_t *object = NULL;
+    enum status status = single && index ? STATUS_OK : STATUS_FAILED;
+    *out = single && file_exists(single);
+    if (status == STATUS_OK && !*out && file_exists(index)) {
+        status = json_read_object(index, INDEX_LIMIT_BYTES, &object);
+        *out = status == STATUS_OK && has_shards(folder, json_object_get(object, "weight_map"));
+        json_decref(object);
+    }
     mem_free(single);
     mem_free(index);
     return status;

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/progress.h"
 #include "model/safetensors.h"
 
 /* Work is handed to threads in pieces of this many elements; pieces change nothing in the values. */
@@ -36,10 +37,17 @@ static int compare_pieces(const void *a, const void *b) {
     return (x->first > y->first) - (x->first < y->first);
 }
 
+static int64_t element_bytes(const struct safetensors_load *load) {
+    return (int64_t)safetensors_dtype_bits(load->tensor->dtype) / 8;
+}
+
+static void count_read(const struct piece *piece) { progress_add((int64_t)piece->count * element_bytes(piece->load)); }
+
 static void convert(const struct piece *piece) {
     const struct safetensors_load *load = piece->load;
     char *out = (char *)load->out + piece->first * (size_t)dtype_bytes(load->dtype);
     safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, out);
+    count_read(piece);
 }
 
 static void expect(const struct piece *piece) {
@@ -50,6 +58,7 @@ static enum status put(const struct piece *piece, void *room) {
     const struct safetensors_load *load = piece->load;
     int64_t element = dtype_bytes(load->dtype);
     safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, room);
+    count_read(piece);
     return load->store->write(load->store->payload, load->key, (int64_t)piece->first * element,
                               (int64_t)piece->count * element, room);
 }
@@ -67,12 +76,24 @@ static enum status put_all(const struct pieces *pieces) {
     return status;
 }
 
+static void begin_progress(const struct safetensors_load *loads, size_t count) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += (int64_t)loads[i].tensor->elements * element_bytes(&loads[i]);
+    size_t files = count > 0 ? loads[0].set->maps.count : 0;
+    if (files > 1)
+        progress_begin(PROGRESS_BYTES, bytes, "reading %zu files of weights", files);
+    else if (count > 0)
+        progress_begin(PROGRESS_BYTES, bytes, "reading %s", path_name(loads[0].tensor->file));
+}
+
 enum status safetensors_load(const struct safetensors_load *loads, size_t count) {
     struct pieces pieces = {0};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
         status = add_pieces(&loads[i], &pieces);
     if (status == STATUS_OK && pieces.count > 0) {
+        begin_progress(loads, count);
         qsort(pieces.items, pieces.count, sizeof *pieces.items, compare_pieces);
         for (size_t i = 0; i < AHEAD && i < pieces.count; i++)
             expect(&pieces.items[i]);
@@ -82,6 +103,7 @@ enum status safetensors_load(const struct safetensors_load *loads, size_t count)
             if (has_address(&pieces.items[i])) convert(&pieces.items[i]);
         }
         status = put_all(&pieces);
+        progress_end();
     }
     vec_free(&pieces);
     return status;

@@ -2,6 +2,7 @@
 #include <xxhash.h>
 
 #include "base/json.h"
+#include "base/progress.h"
 #include "model/safetensors.h"
 
 enum { HEADER_ALIGNMENT = 8, BLOCK_BYTES = 1 << 17 };
@@ -75,6 +76,7 @@ static void write_block(struct stream *stream, const struct safetensors_item *it
         size_t count = (size_t)(bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES);
         if (item->hash) XXH3_64bits_update(stream->hash, data + at, count);
         file_writer_write(&stream->file, data + at, count);
+        progress_add((int64_t)count);
     }
 }
 
@@ -96,13 +98,22 @@ static void write_item(struct stream *stream, const struct safetensors_item *ite
     if (item->hash) *item->hash = XXH3_64bits_digest(stream->hash);
 }
 
+static int64_t sum_bytes(const struct safetensors_item *const *items, size_t count) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += shape_bytes(&items[i]->shape);
+    return bytes;
+}
+
 static enum status write_file(const char *path, const char *header, const struct safetensors_item *const *sorted,
                               size_t count, struct stream *stream) {
     TRY(file_writer_open(path, &stream->file));
     file_writer_pass_cache(&stream->file);
     write_header(&stream->file, header);
+    progress_begin(PROGRESS_BYTES, sum_bytes(sorted, count), "writing %s", path_name(path));
     for (size_t i = 0; i < count && stream->file.status == STATUS_OK; i++)
         write_item(stream, sorted[i]);
+    progress_end();
     return file_writer_close(&stream->file);
 }
 

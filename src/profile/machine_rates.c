@@ -15,12 +15,15 @@ static enum status measure(struct rate_machine *machine, const struct rates_opti
                                           [ACTIVITY_COPY] = options->host_tier,
                                           [ACTIVITY_DISK_READ] = disk,
                                           [ACTIVITY_DISK_WRITE] = disk};
-    machine->allowance->left = transfer_sizes(machine, options->host_tier) + slowdown_races(present);
+    bool beside = disk || options->host_tier; /* with the device tier alone a program has one stream */
+    machine->allowance->left = transfer_sizes(machine, options->host_tier) + (beside ? slowdown_races(present) : 0);
     TRY(issue_measure(machine->backend, &rates->issue_s, &rates->wake_s));
     TRY(transfer_measure_zero(machine, rates));
     if (options->host_tier) TRY(transfer_measure_host(machine, rates));
     TRY(transfer_measure_disk(machine, rates));
-    return slowdown_measure(machine, present, rates);
+    if (beside) return slowdown_measure(machine, present, rates);
+    slowdown_none(rates);
+    return STATUS_OK;
 }
 
 enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,

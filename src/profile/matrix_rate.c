@@ -183,12 +183,12 @@ enum status profile_find_matrix_rate(const struct backend *backend, enum dtype d
     return STATUS_OK;
 }
 
-enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype, int threads,
+enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype, int threads, int64_t memory_bytes,
                                      const char *cache_folder, double *flops_per_s) {
     struct profile_cache cache;
     int32_t measured = 0;
     backend->set_threads(threads);
-    enum status status = profile_cache_open(cache_folder, backend, threads, 0, false, &cache);
+    enum status status = profile_cache_open(cache_folder, backend, threads, memory_bytes, false, &cache);
     if (status == STATUS_OK) status = profile_find_matrix_rate(backend, dtype, &cache, flops_per_s, &measured);
     profile_cache_close(&cache);
     return status;

@@ -76,7 +76,7 @@ void operator_values_fill(const struct node *node, const struct tensor *tensor, 
         fill_ids(node, tensor, to);
         return;
     }
-    bool statistics = tensor->producer && tensor->producer->out[0] != tensor;
+    bool statistics = tensor->producer && tensor->producer->out[0]->id != tensor->id;
     fill_numbers(tensor, tensor->kind == TENSOR_STATE || tensor->kind == TENSOR_RESULT || statistics, to);
 }
 

@@ -1,13 +1,14 @@
 #include "profile/points.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "profile/operator_key.h"
 
-static const int64_t NOTE_EVERY_NS = 2000000000;
 enum {
     ELEMENT_BYTES = 4 * 4,
     PASSES_MOST = 3,
@@ -34,35 +35,57 @@ static enum status add_point(struct points *points, const struct point *point, i
     return vec_push(&points->list, *point);
 }
 
-static enum status add_curve(struct points *points, const struct operands *operands, int32_t *first) {
+/* `measured` is the operator, or what is measured in its place. */
+static enum status add_point_of(struct points *points, const struct operands *measured, struct point point,
+                                int32_t *out) {
+    struct op_cost cost;
+    op_cost(measured->node, &cost);
+    point.work = cost.flops + cost.bytes;
+    point.key = key_of(points, measured);
+    return point.key ? add_point(points, &point, out) : STATUS_FAILED;
+}
+
+static enum status add_curve(struct points *points, const struct operands *operands, struct point_set *out) {
     for (int i = 0; i < CURVE_POINTS; i++) {
         struct curve_node node;
-        int32_t index;
         curve_node_make(operands, curve_elements[i], &node);
-        const struct point point = {
-            .key = key_of(points, &node.operands), .operands = *operands, .elements = curve_elements[i]};
-        if (!point.key) return STATUS_FAILED;
-        TRY(add_point(points, &point, &index));
-        if (i == 0) *first = index;
+        const struct point point = {.operands = *operands, .elements = curve_elements[i]};
+        TRY(add_point_of(points, &node.operands, point, &out->at[i]));
     }
     return STATUS_OK;
 }
 
-enum status points_add(struct points *points, const struct operands *operands, int32_t *first) {
-    if (curve_fits(operands->node)) return add_curve(points, operands, first);
-    const struct point point = {.key = key_of(points, operands), .operands = *operands};
-    return point.key ? add_point(points, &point, first) : STATUS_FAILED;
+static enum status add_parts(struct points *points, const struct operands *operands, struct point_set *out) {
+    for (int i = 0; i < out->parts.count; i++) {
+        struct part_node node;
+        part_node_make(operands, &out->parts.part[i], &node);
+        const struct point point = {.operands = *operands, .part = out->parts.part[i]};
+        TRY(add_point_of(points, &node.operands, point, &out->at[i]));
+    }
+    return STATUS_OK;
 }
 
-struct measurement points_cost(const struct points *points, const struct node *node, int32_t first) {
-    const struct point *point = &points->list.items[first];
+enum status points_add(struct points *points, const struct operands *operands, struct point_set *out) {
+    *out = (struct point_set){.parts = parts_of(operands->node, points->large_flops)};
+    if (curve_fits(operands->node)) return add_curve(points, operands, out);
+    if (out->parts.count > 0) return add_parts(points, operands, out);
+    return add_point_of(points, operands, (struct point){.operands = *operands}, &out->at[0]);
+}
+
+struct measurement points_cost(const struct points *points, const struct operands *operands,
+                               const struct point_set *set) {
+    bool curve = curve_fits(operands->node);
+    int count = curve ? CURVE_POINTS : set->parts.count;
     double seconds[CURVE_POINTS], spread = 0;
-    if (point->elements == 0) return point->measurement;
-    for (int i = 0; i < CURVE_POINTS; i++) {
-        seconds[i] = point[i].measurement.seconds;
-        if (point[i].measurement.spread > spread) spread = point[i].measurement.spread;
+    if (count == 0) return points->list.items[set->at[0]].measurement;
+    for (int i = 0; i < count; i++) {
+        struct measurement measurement = points->list.items[set->at[i]].measurement;
+        seconds[i] = measurement.seconds;
+        if (measurement.spread > spread) spread = measurement.spread;
     }
-    return (struct measurement){curve_seconds(seconds, curve_size(node)), spread};
+    double whole =
+        curve ? curve_seconds(seconds, curve_size(operands->node)) : parts_seconds(operands, &set->parts, seconds);
+    return (struct measurement){whole, spread};
 }
 
 /* What is being measured, and the order of it. */
@@ -72,20 +95,12 @@ struct measuring {
     struct bench_memory memory;
     struct point **order;
     size_t count;
-    int64_t end_ns, noted_ns;
+    int64_t end_ns;
     int32_t measured;
 };
 
-/* Bytes and arithmetic, as if both took one time: good enough for an order. */
-static double work_of(const struct point *point) {
-    struct op_cost cost;
-    if (point->elements > 0) return (double)point->elements;
-    op_cost(point->operands.node, &cost);
-    return cost.flops + cost.bytes;
-}
-
 static int by_work(const void *left, const void *right) {
-    double a = work_of(*(struct point *const *)left), b = work_of(*(struct point *const *)right);
+    double a = (*(struct point *const *)left)->work, b = (*(struct point *const *)right)->work;
     return (a > b) - (a < b);
 }
 
@@ -96,13 +111,22 @@ static int64_t elements_within(int64_t elements, int64_t memory_bytes) {
     return elements;
 }
 
+static bool is_part(const struct point *point) { return point->part.tokens > 0 || point->part.vocab > 0; }
+
 static enum status measure_once(struct measuring *measuring, struct point *point, double budget_s) {
     struct operator_bench bench;
     struct curve_node curve;
+    struct part_node part;
+    const struct operands *operands = &point->operands;
     int64_t elements = elements_within(point->elements, measuring->memory.most_bytes);
-    if (elements > 0) curve_node_make(&point->operands, elements, &curve);
-    TRY(operator_bench_open(measuring->backend, elements > 0 ? &curve.operands : &point->operands, &measuring->memory,
-                            &bench));
+    if (elements > 0) {
+        curve_node_make(operands, elements, &curve);
+        operands = &curve.operands;
+    } else if (is_part(point)) {
+        part_node_make(operands, &point->part, &part);
+        operands = &part.operands;
+    }
+    TRY(operator_bench_open(measuring->backend, operands, &measuring->memory, &bench));
     enum status status = operator_bench_measure(&bench, budget_s, &point->measurement);
     if (elements > 0) point->measurement.seconds *= (double)point->elements / (double)elements;
     operator_bench_close(&bench);
@@ -114,14 +138,24 @@ static enum status measure_once(struct measuring *measuring, struct point *point
     return STATUS_OK;
 }
 
-static void note_progress(struct measuring *measuring, int left) {
-    if (clock_now_ns() - measuring->noted_ns < NOTE_EVERY_NS) return;
-    measuring->noted_ns = clock_now_ns();
-    log_note("measuring operators: %zu of %zu", measuring->count - (size_t)left, measuring->count);
-}
-
 static bool lacks(const struct point *point) {
     return point->measurement.seconds == 0 || measurement_noisy(&point->measurement);
+}
+
+/* Said before the first of them, once what is kept is known. */
+static void note_begin(const struct measuring *measuring, const struct points *points) {
+    int parts = 0, again = 0;
+    char of_parts[64] = "";
+    for (size_t i = 0; i < measuring->count; i++) {
+        parts += is_part(measuring->order[i]);
+        again += measuring->order[i]->measurement.seconds > 0;
+    }
+    if (parts > 0) snprintf(of_parts, sizeof of_parts, ", %d of them on a part of their operands", parts);
+    if (again == (int)measuring->count)
+        log_note("measuring again %d operators, which other programs disturbed", again);
+    else
+        log_note("measuring the model's operators%s (kept for the next time): %zu of %zu%s",
+                 points->on_host ? " in host memory" : "", measuring->count, points->list.count, of_parts);
 }
 
 static enum status measure_pass(struct measuring *measuring, bool must) {
@@ -133,7 +167,7 @@ static enum status measure_pass(struct measuring *measuring, bool must) {
         double budget_s = allowance_next(&allowance), left_s = (double)(measuring->end_ns - clock_now_ns()) * 1e-9;
         if (!must && measuring->order[i]->measurement.seconds > left_s / CALLS_LEAST) continue;
         TRY(measure_once(measuring, measuring->order[i], budget_s));
-        note_progress(measuring, allowance.left);
+        if (must) progress_add(1);
     }
     return STATUS_OK;
 }
@@ -146,19 +180,21 @@ static enum status measure_passes(struct points *points, struct measuring *measu
         (void)profile_cache_find(measuring->cache, point->key, &point->measurement);
         if (lacks(point)) measuring->order[measuring->count++] = point;
     }
-    if (measuring->count > 0) qsort(measuring->order, measuring->count, sizeof(struct point *), by_work);
-    for (int pass = 0; pass < PASSES_MOST; pass++)
-        TRY(measure_pass(measuring, pass == 0));
-    return STATUS_OK;
+    if (measuring->count == 0) return STATUS_OK;
+    qsort(measuring->order, measuring->count, sizeof(struct point *), by_work);
+    note_begin(measuring, points);
+    progress_begin(PROGRESS_COUNT, (int64_t)measuring->count, "measuring operators");
+    enum status status = STATUS_OK;
+    for (int pass = 0; pass < PASSES_MOST && status == STATUS_OK; pass++)
+        status = measure_pass(measuring, pass == 0);
+    progress_end();
+    return status;
 }
 
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured) {
-    struct measuring measuring = {.backend = backend,
-                                  .cache = cache,
-                                  .end_ns = end_ns,
-                                  .noted_ns = clock_now_ns(),
-                                  .memory.most_bytes = cache->memory_bytes};
+    struct measuring measuring = {
+        .backend = backend, .cache = cache, .end_ns = end_ns, .memory.most_bytes = cache->memory_bytes};
     enum status status = measure_passes(points, &measuring);
     *measured += measuring.measured;
     bench_memory_free(&measuring.memory);

@@ -15,8 +15,8 @@ enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype,
 /* The same, but for what is kept and is not noisy. Counts one up in *measured when it was not there. */
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
                                      double *flops_per_s, int32_t *measured);
-/* The same from the cache in a folder (profile_cache.h; NULL: none), with so many threads. */
-enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype, int threads,
+/* The same from the cache in a folder (profile_cache.h; NULL: none) for so much memory, with so many threads. */
+enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype, int threads, int64_t memory_bytes,
                                      const char *cache_folder, double *flops_per_s);
 
 #endif

@@ -22,13 +22,15 @@ static const double LEAST_S = 1e-10, MOST_S = 1e30;
 /* Disks are never quiet. */
 static const double NOISY_RATES = 0.5;
 
-static enum status find_memory(int64_t given, int64_t *out) {
-    struct cluster_memory memory = {.capacity_bytes = given};
-    if (given == 0) TRY(cluster_measure_memory(&memory));
-    *out = PROFILE_MEMORY_BYTES;
-    while (*out > PROFILE_MEMORY_LEAST_BYTES && *out > memory.capacity_bytes)
-        *out /= 2;
-    return STATUS_OK;
+/* Of the system's memory and of what the caller allows; where the system does not tell, the least. */
+static int64_t find_memory(int64_t allowed) {
+    struct cluster_memory memory;
+    int64_t bytes = PROFILE_MEMORY_BYTES;
+    cluster_find_memory(&memory);
+    if (allowed > 0 && allowed < memory.capacity_bytes) memory.capacity_bytes = allowed;
+    while (bytes > PROFILE_MEMORY_LEAST_BYTES && bytes > memory.capacity_bytes)
+        bytes /= 2;
+    return bytes;
 }
 
 static enum status describe_machine(const struct backend *backend, int threads, char **out) {
@@ -132,8 +134,7 @@ static enum status narrow(const char *folder, bool anew, struct profile_cache *c
 
 enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, int64_t memory_bytes,
                                bool anew, struct profile_cache *out) {
-    *out = (struct profile_cache){0};
-    TRY(find_memory(memory_bytes, &out->memory_bytes));
+    *out = (struct profile_cache){.memory_bytes = find_memory(memory_bytes)};
     TRY(describe_machine(backend, threads, &out->machine));
     out->values = json_pack("{s:{}, s:{}, s:{}}", sections[SECTION_OPERATORS], sections[SECTION_PRODUCTS],
                             sections[SECTION_RATES]);

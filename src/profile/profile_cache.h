@@ -33,8 +33,9 @@ struct profile_cache {
 #define PROFILE_MEMORY_BYTES ((int64_t)512 << 20)
 #define PROFILE_MEMORY_LEAST_BYTES ((int64_t)16 << 20)
 
-/* `memory_bytes`: what measuring may take; 0: what the system leaves. `folder` NULL: nothing is found and nothing kept,
- * but what is put in is found again. `anew`: nothing is found at first. FAILED without memory. Close in any case. */
+/* `memory_bytes`: what measuring may take of what the system leaves; 0: all. `folder` NULL: nothing is found and
+ * nothing kept, but what is put in is found again. `anew`: nothing is found at first. FAILED without memory. Close in
+ * any case. */
 enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, int64_t memory_bytes,
                                bool anew, struct profile_cache *out);
 /* Writes what is new. The message of a failure before it stays. */

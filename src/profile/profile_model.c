@@ -1,10 +1,12 @@
 #include "profile/profile_model.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <sys/vfs.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "profile/machine_rates.h"
 #include "profile/operator_key.h"
 #include "profile/points.h"
@@ -14,8 +16,10 @@
 struct entry {
     const char *key;
     const struct node *node; /* the first of them */
-    int32_t point;           /* its first point */
-    int32_t host_point;      /* where it may run in the host tier of a device with memory of its own; -1: none */
+    struct operands operands;
+    struct point_set points;
+    bool on_host;                 /* it may run in the host tier of a device with memory of its own, */
+    struct point_set host_points; /* and these are its points there */
     struct measurement measurement;
 };
 
@@ -38,10 +42,9 @@ static bool may_run_on_host(const struct backend *backend, const struct node *no
 }
 
 static enum status find_entry(struct profile *profile, const struct node *node, int32_t *out) {
-    struct operands operands;
-    struct entry entry = {.node = node};
-    operands_find(profile->graph, node, &operands);
-    entry.key = operator_key(&operands, &profile->keys);
+    struct entry entry = {.node = node, .on_host = may_run_on_host(profile->backend, node)};
+    operands_find(profile->graph, node, &entry.operands);
+    entry.key = operator_key(&entry.operands, &profile->keys);
     if (!entry.key) return STATUS_FAILED;
     for (size_t i = 0; i < profile->entries.count; i++)
         if (strcmp(profile->entries.items[i].key, entry.key) == 0) {
@@ -49,19 +52,56 @@ static enum status find_entry(struct profile *profile, const struct node *node, 
             return STATUS_OK;
         }
     *out = (int32_t)profile->entries.count;
-    TRY(points_add(&profile->points, &operands, &entry.point));
-    entry.host_point = -1;
-    if (may_run_on_host(profile->backend, node)) TRY(points_add(&profile->host_points, &operands, &entry.host_point));
+    TRY(points_add(&profile->points, &entry.operands, &entry.points));
+    if (entry.on_host) TRY(points_add(&profile->host_points, &entry.operands, &entry.host_points));
     return vec_push(&profile->entries, entry);
 }
 
-static enum status find_entries(struct profile *profile) {
+/* An operator that takes longer is measured on a part of it. */
+static const double LARGE_S = 0.3;
+
+/* By the rate of products, in powers of two: what is a part of it must not change with every measurement of the rate. A
+ * device's operators are short, and measured whole. */
+static double large_flops(const struct profile *profile, const struct cluster *cluster) {
+    const struct cluster_device *device = &cluster->device;
+    double rate = profile->graph->dtype == DTYPE_BF16 ? device->bf16_flops_per_s : device->fp32_flops_per_s;
+    return profile->backend->streams || rate <= 0 ? 0 : LARGE_S * exp2(rint(log2(rate)));
+}
+
+/* The rate of products must be known. */
+static enum status find_entries(struct profile *profile, const struct cluster *cluster) {
     size_t nodes = profile->graph->nodes.count;
+    profile->points.large_flops = large_flops(profile, cluster);
     profile->entry_of = mem_array(nodes, sizeof *profile->entry_of);
     if (!profile->entry_of) return STATUS_FAILED;
     for (size_t i = 0; i < nodes; i++)
         TRY(find_entry(profile, profile->graph->nodes.items[i], &profile->entry_of[i]));
     return STATUS_OK;
+}
+
+int64_t profile_memory_of(const struct backend *backend, const struct graph *graph) {
+    int64_t bytes = 0;
+    if (backend->memory) return 0;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (!graph->tensors.items[i]->base) bytes += shape_bytes(&graph->tensors.items[i]->shape);
+    return bytes;
+}
+
+/* Measuring takes no more of the machine's memory than the model will. */
+static enum status open_cache(struct profile *profile, bool anew) {
+    const struct profile_options *options = profile->options;
+    int64_t memory_bytes =
+        options->memory_bytes > 0 ? options->memory_bytes : profile_memory_of(profile->backend, profile->graph);
+    return profile_cache_open(options->cache_folder, profile->backend, options->threads, memory_bytes, anew,
+                              &profile->cache);
+}
+
+/* Distinct operators of which a part is measured. */
+static int32_t count_parts(const struct profile *profile) {
+    int32_t count = 0;
+    for (size_t i = 0; i < profile->entries.count; i++)
+        count += profile->entries.items[i].points.parts.count > 0;
+    return count;
 }
 
 static enum status measure_entries(struct profile *profile) {
@@ -72,9 +112,14 @@ static enum status measure_entries(struct profile *profile) {
     TRY(points_measure(&profile->points, profile->backend, &profile->cache, end_ns, &profile->measured));
     for (size_t i = 0; i < profile->entries.count; i++) {
         struct entry *entry = &profile->entries.items[i];
-        entry->measurement = points_cost(&profile->points, entry->node, entry->point);
+        entry->measurement = points_cost(&profile->points, &entry->operands, &entry->points);
     }
     return STATUS_OK;
+}
+
+/* Said once, before the first thing that is measured of it. */
+static void note_machine(int32_t measured) {
+    if (measured == 0) log_note("measuring this machine's products and memory (kept for the next time)");
 }
 
 static enum status find_products(const struct backend *backend, struct profile_cache *cache,
@@ -83,8 +128,10 @@ static enum status find_products(const struct backend *backend, struct profile_c
         enum dtype dtype;
         double *flops_per_s;
     } products[] = {{DTYPE_F32, &device->fp32_flops_per_s}, {DTYPE_BF16, &device->bf16_flops_per_s}};
+    struct measurement kept;
     for (int i = 0; i < 2; i++) {
         if (*products[i].flops_per_s > 0) continue;
+        if (!profile_cache_find_product(cache, products[i].dtype, &kept)) note_machine(*measured);
         TRY(profile_find_matrix_rate(backend, products[i].dtype, cache, products[i].flops_per_s, measured));
     }
     return STATUS_OK;
@@ -115,6 +162,8 @@ static enum status find_rates(const struct backend *backend, const struct profil
     char *key = rates_key(options);
     enum status status = key ? STATUS_OK : STATUS_FAILED;
     if (key && (!profile_cache_find_rates(cache, key, rates) || rates_noisy(rates))) {
+        note_machine(*measured);
+        if (options->disk_folder) log_note("measuring the disk of %s", options->disk_folder);
         status = machine_rates_measure(backend, &machine, rates);
         if (status == STATUS_OK) status = profile_cache_put_rates(cache, key, rates);
         if (status == STATUS_OK)
@@ -148,10 +197,9 @@ enum status profile_machine(const struct backend *backend, const struct profile_
 
 static enum status measure_all(struct profile *profile, struct cluster *cluster) {
     const struct profile_options *options = profile->options;
-    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->memory_bytes,
-                           options->anew, &profile->cache));
+    TRY(open_cache(profile, options->anew));
     TRY(find_machine(profile->backend, options, &profile->cache, cluster, &profile->measured));
-    TRY(find_entries(profile));
+    TRY(find_entries(profile, cluster));
     return measure_entries(profile);
 }
 
@@ -171,8 +219,8 @@ static void fill_host_costs(const struct profile *profile, struct costs *costs) 
     for (int32_t i = 0; i < costs->count; i++) {
         const struct entry *entry = &profile->entries.items[profile->entry_of[i]];
         costs->host_kernels[i] = costs->kernels[i];
-        if (entry->host_point < 0) continue;
-        struct measurement measurement = points_cost(&profile->host_points, entry->node, entry->host_point);
+        if (!entry->on_host) continue;
+        struct measurement measurement = points_cost(&profile->host_points, &entry->operands, &entry->host_points);
         costs->host_kernels[i] = (struct kernel_cost){.seconds = measurement.seconds, .activity = ACTIVITY_COPY};
     }
 }
@@ -180,7 +228,10 @@ static void fill_host_costs(const struct profile *profile, struct costs *costs) 
 /* The caller frees, also after a failure. */
 static enum status fill_costs(const struct profile *profile, const struct cluster *cluster, struct costs *out) {
     size_t nodes = profile->graph->nodes.count;
-    *out = (struct costs){.count = (int32_t)nodes, .rates = cluster->rates};
+    *out = (struct costs){.count = (int32_t)nodes,
+                          .operators = (int32_t)profile->entries.count,
+                          .extrapolated = count_parts(profile),
+                          .rates = cluster->rates};
     out->kernels = mem_array(nodes, sizeof *out->kernels);
     if (!out->kernels) return STATUS_FAILED;
     for (size_t i = 0; i < nodes; i++)
@@ -203,7 +254,8 @@ static enum status fill_report(struct profile *profile, const struct costs *cost
         const struct entry *entry = &profile->entries.items[i];
         const struct node *node = entry->node;
         struct kernel_cost cost = costs->kernels[node->id];
-        out->list[i] = (struct profiled_operator){node, cost.seconds, entry->measurement.spread, cost.activity};
+        out->list[i] = (struct profiled_operator){node, cost.seconds, entry->measurement.spread, cost.activity,
+                                                  entry->points.parts.count > 0};
         if (entry->measurement.spread <= out->noise) continue;
         out->noise = entry->measurement.spread;
         out->noisiest = node->name;
@@ -271,12 +323,13 @@ static bool is_machine_kept(const struct profile *profile, const struct cluster 
 
 /* What is of the machine comes first: where it is missing, no node is looked at. */
 static enum status is_all_kept(struct profile *profile, const struct cluster *cluster, bool *kept) {
-    const struct profile_options *options = profile->options;
-    TRY(profile_cache_open(options->cache_folder, profile->backend, options->threads, options->memory_bytes, false,
-                           &profile->cache));
+    TRY(open_cache(profile, false));
+    struct cluster known = *cluster;
+    int32_t measured = 0;
     *kept = is_machine_kept(profile, cluster);
     if (!*kept) return STATUS_OK;
-    TRY(find_entries(profile));
+    TRY(find_products(profile->backend, &profile->cache, &known.device, &measured)); /* all of them are kept */
+    TRY(find_entries(profile, &known));
     *kept =
         are_points_kept(&profile->cache, &profile->points) && are_points_kept(&profile->cache, &profile->host_points);
     return STATUS_OK;

@@ -13,9 +13,14 @@ struct profile_options {
     bool anew;                /* measure all, also what is kept */
     int threads;
     double budget_s;      /* seconds for operators, about: each distinct one runs at least once. 0: PROFILE_BUDGET_S */
-    int64_t memory_bytes; /* the most that measuring takes, about (profile_cache.h). 0: what the system leaves */
+    int64_t memory_bytes; /* the most that measuring takes, about (profile_cache.h). 0: profile_memory_of the model, or
+                             without one what the system leaves */
 };
 #define PROFILE_BUDGET_S 3.0
+
+/* The most that measuring takes for a graph: what its tensors take in a grain, since the model will have that much. 0,
+ * all there is, on a device with memory of its own. */
+int64_t profile_memory_of(const struct backend *backend, const struct graph *graph);
 
 /* Nodes that are equal, as one. */
 struct profiled_operator {
@@ -23,6 +28,7 @@ struct profiled_operator {
     double seconds;          /* of a call */
     double noise;            /* relative spread of the calls */
     enum activity activity;
+    bool extrapolated; /* from parts of it (part_node.h) */
 };
 
 struct profile_report {
@@ -43,7 +49,8 @@ enum status profile_machine(const struct backend *backend, const struct profile_
                             struct cluster *cluster, int32_t *measured);
 
 /* Fills costs for every node of the graph: nodes equal in operator, shapes, dtypes, attributes, rows and coldness are
- * measured once; updates and norms of parameters, whose cost follows their size, at three sizes whatever the model has.
+ * measured once; updates and norms of parameters, whose cost follows their size, at three sizes whatever the model has;
+ * on a processor large products, attention and heads on a part of their tokens or vocabulary (part_node.h).
  * What is kept but was taken while other programs ran (profile_cache.h) is measured again, and the lower time kept.
  * Of a device with memory of its own, updates are measured in the host tier too, where policies may have them.
  * Takes memory for one operator at a time: its operands and up to 256 MiB of copies (operator_bench.h), fewer where

@@ -5,14 +5,16 @@ enum {
     PRODUCT_ROWS = 512,
     PRODUCT_WIDTH = 768,
     STREAM_ELEMENTS = 1 << 20,
-    ELEMENT_BYTES = 16
+    ELEMENT_BYTES = 16,
+    CPU_KERNEL_BYTES = 64 << 20 /* two updates: they push each other out of all but the largest caches */
 };
 
 struct rate_machine rate_machine_make(const struct backend *backend, int threads, int64_t memory_bytes) {
     struct rate_machine machine = {.backend = backend,
                                    .threads = threads,
                                    .piece_bytes = RATE_WORK_PIECE_BYTES,
-                                   .block_bytes = RATE_WORK_BLOCK_BYTES};
+                                   .block_bytes = RATE_WORK_BLOCK_BYTES,
+                                   .kernel_bytes = backend->streams ? 0 : CPU_KERNEL_BYTES};
     if (memory_bytes >= PROFILE_MEMORY_BYTES) return machine;
     machine.kernel_bytes = memory_bytes / 8;
     while (machine.block_bytes > memory_bytes / 16)

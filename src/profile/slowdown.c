@@ -196,12 +196,16 @@ int slowdown_races(const bool present[ACTIVITY_COUNT]) {
     return SLOWDOWN_ROUNDS * (alone + count * (count + 1) / 2);
 }
 
-enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
-                             struct cluster_rates *rates) {
-    struct slowdowns slowdowns = {.present = present};
+void slowdown_none(struct cluster_rates *rates) {
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = 0; b < ACTIVITY_COUNT; b++)
             rates->slowdown[a][b] = 1;
+}
+
+enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
+                             struct cluster_rates *rates) {
+    struct slowdowns slowdowns = {.present = present};
+    slowdown_none(rates);
     enum status status = measure(machine, &slowdowns, rates);
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int r = 0; r < RACERS; r++)

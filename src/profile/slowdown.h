@@ -6,6 +6,8 @@
 
 /* Each activity alone and each pair run so often, apart in time: the least of each counts. */
 enum { SLOWDOWN_ROUNDS = 3 };
+/* Fills rates->slowdown for a machine on which nothing runs beside anything: all are 1. */
+void slowdown_none(struct cluster_rates *rates);
 /* Measurements that slowdown_measure takes of the machine's allowance. */
 int slowdown_races(const bool present[ACTIVITY_COUNT]);
 

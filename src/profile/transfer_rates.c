@@ -139,12 +139,13 @@ static enum status measure_disk(struct rate_machine *machine, const struct arena
     struct transfer transfer = {
         .machine = machine, .from = memory, .to = &machine->disk, .limit = RATE_WORK_DISK_BYTES};
     struct transfer_rate *out = &rates->copy[memory->tier][TIER_DISK], *in = &rates->copy[TIER_DISK][memory->tier];
-    int64_t large = 0;
+    int64_t small = DISK_SMALL, large = 0;
     enum status status = open_transfer(&transfer);
     if (status == STATUS_OK) status = write_all(&transfer, machine, &large);
-    if (status == STATUS_OK) status = measure_line(&transfer, DISK_SMALL, large, rates, out);
+    if (large <= small) small = large / 4; /* where there is little memory */
+    if (status == STATUS_OK) status = measure_line(&transfer, small, large, rates, out);
     transfer.from = &machine->disk, transfer.to = memory;
-    if (status == STATUS_OK) status = measure_line(&transfer, DISK_SMALL, large, rates, in);
+    if (status == STATUS_OK) status = measure_line(&transfer, small, large, rates, in);
     close_transfer(&transfer);
     return status;
 }

@@ -43,7 +43,7 @@ static enum status visit_step(struct walk *walk, enum status (*visit)(void *, st
     for (walk->section = 0; walk->section < program->sections.count; walk->section++) {
         const struct section *section = &program->sections.items[walk->section];
         int64_t runs = section->repeat < WALK_RUNS_MAX ? section->repeat : WALK_RUNS_MAX;
-        for (walk->run = 0; walk->run < runs; walk->run++, walk->section_run++)
+        for (walk->run = 0; walk->run < runs; walk->run++)
             for (int32_t i = 0; i < section->count; i++) {
                 walk->instruction = section->first + i;
                 TRY(visit_issue(walk, visit, payload));

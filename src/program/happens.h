@@ -1,4 +1,5 @@
-/* What happens before what: the order that streams and waits guarantee, as vector clocks over the unrolled program.
+/* What happens before what: the order that streams and waits guarantee, as vector clocks over the unrolled program. By
+ * these waits are added; the proof of a program has clocks of its own (proof_order.h).
  *
  * (Mattern, "Virtual time and global states of distributed systems", 1989.) An issue of an instruction is known by its
  * stream and its number on that stream. `before` of an issue holds, for each stream, how many issues are certain to
@@ -25,8 +26,7 @@ struct walk {
     size_t section;
     int64_t run; /* of the section */
     int32_t instruction;
-    int64_t number;      /* on its stream, from 1 */
-    int64_t section_run; /* counts the runs of all sections over both steps */
+    int64_t number; /* on its stream, from 1 */
     struct clock before;
 };
 

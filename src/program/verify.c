@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "program/happens.h"
+#include "program/proof_order.h"
 #include "program/segments.h"
 
 /* Two parts. The form: every index, size and border is what it must be. The order: the program is walked with vector
@@ -308,42 +308,43 @@ static enum status add_piece(struct pieces *pieces, struct piece added) {
     return STATUS_OK;
 }
 
-static enum status verify_contents(struct verifier *verifier, const struct walk *walk, const struct operand *operand,
-                                   int32_t first, int32_t end) {
+static enum status verify_contents(struct verifier *verifier, const struct proof_issue *issue,
+                                   const struct operand *operand, int32_t first, int32_t end) {
     const struct buffer *buffer = &verifier->program->buffers.items[operand->buffer];
     for (int32_t i = first; i < end; i++) {
         const struct tenancy *tenancy = &verifier->tenancies[i];
         if (tenancy->buffer < 0)
-            return FAULT(verifier->program, walk->instruction, operand, "read before it is written");
+            return FAULT(verifier->program, issue->instruction, operand, "read before it is written");
         if (tenancy->buffer != operand->buffer)
-            return FAULT(verifier->program, walk->instruction, operand, "read after %s took its bytes",
+            return FAULT(verifier->program, issue->instruction, operand, "read after %s took its bytes",
                          verifier->program->buffers.items[tenancy->buffer].name);
-        if (buffer->kind == BUFFER_ACTIVATIONS && tenancy->run != walk->section_run)
-            return FAULT(verifier->program, walk->instruction, operand, "read before this pass has written it");
+        if (buffer->kind == BUFFER_ACTIVATIONS && tenancy->run != issue->section_run)
+            return FAULT(verifier->program, issue->instruction, operand, "read before this pass has written it");
     }
     int64_t begin, stop;
     operand_columns(operand, &begin, &stop);
     if (!covers(&verifier->pieces[operand->buffer], begin, stop))
-        return FAULT(verifier->program, walk->instruction, operand, "read before all of its columns are written");
+        return FAULT(verifier->program, issue->instruction, operand, "read before all of its columns are written");
     return STATUS_OK;
 }
 
-static enum status verify_order(struct verifier *verifier, const struct walk *walk, const struct operand *operand,
-                                int32_t first, int32_t end) {
+static enum status verify_order(struct verifier *verifier, const struct proof_issue *issue,
+                                const struct operand *operand, int32_t first, int32_t end) {
+    int own = verifier->program->instructions.items[issue->instruction].stream;
     for (int32_t i = first; i < end; i++) {
         const struct tenancy *tenancy = &verifier->tenancies[i];
-        if (!walk_ended(walk, tenancy->write_stream, tenancy->write))
-            return FAULT(verifier->program, walk->instruction, operand, "may run before a write on stream %d has ended",
-                         tenancy->write_stream);
+        if (!proof_ended(issue, own, tenancy->write_stream, tenancy->write))
+            return FAULT(verifier->program, issue->instruction, operand,
+                         "may run before a write on stream %d has ended", tenancy->write_stream);
         for (int s = 0; s < verifier->program->streams && operand->access != ACCESS_READ; s++)
-            if (!walk_ended(walk, s, tenancy->reads[s]))
-                return FAULT(verifier->program, walk->instruction, operand, "may overwrite what stream %d still reads",
+            if (!proof_ended(issue, own, s, tenancy->reads[s]))
+                return FAULT(verifier->program, issue->instruction, operand, "may overwrite what stream %d still reads",
                              s);
     }
     return STATUS_OK;
 }
 
-static enum status take_over(struct verifier *verifier, const struct walk *walk, int stream,
+static enum status take_over(struct verifier *verifier, const struct proof_issue *issue, int stream,
                              const struct operand *operand, int32_t first, int32_t end) {
     struct pieces *pieces = &verifier->pieces[operand->buffer];
     bool fresh = operand->row_bytes == 0;
@@ -351,7 +352,7 @@ static enum status take_over(struct verifier *verifier, const struct walk *walk,
         struct tenancy *tenancy = &verifier->tenancies[i];
         fresh |= tenancy->buffer != operand->buffer;
         *tenancy = (struct tenancy){
-            .buffer = operand->buffer, .run = walk->section_run, .write_stream = stream, .write = walk->number};
+            .buffer = operand->buffer, .run = issue->section_run, .write_stream = stream, .write = issue->number};
     }
     /* An update keeps what was there; any other write of a new tenant starts with nothing. */
     if (operand->access == ACCESS_UPDATE) return STATUS_OK;
@@ -369,15 +370,16 @@ static const struct tensor *operand_tensor(const struct instruction *instruction
 }
 
 /* An activation must be the one that the node names, and of the same grain: buffers of other tensors look alike. */
-static enum status verify_holding(struct verifier *verifier, const struct walk *walk, const struct operand *operand,
-                                  const struct instruction *instruction, const struct tensor *tensor) {
+static enum status verify_holding(struct verifier *verifier, const struct proof_issue *issue,
+                                  const struct operand *operand, const struct instruction *instruction,
+                                  const struct tensor *tensor) {
     const struct holding *holding = &verifier->holdings[operand->buffer];
     if (!tensor || tensor->kind != TENSOR_ACTIVATION) return STATUS_OK;
     if (holding->tensor != tensor)
-        return FAULT(verifier->program, walk->instruction, operand, "holds %s where %s is read",
+        return FAULT(verifier->program, issue->instruction, operand, "holds %s where %s is read",
                      holding->tensor ? holding->tensor->name : "nothing", tensor->name);
     if (holding->grain != instruction->grain)
-        return FAULT(verifier->program, walk->instruction, operand, "holds grain %lld where grain %lld is read",
+        return FAULT(verifier->program, issue->instruction, operand, "holds grain %lld where grain %lld is read",
                      (long long)holding->grain, (long long)instruction->grain);
     return STATUS_OK;
 }
@@ -387,10 +389,10 @@ static int32_t root_of(const struct verifier *verifier, int32_t buffer) {
     return home < 0 ? buffer : home;
 }
 
-static enum status verify_version(const struct verifier *verifier, const struct walk *walk,
+static enum status verify_version(const struct verifier *verifier, const struct proof_issue *issue,
                                   const struct operand *operand) {
     if (verifier->versions[operand->buffer] == verifier->latest[root_of(verifier, operand->buffer)]) return STATUS_OK;
-    return FAULT(verifier->program, walk->instruction, operand, "read although it was changed elsewhere since");
+    return FAULT(verifier->program, issue->instruction, operand, "read although it was changed elsewhere since");
 }
 
 static void record_write(struct verifier *verifier, const struct instruction *instruction, int index) {
@@ -404,32 +406,32 @@ static void record_write(struct verifier *verifier, const struct instruction *in
     verifier->versions[operand->buffer] = ++verifier->latest[root_of(verifier, operand->buffer)];
 }
 
-static enum status verify_issue(void *payload, struct walk *walk) {
+static enum status verify_issue(void *payload, const struct proof_issue *issue) {
     struct verifier *verifier = payload;
-    const struct instruction *instruction = &verifier->program->instructions.items[walk->instruction];
+    const struct instruction *instruction = &verifier->program->instructions.items[issue->instruction];
     int32_t first[OPERANDS_MAX], end[OPERANDS_MAX];
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const struct operand *operand = &instruction->operands[k];
         if (operand->buffer < 0) continue;
-        struct reach reach = segments_of(&verifier->segments, walk->instruction, k);
+        struct reach reach = segments_of(&verifier->segments, issue->instruction, k);
         first[k] = reach.first, end[k] = reach.end;
-        if (operand->access != ACCESS_WRITE) TRY(verify_contents(verifier, walk, operand, first[k], end[k]));
+        if (operand->access != ACCESS_WRITE) TRY(verify_contents(verifier, issue, operand, first[k], end[k]));
         if (operand->access != ACCESS_WRITE)
-            TRY(verify_holding(verifier, walk, operand, instruction, operand_tensor(instruction, k)));
-        if (operand->access != ACCESS_WRITE) TRY(verify_version(verifier, walk, operand));
-        TRY(verify_order(verifier, walk, operand, first[k], end[k]));
+            TRY(verify_holding(verifier, issue, operand, instruction, operand_tensor(instruction, k)));
+        if (operand->access != ACCESS_WRITE) TRY(verify_version(verifier, issue, operand));
+        TRY(verify_order(verifier, issue, operand, first[k], end[k]));
     }
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const struct operand *operand = &instruction->operands[k];
         if (operand->buffer < 0) continue;
         if (operand->access == ACCESS_READ)
             for (int32_t i = first[k]; i < end[k]; i++)
-                verifier->tenancies[i].reads[instruction->stream] = walk->number;
+                verifier->tenancies[i].reads[instruction->stream] = issue->number;
     }
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const struct operand *operand = &instruction->operands[k];
         if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
-        TRY(take_over(verifier, walk, instruction->stream, operand, first[k], end[k]));
+        TRY(take_over(verifier, issue, instruction->stream, operand, first[k], end[k]));
         record_write(verifier, instruction, k);
     }
     return STATUS_OK;
@@ -503,7 +505,7 @@ static enum status verify_walk(struct verifier *verifier) {
     for (int32_t i = 0; i < verifier->segments.count; i++)
         verifier->tenancies[i].buffer = -1;
     TRY(settle_persistent(verifier));
-    return walk_program(program, verify_issue, verifier);
+    return proof_order_walk(program, verify_issue, verifier);
 }
 
 enum status program_verify(const struct program *program) {

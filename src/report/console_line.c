@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 
-enum { FIELD_BYTES = 64, NUMBER_BYTES = 24, FIELDS_MAX = 9, BAR_LEAST = 8, BAR_MOST = 30 };
+enum { NUMBER_BYTES = 24, EPOCH_BYTES = 64 };
 
 char *console_print_time(double seconds, char text[24]) {
     if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) return strcpy(text, "-");
@@ -30,66 +30,34 @@ static void print_mfu(double mfu, char text[NUMBER_BYTES]) {
         snprintf(text, NUMBER_BYTES, "-");
 }
 
-void console_line_plain(const struct train_step *step, char line[CONSOLE_LINE_BYTES]) {
-    char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES];
+void console_line_plain(const struct train_step *step, char line[FIELD_LINE_BYTES]) {
+    char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES], epoch[EPOCH_BYTES] = "";
     print_mfu(step->mfu, mfu);
-    snprintf(line, CONSOLE_LINE_BYTES,
-             "step: %" PRId64 "  loss: %.4f  grad_norm: %.4f  lr: %.2e  memory: %s  tps: %.0f  mfu: %s  left: %s",
-             step->step, step->loss, step->grad_norm, step->learning_rate, size_print(step->device_bytes, memory),
-             step->tokens_per_s, mfu, console_print_time(step->remaining_s, left));
+    if (step->epochs > 0) snprintf(epoch, sizeof epoch, "  epoch: %.2f/%g", step->epoch, step->epochs);
+    snprintf(line, FIELD_LINE_BYTES,
+             "step: %" PRId64 "%s  loss: %.4f  grad_norm: %.4f  lr: %.2e  memory: %s  tps: %.0f  mfu: %s  left: %s",
+             step->step, epoch, step->loss, step->grad_norm, step->learning_rate,
+             size_print(step->device_bytes, memory), step->tokens_per_s, mfu,
+             console_print_time(step->remaining_s, left));
 }
 
-/* The fields by importance; returns how many. */
-static int print_fields(const struct train_step *step, double valid_loss, char fields[FIELDS_MAX][FIELD_BYTES]) {
+#define ADD_FIELD(...) snprintf(field_line_add(&fields), FIELD_BYTES, __VA_ARGS__)
+
+void console_line_live(const struct train_step *step, const struct console_state *state, int columns, bool colour,
+                       char line[FIELD_LINE_BYTES]) {
     char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES];
-    int n = 0;
+    struct field_line fields = {.strong = 1, .part = step->steps > 0 ? (double)step->step / (double)step->steps : 0};
     print_mfu(step->mfu, mfu);
-    snprintf(fields[n++], FIELD_BYTES, "%" PRId64 "/%" PRId64, step->step, step->steps);
-    snprintf(fields[n++], FIELD_BYTES, "loss %.4f", step->loss);
-    snprintf(fields[n++], FIELD_BYTES, "%s left", console_print_time(step->remaining_s, left));
-    snprintf(fields[n++], FIELD_BYTES, "%.0f tok/s", step->tokens_per_s);
-    snprintf(fields[n++], FIELD_BYTES, "%s", size_print(step->device_bytes, memory));
-    snprintf(fields[n++], FIELD_BYTES, "mfu %s", mfu);
-    snprintf(fields[n++], FIELD_BYTES, "norm %.3f", step->grad_norm);
-    snprintf(fields[n++], FIELD_BYTES, "lr %.2e", step->learning_rate);
-    if (isfinite(valid_loss)) snprintf(fields[n++], FIELD_BYTES, "val %.4f", valid_loss);
-    return n;
-}
-
-static size_t append(char *line, size_t used, const char *text) {
-    int put = snprintf(line + used, CONSOLE_LINE_BYTES - used, "%s", text);
-    size_t more = put > 0 ? (size_t)put : 0;
-    return used + more < CONSOLE_LINE_BYTES ? used + more : CONSOLE_LINE_BYTES - 1;
-}
-
-static size_t append_bar(char *line, const struct train_step *step, int width, bool colour) {
-    int full = step->steps > 0 ? (int)((double)step->step / (double)step->steps * width) : 0;
-    size_t used = append(line, 0, colour ? "\x1b[36m" : "[");
-    for (int i = 0; i < width; i++) {
-        if (colour && i == full) used = append(line, used, "\x1b[2m");
-        used = append(line, used, i < full ? (colour ? "━" : "#") : (colour ? "─" : "."));
-    }
-    return append(line, used, colour ? "\x1b[0m " : "] ");
-}
-
-void console_line_live(const struct train_step *step, double valid_loss, int columns, bool colour,
-                       char line[CONSOLE_LINE_BYTES]) {
-    enum { BAR_FRAME = 3 };
-    char fields[FIELDS_MAX][FIELD_BYTES];
-    int count = print_fields(step, valid_loss, fields), used_columns = 0, shown = 0;
-    for (; shown < count; shown++) {
-        int more = (int)strlen(fields[shown]) + (shown > 0 ? 2 : 0);
-        if (used_columns + more > columns) break;
-        used_columns += more;
-    }
-    int room = columns - used_columns - BAR_FRAME;
-    size_t used = 0;
-    line[0] = '\0';
-    if (room >= BAR_LEAST) used = append_bar(line, step, room < BAR_MOST ? room : BAR_MOST, colour);
-    for (int i = 0; i < shown; i++) {
-        if (i > 0) used = append(line, used, "  ");
-        if (colour && i == 1) used = append(line, used, "\x1b[1m");
-        used = append(line, used, fields[i]);
-        if (colour && i == 1) used = append(line, used, "\x1b[0m");
-    }
+    ADD_FIELD("%" PRId64 "/%" PRId64, step->step, step->steps);
+    ADD_FIELD("loss %.4f", step->loss);
+    if (state->saving) ADD_FIELD("saving");
+    ADD_FIELD("%s left", console_print_time(step->remaining_s, left));
+    if (step->epochs > 0) ADD_FIELD("epoch %.2f/%g", step->epoch, step->epochs);
+    ADD_FIELD("%.0f tok/s", step->tokens_per_s);
+    if (isfinite(state->valid_loss)) ADD_FIELD("val %.4f", state->valid_loss);
+    ADD_FIELD("%s", size_print(step->device_bytes, memory));
+    ADD_FIELD("mfu %s", mfu);
+    ADD_FIELD("norm %.3f", step->grad_norm);
+    ADD_FIELD("lr %.2e", step->learning_rate);
+    field_line_print(&fields, columns, colour, line);
 }

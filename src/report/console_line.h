@@ -4,16 +4,20 @@
 
 #include <stdbool.h>
 
+#include "report/field_line.h"
 #include "train/train.h"
 
-enum { CONSOLE_LINE_BYTES = 1024 };
+/* What the live line tells beside the step. */
+struct console_state {
+    double valid_loss; /* the last one; NaN: none */
+    bool saving;       /* a checkpoint is being written */
+};
 
 /* "step: 100  loss: 2.3456  grad_norm: 0.8123  lr: 3.00e-04  memory: 1.25 GiB  tps: 12345  mfu: 41.2%  left: 3m12s". */
-void console_line_plain(const struct train_step *step, char line[CONSOLE_LINE_BYTES]);
-/* One line of at most `columns` visible characters, with a bar that takes what the numbers leave; the least important
- * numbers are left out where there is no room. `valid_loss` NaN: none yet. `colour`: with ANSI colours. */
-void console_line_live(const struct train_step *step, double valid_loss, int columns, bool colour,
-                       char line[CONSOLE_LINE_BYTES]);
+void console_line_plain(const struct train_step *step, char line[FIELD_LINE_BYTES]);
+/* One line of at most `columns` visible characters (field_line.h). `colour`: with ANSI colours. */
+void console_line_live(const struct train_step *step, const struct console_state *state, int columns, bool colour,
+                       char line[FIELD_LINE_BYTES]);
 /* "3m12s", "1h04m", "2d03h"; "-" when not finite. */
 char *console_print_time(double seconds, char text[24]);
 

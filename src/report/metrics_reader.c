@@ -1,20 +1,13 @@
 #include "report/metrics_reader.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/fault.h"
 #include "base/json.h"
 #include "report/metrics_line.h"
 
-enum { PIECE_BYTES = 1 << 18 }; /* a line has about 250 */
+enum { LINE_BYTES_MOST = 1 << 18 }; /* a line has about 250 */
 
 const char *metric_name(enum metric metric) {
     static const char *const names[] = {
@@ -25,8 +18,9 @@ const char *metric_name(enum metric metric) {
     return names[metric];
 }
 
-static void forget(struct metrics_reader *reader) {
-    reader->offset = reader->line = reader->step = reader->val_step = 0;
+static void forget(void *payload) {
+    struct metrics_reader *reader = payload;
+    reader->step = reader->val_step = 0;
     reader->least_val_loss = NAN;
     for (int i = 0; i < METRIC_COUNT; i++)
         reader->last[i] = NAN;
@@ -34,19 +28,18 @@ static void forget(struct metrics_reader *reader) {
 }
 
 enum status metrics_reader_open(const char *path, struct metrics_reader *out) {
-    struct metrics_reader reader = {.path = mem_string(path),
-                                    .curves = mem_array(METRIC_CURVES, sizeof *reader.curves)};
-    if (!reader.path || !reader.curves) {
+    struct metrics_reader reader = {.curves = mem_array(METRIC_CURVES, sizeof *reader.curves)};
+    enum status status = reader.curves ? line_reader_open(path, LINE_BYTES_MOST, &reader.lines) : STATUS_FAILED;
+    if (status == STATUS_OK) {
+        forget(&reader);
+        *out = reader;
+    } else
         metrics_reader_close(&reader);
-        return STATUS_FAILED;
-    }
-    forget(&reader);
-    *out = reader;
-    return STATUS_OK;
+    return status;
 }
 
 void metrics_reader_close(struct metrics_reader *reader) {
-    mem_free(reader->path);
+    line_reader_close(&reader->lines);
     mem_free(reader->curves);
     *reader = (struct metrics_reader){0};
 }
@@ -82,62 +75,19 @@ static enum status parse_line(const char *name, const char *text, size_t bytes, 
     return status;
 }
 
-static enum status take_line(struct metrics_reader *reader, const char *text, size_t bytes) {
-    char name[PATH_MAX + 32];
+static enum status take_line(void *payload, const struct line_reader *lines, const char *text, size_t bytes) {
+    struct metrics_reader *reader = payload;
+    char name[LINE_NAME_BYTES];
     struct metrics_line line;
     bool scanned = metrics_line_scan(text, &line);
-    if (!scanned || line.step < reader->step)
-        snprintf(name, sizeof name, "%s: line %" PRId64, reader->path, reader->line + 1);
+    if (!scanned || line.step < reader->step) (void)line_reader_name(lines, name);
     if (!scanned) TRY(parse_line(name, text, bytes, &line));
-    TRY(take(reader, name, &line));
-    reader->line++;
-    return STATUS_OK;
-}
-
-/* Takes the whole lines of a piece; `taken` are their bytes. */
-static enum status take_piece(struct metrics_reader *reader, const char *piece, size_t bytes, size_t *taken) {
-    for (*taken = 0; *taken < bytes;) {
-        const char *end = memchr(piece + *taken, '\n', bytes - *taken);
-        if (!end) return STATUS_OK;
-        size_t length = (size_t)(end - piece) - *taken;
-        TRY(take_line(reader, piece + *taken, length));
-        *taken += length + 1;
-        reader->offset += (int64_t)length + 1;
-    }
-    return STATUS_OK;
-}
-
-static enum status read_failed(const struct metrics_reader *reader) {
-    return status_set(STATUS_BAD_INPUT, "%s: cannot read: %s", reader->path, strerror(errno));
-}
-
-static enum status read_on(struct metrics_reader *reader, int file, char *piece) {
-    struct stat info;
-    if (fstat(file, &info) != 0) return read_failed(reader);
-    if (!S_ISREG(info.st_mode)) return status_set(STATUS_BAD_INPUT, "%s: not a regular file", reader->path);
-    if (info.st_size < reader->offset) forget(reader);
-    for (;;) {
-        ssize_t got = fault_point(FAULT_READ) ? -1 : pread(file, piece, PIECE_BYTES, (off_t)reader->offset);
-        size_t taken;
-        if (got < 0) return read_failed(reader);
-        TRY(take_piece(reader, piece, (size_t)got, &taken));
-        if (taken > 0) continue;
-        if (got < PIECE_BYTES) return STATUS_OK;
-        return status_set(STATUS_BAD_INPUT, "%s: line %" PRId64 ": longer than %d bytes", reader->path,
-                          reader->line + 1, PIECE_BYTES);
-    }
+    return take(reader, name, &line);
 }
 
 enum status metrics_reader_advance(struct metrics_reader *reader) {
-    /* O_NONBLOCK: a FIFO given by mistake must be refused, not waited for. */
-    int file = open(reader->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0 && errno == ENOENT) return STATUS_OK;
-    if (file < 0) return read_failed(reader);
-    char *piece = mem_array(PIECE_BYTES, 1);
-    enum status status = piece ? read_on(reader, file, piece) : STATUS_FAILED;
-    mem_free(piece);
-    close(file);
-    return status;
+    const struct line_taker taker = {reader, forget, take_line};
+    return line_reader_advance(&reader->lines, &taker);
 }
 
 static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }

@@ -1,10 +1,10 @@
-/* Reads RUN_DIR/metrics.jsonl as it grows: each call takes the lines that were added since the last one, so a run can
- * be watched without asking it for anything. Memory does not grow with the file. */
+/* Reads RUN_DIR/metrics.jsonl as it grows. Memory does not grow with the file. */
 #ifndef BALLAST_REPORT_METRICS_READER_H
 #define BALLAST_REPORT_METRICS_READER_H
 
 #include "base/mem.h"
 #include "report/curve.h"
+#include "report/line_reader.h"
 
 #define METRIC_LIST(X)                                                                                                 \
     X(LOSS, "loss")                                                                                                    \
@@ -26,10 +26,9 @@ const char *metric_name(enum metric metric);
 enum { METRIC_CURVES = METRIC_MFU }; /* those before it are drawn; of the others the last value is enough */
 
 struct metrics_reader {
-    char *path;
-    int64_t offset, line; /* bytes and lines that were read */
-    int64_t step;         /* the last one; 0: none */
-    int64_t val_step;     /* of the last validation; 0: none */
+    struct line_reader lines;
+    int64_t step;     /* the last one; 0: none */
+    int64_t val_step; /* of the last validation; 0: none */
     double last[METRIC_COUNT];
     double least_val_loss; /* NaN: none */
     struct curve *curves;  /* METRIC_CURVES */

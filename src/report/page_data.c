@@ -6,9 +6,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "model/model_preset.h"
 #include "plan/plan.h"
 #include "report/metrics_reader.h"
 #include "report/page_timeline.h"
+#include "report/samples_reader.h"
+#include "train/run_end.h"
 #include "train/run_folder.h"
 
 enum { FILE_LIMIT_BYTES = 1 << 24, MODEL_FIELDS_MOST = 64, MODEL_TEXT_MOST = 200 };
@@ -16,7 +19,10 @@ enum { FILE_LIMIT_BYTES = 1 << 24, MODEL_FIELDS_MOST = 64, MODEL_TEXT_MOST = 200
 struct page_run {
     char *folder;
     struct metrics_reader metrics;
-    json_t *fixed; /* all but the metrics, as of its revision; NULL: not read yet */
+    struct samples_reader samples;
+    struct page_run *beside; /* NULL: none; of it folder and metrics alone are used */
+    int64_t step_tokens;     /* of `beside` */
+    json_t *fixed;           /* all but the metrics, as of its revision; NULL: not read yet */
     char revision[PAGE_REVISION_BYTES];
 };
 
@@ -74,13 +80,16 @@ static json_t *brief_fields(const json_t *config) {
     return NULL;
 }
 
-/* What config.json says of the model, short values only; NULL for a model that has moved away, which leaves its name.
+/* What config.json, or the preset, says of the model, short values only; NULL for a model that has moved away, which
+ * leaves its name.
  */
 static enum status read_model(const char *folder, json_t **out) {
     char *path = path_join(folder, "config.json");
     json_t *config = NULL;
     if (!path) return STATUS_FAILED;
+    const struct model_preset *preset = file_exists(path) ? NULL : model_preset_find(folder);
     enum status status = file_exists(path) ? json_read_object(path, FILE_LIMIT_BYTES, &config) : STATUS_OK;
+    if (preset) status = model_preset_config(preset, &config);
     mem_free(path);
     *out = config ? brief_fields(config) : NULL;
     if (config && !*out) status = status_no_memory(0, "what is shown of a model");
@@ -94,9 +103,11 @@ static enum status put(json_t *document, const char *field, json_t *value) {
     return status_no_memory(0, "the page's data");
 }
 
-static enum status begin_document(const char *kind, const char *name, const char *revision, json_t **out) {
-    *out = json_pack("{s:i, s:s, s:s, s:s+, s:s}", "version", PAGE_DATA_VERSION, "ballast", BALLAST_VERSION, "kind",
-                     kind, "name", name, "", "revision", revision);
+/* folder: "" where there is none. */
+static enum status begin_document(const char *kind, const char *name, const char *folder, const char *model,
+                                  json_t **out) {
+    *out = json_pack("{s:i, s:s, s:s, s:s, s:s, s:s}", "version", PAGE_DATA_VERSION, "ballast", BALLAST_VERSION, "kind",
+                     kind, "name", name, "folder", folder, "model_name", model);
     return *out ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: a name that is not UTF-8", name);
 }
 
@@ -110,7 +121,8 @@ enum status page_data_of_plan(const char *plan_path, json_t **out) {
     json_t *document = NULL, *plan = NULL, *config = NULL;
     TRY(read_plan(plan_path, &plan));
     const char *model = json_string_value(json_object_get(plan, "model"));
-    enum status status = begin_document("plan", last_part(model ? model : plan_path), "", &document);
+    enum status status =
+        begin_document("plan", last_part(model ? model : plan_path), "", model ? last_part(model) : "", &document);
     if (status == STATUS_OK && model) status = read_model(model, &config);
     if (status == STATUS_OK) status = put(document, "model", config);
     if (status == STATUS_OK) status = put(document, "plan", json_incref(plan));
@@ -122,13 +134,28 @@ enum status page_data_of_plan(const char *plan_path, json_t **out) {
     return status;
 }
 
-enum status page_run_open(const char *run_folder, struct page_run **out) {
-    struct page_run *run = mem_array(1, sizeof *run);
-    char *metrics = path_join(run_folder, "metrics.jsonl");
-    enum status status = run && metrics ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && !(run->folder = mem_string(run_folder))) status = STATUS_FAILED;
-    if (status == STATUS_OK) status = metrics_reader_open(metrics, &run->metrics);
+static enum status open_readers(struct page_run *run) {
+    char *metrics = path_join(run->folder, "metrics.jsonl"), *samples = path_join(run->folder, "samples.jsonl");
+    enum status status = metrics && samples ? metrics_reader_open(metrics, &run->metrics) : STATUS_FAILED;
+    if (status == STATUS_OK) status = samples_reader_open(samples, &run->samples);
     mem_free(metrics);
+    mem_free(samples);
+    return status;
+}
+
+static enum status open_beside(const char *folder, struct page_run *run) {
+    struct run_settings settings;
+    TRY(run_folder_read(folder, &settings));
+    run->step_tokens = settings.plan.recipe.batch * settings.plan.recipe.sequence_length;
+    run_settings_free(&settings);
+    return page_run_open(folder, NULL, &run->beside);
+}
+
+enum status page_run_open(const char *run_folder, const char *beside, struct page_run **out) {
+    struct page_run *run = mem_array(1, sizeof *run);
+    enum status status = run && (run->folder = mem_string(run_folder)) ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) status = open_readers(run);
+    if (status == STATUS_OK && beside) status = open_beside(beside, run);
     if (status == STATUS_OK)
         *out = run;
     else
@@ -138,7 +165,9 @@ enum status page_run_open(const char *run_folder, struct page_run **out) {
 
 void page_run_close(struct page_run *run) {
     if (!run) return;
+    page_run_close(run->beside);
     metrics_reader_close(&run->metrics);
+    samples_reader_close(&run->samples);
     json_decref(run->fixed);
     mem_free(run->folder);
     mem_free(run);
@@ -162,18 +191,46 @@ static enum status find_revision(const struct page_run *run, char revision[PAGE_
     return STATUS_OK;
 }
 
+/* Sets a field to what a reader gave; NULL: it had no memory. */
+static enum status put_read(json_t *document, const char *field, json_t *value) {
+    return value ? put(document, field, value) : status_no_memory(0, "the page's data");
+}
+
 static enum status put_metrics(struct page_run *run, json_t *document) {
     TRY(metrics_reader_advance(&run->metrics));
-    json_t *metrics = metrics_reader_to_json(&run->metrics);
-    if (!metrics) return status_no_memory(0, "the page's data");
-    return put(document, "metrics", metrics);
+    return put_read(document, "metrics", metrics_reader_to_json(&run->metrics));
+}
+
+static enum status put_beside(struct page_run *run, json_t *document) {
+    struct scratch memory = {0};
+    const char *folder;
+    if (!run->beside) return put(document, "beside", NULL);
+    enum status status = path_make_absolute(run->beside->folder, &memory, &folder);
+    json_t *beside = NULL;
+    if (status == STATUS_OK) {
+        beside = json_pack("{s:s, s:s, s:I}", "name", last_part(folder), "folder", folder, "step_tokens",
+                           (json_int_t)run->step_tokens);
+        status = beside ? put_metrics(run->beside, beside)
+                        : status_set(STATUS_BAD_INPUT, "%s: a name that is not UTF-8", folder);
+    }
+    scratch_free(&memory);
+    if (status == STATUS_OK) return put(document, "beside", beside);
+    json_decref(beside);
+    return status;
+}
+
+static enum status put_samples(struct page_run *run, json_t *document) {
+    TRY(samples_reader_advance(&run->samples));
+    return put_read(document, "samples", samples_reader_to_json(&run->samples));
 }
 
 enum status page_run_changes(struct page_run *run, json_t **out) {
     char revision[PAGE_REVISION_BYTES];
     TRY(find_revision(run, revision));
-    json_t *document = json_pack("{s:s}", "revision", revision);
+    TRY(samples_reader_advance(&run->samples));
+    json_t *document = json_pack("{s:s, s:I}", "revision", revision, "samples", (json_int_t)run->samples.count);
     enum status status = document ? put_metrics(run, document) : status_no_memory(0, "the page's data");
+    if (status == STATUS_OK) status = put_beside(run, document);
     if (status == STATUS_OK)
         *out = document;
     else
@@ -206,15 +263,45 @@ static enum status put_plan(struct page_run *run, json_t *document, const json_t
     return status;
 }
 
+/* The path as a shell takes it for one word. */
+static char *shell_word(const char *path) {
+    size_t quotes = 0;
+    for (const char *c = path; *c; c++)
+        quotes += *c == '\'';
+    if (quotes == 0 && !path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,@%")])
+        return mem_string(path);
+    char *word = mem_array(strlen(path) + 3 * quotes + 3, 1), *end = word;
+    if (!word) return NULL;
+    *end++ = '\'';
+    for (const char *c = path; *c; c++) {
+        if (*c == '\'') end = stpcpy(end, "'\\'");
+        *end++ = *c;
+    }
+    *end = '\'';
+    return word;
+}
+
+static enum status begin_run(struct page_run *run, const char *model, json_t **out) {
+    struct scratch memory = {0};
+    const char *folder;
+    enum status status = path_make_absolute(run->folder, &memory, &folder);
+    if (status == STATUS_OK) status = begin_document("run", last_part(folder), folder, last_part(model), out);
+    char *word = status == STATUS_OK ? shell_word(folder) : NULL;
+    if (status == STATUS_OK) status = put_read(*out, "resume", word ? json_sprintf("ballast resume %s", word) : NULL);
+    mem_free(word);
+    scratch_free(&memory);
+    return status;
+}
+
 /* run.json is read twice: strictly, for what is wrong with it, and as it is, to be shown. */
-static enum status put_settings(struct page_run *run, const char *revision, json_t **out) {
+static enum status put_settings(struct page_run *run, json_t **out) {
     struct run_settings settings;
     char *path = path_join(run->folder, "run.json");
     json_t *object = NULL;
     if (!path) return STATUS_FAILED;
     enum status status = run_folder_read(run->folder, &settings);
     if (status == STATUS_OK) {
-        status = begin_document("run", last_part(settings.model_folder), revision, out);
+        status = begin_run(run, settings.model_folder, out);
         json_t *config = NULL;
         if (status == STATUS_OK) status = read_model(settings.model_folder, &config);
         if (status == STATUS_OK) status = put(*out, "model", config);
@@ -230,7 +317,8 @@ static enum status put_settings(struct page_run *run, const char *revision, json
 
 static enum status read_fixed(struct page_run *run, const char *revision) {
     json_t *document = NULL;
-    enum status status = put_settings(run, revision, &document);
+    enum status status = put_settings(run, &document);
+    if (status == STATUS_OK) status = put(document, "revision", json_string(revision));
     if (status == STATUS_OK) status = put_timeline(run, document, "timeline.json", "measured");
     if (status == STATUS_OK) status = put_timeline(run, document, "predicted.json", "predicted");
     if (status != STATUS_OK) {
@@ -250,9 +338,20 @@ enum status page_run_data(struct page_run *run, json_t **out) {
     json_t *document = json_object(); /* json_copy would leave out what it has no memory for */
     bool copied = document && json_object_update(document, run->fixed) == 0;
     enum status status = copied ? put_metrics(run, document) : status_no_memory(0, "the page's data");
+    if (status == STATUS_OK) status = put_samples(run, document);
+    if (status == STATUS_OK) status = put_beside(run, document);
     if (status == STATUS_OK)
         *out = document;
     else
         json_decref(document);
     return status;
+}
+
+enum status page_run_end(const char *run_folder, json_t *document) {
+    enum run_state state;
+    char *message = NULL;
+    TRY(run_end_read(run_folder, &state, &message));
+    json_t *end = json_pack("{s:s, s:s}", "state", run_state_name(state), "message", message);
+    mem_free(message);
+    return put_read(document, "end", end);
 }

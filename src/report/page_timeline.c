@@ -18,9 +18,9 @@ static json_t *rows_to_json(const struct timeline_rows *rows) {
     for (size_t i = 0; i < rows->items.count && !failed; i++) {
         const struct timeline_row *row = &rows->items.items[i];
         json_t *event =
-            json_pack("[i,i,i,i,i,i,o,o,I,i,i]", row->stream, row->name, row->block, row->section, row->grain,
+            json_pack("[i,i,i,i,i,i,o,o,I,i,i,i]", row->stream, row->name, row->block, row->section, row->grain,
                       row->phase, short_us(row->start_us), short_us(row->end_us - row->start_us),
-                      (json_int_t)row->bytes, row->events, (int)row->chained);
+                      (json_int_t)row->bytes, row->events, (int)row->chained, timeline_rows_find(rows, row->cause));
         failed |= json_array_append_new(events, event);
     }
     if (!failed) return events;
@@ -149,9 +149,12 @@ static enum status make_tiers(const char *name, const json_t *timeline, json_t *
 
 /* What the lists hold beside the events: texts, and the streams' sums. */
 static enum status check_lists(const char *name, const json_t *timeline) {
-    static const char *const texts[] = {"names", "blocks", "sections", "phases"};
+    static const char *const texts[] = {"names", "moves", "blocks", "sections", "phases"};
     const json_t *value;
     size_t i;
+    const json_t *moves = json_object_get(timeline, "moves");
+    if (moves && json_array_size(moves) != json_array_size(json_object_get(timeline, "names")))
+        return status_set(STATUS_BAD_INPUT, "%s: moves: must be as long as names", name);
     for (size_t list = 0; list < sizeof texts / sizeof *texts; list++)
         json_array_foreach(json_object_get(timeline, texts[list]), i,
                            value) if (!json_is_string(value)) return status_set(STATUS_BAD_INPUT,
@@ -174,13 +177,15 @@ static enum status check_lists(const char *name, const json_t *timeline) {
 static enum status assemble(const json_t *timeline, const struct timeline_rows *rows, double step_s, json_t *tiers,
                             json_t **out) {
     json_t *bounds = bounds_to_json(timeline, rows); /* from all events, so before they are thinned */
+    json_t *step = json_object_get(timeline, "step");
     struct timeline_rows thin = *rows;
     timeline_rows_thin(&thin, PAGE_TIMELINE_EVENTS);
 #define LIST(field) #field, json_object_get(timeline, #field)
-    *out = json_pack("{s:f, s:I, s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:O}", "step_s", step_s, "recorded",
+    *out = json_pack("{s:f, s:O*, s:I, s:o, s:o, s:O, s:O*, s:O, s:O, s:O, s:O, s:O}", "step_s", step_s, "step",
+                     json_is_integer(step) ? step : NULL, "recorded",
                      (json_int_t)json_array_size(json_object_get(timeline, "events")), "bounds", bounds, "events",
-                     rows_to_json(&thin), LIST(names), LIST(streams), LIST(blocks), LIST(sections), LIST(phases),
-                     "tiers", tiers);
+                     rows_to_json(&thin), LIST(names), LIST(moves), LIST(streams), LIST(blocks), LIST(sections),
+                     LIST(phases), "tiers", tiers);
 #undef LIST
     return *out ? STATUS_OK : status_no_memory(0, "the page's timeline");
 }

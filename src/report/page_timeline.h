@@ -13,8 +13,9 @@ enum {
 };
 
 /* The file's object with
- *   - "events" rows that have two more numbers: how many events the row stands for (neighbours on a stream that are too
- *     short to be seen go together; the name is that of the longest), and 1 where it is on the chain, else 0;
+ *   - "events" rows whose last numbers are: how many events the row stands for (neighbours on a stream that are too
+ *     short to be seen go together; the name is that of the longest), 1 where it is on the chain, else 0, and the row
+ *     whose end let it begin, -1 where that is not known;
  *   - "bounds": [{"role", "phase", "seconds"}] of the chain, the largest first;
  *   - "points" of which the highest and the lowest in each stretch of time are left.
  * BAD_INPUT "FILE: FIELD: …". The caller drops it. */

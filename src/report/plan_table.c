@@ -2,9 +2,13 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/mem.h"
 #include "base/size.h"
 #include "report/policy_words.h"
+#include "report/profile_table.h"
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
@@ -47,12 +51,54 @@ static void print_prediction(FILE *out, const struct train_setup *setup, const s
     for (int i = 0; i < prediction->bound_count; i++)
         fprintf(out, "  %-20s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->bounds[i].seconds,
                 bound_words(&prediction->bounds[i], words));
+    profile_table_print_parts(out, "  ", &setup->costs);
 }
 
-static void print_candidate(FILE *out, const struct train_setup *setup, const struct candidate *candidate) {
-    char size[SIZE_TEXT], words[POLICY_WORDS_BYTES];
-    fprintf(out, "  %9.4f s  %10s  %s\n", candidate->step_s, size_print(candidate->tier_bytes[TIER_DEVICE], size),
-            policy_words(&candidate->policy, count_blocks(setup), words));
+/* Candidates as they are printed: of the front, which has less of device memory than any that is faster, or not. */
+struct listed {
+    const struct candidate *candidate;
+    bool front;
+};
+
+static int by_time(const void *left, const void *right) {
+    const struct candidate *a = ((const struct listed *)left)->candidate,
+                           *b = ((const struct listed *)right)->candidate;
+    if (a->step_s < b->step_s || a->step_s > b->step_s) return a->step_s < b->step_s ? -1 : 1;
+    return (a->tier_bytes[TIER_DEVICE] > b->tier_bytes[TIER_DEVICE]) -
+           (a->tier_bytes[TIER_DEVICE] < b->tier_bytes[TIER_DEVICE]);
+}
+
+/* The front but for the winner, and the runners-up that are not of it; returns their number. */
+static size_t list_others(const struct search_result *search, struct listed *out) {
+    size_t count = 0, front = 0;
+    for (size_t i = 1; i < search->front.count; i++)
+        out[count++] = (struct listed){&search->front.items[i], true};
+    front = count;
+    for (size_t i = 0; i < search->runners_up.count; i++) {
+        const struct candidate *candidate = &search->runners_up.items[i];
+        bool known = false;
+        for (size_t k = 0; k < front && !known; k++)
+            known = memcmp(&out[k].candidate->policy, &candidate->policy, sizeof candidate->policy) == 0;
+        if (!known) out[count++] = (struct listed){candidate, false};
+    }
+    qsort(out, count, sizeof *out, by_time);
+    return count;
+}
+
+static void print_others(FILE *out, const struct train_setup *setup) {
+    const struct search_result *search = &setup->search;
+    struct listed *others = mem_array(search->front.count + search->runners_up.count + 1, sizeof *others);
+    size_t count = others ? list_others(search, others) : 0; /* without memory the table does without them */
+    if (count > 0)
+        fprintf(out, "others: step, device memory (* no faster one takes less), what differs from this plan\n");
+    for (size_t i = 0; i < count; i++) {
+        const struct candidate *candidate = others[i].candidate;
+        char size[SIZE_TEXT], words[POLICY_WORDS_BYTES];
+        fprintf(out, "  %9.4f s  %10s%s  %s\n", candidate->step_s, size_print(candidate->tier_bytes[TIER_DEVICE], size),
+                others[i].front ? "*" : " ",
+                policy_difference_words(&candidate->policy, &setup->plan.policy, count_blocks(setup), words));
+    }
+    mem_free(others);
 }
 
 static void print_search(FILE *out, const struct train_setup *setup) {
@@ -61,12 +107,7 @@ static void print_search(FILE *out, const struct train_setup *setup) {
     fprintf(out, "\nchosen of %" PRId64 " policies, of which %" PRId64 " were compiled; %s\n", search->enumerated,
             search->compiled,
             search->proved ? "none of the others can be faster" : "others that might be faster were not tried");
-    if (search->runners_up.count > 0) fprintf(out, "other ways, the fastest of each\n");
-    for (size_t i = 0; i < search->runners_up.count; i++)
-        print_candidate(out, setup, &search->runners_up.items[i]);
-    if (search->front.count > 1) fprintf(out, "memory against time: less of one takes more of the other\n");
-    for (size_t i = 0; search->front.count > 1 && i < search->front.count; i++)
-        print_candidate(out, setup, &search->front.items[i]);
+    print_others(out, setup);
 }
 
 static void print_model(FILE *out, const struct train_setup *setup) {

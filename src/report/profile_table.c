@@ -47,6 +47,8 @@ static bool is_measured(const struct cluster_rates *rates, enum activity activit
 }
 
 static void print_slowdowns(FILE *out, const struct cluster_rates *rates) {
+    if (!is_measured(rates, ACTIVITY_COPY) && !is_measured(rates, ACTIVITY_DISK_READ))
+        return; /* nothing to be beside */
     fprintf(out, "\n%-18s", "times as long");
     for (enum activity b = 0; b < ACTIVITY_COUNT; b++)
         if (is_measured(rates, b)) fprintf(out, " %18s", activity_name(b));
@@ -72,6 +74,12 @@ void profile_table_print_machine(FILE *out, const struct cluster *cluster) {
 
 static double row_seconds(const struct profile_row *row) { return row->profiled->seconds * (double)row->count; }
 
+void profile_table_print_parts(FILE *out, const char *lead, const struct costs *costs) {
+    if (costs->extrapolated > 0)
+        fprintf(out, "%s%d of %d operators, the large ones, were measured on a part of their tokens or vocabulary\n",
+                lead, costs->extrapolated, costs->operators);
+}
+
 double profile_table_sum(const struct profile_row *rows, int count) {
     double sum = 0;
     for (int i = 0; i < count; i++)
@@ -94,10 +102,10 @@ static void print_row(FILE *out, const struct profile_row *row, double all) {
     const struct profiled_operator *profiled = row->profiled;
     struct op_cost cost;
     op_cost(profiled->node, &cost);
-    fprintf(out, "%-22s %-30.30s %6" PRId64 " %10.3f %9.1f %8.1f %6.0f%% %6.1f%%%s\n", profiled->node->op->name,
+    fprintf(out, "%-22s %-30.30s %6" PRId64 " %10.3f %9.1f %8.1f %6.0f%% %6.1f%%%s%s\n", profiled->node->op->name,
             profiled->node->name, row->count, profiled->seconds * 1e3, cost.flops / profiled->seconds * 1e-9,
             cost.bytes / profiled->seconds * 1e-9, 100 * profiled->noise, 100 * row_seconds(row) / all,
-            is_noisy(profiled) ? "  noisy" : "");
+            profiled->extrapolated ? "  from parts" : "", is_noisy(profiled) ? "  noisy" : "");
 }
 
 void profile_table_print_operators(FILE *out, struct profile_row *rows, int count) {

@@ -18,6 +18,8 @@ void profile_table_print_machine(FILE *out, const struct cluster *cluster);
 /* Seconds, GFLOP/s, GB/s, spread and count of each, those first that take most of a step; a note where a spread is
  * more than a tenth. Sorts the rows. */
 void profile_table_print_operators(FILE *out, struct profile_row *rows, int count);
+/* A line after `lead` where operators were measured on parts of them, else nothing. */
+void profile_table_print_parts(FILE *out, const char *lead, const struct costs *costs);
 /* Seconds of all calls. */
 double profile_table_sum(const struct profile_row *rows, int count);
 

@@ -150,9 +150,9 @@ static struct MHD_Daemon *start_daemon(struct server *server) {
     return daemon;
 }
 
-static enum status start(const char *address, struct server *server) {
+static enum status start(const char *address, const char *beside, struct server *server) {
     const struct listener *listener = &server->listener;
-    TRY(page_run_open(server->run_folder, &server->run));
+    TRY(page_run_open(server->run_folder, beside, &server->run));
     TRY(listen_at(address, &server->listener));
     snprintf(server->url, sizeof server->url, listener->ipv6 ? "http://[%s]:%d/" : "http://%s:%d/", listener->host,
              listener->port);
@@ -162,11 +162,11 @@ static enum status start(const char *address, struct server *server) {
     return status_set(STATUS_FAILED, "--serve %s: the server cannot be started", address);
 }
 
-enum status server_open(const char *address, const char *run_folder, struct server **out) {
+enum status server_open(const char *address, const char *run_folder, const char *beside, struct server **out) {
     struct server *server = mem_array(1, sizeof *server);
     if (!server) return STATUS_FAILED;
     server->run_folder = mem_string(run_folder);
-    enum status status = server->run_folder ? start(address, server) : STATUS_FAILED;
+    enum status status = server->run_folder ? start(address, beside, server) : STATUS_FAILED;
     if (status == STATUS_OK)
         *out = server;
     else

@@ -6,7 +6,8 @@
 
 #include "base/json.h"
 
-enum { EVENT_FIELDS = 9, STREAMS_MOST = 64 };
+/* Files of older versions lack the last field. */
+enum { EVENT_FIELDS = 10, EVENT_FIELDS_LEAST = 9, STREAMS_MOST = 64 };
 
 /* The length of a list of the file; BAD_INPUT where it is none. */
 static enum status count_list(const char *name, const json_t *timeline, const char *field, int32_t *count) {
@@ -18,7 +19,7 @@ static enum status count_list(const char *name, const json_t *timeline, const ch
 }
 
 struct list_counts {
-    int32_t streams, names, blocks, sections, phases;
+    int32_t streams, names, blocks, sections, phases, events;
 };
 
 static enum status count_lists(const char *name, const json_t *timeline, struct list_counts *out) {
@@ -28,7 +29,8 @@ static enum status count_lists(const char *name, const json_t *timeline, struct 
     TRY(count_list(name, timeline, "names", &out->names));
     TRY(count_list(name, timeline, "blocks", &out->blocks));
     TRY(count_list(name, timeline, "sections", &out->sections));
-    return count_list(name, timeline, "phases", &out->phases);
+    TRY(count_list(name, timeline, "phases", &out->phases));
+    return count_list(name, timeline, "events", &out->events);
 }
 
 static enum status event_refused(const char *name, size_t event, const char *what) {
@@ -37,12 +39,13 @@ static enum status event_refused(const char *name, size_t event, const char *wha
 
 static enum status read_event(const char *name, const json_t *array, size_t number, const struct list_counts *counts,
                               struct timeline_row *out) {
-    double fields[EVENT_FIELDS];
-    if (!json_is_array(array) || json_array_size(array) != EVENT_FIELDS)
-        return event_refused(name, number, "must be an array of nine numbers");
-    for (size_t i = 0; i < EVENT_FIELDS; i++) {
+    double fields[EVENT_FIELDS] = {[EVENT_FIELDS - 1] = -1};
+    size_t count = json_array_size(array);
+    if (count < EVENT_FIELDS_LEAST || count > EVENT_FIELDS)
+        return event_refused(name, number, "must be an array of ten numbers");
+    for (size_t i = 0; i < count; i++) {
         const json_t *value = json_array_get(array, i);
-        if (!json_is_number(value)) return event_refused(name, number, "must be an array of nine numbers");
+        if (!json_is_number(value)) return event_refused(name, number, "must be an array of ten numbers");
         fields[i] = json_number_value(value);
     }
     const int32_t most[] = {counts->streams,  counts->names, counts->blocks,
@@ -55,40 +58,67 @@ static enum status read_event(const char *name, const json_t *array, size_t numb
     }
     if (!(fields[6] >= 0 && fields[7] >= 0 && fields[8] >= 0 && fields[8] < 9e18))
         return event_refused(name, number, "times and bytes must not be negative");
-    *out = (struct timeline_row){index[0],  index[1],           index[2],  index[3],
-                                 index[4],  index[5],           fields[6], fields[6] + fields[7],
-                                 fields[7], (int64_t)fields[8], 1,         false};
+    if (!(fields[9] >= -1 && fields[9] < counts->events))
+        return event_refused(name, number, "what it waited for is no event");
+    *out = (struct timeline_row){.stream = index[0],
+                                 .name = index[1],
+                                 .block = index[2],
+                                 .section = index[3],
+                                 .grain = index[4],
+                                 .phase = index[5],
+                                 .start_us = fields[6],
+                                 .end_us = fields[6] + fields[7],
+                                 .longest_us = fields[7],
+                                 .bytes = (int64_t)fields[8],
+                                 .events = 1,
+                                 .first = (int32_t)number,
+                                 .cause = (int32_t)fields[9]};
     return STATUS_OK;
 }
 
 static int by_stream_and_time(const void *left, const void *right) {
     const struct timeline_row *a = left, *b = right;
     if (a->stream != b->stream) return a->stream < b->stream ? -1 : 1;
-    return (a->start_us > b->start_us) - (a->start_us < b->start_us);
+    if (a->start_us < b->start_us || a->start_us > b->start_us) return a->start_us < b->start_us ? -1 : 1;
+    return (a->first > b->first) - (a->first < b->first);
+}
+
+/* From the file's order to that of the rows, in what is counted by it. */
+static enum status sort_rows(struct timeline_rows *rows) {
+    struct timeline_row *items = rows->items.items;
+    int32_t *places = mem_array(rows->items.count + 1, sizeof *places);
+    if (!places) return STATUS_FAILED;
+    qsort(items, rows->items.count, sizeof *items, by_stream_and_time);
+    for (size_t i = 0; i < rows->items.count; i++)
+        places[items[i].first] = (int32_t)i;
+    for (size_t i = 0; i < rows->items.count; i++) {
+        items[i].first = (int32_t)i;
+        if (items[i].cause >= 0) items[i].cause = places[items[i].cause];
+        rows->has_causes |= items[i].cause >= 0;
+    }
+    mem_free(places);
+    return STATUS_OK;
 }
 
 enum status timeline_rows_read(const char *name, const json_t *timeline, struct timeline_rows *out) {
     struct list_counts counts = {0};
-    int32_t events;
     TRY(count_lists(name, timeline, &counts));
-    TRY(count_list(name, timeline, "events", &events));
     struct timeline_rows rows = {.streams = counts.streams, .phases = counts.phases};
     const json_t *list = json_object_get(timeline, "events");
-    enum status status = vec_reserve(&rows.items, (size_t)events + 1);
-    for (size_t i = 0; i < (size_t)events && status == STATUS_OK; i++) {
+    enum status status = vec_reserve(&rows.items, (size_t)counts.events + 1);
+    for (size_t i = 0; i < (size_t)counts.events && status == STATUS_OK; i++) {
         struct timeline_row row;
         status = read_event(name, json_array_get(list, i), i, &counts, &row);
         if (status != STATUS_OK) break;
         rows.end_us = fmax(rows.end_us, row.end_us);
         status = vec_push(&rows.items, row);
     }
-    if (status != STATUS_OK) {
+    if (status == STATUS_OK) status = sort_rows(&rows);
+    if (status == STATUS_OK)
+        *out = rows;
+    else
         vec_free(&rows.items);
-        return status;
-    }
-    qsort(rows.items.items, rows.items.count, sizeof *rows.items.items, by_stream_and_time);
-    *out = rows;
-    return STATUS_OK;
+    return status;
 }
 
 static int by_end(const void *left, const void *right) {
@@ -110,6 +140,19 @@ static size_t ended_by(struct timeline_row *const *events, size_t count, double 
     return low;
 }
 
+/* The event that let one begin, by time alone. `events`: all, by their ends. */
+static struct timeline_row *guess_cause(const struct timeline_rows *rows, struct timeline_row *const *events,
+                                        struct timeline_row *event) {
+    /* Between two instructions of a stream that stands still for nothing a runner needs some microseconds. */
+    double pause_us = fmin(20, 1e-3 * rows->end_us);
+    struct timeline_row *before = event > rows->items.items && event[-1].stream == event->stream ? event - 1 : NULL;
+    if (before && before->end_us >= event->start_us - pause_us) return before;
+    size_t ended = ended_by(events, rows->items.count, event->start_us + 1e-3);
+    while (ended > 0 && events[ended - 1]->chained) /* events without length end where they begin */
+        ended--;
+    return ended > 0 ? events[ended - 1] : NULL;
+}
+
 enum status timeline_rows_chain(struct timeline_rows *rows) {
     size_t count = rows->items.count;
     struct timeline_row **events = mem_array(count + 1, sizeof *events), *first = rows->items.items;
@@ -117,20 +160,28 @@ enum status timeline_rows_chain(struct timeline_rows *rows) {
     for (size_t i = 0; i < count; i++)
         events[i] = &first[i];
     qsort(events, count, sizeof *events, by_end);
-    /* Between two instructions of a stream that stands still for nothing a runner needs some microseconds. */
-    double pause_us = fmin(20, 1e-3 * rows->end_us);
     struct timeline_row *event = count > 0 ? events[count - 1] : NULL;
     while (event && !event->chained) {
         event->chained = true;
-        struct timeline_row *before = event > first && event[-1].stream == event->stream ? event - 1 : NULL;
-        size_t ended = ended_by(events, count, event->start_us + 1e-3);
-        while (ended > 0 && events[ended - 1]->chained) /* events without length end where they begin */
-            ended--;
-        if (!before || before->end_us < event->start_us - pause_us) before = ended > 0 ? events[ended - 1] : NULL;
-        event = before;
+        if (rows->has_causes)
+            event = event->cause >= 0 ? &first[event->cause] : NULL;
+        else
+            event = guess_cause(rows, events, event);
     }
     mem_free(events);
     return STATUS_OK;
+}
+
+int32_t timeline_rows_find(const struct timeline_rows *rows, int32_t event) {
+    size_t low = 0, high = rows->items.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (rows->items.items[middle].first <= event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return event < 0 ? -1 : (int32_t)low - 1;
 }
 
 /* Whether a row may take in the next one at this length: what is longer keeps a row of its own, and so do, as long as

@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "sim/timeline.h"
 
-/* Columns of a timeline's events (sim/timeline.h). */
+/* Columns of a timeline's events (sim/timeline.h) that a trace shows. */
 enum { STREAM, NAME, BLOCK, SECTION, GRAIN, PHASE, START_US, DURATION_US, BYTES, COLUMNS };
 
 struct source {
@@ -74,7 +74,7 @@ static enum status add_event(struct source *source, size_t index, const json_t *
     bool numbers = true;
     for (size_t i = 0; i < COLUMNS; i++)
         numbers &= json_is_number(json_array_get(row, i));
-    bool whole = json_array_size(row) == COLUMNS && numbers && name && block && section && phase && stream >= 0 &&
+    bool whole = json_array_size(row) >= COLUMNS && numbers && name && block && section && phase && stream >= 0 &&
                  (size_t)stream < json_array_size(source->streams);
     if (!whole) return status_set(STATUS_BAD_INPUT, "%s: events[%zu]: is no event", source->file, index);
     return append(source, json_pack("{s:s, s:s, s:s, s:i, s:I, s:O, s:O, s:{s:s, s:s, s:O, s:O}}", "ph", "X", "name",

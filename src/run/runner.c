@@ -26,7 +26,8 @@ bool runner_changes_state(const struct program *program, const struct instructio
     return false;
 }
 
-static void run_kernel(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+static const struct kernel *make_call(const struct runner *runner, const struct instruction *instruction, int64_t run,
+                                      void *stream, struct kernel_call *out) {
     const double *scalars = instruction->deferred ? runner->left : runner->scalars;
     struct kernel_call call = {.scalars = instruction->node->op->reads_scalars ? scalars : NULL, .stream = stream};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
@@ -36,8 +37,28 @@ static void run_kernel(struct runner *runner, const struct instruction *instruct
     call.workspace = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], run);
     const struct executable *executable = runner->executable;
     bool apart = executable->host_kernels && instruction->tier == TIER_HOST;
-    const struct kernel *kernel = (apart ? executable->host_kernels : executable->kernels)[instruction->node->id];
+    *out = call;
+    return (apart ? executable->host_kernels : executable->kernels)[instruction->node->id];
+}
+
+static void run_kernel(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+    struct kernel_call call;
+    const struct kernel *kernel = make_call(runner, instruction, run, stream, &call);
     kernel->run(kernel, &call);
+}
+
+void runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *stream) {
+    const struct program *program = runner->executable->program;
+    const struct kernel *kernels[KERNELS_TOGETHER];
+    struct kernel_call calls[KERNELS_TOGETHER];
+    int count = 0;
+    for (int32_t i = first; i <= runner->batches[first]; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->stream != program->instructions.items[first].stream) continue;
+        kernels[count] = make_call(runner, instruction, run, stream, &calls[count]);
+        count++;
+    }
+    kernels[0]->run_together(kernels, calls, count);
 }
 
 static void run_zero(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
@@ -94,6 +115,17 @@ void runner_run_instruction(struct runner *runner, const struct instruction *ins
     if (name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
+void runner_run_batch(struct runner *runner, int32_t first, int64_t run, void *stream) {
+    const struct program *program = runner->executable->program;
+    const struct instruction *instruction = &program->instructions.items[first];
+    if (leaves_out(runner, instruction) || runner->failed) return;
+    if (runner->gate && runner_changes_state(program, instruction)) runner->gate(runner->gate_payload);
+    runner_ask_batch(runner, first, run, stream);
+    const struct backend_streams *streams = runner->executable->backend->streams;
+    enum status status = streams ? streams->check() : STATUS_OK;
+    if (name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
+}
+
 /* Each issue has an event of its own, which no other thread touches. */
 static void record(const struct runner *runner, int32_t index, int64_t run, int64_t start_ns) {
     const struct instruction *instruction = &runner->executable->program->instructions.items[index];
@@ -113,14 +145,18 @@ static void run_issue(struct runner *runner, int32_t index, int64_t run, void *s
     if (recorded) record(runner, index, run, start_ns);
 }
 
-/* Asks for the span that begins there, or for the instruction alone. Returns the last that was asked for. */
+/* Asks for the span or the batch that begins there, or for the instruction alone. Returns the last that was asked for.
+ * What is recorded or observed is asked for alone. */
 static int32_t run_from(struct runner *runner, int32_t index, int64_t run, void *stream) {
     const struct span *span = runner_span_at(runner, index);
+    int32_t last = runner->recorder || runner->observer ? index : runner->batches[index];
     if (span)
         runner_launch(runner, span, stream);
+    else if (last != index)
+        runner_run_batch(runner, index, run, stream);
     else
         run_issue(runner, index, run, stream);
-    return span ? span->last : index;
+    return span ? span->last : last;
 }
 
 /* All on one stream, whatever streams the program has. */
@@ -288,6 +324,7 @@ enum status runner_create(const struct executable *executable, const struct aren
     enum status status = make_room(runner);
     if (status == STATUS_OK) status = runner_streams_open(runner);
     if (status == STATUS_OK) status = runner_spans_open(runner);
+    if (status == STATUS_OK) status = batches_find(executable, &runner->batches);
     if (status == STATUS_OK) status = runner_mirrors_open(runner);
     if (status == STATUS_OK) status = start_workers(runner);
     if (status != STATUS_OK) {
@@ -311,6 +348,7 @@ void runner_free(struct runner *runner) {
     runner_mirrors_close(runner);
     runner_spans_close(runner);
     runner_streams_close(runner);
+    mem_free(runner->batches);
     mem_free(runner->ended);
     mem_free(runner->window);
     mem_free(runner);

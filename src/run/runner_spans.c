@@ -26,9 +26,16 @@ static enum status ask_for_all(struct runner *runner, const struct span *span, v
     const struct program *program = runner->executable->program;
     int own = program->instructions.items[span->first].stream;
     enum status status = STATUS_OK;
-    for (int32_t i = span->first; i <= span->last && status == STATUS_OK; i++)
-        if (program->instructions.items[i].stream == own)
+    for (int32_t i = span->first; i <= span->last && status == STATUS_OK; i++) {
+        if (program->instructions.items[i].stream != own) continue;
+        int32_t last = runner->batches[i];
+        if (last == i || last > span->last) {
             status = runner_ask(runner, &program->instructions.items[i], 0, stream);
+            continue;
+        }
+        runner_ask_batch(runner, i, 0, stream);
+        i = last;
+    }
     return status;
 }
 

@@ -7,6 +7,7 @@
 
 #include "ops/ops.h"
 #include "program/happens.h"
+#include "run/batches.h"
 #include "run/runner.h"
 #include "run/spans.h"
 #include "run/tier_copy.h"
@@ -45,10 +46,11 @@ struct runner {
     void **mirrors;                        /* by buffer; NULL for those that the CPU has addresses for */
     /* Backends with graphs: */
     struct spans spans;
-    void **graphs; /* by span; NULL before it is captured, and where it cannot be */
-    bool warm;     /* a step has been run */
-    bool captured; /* all spans that can be */
-    bool launches; /* the step that is running has its spans launched */
+    void **graphs;    /* by span; NULL before it is captured, and where it cannot be */
+    bool warm;        /* a step has been run */
+    bool captured;    /* all spans that can be */
+    bool launches;    /* the step that is running has its spans launched */
+    int32_t *batches; /* by instruction: the last of the batch that begins there (run/batches.h) */
     /* Several streams: */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -64,6 +66,10 @@ struct runner {
 /* Runs one issue of an instruction, if the step has it, or asks the backend's stream for it. A failure is kept for
  * runner_status. */
 void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream);
+/* Runs issues of the batch that begins at the instruction, as the other does that of one. */
+void runner_run_batch(struct runner *runner, int32_t first, int64_t run, void *stream);
+/* The same as runner_ask for a batch. */
+void runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *stream);
 /* Asks for the work of one issue and nothing else. FAILED where a copy of the disk's does. */
 enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream);
 /* Whether it changes parameters or the optimizer's state. */

@@ -55,9 +55,8 @@ struct search {
     struct below_hint below[LOOKAHEADS * PLACEMENTS];
     double caution; /* with the device's bytes: more after each program that did not fit, as long as none has */
     struct search_result *result;
-    VEC(int32_t) families; /* of the compiled ones */
-    VEC(struct candidate) candidates;
-    double best_s;
+    VEC(int32_t) families; /* of those that were tried */
+    double best_s;         /* INFINITY: none fits yet */
     struct plan plan;
     int64_t enough_bytes;   /* of the device: nothing smaller is looked for */
     struct candidate least; /* of the device's bytes, of the compiled ones that the tiers below hold */
@@ -217,11 +216,10 @@ static enum status compile(struct search *search, const struct proposal *proposa
         search->result->least_bytes = bytes;
         search->least = candidate;
     }
-    search->caution = candidate.step_s > 0 || search->candidates.count > 0 ? 1 : search->caution * MORE_CAUTION;
-    if (candidate.step_s <= 0) return STATUS_OK;
-    if (candidate.step_s < search->best_s) search->best_s = candidate.step_s;
+    if (candidate.step_s > 0 && candidate.step_s < search->best_s) search->best_s = candidate.step_s;
+    search->caution = search->best_s < INFINITY ? 1 : search->caution * MORE_CAUTION;
     TRY(vec_push(&search->families, proposal->family));
-    return vec_push(&search->candidates, candidate);
+    return vec_push(&search->result->tried, candidate);
 }
 
 static bool may_compile(const struct search *search) {
@@ -333,16 +331,17 @@ static enum status add_runner_up(struct search *search, const struct ranked *ran
     for (size_t i = 0; i < at; i++)
         if (same_way(search, ranks[i].index, ranks[at].index)) return STATUS_OK;
     if (search->result->runners_up.count == RUNNERS_UP_MOST) return STATUS_OK;
-    return vec_push(&search->result->runners_up, search->candidates.items[ranks[at].index]);
+    return vec_push(&search->result->runners_up, search->result->tried.items[ranks[at].index]);
 }
 
 static enum status rank(struct search *search) {
-    size_t count = search->candidates.count;
-    struct ranked *ranks = mem_array(count + 1, sizeof *ranks);
+    size_t count = 0, tried = search->result->tried.count;
+    struct ranked *ranks = mem_array(tried + 1, sizeof *ranks);
     if (!ranks) return STATUS_FAILED;
-    for (size_t i = 0; i < count; i++) {
-        const struct candidate *candidate = &search->candidates.items[i];
-        ranks[i] = (struct ranked){candidate->step_s, candidate->tier_bytes[TIER_DEVICE], i};
+    for (size_t i = 0; i < tried; i++) {
+        const struct candidate *candidate = &search->result->tried.items[i];
+        if (candidate->step_s > 0)
+            ranks[count++] = (struct ranked){candidate->step_s, candidate->tier_bytes[TIER_DEVICE], i};
     }
     if (count > 0) qsort(ranks, count, sizeof *ranks, compare_ranked);
     enum status status = STATUS_OK;
@@ -350,7 +349,7 @@ static enum status rank(struct search *search) {
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         if (ranks[i].bytes < least) {
             least = ranks[i].bytes;
-            status = vec_push(&search->result->front, search->candidates.items[ranks[i].index]);
+            status = vec_push(&search->result->front, search->result->tried.items[ranks[i].index]);
         }
         if (status == STATUS_OK && i > 0) status = add_runner_up(search, ranks, i);
     }
@@ -370,7 +369,6 @@ static void close(struct search *search) {
     queue_free(&search->doubtful);
     mem_free(search->lessons);
     vec_free(&search->families);
-    vec_free(&search->candidates);
     space_free(&search->space);
 }
 
@@ -378,7 +376,7 @@ static enum status run(struct search *search) {
     TRY(open_space(search));
     TRY(push_families(search));
     TRY(look(search));
-    if (search->candidates.count == 0 && search->input->most_compiled >= 0) TRY(look_smallest(search));
+    if (!(search->best_s < INFINITY) && search->input->most_compiled >= 0) TRY(look_smallest(search));
     return rank(search);
 }
 
@@ -415,6 +413,7 @@ enum status search_least(const struct search_input *input, struct candidate *out
     if (status == STATUS_OK) status = look_smallest(&search);
     close(&search);
     costs_free(&free_of_charge);
+    search_result_free(&result);
     *out = search.least;
     return status;
 }
@@ -422,5 +421,6 @@ enum status search_least(const struct search_input *input, struct candidate *out
 void search_result_free(struct search_result *result) {
     vec_free(&result->front);
     vec_free(&result->runners_up);
+    vec_free(&result->tried);
     *result = (struct search_result){0};
 }

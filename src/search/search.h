@@ -30,6 +30,7 @@ struct search_result {
     front; /* compiled ones that fit; each needs less of the device than any faster one; fastest
               first: the first is the winner */
     VEC(struct candidate) runners_up; /* other ways (not the same choice with another number) that were simulated */
+    VEC(struct candidate) tried;      /* all that were compiled, in that order; step_s 0: it does not fit */
     int64_t enumerated, compiled;
     bool proved;         /* nothing that was enumerated and not compiled can be faster than the winner */
     int64_t least_bytes; /* of the device, of all that were compiled: what would be needed when nothing fits */

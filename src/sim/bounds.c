@@ -5,24 +5,6 @@ struct shares {
     double seconds[STREAM_ROLE_COUNT][ACTIVITY_COUNT][PHASE_COUNT];
 };
 
-static const struct timeline_event *later(const struct timeline_event *a, const struct timeline_event *b) {
-    return !a || b->end_s > a->end_s ? b : a;
-}
-
-/* Of the events that an event had to wait for, the one that ended last; NULL: it waited for none. */
-static const struct timeline_event *cause_of(const struct timeline *timeline, const struct timeline_event *event) {
-    const struct program *program = timeline->program;
-    const struct instruction *instruction = &program->instructions.items[event->instruction];
-    size_t index = (size_t)(event - timeline->events.items);
-    const struct timeline_event *cause = index > timeline->begins[instruction->stream] ? event - 1 : NULL;
-    for (int32_t w = 0; w < instruction->wait_count; w++) {
-        int32_t waited = instruction->waits[w];
-        int64_t required = program_issues_required(program, waited, event->instruction, 0, event->run);
-        if (required > 0) cause = later(cause, timeline_find(timeline, waited, required - 1));
-    }
-    return cause;
-}
-
 /* The phase of what the compute stream did in the middle of an event, or did next; what it did last when it was done.
  */
 static enum phase phase_beside(const struct timeline *timeline, const struct timeline_event *event) {
@@ -69,9 +51,11 @@ static int insert(struct bound *out, int count, struct bound bound) {
 int timeline_bounds(const struct timeline *timeline, const struct costs *costs, struct bound out[BOUNDS_MAX]) {
     struct shares shares = {0};
     const struct timeline_event *last = NULL;
-    for (size_t i = 0; i < timeline->events.count; i++)
-        last = later(last, &timeline->events.items[i]);
-    for (; last; last = cause_of(timeline, last))
+    for (size_t i = 0; i < timeline->events.count; i++) {
+        const struct timeline_event *event = &timeline->events.items[i];
+        if (!last || event->end_s > last->end_s) last = event;
+    }
+    for (; last; last = timeline_cause(timeline, last))
         add_share(timeline, costs, last, &shares);
     int count = 0;
     for (int role = 0; role < STREAM_ROLE_COUNT; role++)

@@ -19,6 +19,7 @@ struct costs {
     struct kernel_cost *kernels;      /* by node id of one graph */
     struct kernel_cost *host_kernels; /* where they run in the host tier; NULL: as elsewhere */
     int32_t count;
+    int32_t operators, extrapolated; /* distinct ones; of these, measured on a part of their operands */
     struct cluster_rates rates;
 };
 

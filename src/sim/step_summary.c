@@ -2,6 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
 
 static void add_activities(const struct timeline *timeline, const struct costs *costs, struct step_summary *out) {
     const struct program *program = timeline->program;
@@ -50,6 +53,48 @@ enum status step_summary_add_json(const struct step_summary *summary, json_t *ob
                  json_object_set_new(object, "streams", streams_to_json(summary)) |
                  json_object_set_new(object, "binds", bounds_to_json(summary));
     return failed ? status_no_memory(0, "a step's JSON") : STATUS_OK;
+}
+
+enum { STEP_MOST_S = 1000000000 };
+
+static enum status read_stream(const char *file, const json_t *item, struct timeline_stream *out) {
+    const char *role = "";
+    TRY(json_read_string(file, item, "role", &role));
+    TRY(json_read_double(file, item, "busy_s", 0, STEP_MOST_S, &out->busy_s));
+    TRY(json_read_double(file, item, "waiting_s", 0, STEP_MOST_S, &out->waiting_s));
+    for (out->role = 0; out->role < STREAM_ROLE_COUNT; out->role++)
+        if (strcmp(stream_role_name(out->role), role) == 0) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: streams: no stream is called \"%.60s\"", file, role);
+}
+
+/* By its words: there are few of them. */
+static enum status read_bound(const char *file, const json_t *item, struct bound *out) {
+    static const enum stream_role roles[] = {STREAM_COMPUTE, STREAM_UPDATE};
+    const char *what = "";
+    char words[BOUND_WORDS_BYTES];
+    TRY(json_read_string(file, item, "what", &what));
+    TRY(json_read_double(file, item, "seconds", 0, STEP_MOST_S, &out->seconds));
+    for (out->activity = 0; out->activity < ACTIVITY_COUNT; out->activity++)
+        for (out->phase = 0; out->phase < PHASE_COUNT; out->phase++)
+            for (int i = 0; i < 2; i++) {
+                out->role = roles[i];
+                if (strcmp(bound_words(out, words), what) == 0) return STATUS_OK;
+            }
+    return status_set(STATUS_BAD_INPUT, "%s: binds: \"%.90s\" is nothing that can bind", file, what);
+}
+
+enum status step_summary_read_json(const char *file, const json_t *object, struct step_summary *out) {
+    struct step_summary summary = {.step_s = 0};
+    const json_t *streams = json_object_get(object, "streams"), *bounds = json_object_get(object, "binds");
+    TRY(json_read_double(file, object, "step_s", 0, STEP_MOST_S, &summary.step_s));
+    if (json_array_size(streams) > STREAM_ROLE_COUNT || json_array_size(bounds) > BOUNDS_MAX)
+        return status_set(STATUS_BAD_INPUT, "%s: more streams or bounds than a step has", file);
+    for (size_t i = 0; i < json_array_size(streams); i++)
+        TRY(read_stream(file, json_array_get(streams, i), &summary.streams[summary.stream_count++]));
+    for (size_t i = 0; i < json_array_size(bounds); i++)
+        TRY(read_bound(file, json_array_get(bounds, i), &summary.bounds[summary.bound_count++]));
+    *out = summary.step_s > 0 ? summary : (struct step_summary){.step_s = 0};
+    return STATUS_OK;
 }
 
 char *bound_words(const struct bound *bound, char text[BOUND_WORDS_BYTES]) {

@@ -36,6 +36,9 @@ char *difference_words(const struct step_difference *difference, char text[DIFFE
  * FAILED when out of memory. */
 enum status step_summary_add_json(const struct step_summary *summary, json_t *object);
 
+/* The same read again, without what streams were at work on. BAD_INPUT "FILE: FIELD: …". */
+enum status step_summary_read_json(const char *file, const json_t *object, struct step_summary *out);
+
 /* "disk writes during backward"; returns `text`. */
 enum { BOUND_WORDS_BYTES = 96 };
 char *bound_words(const struct bound *bound, char text[BOUND_WORDS_BYTES]);

@@ -87,3 +87,18 @@ void timeline_summarise(const struct timeline *timeline, struct timeline_stream 
         out[s] = (struct timeline_stream){timeline->program->roles[s], busy, end - busy};
     }
 }
+
+const struct timeline_event *timeline_cause(const struct timeline *timeline, const struct timeline_event *event) {
+    const struct program *program = timeline->program;
+    const struct instruction *instruction = &program->instructions.items[event->instruction];
+    size_t index = (size_t)(event - timeline->events.items);
+    const struct timeline_event *cause = index > timeline->begins[instruction->stream] ? event - 1 : NULL;
+    for (int32_t w = 0; w < instruction->wait_count; w++) {
+        int32_t waited = instruction->waits[w];
+        int64_t required = program_issues_required(program, waited, event->instruction, 0, event->run);
+        if (required == 0) continue;
+        const struct timeline_event *other = timeline_find(timeline, waited, required - 1);
+        if (!cause || other->end_s > cause->end_s) cause = other;
+    }
+    return cause;
+}

@@ -27,6 +27,8 @@ struct timeline {
         size_t first, stride;
     } * places;    /* by instruction: run r is event first + r * stride */
     double step_s; /* end of the last event */
+    int64_t step;  /* measured: which step of its run, from 1; 0: not known */
+    double wall_s; /* and how long the run says that it took, with what is around the program */
 };
 /* All events of one step with times of 0, so that filling them in allocates nothing. */
 enum status timeline_create(const struct program *program, struct timeline *out);
@@ -39,6 +41,10 @@ static inline struct timeline_event *timeline_find(const struct timeline *timeli
 /* Sets step_s from the events. */
 void timeline_end(struct timeline *timeline);
 
+/* Of the events that one had to wait for, the one before it on its stream among them, the one that ended last; NULL:
+ * it waited for none of this step. */
+const struct timeline_event *timeline_cause(const struct timeline *timeline, const struct timeline_event *event);
+
 /* Seconds that a stream is at work, and that it waits with work left. */
 struct timeline_stream {
     enum stream_role role;
@@ -48,14 +54,17 @@ struct timeline_stream {
 void timeline_summarise(const struct timeline *timeline, struct timeline_stream *out);
 
 /* Self-contained, for readers that have no program (the page, other tools):
- *   {"version", "kind": "measured" or "predicted", "step_s", "names": [TEXT],
+ *   {"version", "kind": "measured" or "predicted", "step" and "wall_s" (of a run's), "step_s", "names": [TEXT],
+ *    "moves": by name, what is copied or set to zero ("activations", "optimizer", …), "" for kernels
  *    "streams": [{"role", "busy_s", "waiting_s"}],
- *    "events": [[STREAM, NAME, BLOCK, SECTION, GRAIN, PHASE, START_US, DURATION_US, BYTES]],
+ *    "events": [[STREAM, NAME, BLOCK, SECTION, GRAIN, PHASE, START_US, DURATION_US, BYTES, CAUSE]],
  *    "blocks": [TEXT], "sections": [TEXT], "phases": [TEXT],
  *    "tiers": [{"name", "program_bytes", "kinds": [TEXT], "points": [[TIME_US, BYTES of each kind…]]}]}
  * Numbers in events index the lists, GRAIN apart, which is that of the step, -1 for none; a BLOCK or PHASE of -1 is
- * none; those of a copy are of the kernels that it is for. BYTES are those moved, 0 for kernels. What a step left out
- * is no event. A point holds from its time to the next (sim/timeline_memory.h). NULL when out of memory. */
+ * none; those of a copy are of the kernels that it is for. The phase "recomputation" is a forward that comes again.
+ * BYTES are those moved, 0 for kernels. CAUSE is the index of the event whose end let this one begin (timeline_cause),
+ * -1: none; files of older versions lack it, and "moves". What a step left out is no event. A point holds from its time
+ * to the next (sim/timeline_memory.h). NULL when out of memory. */
 json_t *timeline_to_json(const struct timeline *timeline);
 /* Writes it in place of the file (file_replace). */
 enum status timeline_write(const struct timeline *timeline, const char *path);

@@ -8,10 +8,19 @@
 /* What stands for instructions in the file. */
 struct labels {
     const struct program *program;
-    json_t *names;
+    json_t *names, *moves;  /* by name */
     int32_t *name;          /* by instruction: index in names */
+    bool *again;            /* by instruction: a forward that ran before in its section, for the same grain */
     int32_t *block, *phase; /* by group: those of its kernels; -1: it has none */
 };
+/* One more than the graph has, in the list of phases. */
+enum { PHASE_RECOMPUTATION = PHASE_COUNT };
+
+static json_t *move_of(const struct labels *labels, const struct instruction *instruction) {
+    const struct buffer *buffers = labels->program->buffers.items;
+    return json_string(instruction->node ? ""
+                                         : buffer_kind_name(buffers[instruction->operands[OP_INPUTS_MAX].buffer].kind));
+}
 
 /* Kernels of one node share a name, and so do copies of one buffer. */
 static enum status label_instructions(struct labels *labels) {
@@ -29,12 +38,38 @@ static enum status label_instructions(struct labels *labels) {
             const char *verb = node ? "" : zero ? "zero " : "copy ";
             failed = json_array_append_new(
                 labels->names, json_sprintf("%s%s", verb, node ? node->name : program->buffers.items[buffer].name));
+            failed |= json_array_append_new(labels->moves, move_of(labels, instruction));
             known[key] = (int32_t)json_array_size(labels->names);
         }
         labels->name[i] = known[key] - 1;
     }
     mem_free(known);
     return failed ? status_no_memory(0, "a timeline's JSON") : STATUS_OK;
+}
+
+/* A section's instructions stand in the order in which its streams run them, so the first of a node and a grain is its
+ * forward, and each further one in the forward phase makes again what was forgotten. */
+static enum status label_again(struct labels *labels) {
+    const struct program *program = labels->program;
+    int64_t grains = 1;
+    for (size_t i = 0; i < program->instructions.count; i++)
+        if (program->instructions.items[i].grain >= grains) grains = program->instructions.items[i].grain + 1;
+    int32_t *seen = mem_array(program->graph->nodes.count * (size_t)grains, sizeof *seen); /* 1 + the section */
+    if (!seen) return STATUS_FAILED;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (!instruction->node || instruction->grain < 0 || instruction->node->phase != PHASE_FORWARD) continue;
+        int32_t *last = &seen[(int64_t)instruction->node->id * grains + instruction->grain];
+        labels->again[i] = *last == instruction->section + 1;
+        *last = instruction->section + 1;
+    }
+    mem_free(seen);
+    return STATUS_OK;
+}
+
+static int32_t phase_of(const struct labels *labels, size_t instruction) {
+    if (labels->again[instruction]) return PHASE_RECOMPUTATION;
+    return (int32_t)labels->program->instructions.items[instruction].node->phase;
 }
 
 static void label_groups(struct labels *labels, size_t groups) {
@@ -45,13 +80,15 @@ static void label_groups(struct labels *labels, size_t groups) {
         const struct instruction *instruction = &program->instructions.items[i];
         if (!instruction->node) continue;
         labels->block[instruction->group] = instruction->node->block;
-        labels->phase[instruction->group] = (int32_t)instruction->node->phase;
+        labels->phase[instruction->group] = phase_of(labels, i);
     }
 }
 
 static void labels_free(struct labels *labels) {
     json_decref(labels->names);
+    json_decref(labels->moves);
     mem_free(labels->name);
+    mem_free(labels->again);
     mem_free(labels->block);
     mem_free(labels->phase);
 }
@@ -63,10 +100,13 @@ static enum status labels_create(const struct program *program, struct labels *o
             groups = (size_t)program->instructions.items[i].group + 1;
     *out = (struct labels){.program = program,
                            .names = json_array(),
+                           .moves = json_array(),
+                           .again = mem_array(program->instructions.count, sizeof *out->again),
                            .name = mem_array(program->instructions.count, sizeof *out->name),
                            .block = mem_array(groups, sizeof *out->block),
                            .phase = mem_array(groups, sizeof *out->phase)};
-    if (!out->names || !out->name || !out->block || !out->phase) return STATUS_FAILED;
+    if (!out->names || !out->moves || !out->name || !out->again || !out->block || !out->phase) return STATUS_FAILED;
+    TRY(label_again(out));
     label_groups(out, groups);
     return label_instructions(out);
 }
@@ -74,7 +114,18 @@ static enum status labels_create(const struct program *program, struct labels *o
 /* In steps of a nanosecond, which is what clocks give. */
 static double microseconds(double seconds) { return round(seconds * 1e9) * 1e-3; }
 
-static json_t *event_to_json(const struct labels *labels, const struct timeline_event *event) {
+static bool has_length(const struct timeline_event *event) { return event->end_s > event->start_s; }
+
+/* The file's index of the event that let one begin; -1: none. What takes no time lets begin what waits for it when its
+ * own cause ends. `places`: by event, its index in the file. */
+static int64_t cause_place(const struct timeline *timeline, const struct timeline_event *event, const int64_t *places) {
+    do {
+        event = timeline_cause(timeline, event);
+    } while (event && !has_length(event));
+    return event ? places[event - timeline->events.items] : -1;
+}
+
+static json_t *event_to_json(const struct labels *labels, const struct timeline_event *event, int64_t cause) {
     const struct program *program = labels->program;
     const struct instruction *instruction = &program->instructions.items[event->instruction];
     const struct section *section = &program->sections.items[instruction->section];
@@ -84,20 +135,26 @@ static json_t *event_to_json(const struct labels *labels, const struct timeline_
     int64_t moved = 0;
     if (instruction->opcode == OPCODE_COPY) moved = program_moved_bytes(program, program->buffers.items[buffer].bytes);
     if (instruction->opcode == OPCODE_ZERO) moved = instruction->operands[OP_INPUTS_MAX].bytes;
-    return json_pack("[i, i, i, i, I, i, f, f, I]", instruction->stream, (int)labels->name[event->instruction],
+    return json_pack("[i, i, i, i, I, i, f, f, I, I]", instruction->stream, (int)labels->name[event->instruction],
                      (int)(node ? node->block : labels->block[instruction->group]), instruction->section,
                      (json_int_t)(section->first_grain < 0 ? -1 : grain),
-                     node ? (int)node->phase : (int)labels->phase[instruction->group], microseconds(event->start_s),
-                     microseconds(event->end_s - event->start_s), (json_int_t)moved);
+                     (int)(node ? phase_of(labels, (size_t)event->instruction) : labels->phase[instruction->group]),
+                     microseconds(event->start_s), microseconds(event->end_s - event->start_s), (json_int_t)moved,
+                     (json_int_t)cause);
 }
 
 static json_t *events_to_json(const struct timeline *timeline, const struct labels *labels) {
     json_t *events = json_array();
-    int failed = !events;
+    int64_t *places = mem_array(timeline->events.count + 1, sizeof *places), count = 0;
+    int failed = !events || !places;
+    for (size_t i = 0; i < timeline->events.count && !failed; i++)
+        if (has_length(&timeline->events.items[i])) places[i] = count++;
     for (size_t i = 0; i < timeline->events.count && !failed; i++) {
         const struct timeline_event *event = &timeline->events.items[i];
-        if (event->end_s > event->start_s) failed |= json_array_append_new(events, event_to_json(labels, event));
+        if (!has_length(event)) continue;
+        failed |= json_array_append_new(events, event_to_json(labels, event, cause_place(timeline, event, places)));
     }
+    mem_free(places);
     if (!failed) return events;
     json_decref(events);
     return NULL;
@@ -191,9 +248,14 @@ static json_t *phases_to_json(void) {
     int failed = !list;
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         failed |= json_array_append_new(list, json_string(phase_name((enum phase)phase)));
+    failed |= json_array_append_new(list, json_string("recomputation"));
     if (!failed) return list;
     json_decref(list);
     return NULL;
+}
+
+static json_t *step_to_json(const struct timeline *timeline) {
+    return json_pack("{s:I, s:f}", "step", (json_int_t)timeline->step, "wall_s", timeline->wall_s);
 }
 
 json_t *timeline_to_json(const struct timeline *timeline) {
@@ -201,12 +263,16 @@ json_t *timeline_to_json(const struct timeline *timeline) {
     struct labels labels = {0};
     json_t *object = NULL;
     if (labels_create(program, &labels) == STATUS_OK)
-        object = json_pack("{s:i, s:s, s:f, s:O, s:o, s:o, s:o, s:o, s:o, s:o}", "version", TIMELINE_VERSION, "kind",
-                           timeline->measured ? "measured" : "predicted", "step_s", timeline->step_s, "names",
-                           labels.names, "streams", streams_to_json(timeline), "events",
+        object = json_pack("{s:i, s:s, s:f, s:O, s:O, s:o, s:o, s:o, s:o, s:o, s:o}", "version", TIMELINE_VERSION,
+                           "kind", timeline->measured ? "measured" : "predicted", "step_s", timeline->step_s, "names",
+                           labels.names, "moves", labels.moves, "streams", streams_to_json(timeline), "events",
                            events_to_json(timeline, &labels), "blocks", blocks_to_json(program->graph), "sections",
                            sections_to_json(program), "phases", phases_to_json(), "tiers", tiers_to_json(timeline));
     labels_free(&labels);
+    if (object && timeline->step > 0 && json_object_update_new(object, step_to_json(timeline)) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
     if (!object) (void)status_no_memory(0, "a timeline's JSON");
     return object;
 }

@@ -3,15 +3,21 @@
 #include <sys/mman.h>
 
 #include "base/fault.h"
+#include "base/progress.h"
 #include "base/size.h"
 #include "store/store.h"
 
-/* The system clears a page when it is first written to: one byte of each, by all threads. */
+/* The system clears a page when it is first written to: one byte of each, by all threads. In a virtual machine this is
+ * most of what loading takes. */
 static void touch(volatile char *base, size_t bytes) {
-    enum { PAGE_BYTES = 4096 };
+    enum { PAGE_BYTES = 4096, BLOCK_BYTES = 16 << 20 };
 #pragma omp parallel for schedule(static)
-    for (size_t at = 0; at < bytes; at += PAGE_BYTES)
-        base[at] = 0;
+    for (size_t first = 0; first < bytes; first += BLOCK_BYTES) {
+        size_t end = bytes - first < BLOCK_BYTES ? bytes : first + BLOCK_BYTES;
+        for (size_t at = first; at < end; at += PAGE_BYTES)
+            base[at] = 0;
+        progress_add((int64_t)(end - first));
+    }
 }
 
 static enum status open_memory(struct arena *arena, const struct arena_settings *settings) {
@@ -29,7 +35,9 @@ static enum status open_memory(struct arena *arena, const struct arena_settings 
     }
     /* Huge pages: an arena is used from end to end each step, and 4 KiB pages cost address translation. */
     (void)madvise(base, bytes, MADV_HUGEPAGE);
+    progress_begin(PROGRESS_BYTES, arena->bytes, "taking memory");
     touch(base, bytes);
+    progress_end();
     arena->base = base;
     arena->mapped = true;
     return STATUS_OK;

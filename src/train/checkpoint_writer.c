@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/progress.h"
 
 static void set_flag(struct checkpoint_writer *writer, bool *flag, bool value) {
     pthread_mutex_lock(&writer->lock);
@@ -52,6 +53,7 @@ void checkpoint_writer_close(struct checkpoint_writer *writer) {
 
 static void *write_one(void *payload) {
     struct checkpoint_writer *writer = payload;
+    progress_mute_thread();
     /* The compute threads are busy with the step. */
     writer->source.engine->setup->backend->set_threads(1);
     enum status status = metrics_sync(writer->metrics);

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/folder.h"
+#include "base/progress.h"
 #include "train/engine.h"
 #include "train/train_data.h"
 
@@ -12,11 +14,10 @@ struct evaluation {
     const struct train_setup *setup;
     const struct eval_options *options;
     struct engine engine;
-    eval_progress *progress;
-    void *payload;
     int64_t total_bytes;    /* of text whose size is known */
     double total_text_loss; /* the sum of losses of those files, as if all their tokens had the mean */
     bool all_text;
+    bool examples; /* some file has such */
 };
 
 /* All of the file is tokenized. */
@@ -25,6 +26,7 @@ static enum status open_data(const struct evaluation *evaluation, const char *pa
     train_options_init(&options);
     options.data_paths = &path;
     options.data_path_count = 1;
+    if (evaluation->options->columns) options.columns = evaluation->options->columns;
     options.chat_time_s = evaluation->options->chat_time_s;
     options.loss_on_all = evaluation->options->loss_on_all;
     TRY(train_data_open(evaluation->setup->model, &evaluation->setup->plan.recipe, &options, false, out));
@@ -51,12 +53,15 @@ static enum status sum_losses(struct evaluation *evaluation, const struct datase
         batches = most;
         out->sequences = batches * batch;
     }
-    for (int64_t b = 0; b < batches; b++) {
-        TRY(engine_add_loss(&evaluation->engine, evaluation->engine.main, dataset, b, loss, &out->tokens));
-        if (!isfinite(*loss)) return refuse_nonfinite(&evaluation->engine, path);
-        if (evaluation->progress) evaluation->progress(evaluation->payload, path, b + 1, batches);
+    enum status status = STATUS_OK;
+    progress_begin(PROGRESS_COUNT, batches, "batches of %s", path_name(path));
+    for (int64_t b = 0; b < batches && status == STATUS_OK; b++) {
+        status = engine_add_loss(&evaluation->engine, evaluation->engine.main, dataset, b, loss, &out->tokens);
+        if (status == STATUS_OK && !isfinite(*loss)) status = refuse_nonfinite(&evaluation->engine, path);
+        progress_add(1);
     }
-    return STATUS_OK;
+    progress_end();
+    return status;
 }
 
 static int64_t text_bytes(const char *path) {
@@ -76,6 +81,7 @@ static enum status evaluate_one(struct evaluation *evaluation, const char *path,
     struct train_data data;
     TRY(open_data(evaluation, path, &data));
     dataset_tell_cuts(data.dataset);
+    evaluation->examples |= dataset_has_examples(data.dataset);
     enum status status = sum_losses(evaluation, data.dataset, path, loss, out);
     if (status == STATUS_OK) {
         describe(*loss, out);
@@ -136,18 +142,17 @@ static enum status run(struct evaluation *evaluation, struct eval_result *result
     TRY(engine_load_weights(&evaluation->engine));
     int64_t start = clock_now_ns();
     TRY(evaluate_all(evaluation, result));
+    result->examples = evaluation->examples;
     result->seconds = (double)(clock_now_ns() - start) * 1e-9;
     return STATUS_OK;
 }
 
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
-                           const struct eval_options *options, eval_progress *progress, void *payload,
-                           struct eval_result *out) {
+                           const struct eval_options *options, struct eval_result *out) {
     if (options->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "no data to evaluate on");
     struct train_setup setup;
     TRY(train_setup_create(model_folder, SETUP_EVALUATE, plan, NULL, &setup));
-    struct evaluation evaluation = {
-        .setup = &setup, .options = options, .progress = progress, .payload = payload, .all_text = true};
+    struct evaluation evaluation = {.setup = &setup, .options = options, .all_text = true};
     struct eval_result result = {.plan = setup.plan};
     enum status status = run(&evaluation, &result);
     engine_close(&evaluation.engine);

@@ -12,6 +12,7 @@ struct eval_options {
     const char *const *data_paths; /* files, or folders that hold valid.* */
     size_t data_path_count;
     int64_t most_batches; /* of each file; 0: all */
+    const char *columns;  /* as in struct train_options; NULL: none */
     int64_t chat_time_s;  /* as in struct train_options */
     bool loss_on_all;     /* of supervised examples the prompts too */
 };
@@ -29,15 +30,12 @@ struct eval_result {
     struct eval_file total;
     struct plan plan; /* what it was computed with */
     double seconds;
+    bool examples; /* some file has supervised examples */
 };
 
-/* Called after each batch; `done` of `batches` of the file. */
-typedef void eval_progress(void *payload, const char *path, int64_t done, int64_t batches);
-
-/* Statuses as train_begin. `progress` may be NULL. On success the caller calls eval_result_free. */
+/* Statuses as train_begin. On success the caller calls eval_result_free. */
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
-                           const struct eval_options *options, eval_progress *progress, void *payload,
-                           struct eval_result *out);
+                           const struct eval_options *options, struct eval_result *out);
 void eval_result_free(struct eval_result *result);
 
 #endif

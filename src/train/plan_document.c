@@ -4,6 +4,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 
+enum { FILE_LIMIT_BYTES = 16 << 20 };
+
 static json_t *kinds_to_json(const struct memory_report *memory) {
     json_t *kinds = json_object();
     int failed = !kinds;
@@ -35,12 +37,13 @@ static json_t *candidates_to_json(const struct candidate *candidates, size_t cou
     json_t *list = json_array();
     int failed = !list;
     for (size_t i = 0; i < count; i++)
-        failed |=
-            json_array_append_new(list, json_pack("{s:f, s:I, s:I, s:I, s:o}", "step_s", candidates[i].step_s,
-                                                  "device_bytes", (json_int_t)candidates[i].tier_bytes[TIER_DEVICE],
-                                                  "host_bytes", (json_int_t)candidates[i].tier_bytes[TIER_HOST],
-                                                  "disk_bytes", (json_int_t)candidates[i].tier_bytes[TIER_DISK],
-                                                  "policy", policy_to_json(&candidates[i].policy)));
+        failed |= json_array_append_new(
+            list, json_pack("{s:o, s:I, s:I, s:I, s:o}", "step_s",
+                            candidates[i].step_s > 0 ? json_real(candidates[i].step_s) : json_null(), "device_bytes",
+                            (json_int_t)candidates[i].tier_bytes[TIER_DEVICE], "host_bytes",
+                            (json_int_t)candidates[i].tier_bytes[TIER_HOST], "disk_bytes",
+                            (json_int_t)candidates[i].tier_bytes[TIER_DISK], "policy",
+                            policy_to_json(&candidates[i].policy)));
     if (!failed) return list;
     json_decref(list);
     return NULL;
@@ -61,10 +64,12 @@ static json_t *document(const struct train_setup *setup, const struct step_summa
     int failed = !object;
     if (!failed) {
         failed |= step_summary_add_json(prediction ? prediction : &none, object) != STATUS_OK;
+        failed |= json_object_set_new(object, "extrapolated_operators", json_integer(setup->costs.extrapolated));
         failed |= json_object_set_new(object, "tiers", tiers_to_json(setup));
         failed |= json_object_set_new(object, "runners_up",
                                       candidates_to_json(search->runners_up.items, search->runners_up.count));
         failed |= json_object_set_new(object, "front", candidates_to_json(search->front.items, search->front.count));
+        failed |= json_object_set_new(object, "tried", candidates_to_json(search->tried.items, search->tried.count));
         failed |= json_object_set_new(object, "search", search_to_json(search));
     }
     if (!failed) return object;
@@ -83,6 +88,30 @@ enum status plan_document_make(const struct train_setup *setup, const struct ste
     else
         json_decref(object);
     return status;
+}
+
+static bool policies_equal(const struct policy *a, const struct policy *b) {
+    json_t *left = policy_to_json(a), *right = policy_to_json(b);
+    bool equal = left && right && json_equal(left, right);
+    json_decref(left);
+    json_decref(right);
+    return equal;
+}
+
+enum status plan_document_read_prediction(const char *path, const struct plan *plan, struct step_summary *out) {
+    json_t *object;
+    struct plan found;
+    struct step_summary prediction = {.step_s = 0};
+    *out = prediction;
+    TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
+    enum status status = plan_from_json(path, object, &found);
+    if (status == STATUS_OK) status = step_summary_read_json(path, object, &prediction);
+    json_decref(object);
+    TRY(status);
+    bool same = recipe_require_equal(&found.recipe, &plan->recipe) == STATUS_OK;
+    if (!same) status_clear();
+    if (same && policies_equal(&found.policy, &plan->policy)) *out = prediction;
+    return STATUS_OK;
 }
 
 enum status plan_document_write(const char *run_folder, const struct train_setup *setup,

@@ -142,6 +142,14 @@ void run_folder_unlock(int lock) {
     if (lock >= 0) close(lock);
 }
 
+enum status run_folder_is_held(const char *path, bool *held) {
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    *held = flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(descriptor);
+    return STATUS_OK;
+}
+
 static bool has_prefix(const char *name, const char *prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; }
 
 static enum status clear_one(const char *folder, const char *name) {

@@ -7,6 +7,7 @@
  *     samples.jsonl               train/samples.h
  *     timeline.json               train/step_record.h
  *     checkpoints/step-00000100   train/checkpoint.h
+ *     end.json                    train/run_end.h
  *     model                       the result
  *     .tmp-…                      being written or removed; cleared when a run begins or goes on */
 #ifndef BALLAST_TRAIN_RUN_FOLDER_H
@@ -38,6 +39,8 @@ void run_settings_free(struct run_settings *settings);
 /* Takes the folder for this process until the lock is closed; BAD_INPUT when another one has it. */
 enum status run_folder_lock(const char *path, int *lock);
 void run_folder_unlock(int lock);
+/* Whether a process has it. Takes the lock for a moment to see, shared with others that look. */
+enum status run_folder_is_held(const char *path, bool *held);
 /* Removes what an interrupted process left in `folder` (RUN_DIR or its checkpoints), and puts back a model whose
  * replacement was interrupted. A missing folder is success. */
 enum status run_folder_clear(const char *folder);

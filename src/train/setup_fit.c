@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/size.h"
 #include "cluster/cluster.h"
@@ -70,11 +71,17 @@ static void describe_change(const struct plan *from, const struct plan *to, char
     text[used > 2 ? used - 2 : 0] = '\0';
 }
 
-/* The first plan that fits; of those that do not, the least bytes. */
-static enum status find_fit(const struct train_setup *setup, struct plan *plan, struct least *least) {
-    *plan = setup->plan;
-    while (!least->fits && reduce_plan(plan, setup->recipe_fixed))
-        TRY(measure_least(setup, plan, least));
+/* The first plan that fits; of those that do not, the first with the least bytes. `least` is at first the setup's. */
+static enum status find_fit(const struct train_setup *setup, struct plan *out, struct least *least) {
+    struct plan plan = setup->plan;
+    *out = plan;
+    while (!least->fits && reduce_plan(&plan, setup->recipe_fixed)) {
+        struct least found;
+        TRY(measure_least(setup, &plan, &found));
+        if (!found.fits && found.bytes >= least->bytes) continue;
+        *least = found;
+        *out = plan;
+    }
     return STATUS_OK;
 }
 
@@ -111,8 +118,9 @@ static enum status hint_fit(const struct train_setup *setup, const struct plan *
     describe_change(&setup->plan, plan, change);
     TRY(describe_memory(setup, needed, memory));
     TRY(describe_memory(setup, least->bytes, small_memory));
+    bool saves = least->bytes < needed && strcmp(memory, small_memory) != 0;
     if (least->fits) snprintf(less, sizeof less, "%s would fit (%s); or ", change, size_print(least->bytes, size));
-    if (!least->fits && change[0]) snprintf(small, sizeof small, "; or %s with %s", small_memory, change);
+    if (!least->fits && saves) snprintf(small, sizeof small, "; or %s with %s", small_memory, change);
     if (disk_bytes > 0) snprintf(disk, sizeof disk, "--disk DIR with %s there; or ", size_print_up(disk_bytes, size));
     return status_hint(STATUS_NO_FIT, "%s%s%s%s", less, disk, memory, small);
 }

@@ -9,17 +9,19 @@ enum { STEP_RECORD_EVENTS_MAX = 1 << 16 };
 
 struct step_record {
     struct timeline timeline;
-    int64_t step; /* whose timeline is written, from 0; -1: none */
+    int64_t step;    /* whose timeline is written, from 0; -1: none */
+    int64_t settled; /* the same where none is written: the step that a prediction is compared with; -1: none */
 };
 
 /* Of the steps `first` to `steps` - 1 the third, or the last if there are fewer; never the first, in which caches are
  * cold and pages are new. The caller calls step_record_close, also after a failure. */
 enum status step_record_open(const struct program *program, int64_t first, int64_t steps, struct step_record *out);
 void step_record_close(struct step_record *record);
-/* Before and after step number `step`, which is recorded when it is the one, or when it is wanted; the former's file is
- * written, in place of one that is there. The timeline is the last recorded step's; it has no events where steps are
- * not recorded. */
+/* Before and after step number `step`, which took `seconds`, which is recorded when it is the one, or when it is
+ * wanted; the former's file is written, in place of one that is there. The timeline is the last recorded step's; it has
+ * no events where steps are not recorded. */
 void step_record_begin(struct step_record *record, struct runner *runner, int64_t step, bool wanted);
-enum status step_record_end(struct step_record *record, struct runner *runner, int64_t step, const char *run_folder);
+enum status step_record_end(struct step_record *record, struct runner *runner, int64_t step, double seconds,
+                            const char *run_folder);
 
 #endif

@@ -6,10 +6,15 @@
 #include <string.h>
 
 #include "base/cache_folder.h"
+#include "base/log.h"
 #include "data/source.h"
+#include "model/model_folder.h"
 #include "profile/profile.h"
+#include "profile/profile_model.h"
 #include "train/plan_document.h"
+#include "train/run_end.h"
 #include "train/run_folder.h"
+#include "train/run_length.h"
 #include "train/stop_signal.h"
 #include "train/train_data.h"
 #include "train/train_loop.h"
@@ -42,24 +47,54 @@ static enum status find_matrix_rate(const struct train_setup *setup, double *flo
     const struct recipe *recipe = &setup->plan.recipe;
     char *folder = cache_folder();
     if (!folder) return STATUS_FAILED;
-    enum status status = profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads, folder, flops_per_s);
+    enum status status =
+        profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads,
+                                 profile_memory_of(setup->backend, setup->main->graph), folder, flops_per_s);
     mem_free(folder);
     return status;
 }
 
-/* Where the policy was searched for, or the model was planned or profiled before, the costs are known. */
+/* Where the policy was searched for, or the model was planned or profiled before, the costs are known; else the plan
+ * file that the run has its plan from may say what a step takes. */
 static enum status predict_step(struct train_run *run) {
     TRY(train_setup_find_costs(&run->setup));
-    return run->setup.costs.kernels ? train_setup_predict(&run->setup, &run->prediction) : STATUS_OK;
+    if (run->setup.costs.kernels) return train_setup_predict(&run->setup, &run->prediction);
+    if (!run->plan_path) return STATUS_OK;
+    enum status status = plan_document_read_prediction(run->plan_path, &run->setup.plan, &run->prediction);
+    if (status != STATUS_BAD_INPUT) return status;
+    log_note("without the plan's predicted time: %s", status_message());
+    status_clear();
+    return STATUS_OK;
+}
+
+/* The plan that the run's folder keeps. */
+static enum status find_plan(struct train_run *run, struct run_settings *settings) {
+    const char *path = scratch_format(&settings->memory, "%s/plan.json", run->folder);
+    if (!path) return STATUS_FAILED;
+    if (file_exists(path)) run->plan_path = path;
+    return STATUS_OK;
+}
+
+static void tell_facts(const struct train_run *run) {
+    const struct dataset *dataset = run->data.dataset;
+    const struct train_facts facts = {.setup = &run->setup,
+                                      .steps = run->options->steps,
+                                      .warmup_steps = run->options->warmup_steps,
+                                      .validation = dataset_has(dataset, DATASET_VALID),
+                                      .held_out = dataset_holds_out(dataset),
+                                      .examples = dataset_has_examples(dataset)};
+    if (run->events->opened) run->events->opened(run->events->opened_payload, &facts);
 }
 
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
-static enum status prepare_run(struct train_run *run) {
+static enum status prepare_run(struct train_run *run, struct train_options *options) {
     TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->data));
     TRY(require_training_data(run));
+    TRY(run_length_settle(run->data.dataset, &run->setup.plan.recipe, run->state.step, options));
     TRY(samples_prepare(run->setup.model, run->options, &run->samples));
     dataset_tell_cuts(run->data.dataset);
     TRY(train_setup_check_memory(&run->setup));
+    tell_facts(run);
     run->lr = lr_shape_of(run->options);
     run->state.plan = run->setup.plan;
     TRY(predict_step(run));
@@ -92,9 +127,11 @@ static enum status run_to_end(struct train_run *run) {
     if (events->begin)
         events->begin(events->payload, &run->setup, run->folder, run->state.step, run->options->steps,
                       dataset_tokens(run->data.dataset));
-    enum status status = train_loop(run);
+    enum status status = run_end_clear(run->folder);
+    if (status == STATUS_OK) status = train_loop(run);
     if (status == STATUS_OK) status = engine_settle(&run->engine);
     if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
+    status = run_end_write(run->folder, status, run->state.step);
     if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     if (events->end) events->end(events->payload, status);
     stop_signal_end(&saved);
@@ -133,14 +170,21 @@ static enum status set_limits(const struct memory_options *limits, struct run_se
     return STATUS_OK;
 }
 
+static enum status find_model(const char *given, struct scratch *memory, const char **out) {
+    char *folder;
+    TRY(model_folder_find(given, &folder));
+    enum status status = path_make_absolute(folder, memory, out);
+    mem_free(folder);
+    return status;
+}
+
 /* Settings with absolute paths, and what was left open fixed, so that resuming later finds the same. */
 static enum status make_settings(const char *model_folder, const struct train_options *options,
                                  struct run_settings *out) {
     TRY(train_options_check(options));
     out->options = *options;
-    out->options.warmup_steps = lr_shape_of(options).warmup_steps;
     if (out->options.chat_time_s == 0) out->options.chat_time_s = train_today_s();
-    TRY(path_make_absolute(model_folder, &out->memory, &out->model_folder));
+    TRY(find_model(model_folder, &out->memory, &out->model_folder));
     TRY(copy_paths(options->data_paths, options->data_path_count, &out->memory, &out->options.data_paths));
     return copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths);
 }
@@ -170,9 +214,10 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
     start_run(run_folder, events, &run);
     enum status status = make_settings(model_folder, options, &settings);
     run.options = &settings.options;
+    run.plan_path = plan->plan_path;
     if (status == STATUS_OK)
         status = train_setup_create(settings.model_folder, SETUP_TRAIN, plan, &settings.options, &run.setup);
-    if (status == STATUS_OK) status = prepare_run(&run);
+    if (status == STATUS_OK) status = prepare_run(&run, &settings.options);
     if (status == STATUS_OK) status = begin_locked(&run, &settings);
     close_run(&run);
     run_settings_free(&settings);
@@ -206,11 +251,13 @@ static enum status check_data(const struct train_run *run, const struct checkpoi
 }
 
 static enum status extend(struct run_settings *settings, const struct resume_options *options, int64_t done) {
+    if (options->epochs > 0) settings->options.epochs = options->epochs;
     if (options->steps == 0) return STATUS_OK;
     if (options->steps < done)
         return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done",
                           options->steps, done);
     settings->options.steps = options->steps;
+    settings->options.epochs = 0;
     return STATUS_OK;
 }
 
@@ -241,7 +288,8 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
     run->newest = origin->checkpoint;
     origin->checkpoint = NULL;
-    TRY(prepare_run(run));
+    TRY(find_plan(run, settings));
+    TRY(prepare_run(run, &settings->options));
     if (run->newest) TRY(check_data(run, &origin->state));
     enum status status = load_checkpoint(run, run->newest);
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);

@@ -25,9 +25,11 @@
 
 /* One step, as it goes to metrics.jsonl and to the console. */
 struct train_step {
-    int64_t step, steps; /* steps done, this one included; of the run */
-    double loss;         /* mean over the unmasked tokens of the step */
-    double grad_norm;    /* before clipping */
+    int64_t step, steps;  /* steps done, this one included; of the run */
+    bool settled;         /* the one step that is compared with the prediction; timeline.json is of it */
+    double epoch, epochs; /* the same in passes over the data, where the run's length is given so; else 0 */
+    double loss;          /* mean over the unmasked tokens of the step */
+    double grad_norm;     /* before clipping */
     double learning_rate;
     int64_t tokens; /* input tokens processed since step 1, masked ones included */
     double tokens_per_s, step_s;
@@ -47,9 +49,20 @@ struct misprediction {
     struct step_summary predicted, measured; /* the latter of the last; its step_s is 0 where it was not recorded */
 };
 
+/* What is known once the data are open. */
+struct train_facts {
+    const struct train_setup *setup; /* NULL in an evaluation */
+    int64_t steps, warmup_steps;     /* of the whole run */
+    bool validation, held_out;       /* there is validation data; it is a part of the training data */
+    bool examples;                   /* there are supervised examples */
+};
+
 /* What to call while training; any may be NULL. From the thread that called train_begin or train_resume; `setup` and
  * `step` are valid during the call. None may allocate from base/mem.h in `step` after its first call. */
 struct train_events {
+    /* Data are open and the plan is made; loading comes next. With a payload of its own. */
+    void (*opened)(const void *payload, const struct train_facts *facts);
+    const void *opened_payload;
     /* All is checked and loaded; the first step comes next. `data_tokens`: tokens in all data files;
      * -1: they are still being made. */
     void (*begin)(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
@@ -59,6 +72,8 @@ struct train_events {
     void (*validated)(void *payload, int64_t step, double loss);
     /* What the model wrote after the prompt. */
     void (*sampled)(void *payload, int64_t step, const char *prompt, const char *text);
+    /* A checkpoint is begun; steps go on beside it until it is saved. */
+    void (*saving)(void *payload, int64_t step);
     void (*saved)(void *payload, int64_t step, const char *folder);
     /* After the last call of all others, whatever the outcome, if `begin` was called. */
     void (*end)(void *payload, enum status status);
@@ -76,6 +91,7 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
 struct resume_options {
     int64_t steps; /* 0: as the run has it; else the run's new length, at least what is done. A schedule whose length
                       was not given follows it. */
+    double epochs; /* 0: as the run has it; else its new length in epochs. Not both */
 };
 /* Goes on from the newest checkpoint (from the start where there is none yet), bit for bit as if it had not stopped.
  * Plan options that are given must be those of the run, memory limit and grains per pass apart. Other results as

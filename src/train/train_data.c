@@ -81,6 +81,7 @@ enum status train_data_open(const struct model *model, const struct recipe *reci
         .eos_token = train_end_token(model),
         .chat_folder = model->folder,
         .chat_time_s = options->chat_time_s ? options->chat_time_s : train_today_s(),
+        .columns = options->columns,
         .cache_folder = cache,
         .vocab_size = model->config.vocab_size,
         .sequence_tokens = recipe->sequence_length,

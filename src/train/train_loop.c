@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "train/run_length.h"
 #include "train/stop_signal.h"
 
 /* Waits for the checkpoint that is being written, if any. */
@@ -37,7 +38,10 @@ static void describe_step(struct train_run *run, const struct step_numbers *numb
     run->smooth_step_s = run->smooth_step_s > 0 ? 0.9 * run->smooth_step_s + 0.1 * seconds : seconds;
     *out = (struct train_step){
         .step = run->state.step,
+        .settled = run->state.step - 1 == run->record.settled,
         .steps = run->options->steps,
+        .epoch = run_length_epoch(run->data.dataset, recipe, run->options, run->state.step),
+        .epochs = run->options->epochs,
         .loss = numbers->loss,
         .grad_norm = numbers->grad_norm,
         .learning_rate = learning_rate,
@@ -77,7 +81,8 @@ static void tell_misprediction(const struct train_run *run, const struct train_s
     struct misprediction misprediction = {
         .step = step->step, .steps = OFF_STEPS, .part = OFF_PART, .step_s = step->step_s, .predicted = run->prediction};
     const struct timeline *recorded = &run->record.timeline;
-    if (recorded->events.count > 0) step_summarise(recorded, &run->setup.costs, &misprediction.measured);
+    bool known = run->setup.costs.kernels && recorded->events.count > 0; /* what each instruction does */
+    if (known) step_summarise(recorded, &run->setup.costs, &misprediction.measured);
     if (run->events->mispredicted) run->events->mispredicted(run->events->payload, &misprediction);
 }
 
@@ -96,7 +101,7 @@ static enum status one_step(struct train_run *run) {
     int64_t start = clock_now_ns();
     TRY(engine_step(&run->engine, run->data.dataset, run->state.step, learning_rate, &numbers));
     int64_t elapsed = clock_now_ns() - start;
-    TRY(step_record_end(&run->record, run->engine.main, run->state.step, run->folder));
+    TRY(step_record_end(&run->record, run->engine.main, run->state.step, (double)elapsed * 1e-9, run->folder));
     if (!isfinite(numbers.loss) || !isfinite(numbers.grad_norm))
         return refuse_nonfinite(run, run->state.step + 1, &numbers);
     run->state.step++;
@@ -157,7 +162,9 @@ static enum status begin_save(struct train_run *run) {
     TRY(finish_save(run));
     TRY(engine_settle(&run->engine));
     run->saved_step = run->state.step;
-    return checkpoint_writer_begin(&run->writer, &run->state);
+    TRY(checkpoint_writer_begin(&run->writer, &run->state));
+    if (run->events->saving) run->events->saving(run->events->payload, run->state.step);
+    return STATUS_OK;
 }
 
 static bool save_due(const struct train_run *run, bool ends) {

@@ -6,6 +6,7 @@
 #include "base/json.h"
 
 static const int64_t COUNT_MAX = (int64_t)1 << 40;
+static const double EPOCHS_MAX = 1e6;
 
 static const char *const schedule_names[] = {
 #define LR_SCHEDULE_NAME(name, text) [LR_SCHEDULE_##name] = text,
@@ -40,6 +41,7 @@ void train_options_init(struct train_options *out) {
         .valid_every = 100,
         .sample_tokens = 64,
         .sample_prompt = "",
+        .columns = "",
     };
 }
 
@@ -70,6 +72,8 @@ enum status train_options_check(const struct train_options *options) {
     if (!(options->field >= 0 && options->field <= (most)))                                                            \
         return status_set(STATUS_BAD_INPUT, "%s: %g is not in 0 to %g", name, options->field, most);
     TRAIN_FRACTIONS(CHECK_FRACTION)
+    if (!(options->epochs >= 0 && options->epochs <= EPOCHS_MAX))
+        return status_set(STATUS_BAD_INPUT, "epochs: %g is not in 0 to %g", options->epochs, EPOCHS_MAX);
     if (!(options->learning_rate > 0 && options->learning_rate <= 1e6))
         return status_set(STATUS_BAD_INPUT, "lr: %g is not above 0 and at most 1e6", options->learning_rate);
     if (options->schedule >= LR_SCHEDULE_COUNT) return status_set(STATUS_BAD_INPUT, "schedule: unknown");
@@ -95,8 +99,10 @@ json_t *train_options_to_json(const struct train_options *options) {
 #define SET_DOUBLE(field, name, most) failed |= json_object_set_new(object, #field, json_real(options->field));
     TRAIN_FRACTIONS(SET_DOUBLE)
     SET_DOUBLE(learning_rate, , )
+    SET_DOUBLE(epochs, , )
     failed |= json_object_set_new(object, "schedule", json_string(lr_schedule_name(options->schedule)));
     failed |= json_object_set_new(object, "sample_prompt", json_string(options->sample_prompt));
+    failed |= json_object_set_new(object, "columns", json_string(options->columns));
     failed |= json_object_set_new(object, "loss_on_all", json_boolean(options->loss_on_all));
     failed |= json_object_set_new(object, "data", paths_to_json(options->data_paths, options->data_path_count));
     failed |= json_object_set_new(object, "valid", paths_to_json(options->valid_paths, options->valid_path_count));
@@ -138,6 +144,8 @@ enum status train_options_from_json(const char *file, const json_t *object, stru
     TRY(json_read_double(file, object, #field, 0, most, &options.field));
     TRAIN_FRACTIONS(READ_DOUBLE)
     READ_DOUBLE(learning_rate, , 1e6)
+    TRY(json_read_double(file, object, "epochs", 0, EPOCHS_MAX,
+                         &options.epochs)); /* runs of older versions have none */
     TRY(json_require(file, object, "schedule"));
     TRY(json_read_string(file, object, "schedule", &schedule));
     options.schedule = lr_schedule_find(schedule);
@@ -147,6 +155,9 @@ enum status train_options_from_json(const char *file, const json_t *object, stru
     TRY(json_read_string(file, object, "sample_prompt", &options.sample_prompt));
     options.sample_prompt = scratch_format(memory, "%s", options.sample_prompt);
     if (!options.sample_prompt) return STATUS_FAILED;
+    TRY(json_read_string(file, object, "columns", &options.columns)); /* likewise */
+    options.columns = scratch_format(memory, "%s", options.columns);
+    if (!options.columns) return STATUS_FAILED;
     TRY(json_require(file, object, "loss_on_all"));
     TRY(json_read_bool(file, object, "loss_on_all", &options.loss_on_all));
     TRY(paths_from_json(file, object, "data", memory, &options.data_paths, &options.data_path_count));

@@ -40,6 +40,7 @@ struct plan_options {
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;       /* 0: not given */
     struct memory_options memory;
+    bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate); NULL: none */
     const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them; NULL: none */
 };
@@ -63,6 +64,7 @@ enum lr_schedule lr_schedule_find(const char *name);
 /* train_options_init sets the defaults given here. */
 struct train_options {
     int64_t steps;             /* 1000: steps of the whole run */
+    double epochs;             /* 0: not given; else passes over the training data, from which steps follow */
     double learning_rate;      /* 3e-4: the peak */
     enum lr_schedule schedule; /* cosine */
     int64_t schedule_steps;    /* 0: as many as `steps`; steps after which the schedule is at its end */
@@ -94,6 +96,7 @@ struct train_options {
     const char *const *valid_paths;
     size_t valid_path_count;
     int64_t chat_time_s;   /* 0: today; what the template of conversations is told of the time, in seconds since 1970 */
+    const char *columns;   /* "": keys of .jsonl files, as data/jsonl.h reads them. Borrowed */
     bool loss_on_all;      /* false: of supervised examples train on the completions only */
     double valid_fraction; /* 0: part of the training sequences held out where there is no other validation data */
 };

@@ -231,7 +231,8 @@ enum status train_setup_create(const char *model_folder, enum setup_purpose purp
                                const struct train_options *training, struct train_setup *out) {
     struct train_setup setup = {.purpose = purpose};
     setup.samples = purpose == SETUP_TRAIN && training && training->sample_every > 0;
-    enum status status = model_open(model_folder, &setup.model);
+    enum status status =
+        options->outline ? model_open_outline(model_folder, &setup.model) : model_open(model_folder, &setup.model);
     if (status == STATUS_OK) status = resolve(&setup, options, training);
     if (status == STATUS_OK) status = finish(&setup, options);
     if (status != STATUS_OK)
@@ -264,7 +265,7 @@ static enum status compile_step(const struct plan *plan, const char *plan_name, 
     struct plan_options nothing_given;
     plan_options_init(&nothing_given);
     TRY(plan_options_resolve(&nothing_given, NULL, setup->backend, 0, plan, plan_name, &setup->plan));
-    TRY(model_open(model_folder, &setup->model));
+    TRY(model_open_outline(model_folder, &setup->model));
     TRY(set_trained(setup));
     setup->backend->set_threads(setup->plan.recipe.threads);
     TRY(compile_one(setup, loss_of(&setup->plan), true, &setup->plan, NULL, &setup->main));

@@ -52,7 +52,8 @@ struct train_setup {
                             head size x (T + 1) a layer for causal attention; a third of that for the other purposes */
 };
 
-/* Opens the model, resolves the plan, compiles the programs. `training` gives the recipe's AdamW numbers (NULL: the
+/* Opens the model (without weights where `options` say that an outline is enough), resolves the plan, compiles the
+ * programs. `training` gives the recipe's AdamW numbers (NULL: the
  * defaults). BAD_INPUT for what is wrong with the model, the options or the plan file. Never STATUS_NO_FIT: see
  * train_setup_check_memory. The caller frees with train_setup_free. */
 enum status train_setup_create(const char *model_folder, enum setup_purpose purpose, const struct plan_options *options,
@@ -62,8 +63,9 @@ enum status train_setup_create(const char *model_folder, enum setup_purpose purp
 enum status train_setup_create_planned(const char *model_folder, const struct plan *plan,
                                        const struct plan_options *options, const struct train_options *training,
                                        struct train_setup *out);
-/* Only the training step of a plan as it is, whatever memory there is: to be simulated. `plan_name` stands for the plan
- * in messages. BAD_INPUT where the plan is for other kernels than this machine's, or not for this model. */
+/* Only the training step of a plan as it is, whatever memory there is and without weights: to be simulated. `plan_name`
+ * stands for the plan in messages. BAD_INPUT where the plan is for other kernels than this machine's, or not for this
+ * model. */
 enum status train_setup_create_step(const char *model_folder, const struct plan *plan, const char *plan_name,
                                     struct train_setup *out);
 void train_setup_free(struct train_setup *setup);

@@ -47,6 +47,10 @@ static const struct op_sizes more_sizes[] = {
 };
 enum { MORE_SIZES = sizeof more_sizes / sizeof *more_sizes };
 
+/* Features of norms: one for each number that a thread may hold, and more than are held. */
+static const int64_t norm_columns[] = {768, 2048, 4104, 8200, 531 * 8};
+enum { NORM_COLUMNS = sizeof norm_columns / sizeof *norm_columns };
+
 static struct op_instance create(const struct op_case *op_case, const struct op_sizes *sizes, enum dtype dtype,
                                  const char *backend) {
     struct op_instance instance;
@@ -108,6 +112,11 @@ static void check_case(const struct op_case *op_case) {
         if (!is_long(op_case) || unit_sweep(0, 1)) check_sizes(op_case, &op_case->sizes, dtype);
         for (int i = 0; i < MORE_SIZES; i++)
             check_sizes(op_case, &more_sizes[i], dtype);
+        for (int i = 0; i < NORM_COLUMNS && strstr(op_case->op->name, "_norm"); i++) {
+            struct op_sizes sizes = op_case->sizes;
+            sizes.columns = norm_columns[i];
+            check_sizes(op_case, &sizes, dtype);
+        }
     }
 }
 
@@ -127,7 +136,7 @@ int main(void) {
 #else
 
 int main(void) {
-    printf("skipped: this build has no CUDA, or no C++\n");
+    printf("skipped: this build has no CUDA backend; needs the CUDA toolkit, 12 or later, and a C++ compiler\n");
     return TEST_SKIPPED;
 }
 

@@ -183,5 +183,5 @@ int main(void) {
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else
-int main(void) { return 77; }
+int main(void) { unit_skip_all("this build has no CUDA backend; needs the CUDA toolkit, 12 or later"); }
 #endif

@@ -37,7 +37,7 @@ int main(void) {
 #else
 
 int main(void) {
-    printf("skipped: this build has no CUDA\n");
+    printf("skipped: this build has no CUDA backend; needs the CUDA toolkit, 12 or later\n");
     return TEST_SKIPPED;
 }
 

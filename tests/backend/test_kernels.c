@@ -115,7 +115,7 @@ static void check_threads(const struct op_case *op_case, enum dtype dtype) {
 
 static void test_same_bits_on_any_number_of_threads(void **state) {
     (void)state;
-    if (op_instance_on_cuda()) skip();
+    if (op_instance_on_cuda()) unit_skip("a GPU has no number of threads; needs the CPU backend");
     each_case(check_threads);
     backend_cpu.set_threads(2);
 }

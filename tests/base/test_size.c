@@ -144,6 +144,17 @@ static void what_is_rounded_up_is_enough(void **state) {
     assert_string_equal(size_print_option(1000, text), "1000");
 }
 
+static void counts_have_their_thousands_apart(void **state) {
+    (void)state;
+    char text[COUNT_TEXT];
+    assert_string_equal(count_print(0, text), "0");
+    assert_string_equal(count_print(999, text), "999");
+    assert_string_equal(count_print(1000, text), "1,000");
+    assert_string_equal(count_print(124439808, text), "124,439,808");
+    assert_string_equal(count_print(-123456, text), "-123,456");
+    assert_string_equal(count_print(INT64_MIN, text), "-9,223,372,036,854,775,808");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_sizes),
@@ -151,6 +162,7 @@ int main(void) {
         cmocka_unit_test(plain_bytes_come_back_exactly),
         cmocka_unit_test(printed_sizes_are_close),
         cmocka_unit_test(what_is_rounded_up_is_enough),
+        cmocka_unit_test(counts_have_their_thousands_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

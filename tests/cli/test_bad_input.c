@@ -16,36 +16,29 @@
 #define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* A sound model and text, made once. */
-static struct { char folder[512], model[600], text[600], broken[600], run[600]; } place;
+static struct program_place place;
+static char broken[600];
 
 static int set_up(void **state) {
-    void *folder;
     (void)state;
-    if (temp_folder_make(&folder) != 0) return -1;
-    snprintf(place.folder, sizeof place.folder, "%s", (char *)folder);
-    free(folder);
-    snprintf(place.model, sizeof place.model, "%s/model", place.folder);
-    snprintf(place.text, sizeof place.text, "%s/text.txt", place.folder);
-    snprintf(place.broken, sizeof place.broken, "%s/broken", place.folder);
-    snprintf(place.run, sizeof place.run, "%s/run", place.folder);
-    make_text(place.text, 20000);
-    make_tiny_model(place.folder, place.model, place.text);
+    if (program_place_make(&place, 20000) != 0) return -1;
+    snprintf(broken, sizeof broken, "%s/broken", place.folder);
     return 0;
 }
 
 static int tear_down(void **state) {
     (void)state;
-    return folder_remove(place.folder) == STATUS_OK ? 0 : -1;
+    return program_place_drop(&place);
 }
 
 /* A fresh copy of the sound model to break. */
 static const char *copy_model(void) {
     static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"};
-    assert_int_equal(folder_remove(place.broken), STATUS_OK);
-    assert_int_equal(folder_create(place.broken), STATUS_OK);
+    assert_int_equal(folder_remove(broken), STATUS_OK);
+    assert_int_equal(folder_create(broken), STATUS_OK);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        assert_int_equal(file_copy(temp_path(place.model, files[i]), temp_path(place.broken, files[i])), STATUS_OK);
-    return place.broken;
+        assert_int_equal(file_copy(temp_path(place.model, files[i]), temp_path(broken, files[i])), STATUS_OK);
+    return broken;
 }
 
 /* Training must refuse, name all of `texts`, and make no run folder. */
@@ -54,9 +47,9 @@ static void refuse_data(const char *model, const char *data, const char *const *
     program_expect(place.folder, 2, texts, words);
     assert_false(file_exists(place.run));
 }
-static void refuse_model(const char *const *texts) { refuse_data(place.broken, place.text, texts); }
+static void refuse_model(const char *const *texts) { refuse_data(broken, place.text, texts); }
 
-static const char *weights_path(void) { return temp_path(place.broken, "model.safetensors"); }
+static const char *weights_path(void) { return temp_path(broken, "model.safetensors"); }
 
 static void test_weights(void **state) {
     (void)state;
@@ -102,7 +95,7 @@ static void test_weights(void **state) {
 /* Sets one key of the broken model's config. */
 static void set_config(const char *key, json_t *value) {
     copy_model();
-    const char *path = temp_path(place.broken, "config.json");
+    const char *path = temp_path(broken, "config.json");
     json_t *config = json_load_file(path, 0, NULL);
     assert_non_null(config);
     json_object_set_new(config, key, value);
@@ -133,7 +126,7 @@ static void test_config(void **state) {
 static void test_json_that_is_none(void **state) {
     (void)state;
     copy_model();
-    const char *config = temp_path(place.broken, "config.json");
+    const char *config = temp_path(broken, "config.json");
     temp_write_text(config, "{\"model_type\": ");
     refuse_model(TEXTS("config.json", "not valid JSON"));
     enum { DEEP = 100000 };
@@ -144,10 +137,10 @@ static void test_json_that_is_none(void **state) {
     refuse_model(TEXTS("config.json", "not valid JSON"));
     mem_free(deep);
     copy_model();
-    temp_write_text(temp_path(place.broken, "tokenizer.json"), "{\"model\": {\"type\": \"Unigram\"}}");
+    temp_write_text(temp_path(broken, "tokenizer.json"), "{\"model\": {\"type\": \"Unigram\"}}");
     refuse_model(TEXTS("tokenizer.json"));
     copy_model();
-    unlink(temp_path(place.broken, "tokenizer.json"));
+    unlink(temp_path(broken, "tokenizer.json"));
     refuse_model(TEXTS("tokenizer"));
 }
 
@@ -172,6 +165,24 @@ static void test_data(void **state) {
     token_file_write_raw(tokens, TOKEN_MAGIC_16, TOKEN_VERSION_16, 500, 2, ids, 400);
     refuse_data(place.model, tokens, TEXTS("bad.bin"));
     refuse_data(place.model, place.folder, TEXTS("train"));
+}
+
+/* It is read all the same, and every run says so: those that tokenize it and those that find its tokens. */
+static void test_text_that_is_not_utf8(void **state) {
+    (void)state;
+    char *text;
+    size_t bytes;
+    const char *path = temp_path(place.folder, "latin1.txt");
+    assert_int_equal(file_read(place.text, 1 << 20, &text, &bytes), STATUS_OK);
+    text[100] = text[101] = text[7000] = '\xe9';
+    assert_int_equal(file_replace(path, text, bytes), STATUS_OK);
+    mem_free(text);
+    const char *const *texts =
+        TEXTS("latin1.txt: 3 bytes in 3 places are not UTF-8 and are read as U+FFFD; the first is "
+              "byte 100");
+    const char *const words[] = {"eval", place.model, path, "--seq", "32", "--batches", "1", "--quiet", NULL};
+    for (int time = 0; time < 2; time++)
+        program_expect(place.folder, 0, texts, words);
 }
 
 static void test_settings(void **state) {
@@ -258,7 +269,7 @@ static void test_output_over_another_file(void **state) {
     char config[600];
     snprintf(config, sizeof config, "%s", temp_path(copy_model(), "config.json"));
     const char *const texts[] = {"config.json", "is left as it is", NULL};
-    program_expect(place.folder, 2, texts, (const char *const[]){"plan", place.broken, "-o", config, NULL});
+    program_expect(place.folder, 2, texts, (const char *const[]){"plan", broken, "-o", config, NULL});
     program_expect(place.folder, 2, texts, (const char *const[]){"profile", "-o", config, NULL});
     char *before, *after;
     size_t bytes, after_bytes;
@@ -278,7 +289,7 @@ static void test_devices(void **state) {
     (void)state;
     static const char *const wrong[] = {"gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "cuda1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        program_expect(place.folder, 2, TEXTS("device", wrong[i], "is not cpu, cuda or cuda:N"),
+        program_expect(place.folder, 2, TEXTS("device", wrong[i], "is not cuda, cuda:N or cpu"),
                        (const char *const[]){"plan", place.model, "--device", wrong[i], NULL});
     const char *const words[] = {"train", place.model, place.text, "-o", place.run, "--device", "cuda", NULL};
     program_expect(place.folder, 2, TEXTS("device: cuda: ", "GPU"), words);
@@ -292,6 +303,7 @@ int main(void) {
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_json_that_is_none),
         cmocka_unit_test(test_data),
+        cmocka_unit_test(test_text_that_is_not_utf8),
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_output_that_holds_something_else),

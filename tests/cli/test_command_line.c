@@ -52,6 +52,10 @@ static void test_help_and_version(void **state) {
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "`Metaspace`"));
     program_run_free(&run);
+    run = PROGRAM(*state, "help", "presets");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "meta-llama/Llama-3.1-8B"));
+    program_run_free(&run);
     run = PROGRAM(*state, "help", "templates");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "`raise_exception`"));
@@ -162,8 +166,8 @@ static void test_json_is_one_document(void **state) {
     assert_int_equal(run.status, 0);
     json_t *document = parse_whole(run.out), *written = json_load_file(plan, 0, NULL);
     assert_true(json_equal(document, written));
-    static const char *const keys[] = {"version", "recipe",  "policy",     "step_s",
-                                       "tiers",   "streams", "runners_up", "binds"};
+    static const char *const keys[] = {"version", "recipe",     "policy", "step_s", "tiers",
+                                       "streams", "runners_up", "tried",  "binds"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!json_object_get(document, keys[i])) fail_msg("plan --json lacks %s", keys[i]);
     const json_t *tier = json_array_get(json_object_get(document, "tiers"), 0);

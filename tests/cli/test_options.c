@@ -45,6 +45,7 @@ static void test_table_is_whole(void **state) {
         assert_int_equal(option_find(option->name), i); /* names are unique */
         assert_int_equal(option_find_key(option_key(option, key)), i);
         if (option->type == OPTION_CHOICE) assert_non_null(option->choices);
+        if (option->excludes) assert_true(option_find(option->excludes) < OPTION_COUNT);
         if (option->type == OPTION_WHOLE) assert_true(option->least <= option->most);
         struct option_value value = {0};
         if (option->fallback)
@@ -160,6 +161,22 @@ static void test_command_line_wins_over_config_over_default(void **state) {
     assert_string_equal(options_text(&options, OPT_OUTPUT), "from-file");
     assert_int_equal(options_whole(&options, OPT_SAVE_EVERY), 100);
     options_free(&options);
+}
+
+/* --epochs and --steps say the same in two ways. */
+static void test_options_that_exclude_each_other(void **state) {
+    struct options options;
+    const char *config = write_config(*state, "{\"steps\": 20}");
+    REFUSE(&command_train, "--epochs and --steps: only one", NULL, "m", "d", "--epochs", "2", "--steps", "3");
+    assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", config, "--epochs", "1.5"), STATUS_OK);
+    assert_true(options_real(&options, OPT_EPOCHS) > 1 && !options_given(&options, OPT_STEPS));
+    options_free(&options);
+    config = write_config(*state, "{\"epochs\": 2}");
+    assert_int_equal(PARSE(&command_train, &options, "m", "d", "--config", config, "--steps", "3"), STATUS_OK);
+    assert_true(options_whole(&options, OPT_STEPS) == 3 && !options_given(&options, OPT_EPOCHS));
+    options_free(&options);
+    config = write_config(*state, "{\"epochs\": 2, \"steps\": 3}");
+    REFUSE(&command_train, "--epochs and --steps: only one", NULL, "m", "d", "--config", config);
 }
 
 static void test_bad_config_names_file_and_key(void **state) {
@@ -320,6 +337,7 @@ int main(void) {
         CASE(test_what_is_not_supported_yet_is_refused_by_name),
         CASE(test_arch_has_every_family),
         CASE(test_command_line_wins_over_config_over_default),
+        CASE(test_options_that_exclude_each_other),
         CASE(test_bad_config_names_file_and_key),
         CASE(test_one_config_may_serve_several_commands),
         CASE(test_help_shows_every_default),

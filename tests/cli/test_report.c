@@ -21,6 +21,8 @@
 #define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define SETTINGS "--batch", "2", "--seq", "16", "--dtype", "fp32", "--save-every", "0", "--quiet"
 
+#define NO_SERVER "this build has no --serve; needs libmicrohttpd"
+
 static int set_up(void **state) {
     if (temp_folder_make(state) != 0) return -1;
     make_text(temp_path(*state, "text.txt"), 3000);
@@ -37,6 +39,15 @@ static bool begins(const char *path, const char *text) {
     return same;
 }
 
+static bool holds(const char *path, const char *text) {
+    char *whole;
+    size_t bytes;
+    assert_int_equal(file_read(path, 1 << 26, &whole, &bytes), STATUS_OK);
+    bool found = strstr(whole, text) != NULL;
+    mem_free(whole);
+    return found;
+}
+
 static void test_report_writes_a_page(void **state) {
     const char *folder = *state, *run = temp_path(folder, "run"), *plan = temp_path(folder, "p.json");
     EXPECT(folder, 0, NULL, "train", temp_path(folder, "model"), temp_path(folder, "text.txt"), "-o", run, "--steps",
@@ -44,7 +55,14 @@ static void test_report_writes_a_page(void **state) {
     EXPECT(folder, 0, TEXTS("run/report.html"), "report", run);
     EXPECT(folder, 0, NULL, "report", run); /* a page may be replaced */
     assert_true(begins(temp_path(run, "report.html"), "<!doctype html>"));
+    EXPECT(folder, 0, NULL, "report", run, "--beside", run, "-o", temp_path(folder, "two.html"));
+    assert_true(holds(temp_path(folder, "two.html"), "\"beside\":{"));
+    assert_true(holds(temp_path(folder, "two.html"), "\"state\":\"finished\""));
+    assert_false(holds(temp_path(run, "report.html"), "\"beside\":{"));
+    EXPECT(folder, 2, TEXTS("model: is not the folder of a run"), "report", run, "--beside",
+           temp_path(folder, "model"));
     EXPECT(folder, 0, NULL, "plan", temp_path(folder, "model"), "-o", plan);
+    EXPECT(folder, 2, TEXTS("p.json is a plan, which has no curves"), "report", plan, "--beside", run);
     EXPECT(folder, 0, TEXTS("p.html"), "report", plan);
     EXPECT(folder, 0, NULL, "report", plan, "-o", temp_path(folder, "x.html"), "--quiet");
     assert_true(begins(temp_path(folder, "x.html"), "<!doctype html>"));
@@ -170,7 +188,7 @@ static void test_a_run_is_served_while_it_trains(void **state) {
     int port = port_of(folder);
     if (port == 0) {
         program_run_free(&(struct program_run[]){program_finish(folder, process)}[0]);
-        skip();
+        unit_skip(NO_SERVER);
     }
     wait_for_a_step(port);
     char host[32], taken[16];
@@ -214,7 +232,7 @@ static void test_the_bits_are_those_of_a_run_alone(void **state) {
     struct program_run done = program_finish(folder, process);
     if (port == 0) assert_int_equal(done.status, 2);
     program_run_free(&done);
-    if (port == 0) skip();
+    if (port == 0) unit_skip(NO_SERVER);
     EXPECT(folder, 0, NULL, "train", model, text, "-o", alone, "--steps", "20", SETTINGS);
     assert_true(files_equal(temp_path(served, "model/model.safetensors"), temp_path(alone, "model/model.safetensors")));
 }

@@ -16,13 +16,15 @@
     "--batch", "3", "--seq", "24", "--grain", "2", "--schedule-steps", "8", "--warmup-steps", "2", "--lr", "1e-2",     \
         "--dtype", "fp32", "--document-attention", "within", "--quiet"
 
-static void write_examples(const char *path, const char *ending) {
+static void write_keys(const char *path, const char *first, const char *second, const char *ending) {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     for (int i = 0; i < 40; i++)
-        fprintf(file, "{\"prompt\": \"%d and %d\", \"completion\": \" is %d%s\"}\n", i, i % 7, i + i % 7, ending);
+        fprintf(file, "{\"%s\": \"%d and %d\", \"%s\": \" is %d%s\"}\n", first, i, i % 7, second, i + i % 7, ending);
     assert_int_equal(fclose(file), 0);
 }
+
+static void write_examples(const char *path, const char *ending) { write_keys(path, "prompt", "completion", ending); }
 
 static int set_up(void **state) {
     if (temp_folder_make(state) != 0) return -1;
@@ -52,6 +54,27 @@ static void resumed_runs_are_the_same(void **state) {
         assert_non_null(strstr(resumed, line));
     mem_free(metrics);
     mem_free(resumed);
+}
+
+/* Columns change how lines are read and nothing else, and a resumed run has those that it began with. */
+static void runs_keep_columns(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *named = temp_path(folder, "named.jsonl");
+    char own[4096], other[4096];
+    snprintf(own, sizeof own, "%s", temp_path(folder, "own"));
+    snprintf(other, sizeof other, "%s", temp_path(folder, "other"));
+    write_keys(named, "question", "answer", "");
+    EXPECT(folder, 0, NULL, "train", model, temp_path(folder, "a.jsonl"), "-o", own, "--steps", "6", SETTINGS);
+    EXPECT(folder, 0, NULL, "train", model, named, "--columns", "prompt=question,completion=answer", "-o", other,
+           "--steps", "3", SETTINGS);
+    EXPECT(folder, 0, NULL, "resume", other, "--steps", "6", "--quiet");
+    assert_true(files_equal(temp_path(own, "model/model.safetensors"), temp_path(other, "model/model.safetensors")));
+    EXPECT(folder, 0, NULL, "eval", model, named, "--columns", "text=question", "--seq", "24", "--quiet");
+    EXPECT(folder, 2, TEXTS("line 1: text: missing: the keys are question, answer", "--columns prompt=question"),
+           "eval", model, named, "--seq", "24");
+    EXPECT(folder, 2, TEXTS("line 1: answers: missing: the keys are question, answer"), "eval", model, named,
+           "--columns", "prompt=question,completion=answers", "--seq", "24");
+    EXPECT(folder, 2, TEXTS("--columns: 'question' does not say"), "train", model, named, "--columns", "question", "-o",
+           temp_path(folder, "bad"), SETTINGS);
 }
 
 /* Completions are less than all tokens, and packing changes nothing of a file's loss. */
@@ -93,6 +116,7 @@ static void bad_data_exit_with_2(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_runs_are_the_same),
+        cmocka_unit_test(runs_keep_columns),
         cmocka_unit_test(eval_counts_what_is_asked_for),
         cmocka_unit_test(bad_data_exit_with_2),
     };

@@ -1,5 +1,6 @@
 /* The machine's measurement and its JSON form. */
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/folder.h"
@@ -35,6 +36,19 @@ static void test_cores_follow_the_affinity(void **state) {
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     assert_int_equal(cores, 1);
     assert_int_equal(threads, 1);
+}
+
+/* Of a package with several caches (EPYC 7003 has eight of 32 MiB), the one above a core counts, not their sum. */
+static void test_a_cache_is_that_of_a_core(void **state) {
+    (void)state;
+    assert_true(cluster_cache_bytes() >= 0);
+    assert_int_equal(setenv("HWLOC_SYNTHETIC", "package:1 l3:8(size=33554432) l2:8(size=524288) core:1 pu:1", 1), 0);
+    assert_int_equal(cluster_cache_bytes(), 32 << 20);
+    assert_int_equal(setenv("HWLOC_SYNTHETIC", "package:1 l2:8(size=524288) core:1 pu:1", 1), 0);
+    assert_int_equal(cluster_cache_bytes(), 512 << 10);
+    assert_int_equal(setenv("HWLOC_SYNTHETIC", "package:1 core:8 pu:1", 1), 0);
+    assert_int_equal(cluster_cache_bytes(), 0);
+    unsetenv("HWLOC_SYNTHETIC");
 }
 
 static struct cluster example(void) {
@@ -239,11 +253,12 @@ static void test_every_operation_fails_in_turn(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_measured_machine_is_sane),  cmocka_unit_test(test_cores_follow_the_affinity),
-        cmocka_unit_test(test_json_gives_back_the_same),  cmocka_unit_test(test_bad_fields_are_named),
-        cmocka_unit_test(test_rates_come_back_the_same),  cmocka_unit_test(test_files_without_rates_are_read),
-        cmocka_unit_test(test_lower_of_two_measurements), cmocka_unit_test(test_bad_rates_are_named),
-        cmocka_unit_test(test_a_copy_is_there_once),      cmocka_unit_test(test_every_operation_fails_in_turn),
+        cmocka_unit_test(test_measured_machine_is_sane),      cmocka_unit_test(test_cores_follow_the_affinity),
+        cmocka_unit_test(test_a_cache_is_that_of_a_core),     cmocka_unit_test(test_json_gives_back_the_same),
+        cmocka_unit_test(test_bad_fields_are_named),          cmocka_unit_test(test_rates_come_back_the_same),
+        cmocka_unit_test(test_files_without_rates_are_read),  cmocka_unit_test(test_lower_of_two_measurements),
+        cmocka_unit_test(test_bad_rates_are_named),           cmocka_unit_test(test_a_copy_is_there_once),
+        cmocka_unit_test(test_every_operation_fails_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,8 @@ inline unsigned __ballot_sync(unsigned, int predicate) {
     return vote.result;
 }
 
+inline int __all_sync(unsigned lanes, int predicate) { return __ballot_sync(lanes, predicate) == lanes; }
+
 template <typename T> T __shfl_xor_sync(unsigned, T value, int step) {
     struct move {
         T own, result;
@@ -111,6 +113,7 @@ inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fsqrt_rn(float a) { return sqrtf(a); }
+inline float __frsqrt_rn(float a) { return (float)(1 / sqrt((double)a)); }
 inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678f); }
 
 #endif

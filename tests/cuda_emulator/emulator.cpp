@@ -187,6 +187,16 @@ cudaError_t cudaGetDeviceCount(int *count) {
     *count = 1;
     return cudaSuccess;
 }
+cudaError_t cudaGetDevice(int *device) {
+    *device = 0;
+    return cudaSuccess;
+}
+/* Shared memory is asked for by who takes what there is: little, so that what does not fit is seen too. */
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int) {
+    if (attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin) emulator_fail("an attribute that is not emulated");
+    *value = 2 << 10;
+    return cudaSuccess;
+}
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 cudaError_t cudaPeekAtLastError(void) { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t) { return "emulated"; }

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "data/example.h"
+#include "data/utf8.h"
 #include "support/data_files.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
@@ -155,6 +156,50 @@ static void too_much_work_is_refused(void **state) {
     tokenizer_free(tokenizer);
 }
 
+/* So many spans that texts are not encoded from the beginning: what they mark is what each marks by itself. */
+static void many_spans_are_those_of_each(void **state) {
+    (void)state;
+    static const char *const names[] = {"gpt2", "gpt2_prefix_space", "nfkc", "llama2", "metaspace_first", "lines"};
+    enum { SPANS = 120 };
+    struct text_span spans[SPANS];
+    size_t bytes;
+    char *text = random_text(31, 16000, &bytes);
+    for (size_t i = 0; i < SPANS; i++) {
+        size_t from = utf8_floor(text, i * (bytes / SPANS) + random_u64(31, RANDOM_TEST, 0, i) % 300);
+        spans[i] = (struct text_span){from, utf8_floor(text, from + bytes / SPANS - 400)};
+    }
+    assert_true(SPANS * bytes > (1 << 23));
+    for (size_t t = 0; t < sizeof names / sizeof names[0]; t++) {
+        struct tokenizer *tokenizer = open_fixture(names[t]);
+        struct example_encoder *encoder;
+        struct token_ids all = {0}, one = {0};
+        assert_int_equal(example_encoder_create(tokenizer, &encoder), STATUS_OK);
+        if (example_encode(encoder, text, bytes, spans, SPANS, true, -1, &all) != STATUS_OK)
+            fail_msg("%s: %s", names[t], status_message());
+        size_t trained = 0;
+        for (size_t i = 0; i < SPANS; i += 7) {
+            one.count = 0;
+            assert_int_equal(example_encode(encoder, text, bytes, &spans[i], 1, true, -1, &one), STATUS_OK);
+            assert_int_equal(one.count, all.count);
+            for (size_t k = 0; k < one.count; k++) {
+                bool marked = one.items[k] & EXAMPLE_TRAINED;
+                if (marked && !(all.items[k] & EXAMPLE_TRAINED)) fail_msg("%s: id %zu", names[t], k);
+                trained += marked;
+            }
+            size_t first = 0; /* the one before is not trained on, nor is the one behind */
+            while (!(one.items[first] & EXAMPLE_TRAINED))
+                first++;
+            assert_true(first == 0 || !(all.items[first - 1] & EXAMPLE_TRAINED));
+        }
+        assert_true(trained > 1000);
+        vec_free(&all);
+        vec_free(&one);
+        example_encoder_free(encoder);
+        tokenizer_free(tokenizer);
+    }
+    mem_free(text);
+}
+
 static enum status encode_once(void *payload) {
     struct example_encoder *encoder;
     struct token_ids marked = {0};
@@ -177,7 +222,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(borders_are_found_in_any_text), cmocka_unit_test(clean_borders_are_exact),
         cmocka_unit_test(an_end_is_not_put_twice),       cmocka_unit_test(too_much_work_is_refused),
-        cmocka_unit_test(faults_are_reported),
+        cmocka_unit_test(many_spans_are_those_of_each),  cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,74 @@ static void bounds_are_kept(void **state) {
     expect_refused(deep, "nested more than");
 }
 
+/* What takes long is refused before it does: s and t are a million bytes that differ in the last. */
+static void all_that_takes_time_is_work(void **state) {
+    (void)state;
+    static const char *const bodies[] = {
+        "s == t",
+        "s < t",
+        "d[t]",
+        "t in d",
+        "t in [s, s]",
+        "s.rsplit(t)",
+        "s.rfind(t)",
+        "s.startswith(s)",
+        "s.endswith(s)",
+        "s.removeprefix(s)",
+        "{t: 1} == {s: 1}",
+        "[s] == [t]",
+        "s is eq t",
+        "s is in [t]",
+        "[s, t]|sort(case_sensitive=true)",
+        "d.get(t)",
+        "s.strip('ab')",
+        "s[-1]",
+        "d|tojson(sort_keys=true)",
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        char template[512];
+        snprintf(
+            template, sizeof template,
+            "{%% set s = 'a' * 1000000 %%}{%% set t = s[1:] ~ 'b' %%}{%% set d = {s: 1} %%}{%% for i in range(9999) "
+            "%%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
+            bodies[i]);
+        expect_refused(template, strstr(bodies[i], "{t: 1}") ? "template: " : "too much work");
+    }
+}
+
+/* Of templates that render fast, at least so much: some 20 ns a unit. */
+static void work_is_counted(void **state) {
+    (void)state;
+    static const struct {
+        const char *template;
+        int64_t least;
+    } cases[] = {
+        {"{{ [1.1e-300, 2.5, 0.1]|string|length }}", 4000},
+        {"{{ range(1000)|list|sum }}", 2000},
+        {"{{ 1e300 % 3e-300 }}", 400},
+        {"{{ ('a\x01' * 500)|tojson|length }}", 5000},
+        {"{{ ['a\x01' * 500]|string|length }}", 5000},
+        {"{{ ('a' * 1000)|upper|length }}", 1000},
+        {"{{ ('a' * 1000) is lower }}", 1000},
+        {"{{ (' ' * 1000)|trim }}", 1000},
+        {"{{ ('a' * 1000)|replace('a', 'b')|length }}", 2000},
+        {"{{ 'ab' in 'a' * 1000 }}", 1000},
+        {"{{ strftime_now('%Y') }}", 400},
+        {"{{ range(300)|list|tojson(indent=64)|length }}", 2000},
+        {"{{ ('a ' * 500).split()|length }}", 1000},
+    };
+    json_t *none = json_object();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct jinja_output output = {0};
+        if (render(cases[i].template, strlen(cases[i].template), none, &output) != STATUS_OK)
+            fail_msg("%s: %s", cases[i].template, status_message());
+        if (output.work < cases[i].least || output.work > 100 * cases[i].least)
+            fail_msg("%s: %lld units of work", cases[i].template, (long long)output.work);
+        jinja_output_free(&output);
+    }
+    json_decref(none);
+}
+
 static void generations_are_told(void **state) {
     (void)state;
     static const char text[] = "a{% for x in ['b', 'cé'] %}<{% generation %}[{{ x }}]{% endgeneration %}>{% endfor %}"
@@ -218,6 +286,8 @@ int main(void) {
         cmocka_unit_test(rules_are_those_of_jinja),
         cmocka_unit_test(what_is_not_supported_is_named),
         cmocka_unit_test(bounds_are_kept),
+        cmocka_unit_test(all_that_takes_time_is_work),
+        cmocka_unit_test(work_is_counted),
         cmocka_unit_test(generations_are_told),
         cmocka_unit_test(the_document_is_as_generated),
         cmocka_unit_test(time_is_the_given),

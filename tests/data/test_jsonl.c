@@ -3,12 +3,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* cmocka.h needs the headers above. */
 #include <cmocka.h>
 
 #include "data/jsonl.h"
+#include "data/jsonl_form.h"
 
 static void lines_end_at_newlines(void **state) {
     (void)state;
@@ -104,6 +106,104 @@ static void bad_lines_are_named(void **state) {
     }
 }
 
+static void keys_that_are_there_are_told(void **state) {
+    (void)state;
+    json_t *value;
+    const char *text, *json = "{\"question\": \"a\", \"answer\": \"b\"}";
+    size_t bytes;
+    assert_int_equal(jsonl_parse("a.jsonl", 1, json, strlen(json), &value, &text, &bytes), STATUS_BAD_INPUT);
+    assert_string_equal(status_message(), "a.jsonl: line 1: text: missing: the keys are question, answer");
+    assert_non_null(strstr(status_hint_text(), "--columns prompt=question,completion=answer"));
+    json = "{\"1\": 0, \"2\": 0, \"3\": 0, \"4\": 0, \"5\": 0, \"6\": 0, \"7\": 0, \"8\": 0, \"9\": 0, \"10\": 0, "
+           "\"a key that is longer than keys are by far\": 0, \"12\": 0, \"13\": 0}";
+    assert_int_equal(jsonl_parse("a.jsonl", 1, json, strlen(json), &value, &text, &bytes), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "10, a key that is longer tha, 12, ..."));
+    assert_int_equal(jsonl_parse("a.jsonl", 1, "{}", 2, &value, &text, &bytes), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "the line has no keys"));
+    assert_int_equal(jsonl_parse("a.jsonl", 1, "{\"text\": \"\xe9\"}", 13, &value, &text, &bytes), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_hint_text(), "iconv"));
+}
+
+static void columns_name_keys(void **state) {
+    (void)state;
+    struct jsonl_columns columns;
+    assert_int_equal(jsonl_columns_parse("completion=a=b,prompt=question", &columns), STATUS_OK);
+    assert_string_equal(jsonl_key(&columns, JSONL_PROMPT), "question");
+    assert_string_equal(jsonl_key(&columns, JSONL_COMPLETION), "a=b");
+    assert_null(jsonl_key(&columns, JSONL_TEXT));
+    jsonl_columns_free(&columns);
+    assert_int_equal(jsonl_columns_parse("", &columns), STATUS_OK);
+    assert_string_equal(jsonl_key(&columns, JSONL_TEXT), "text");
+    assert_string_equal(jsonl_key(NULL, JSONL_OUTPUT), "output");
+    static const char *const bad[] = {
+        "question", "prompt=a", "prompt=,completion=b", "x=y", "text=a,,", "text=a,text=b", "input=a", "=a"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        if (jsonl_columns_parse(bad[i], &columns) != STATUS_BAD_INPUT) fail_msg("%s is not refused", bad[i]);
+        assert_non_null(strstr(status_message(), "--columns"));
+        assert_non_null(strstr(status_hint_text(), "prompt=question,completion=answer"));
+    }
+}
+
+static void expect_form(enum status status, json_t *const *out, const char *expected) {
+    json_t *formed = *out;
+    if (status != STATUS_OK) fail_msg("%s", status_message());
+    char *text = json_dumps(formed, JSON_COMPACT);
+    assert_string_equal(text, expected);
+    free(text);
+    json_decref(formed);
+}
+
+static void other_forms_become_ours(void **state) {
+    (void)state;
+    struct jsonl_columns talk;
+    json_t *out = NULL, *line = json_loads("{\"system\": \"s\", \"conversations\": [{\"from\": \"human\", \"value\": "
+                                           "\"u\"}, {\"from\": \"gpt\", \"value\": \"a\"}], \"tools\": \"none\"}",
+                                           0, NULL);
+    const char *expected =
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},"
+        "{\"role\":\"assistant\",\"content\":\"a\"}]}";
+    expect_form(jsonl_form_conversation(NULL, "a", 1, line, &out), &out, expected);
+    json_array_append_new(json_object_get(line, "conversations"), json_pack("{s:s,s:s}", "from", "bard", "value", "x"));
+    assert_int_equal(jsonl_form_conversation(NULL, "a", 3, line, &out), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "a: line 3: conversations[2]: must be"));
+    json_decref(line);
+    line = json_loads("{\"talk\": [{\"role\": \"user\", \"content\": \"u\"}], \"tools\": [1]}", 0, NULL);
+    assert_int_equal(jsonl_columns_parse("messages=talk", &talk), STATUS_OK);
+    expect_form(jsonl_form_conversation(&talk, "a", 1, line, &out), &out,
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"tools\":[1]}");
+    json_object_del(line, "talk");
+    assert_int_equal(jsonl_form_conversation(&talk, "a", 4, line, &out), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "a: line 4: talk: missing: the keys are tools"));
+    jsonl_columns_free(&talk);
+    json_decref(line);
+}
+
+#define ALPACA_TASK "Below is an instruction that describes a task"
+#define ALPACA_REST ". Write a response that appropriately completes the request.\\n\\n### Instruction:\\n"
+
+static void alpaca_is_read(void **state) {
+    (void)state;
+    json_t *out = NULL, *line = json_pack("{s:s, s:s, s:s, s:s}", "instruction", "add", "input", "1 2", "output", "3",
+                                          "system", "s");
+    expect_form(
+        jsonl_form_alpaca(NULL, "a", 1, line, true, &out), &out,
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"add\\n\\n1 2\"},"
+        "{\"role\":\"assistant\",\"content\":\"3\"}]}");
+    expect_form(jsonl_form_alpaca(NULL, "a", 1, line, false, &out), &out,
+                "{\"prompt\":\"" ALPACA_TASK ", paired with an input that provides further context" ALPACA_REST
+                "add\\n\\n### Input:\\n1 2\\n\\n### Response:\\n\",\"completion\":\"3\"}");
+    json_object_set_new(line, "input", json_string(""));
+    expect_form(jsonl_form_alpaca(NULL, "a", 1, line, false, &out), &out,
+                "{\"prompt\":\"" ALPACA_TASK ALPACA_REST "add\\n\\n### Response:\\n\",\"completion\":\"3\"}");
+    json_object_set_new(line, "history", json_pack("[[s,s]]", "q", "a"));
+    assert_int_equal(jsonl_form_alpaca(NULL, "a", 2, line, true, &out), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "a: line 2: history: is not read"));
+    json_object_del(line, "output");
+    assert_int_equal(jsonl_form_alpaca(NULL, "a", 2, line, true, &out), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "a: line 2: output: missing: the keys are instruction, input"));
+    json_decref(line);
+}
+
 static void deep_nesting_is_refused(void **state) {
     (void)state;
     static char json[200000];
@@ -116,9 +216,15 @@ static void deep_nesting_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_end_at_newlines),        cmocka_unit_test(documents_are_found),
-        cmocka_unit_test(blank_lines_hold_no_document), cmocka_unit_test(bad_lines_are_named),
+        cmocka_unit_test(lines_end_at_newlines),
+        cmocka_unit_test(documents_are_found),
+        cmocka_unit_test(blank_lines_hold_no_document),
+        cmocka_unit_test(bad_lines_are_named),
         cmocka_unit_test(deep_nesting_is_refused),
+        cmocka_unit_test(keys_that_are_there_are_told),
+        cmocka_unit_test(columns_name_keys),
+        cmocka_unit_test(other_forms_become_ours),
+        cmocka_unit_test(alpaca_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

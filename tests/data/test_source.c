@@ -24,7 +24,7 @@ static void files_are_known_by_their_ending(void **state) {
     struct sources train = {0}, valid = {0};
     for (int i = 0; i < 3; i++) {
         temp_write_text(temp_path(*state, names[i]), "x");
-        assert_int_equal(sources_add_train(temp_path(*state, names[i]), &train, &valid), STATUS_OK);
+        assert_int_equal(sources_add_train(temp_path(*state, names[i]), NULL, &train, &valid), STATUS_OK);
     }
     assert_int_equal(train.count, 3);
     assert_int_equal(valid.count, 0);
@@ -40,19 +40,69 @@ static void other_files_are_refused_by_name(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *path = temp_path(*state, names[i]);
         temp_write_text(path, "x");
-        assert_int_equal(sources_add_train(path, &train, &valid), STATUS_BAD_INPUT);
+        assert_int_equal(sources_add_train(path, NULL, &train, &valid), STATUS_BAD_INPUT);
         assert_non_null(strstr(status_message(), path));
         assert_non_null(strstr(status_hint_text(), ".jsonl"));
-        assert_int_equal(sources_add_valid(path, &valid), STATUS_BAD_INPUT);
+        assert_int_equal(sources_add_valid(path, NULL, &valid), STATUS_BAD_INPUT);
     }
     const char *missing = temp_path(*state, "missing.txt");
-    assert_int_equal(sources_add_train(missing, &train, &valid), STATUS_BAD_INPUT);
+    assert_int_equal(sources_add_train(missing, NULL, &train, &valid), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), missing));
     assert_int_equal(train.count + valid.count, 0);
     /* A dot in a folder's name is no ending of the file's. */
     assert_int_equal(folder_create(temp_path(*state, "f.txt")), STATUS_OK);
     temp_write_text(temp_path(*state, "f.txt/data"), "x");
-    assert_int_equal(sources_add_train(temp_path(*state, "f.txt/data"), &train, &valid), STATUS_BAD_INPUT);
+    assert_int_equal(sources_add_train(temp_path(*state, "f.txt/data"), NULL, &train, &valid), STATUS_BAD_INPUT);
+}
+
+static void expect_hint(const char *path, const char *content, const char *message, const char *hint) {
+    struct sources train = {0}, valid = {0};
+    temp_write_text(path, content);
+    assert_int_equal(sources_add_train(path, NULL, &train, &valid), STATUS_BAD_INPUT);
+    if (!strstr(status_message(), message) || !strstr(status_hint_text(), hint))
+        fail_msg("\"%s\" (%s) does not say \"%s\" (%s)", status_message(), status_hint_text(), message, hint);
+}
+
+/* What data often come in is named, with what makes lines of it. */
+static void common_files_are_told_a_way(void **state) {
+    expect_hint(temp_path(*state, "a.parquet"), "PAR1", "parquet is not read yet", "read_parquet");
+    expect_hint(temp_path(*state, "a.csv"), "a,b", "tables are not read", "read_csv");
+    expect_hint(temp_path(*state, "a.json"), " \n[{\"text\": \"a\"}]", "an array is read only as JSON lines",
+                "jq -c '.[]'");
+    expect_hint(temp_path(*state, "b.json"), "{\"text\": \"a\"}\n", "JSON is read only as JSON lines",
+                "name it .jsonl");
+    expect_hint(temp_path(*state, "c.json"), "", "JSON is read only as JSON lines", "name it .jsonl");
+    expect_hint(temp_path(*state, "a.jsonl.gz"), "x", "compressed files are not read", "gunzip");
+}
+
+static void lines_are_known_by_the_first(void **state) {
+    static const struct {
+        const char *line, *columns;
+        enum source_kind kind;
+    } cases[] = {
+        {"\n{\"text\": \"\"}", "", SOURCE_JSONL},
+        {"{\"prompt\": \"\", \"completion\": \"\", \"text\": \"\"}", "", SOURCE_PROMPTS},
+        {"{\"messages\": [], \"text\": \"\"}", "", SOURCE_CHAT},
+        {"{\"conversations\": []}", "", SOURCE_CHAT},
+        {"{\"instruction\": \"\", \"input\": \"\", \"output\": \"\"}", "", SOURCE_ALPACA},
+        {"{\"instruction\": \"\", \"output\": \"\", \"text\": \"\"}", "", SOURCE_JSONL},
+        {"{\"question\": \"\", \"answer\": \"\"}", "", SOURCE_JSONL},
+        {"{\"question\": \"\", \"answer\": \"\"}", "prompt=question,completion=answer", SOURCE_PROMPTS},
+        {"{\"text\": \"\", \"body\": \"\"}", "text=body", SOURCE_JSONL},
+        {"{\"text\": \"\"}", "messages=talk", SOURCE_CHAT},
+        {"{\"text\": \"\"}", "instruction=q,output=a", SOURCE_ALPACA},
+    };
+    const char *path = temp_path(*state, "a.jsonl");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sources train = {0}, valid = {0};
+        struct jsonl_columns columns;
+        temp_write_text(path, cases[i].line);
+        assert_int_equal(jsonl_columns_parse(cases[i].columns, &columns), STATUS_OK);
+        assert_int_equal(sources_add_train(path, &columns, &train, &valid), STATUS_OK);
+        if (train.items[0].kind != cases[i].kind) fail_msg("%s: kind %d", cases[i].line, (int)train.items[0].kind);
+        jsonl_columns_free(&columns);
+        sources_free(&train);
+    }
 }
 
 static void folders_hold_train_and_valid(void **state) {
@@ -61,18 +111,18 @@ static void folders_hold_train_and_valid(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         temp_write_text(temp_path(*state, names[i]), "x");
     struct sources train = {0}, valid = {0};
-    assert_int_equal(sources_add_train(*state, &train, &valid), STATUS_OK);
+    assert_int_equal(sources_add_train(*state, NULL, &train, &valid), STATUS_OK);
     assert_int_equal(train.count, 3);
     expect_source(&train.items[0], *state, "train.02.txt", SOURCE_TEXT);
     expect_source(&train.items[1], *state, "train.10.txt", SOURCE_TEXT);
     expect_source(&train.items[2], *state, "train.bin", SOURCE_TOKENS);
     assert_int_equal(valid.count, 1);
     expect_source(&valid.items[0], *state, "valid.jsonl", SOURCE_JSONL);
-    assert_int_equal(sources_add_valid(*state, &valid), STATUS_OK);
+    assert_int_equal(sources_add_valid(*state, NULL, &valid), STATUS_OK);
     assert_int_equal(valid.count, 2);
     expect_source(&valid.items[1], *state, "valid.jsonl", SOURCE_JSONL);
     temp_write_text(temp_path(*state, "train.parquet"), "x");
-    assert_int_equal(sources_add_train(*state, &train, &valid), STATUS_BAD_INPUT);
+    assert_int_equal(sources_add_train(*state, NULL, &train, &valid), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "train.parquet"));
     sources_free(&train);
     sources_free(&valid);
@@ -80,10 +130,10 @@ static void folders_hold_train_and_valid(void **state) {
 
 static void folders_without_are_refused(void **state) {
     struct sources train = {0}, valid = {0};
-    assert_int_equal(sources_add_train(*state, &train, &valid), STATUS_BAD_INPUT);
+    assert_int_equal(sources_add_train(*state, NULL, &train, &valid), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "train.*"));
     temp_write_text(temp_path(*state, "train.txt"), "x");
-    assert_int_equal(sources_add_valid(*state, &valid), STATUS_BAD_INPUT);
+    assert_int_equal(sources_add_valid(*state, NULL, &valid), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "valid.*"));
     assert_int_equal(train.count + valid.count, 0);
 }
@@ -141,8 +191,8 @@ static void weights_go_with_their_argument(void **state) {
     char folder[4096], file[4096];
     snprintf(folder, sizeof folder, "%s:0.5", (const char *)*state);
     snprintf(file, sizeof file, "%s:2", temp_path(*state, "train.1.txt"));
-    assert_int_equal(sources_add_train(folder, &train, &valid), STATUS_OK);
-    assert_int_equal(sources_add_train(file, &train, &valid), STATUS_OK);
+    assert_int_equal(sources_add_train(folder, NULL, &train, &valid), STATUS_OK);
+    assert_int_equal(sources_add_train(file, NULL, &train, &valid), STATUS_OK);
     assert_int_equal(train.count, 3);
     static const int64_t weights[] = {500000, 500000, 2000000};
     static const size_t arguments[] = {0, 0, 1};
@@ -151,7 +201,7 @@ static void weights_go_with_their_argument(void **state) {
         assert_int_equal(train.items[i].argument, arguments[i]);
     }
     assert_int_equal(valid.count, 1);
-    assert_int_equal(sources_add_valid(file, &valid), STATUS_BAD_INPUT);
+    assert_int_equal(sources_add_valid(file, NULL, &valid), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "a weight is for training data"));
     sources_free(&train);
     sources_free(&valid);
@@ -159,7 +209,7 @@ static void weights_go_with_their_argument(void **state) {
 
 static enum status add_folder_once(void *folder) {
     struct sources train = {0}, valid = {0};
-    enum status status = sources_add_train(folder, &train, &valid);
+    enum status status = sources_add_train(folder, NULL, &train, &valid);
     sources_free(&train);
     sources_free(&valid);
     return status;
@@ -176,6 +226,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_known_by_their_ending, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(other_files_are_refused_by_name, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(common_files_are_told_a_way, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(lines_are_known_by_the_first, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(folders_hold_train_and_valid, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(folders_without_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(weights_stand_behind_a_colon, temp_folder_make, temp_folder_drop),

@@ -239,6 +239,60 @@ static void templates_and_dates_are_in_the_key(void **state) {
     assert_true(third != second && fingerprint_of(place) != third);
 }
 
+enum { ROW_VALUES = 3 * LENGTH };
+
+/* The only row of the data file, with its targets. */
+static void read_row(const struct place *place, const char *content, int32_t out[ROW_VALUES]) {
+    memset(out, 0, ROW_VALUES * sizeof *out);
+    temp_write_text(place->data, content);
+    struct dataset *dataset = open_place(place);
+    assert_int_equal(dataset_train_sequences(dataset), 1);
+    fill(dataset, 0, 1, (struct dataset_batch){.tokens = out, .targets = out + LENGTH});
+    dataset_close(dataset);
+}
+
+static void expect_same_row(const struct place *place, const char *content, const int32_t expected[ROW_VALUES]) {
+    int32_t row[ROW_VALUES];
+    read_row(place, content, row);
+    if (memcmp(row, expected, sizeof row) != 0) fail_msg("%s gives other tokens", content);
+}
+
+/* Keys of any name, ShareGPT's and Alpaca's lines give the tokens that ours give. */
+static void other_forms_give_the_same_examples(void **state) {
+    struct place *place = *state;
+    int32_t prompts[ROW_VALUES], chat[ROW_VALUES];
+    read_row(place,
+             "{\"prompt\": \"a river:\", \"completion\": \" a bridge\", \"question\": \"a river:\", \"answer\": \" a "
+             "bridge\"}",
+             prompts);
+    uint64_t own = fingerprint_of(place);
+    place->base.options.columns = "prompt=question,completion=answer";
+    assert_true(fingerprint_of(place) != own);
+    expect_same_row(place, "{\"question\": \"a river:\", \"answer\": \" a bridge\", \"prompt\": \"x\"}", prompts);
+    place->base.options.columns = NULL;
+    place->base.options.chat_folder = place->base.folder;
+    temp_write_text(
+        temp_path(place->base.folder, "chat_template.jinja"),
+        "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}a:"
+        "{% endif %}");
+    read_row(place,
+             "{\"messages\": [{\"role\": \"user\", \"content\": \"add\\n\\n1\"}, {\"role\": \"assistant\", "
+             "\"content\": \"2\"}]}",
+             chat);
+    expect_same_row(place,
+                    "{\"conversations\": [{\"from\": \"human\", \"value\": \"add\\n\\n1\"}, {\"from\": \"gpt\", "
+                    "\"value\": \"2\"}]}",
+                    chat);
+    expect_same_row(place, "{\"instruction\": \"add\", \"input\": \"1\", \"output\": \"2\"}", chat);
+    place->base.options.columns = "messages=talk";
+    expect_same_row(place,
+                    "{\"talk\": [{\"role\": \"user\", \"content\": \"add\\n\\n1\"}, {\"role\": \"assistant\", "
+                    "\"content\": \"2\"}]}",
+                    chat);
+    place->base.options.columns = "instruction=q,output=a,input=i";
+    expect_same_row(place, "{\"q\": \"add\", \"i\": \"1\", \"a\": \"2\"}", chat);
+}
+
 static void expect_refused(const struct place *place, const char *content, const char *words) {
     struct dataset *dataset;
     temp_write_text(place->data, content);
@@ -300,6 +354,7 @@ int main(void) {
         IN_PLACE(examples_mix_with_text),
         IN_PLACE(bad_examples_are_named_by_line),
         IN_PLACE(templates_and_dates_are_in_the_key),
+        IN_PLACE(other_forms_give_the_same_examples),
         IN_PLACE(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

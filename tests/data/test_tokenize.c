@@ -104,6 +104,54 @@ static void cut_text_has_the_ids_of_the_whole(void **state) {
     }
 }
 
+static struct utf8_damage damage_of(const char *text, size_t bytes, int chunks) {
+    struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = -1, .kind = SOURCE_TEXT};
+    struct tokenize_effort effort = {omp_get_max_threads(), chunks};
+    struct token_ids ids = {0};
+    struct tokenizing *tokenizing;
+    assert_int_equal(tokenizing_create(&options, "input", text, bytes, &tokenizing), STATUS_OK);
+    while (tokenizing_done(tokenizing) < bytes)
+        assert_int_equal(tokenizing_advance(tokenizing, effort, (struct token_sink){collect, &ids}), STATUS_OK);
+    struct utf8_damage damage = tokenizing_damage(tokenizing);
+    tokenizing_free(tokenizing);
+    vec_free(&ids);
+    return damage;
+}
+
+/* What is mended is counted over all chunks, as one sees it in the whole. */
+static void what_is_not_utf8_is_counted(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes, parts, first;
+    } cases[] = {
+        {"Gr\xc3\xb6\xc3\x9f"
+         "e \xf0\x9f\x99\x82",
+         0, 0, 0},
+        {"a\xe9 b\xff\xfe", 3, 3, 1},
+        {"\xe6\x97", 2, 1, 0},
+        {"ab\xe6\x97 \xed\xa0\x80", 5, 4, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct utf8_damage damage = damage_of(cases[i].text, strlen(cases[i].text), 1);
+        assert_int_equal(damage.bytes, cases[i].bytes);
+        assert_int_equal(damage.parts, cases[i].parts);
+        assert_int_equal(damage.first, cases[i].first);
+    }
+    size_t bytes;
+    char *text = random_text(21, 100000, &bytes);
+    for (size_t i = 300000; i < bytes; i += 1000)
+        text[i] = '\xe9';
+    struct utf8_damage whole = {0};
+    utf8_add_damage(&whole, text, bytes, 0);
+    assert_true(whole.parts >= 100);
+    for (int chunks = 1; chunks < 4; chunks++) {
+        struct utf8_damage damage = damage_of(text, bytes, chunks);
+        assert_memory_equal(&damage, &whole, sizeof whole);
+    }
+    mem_free(text);
+}
+
 static void small_texts_are_not_cut(void **state) {
     (void)state;
     static const char *const texts[] = {"x", " ", "\n", "one two", "\xff\xfe broken \xe6\x97"};
@@ -289,11 +337,17 @@ static void the_sink_can_stop_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut_text_has_the_ids_of_the_whole), cmocka_unit_test(waves_of_any_size_give_the_same),
-        cmocka_unit_test(small_texts_are_not_cut),           cmocka_unit_test(cuts_suit_every_tokenizer),
-        cmocka_unit_test(added_tokens_are_not_cut),          cmocka_unit_test(invalid_text_is_cut_like_any),
-        cmocka_unit_test(text_without_blanks_is_kept),       cmocka_unit_test(each_line_is_a_document),
-        cmocka_unit_test(bad_lines_are_named_by_number),     cmocka_unit_test(the_sink_can_stop_it),
+        cmocka_unit_test(cut_text_has_the_ids_of_the_whole),
+        cmocka_unit_test(waves_of_any_size_give_the_same),
+        cmocka_unit_test(what_is_not_utf8_is_counted),
+        cmocka_unit_test(small_texts_are_not_cut),
+        cmocka_unit_test(cuts_suit_every_tokenizer),
+        cmocka_unit_test(added_tokens_are_not_cut),
+        cmocka_unit_test(invalid_text_is_cut_like_any),
+        cmocka_unit_test(text_without_blanks_is_kept),
+        cmocka_unit_test(each_line_is_a_document),
+        cmocka_unit_test(bad_lines_are_named_by_number),
+        cmocka_unit_test(the_sink_can_stop_it),
     };
     return cmocka_run_group_tests(tests, make_tokenizer, drop_tokenizer);
 }

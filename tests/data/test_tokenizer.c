@@ -48,7 +48,9 @@ static const char *const names[] = {"gpt2",
                                     "strip_right",
                                     "words",
                                     "delimiter_first",
-                                    "byte_level_fallback"};
+                                    "byte_level_fallback",
+                                    "tiktoken",
+                                    "lines"};
 enum { NAMES = sizeof names / sizeof *names, LARGEST_FIXTURE = 1 << 22 };
 
 static json_t *texts_file;

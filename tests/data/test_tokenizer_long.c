@@ -9,10 +9,21 @@
 #include "support/data_files.h"
 #include "support/unit.h"
 
-static const char *const names[] = {
-    "gpt2",  "llama3",           "qwen2",           "flags",           "merged_with_next",
-    "nfkd",  "llama2",           "llama2_spanning", "metaspace_first", "metaspace_always",
-    "gemma", "many_normalizers", "some_bytes_fused"};
+static const char *const names[] = {"gpt2",
+                                    "llama3",
+                                    "qwen2",
+                                    "flags",
+                                    "merged_with_next",
+                                    "nfkd",
+                                    "llama2",
+                                    "llama2_spanning",
+                                    "metaspace_first",
+                                    "metaspace_always",
+                                    "gemma",
+                                    "many_normalizers",
+                                    "some_bytes_fused",
+                                    "tiktoken",
+                                    "lines"};
 enum { NAMES = sizeof names / sizeof *names, THREADS = 4 };
 
 static struct tokenizer *tokenizer_fixture(const char *name) {

@@ -6,8 +6,8 @@
 #include "support/unit.h"
 
 static const char *const refused[][2] = {
-    {"^a", "^ and $"},
-    {"a$", "^ and $"},
+    {"^*a", "nothing to repeat"},
+    {"a$+", "nothing to repeat"},
     {"\\ba", "\\b is not"},
     {"\\Aa", "\\A is not"},
     {"\\w", "\\w is not"},
@@ -115,6 +115,14 @@ static const struct {
     {"\\D", "1\xF0\x90\xB5\x80z", 5, 6}, /* U+10D40 is a digit of Unicode 16 */
     {"\\P{L}", "a\xF0\xB1\x8D\x90.", 5, 6},
     {"\\p{^Lu}", "Aa", 1, 2},
+    {"\\p{Mn}+", "\xF0\x91\x9C\x9E\xCC\x81\xF0\x91\x84\x80", 4, 10}, /* U+1171E is Mc since Unicode 16 */
+    {"\\p{Mc}+", "\xCC\x81\xF0\x91\x9C\x9E", 2, 6},
+    {"[^\\p{Mn}x]", "x\xCC\x81\xF0\x91\x9C\x9E", 3, 7},
+    {"^b", "ab\nb", 3, 4},
+    {"b$", "bab\nb", 2, 3},
+    {"\\s+$", " a \n ", 2, 5},
+    {"\\s++$|\\s", "a b  ", 1, 2},
+    {"(?i:A$)", "ab\na", 3, 4},
     {"[^\\p{L}\\p{N}]", "a\xF0\xB1\x8D\x90.", 5, 6},
 };
 
@@ -138,6 +146,34 @@ static void matches_that_more_text_may_change_wait(void **state) {
     assert_int_equal(find("\\s+(?!\\S)", "a  ", false, &start, &stop), SPLIT_MORE);
     assert_int_equal(find("\\s+(?!\\S)", "a  b", false, &start, &stop), SPLIT_FOUND);
     assert_int_equal(find("ab|a", "xa", false, &start, &stop), SPLIT_MORE);
+    assert_int_equal(find("a$", "ba", false, &start, &stop), SPLIT_MORE);
+    assert_int_equal(find("a$", "ba\n", false, &start, &stop), SPLIT_FOUND);
+    assert_int_equal(find("\\s++$|\\s", "b ", false, &start, &stop), SPLIT_MORE);
+}
+
+/* Whether a line begins where a text goes on depends on what is no longer there. */
+static void lines_begin_after_newlines(void **state) {
+    (void)state;
+    struct split_pattern *pattern = compile("^a");
+    struct split_matcher *matcher;
+    enum split_result result;
+    size_t start, stop;
+    assert_int_equal(split_matcher_create(pattern, &matcher), STATUS_OK);
+    static const struct {
+        const char *before;
+        enum split_result result;
+    } cases[] = {{"", SPLIT_FOUND}, {"b", SPLIT_NONE}, {"", SPLIT_NONE}, {"b\n", SPLIT_FOUND}, {"", SPLIT_FOUND}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        split_matcher_pass(matcher, cases[i].before, strlen(cases[i].before));
+        assert_int_equal(split_pattern_find(pattern, matcher, "ab", 2, 0, true, &result, &start, &stop), STATUS_OK);
+        assert_int_equal(result, cases[i].result);
+    }
+    split_matcher_pass(matcher, "b", 1);
+    split_matcher_reset(matcher);
+    assert_int_equal(split_pattern_find(pattern, matcher, "ab", 2, 0, true, &result, &start, &stop), STATUS_OK);
+    assert_int_equal(result, SPLIT_FOUND);
+    split_matcher_free(matcher);
+    split_pattern_free(pattern);
 }
 
 static void literal_patterns_are_taken_as_they_are(void **state) {
@@ -164,6 +200,7 @@ int main(void) {
         cmocka_unit_test(what_may_differ_is_refused),
         cmocka_unit_test(what_is_let_through_means_the_same),
         cmocka_unit_test(matches_that_more_text_may_change_wait),
+        cmocka_unit_test(lines_begin_after_newlines),
         cmocka_unit_test(literal_patterns_are_taken_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "data/jsonl.h"
+#include "data/jsonl_form.h"
 
 static void expect_text(const char *text, size_t bytes) {
     json_t *again = json_stringn(text, bytes); /* NULL unless UTF-8 */
@@ -41,11 +42,25 @@ static void read_example(const char *line, size_t bytes, int64_t number) {
     json_decref(value);
 }
 
+static void read_form(const char *line, size_t bytes, int64_t number) {
+    json_t *value, *formed;
+    if (jsonl_parse_object("input", number, line, bytes, true, &value) != STATUS_OK || !value) return;
+    for (int form = 0; form < 3; form++) {
+        formed = NULL;
+        status_clear();
+        enum status status = form < 2 ? jsonl_form_alpaca(NULL, "input", number, value, form == 1, &formed)
+                                      : jsonl_form_conversation(NULL, "input", number, value, &formed);
+        if (status != STATUS_OK && !strstr(status_message(), "input: line ")) abort();
+        json_decref(formed);
+    }
+    json_decref(value);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     char *text = mem_array(bytes, 1);
     if (!text) return 0;
     memcpy(text, data, bytes);
-    (void)jsonl_find_kind(text, bytes);
+    (void)jsonl_find_kind(text, bytes, NULL);
     struct line_reader reader = {.text = text, .bytes = bytes};
     const char *line;
     size_t line_bytes, total = 0;
@@ -53,6 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         total += line_bytes;
         read_document(line, line_bytes, reader.line);
         read_example(line, line_bytes, reader.line);
+        read_form(line, line_bytes, reader.line);
     }
     if (reader.next != bytes || total > bytes) abort();
     mem_free(text);

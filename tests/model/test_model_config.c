@@ -235,7 +235,9 @@ static void missing_windows_take_defaults(void **state) {
 static const struct change refused[] = {
     /* unknown keys */
     {"gpt2", "n_expert", "4", "n_expert: unknown setting"},
-    {"llama", "quantization_config", "{}", "quantization_config: unknown setting"},
+    {"llama", "quantization_config", "{}", "quantization_config: the weights are quantised"},
+    {"llama", "quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}", "the weights are quantised (gptq)"},
+    {"gpt2", "compression_config", "{}", "compression_config: the weights are quantised"},
     {"llama", "sliding_window", "null", "sliding_window: unknown setting"},
     {"llama", "n_embd", "90", "n_embd: unknown setting"},
     {"gpt2", "rope_theta", "1e4", "rope_theta: unknown setting"},
@@ -368,7 +370,7 @@ static void assert_open_refused(const char *folder, const char *says) {
 
 static void unreadable_configs_are_refused(void **state) {
     const char *path = temp_path(*state, "config.json");
-    assert_open_refused(*state, "cannot open");
+    assert_open_refused(*state, "is no model: it holds no config.json");
     temp_write_text(path, "");
     assert_open_refused(*state, "not valid JSON");
     temp_write_text(path, "{\"model_type\": \"llama\",");

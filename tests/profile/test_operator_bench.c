@@ -2,11 +2,23 @@
 #include "graph/graph.h"
 #include "ops/ops.h"
 #include "profile/operator_bench.h"
+#include "profile/rate_work.h"
 #include "support/unit.h"
 
 enum { ROWS = 64, WIDTH = 1024 };
 
-static int64_t memory_of(int64_t most_bytes) {
+static int64_t cache_bytes;
+static int64_t tell_cache(void) { return cache_bytes; }
+
+/* The processor's, as if its last cache had so many bytes. */
+static struct backend with_cache(int64_t bytes) {
+    struct backend backend = backend_cpu;
+    cache_bytes = bytes;
+    backend.cache_bytes = tell_cache;
+    return backend;
+}
+
+static int64_t memory_of(const struct backend *backend, int64_t most_bytes) {
     struct graph *graph = graph_create(DTYPE_F32, 1, ROWS);
     struct bench_memory memory = {.most_bytes = most_bytes};
     struct operator_bench bench;
@@ -19,7 +31,7 @@ static int64_t memory_of(int64_t most_bytes) {
     assert_int_equal(graph_status(graph), STATUS_OK);
     operands_find(graph, y->producer, &operands);
     backend_cpu.set_threads(1);
-    assert_int_equal(operator_bench_open(&backend_cpu, &operands, &memory, &bench), STATUS_OK);
+    assert_int_equal(operator_bench_open(backend, &operands, &memory, &bench), STATUS_OK);
     operator_bench_run(&bench);
     operator_bench_run(&bench);
     int64_t bytes = memory.arena.bytes;
@@ -32,15 +44,36 @@ static int64_t memory_of(int64_t most_bytes) {
 static void test_copies_fit_the_memory(void **state) {
     (void)state;
     const int64_t weight = (int64_t)WIDTH * WIDTH * 4;
-    int64_t unbounded = memory_of(0);
+    const struct backend backend = with_cache(32 << 20);
+    int64_t unbounded = memory_of(&backend, 0);
     assert_true(unbounded > 3 * weight);
     for (int64_t most = 8 << 20; most < unbounded; most *= 2)
-        assert_true(memory_of(most) <= most);
+        assert_true(memory_of(&backend, most) <= most);
     /* One copy is what the operator itself takes. */
-    assert_in_range(memory_of(1), weight, 2 * weight);
+    assert_in_range(memory_of(&backend, 1), weight, 2 * weight);
+}
+
+/* Two works of each kind are open at once: together some hundred MiB, however large the cache is. */
+static void test_rates_take_no_more_for_a_large_cache(void **state) {
+    (void)state;
+    const struct backend backend = with_cache((int64_t)1 << 30);
+    for (int64_t memory = PROFILE_MEMORY_LEAST_BYTES; memory <= PROFILE_MEMORY_BYTES; memory *= 2)
+        for (int activity = 0; activity < 2; activity++) {
+            const struct rate_machine machine = rate_machine_make(&backend, 1, memory);
+            struct rate_work work;
+            backend.set_threads(1);
+            assert_int_equal(rate_work_open(&machine, activity ? ACTIVITY_STREAMING : ACTIVITY_PRODUCT, 0, &work),
+                             STATUS_OK);
+            int64_t bytes = work.memory.arena.bytes;
+            rate_work_close(&work);
+            /* The product takes 6 MiB whatever there is, the update what is left and a page for each operand. */
+            if (bytes > memory / 8 + (64 << 10) && bytes > 9 << 20)
+                fail_msg("%lld of %lld", (long long)bytes, (long long)memory);
+        }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_copies_fit_the_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_copies_fit_the_memory),
+                                       cmocka_unit_test(test_rates_take_no_more_for_a_large_cache)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

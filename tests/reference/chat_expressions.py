@@ -6,6 +6,9 @@ VARIABLES = {
     "yes": True, "no": False, "nothing": None, "list": [3, 1, 2], "words": ["b", "a", "C", "a"], "nested": [[1, 2], [3]],
     "record": {"a": 1, "b": [2, {"c": None}], "items": "own", "x y": 2.0},
     "people": [{"name": "Ann", "age": 30, "tags": {"k": "v"}}, {"name": "bob", "age": 25}, {"name": "Cy", "age": 30}],
+    "cases": " ".join(char for char in map(chr, range(0x20000)) if len({char, char.upper(), char.lower(), char.title()}) > 1),
+    "greek": "\u039f\u0394\u039f\u03a3 \u03a3\u03a3\u0301. \u03a3 '\u03a3' a'\u03a3 a\u03a3'\u0301b a:\u03a3: 1\u03a3",
+    "digits": ["\u0663\u0664", "x\u00b2", "\u00b2\u00b9", "\u2460", "\u00bd", "\U00010a41", "\u4e00", "1\u0967", "\U0001d7ce"],
     "html": "<a href='x'>&amp;</a>", "big": 9007199254740993, "tiny": 1e-7, "large": 1.5e300, "tenth": 0.1,
 }
 
@@ -80,6 +83,18 @@ a{# comment {{ x }} #}b
 b' }}
 {{ (((1))) }}|{{ [1, 2][0] }}|{{ {'a': {'b': 3}}.a.b }}|{{ 'abc'[1] }}|{{ 'a b'.split()[1] }}|{{ ('a' ~ 'b')|upper }}|{{ 'a' ~ 'b'|upper }}|{{ -1|abs }}|{{ 2 * 3|string }}
 {{ 1 if 2 > 1 else 0 }}
+{{ cases.upper() }}
+{{ cases.lower() }}|{{ cases|lower == cases.lower() }}
+{{ cases.title() }}
+{% for c in cases.split() %}{{ c.capitalize() }}{{ c is lower }}{{ c is upper }}{% endfor %}
+{{ greek.lower() }}|{{ greek.title() }}|{{ greek|capitalize }}|{{ 'ßx ŉa ﬁn'.title() }}|{{ 'ǆX'|capitalize }}|{{ "they're o'neil's".title() }}
+{% for d in digits %}{{ d.isdigit() }};{% endfor %}
+{{ range(3) }}|{{ range(1,9,2) }}|{{ [range(2)] }}|{{ {'a': range(0)} }}|{{ range(10)[2:5] }}|{{ range(10)[::-1] }}|{{ range(2, 20, 3)[1:4:2] }}|{{ range(3)|string }}|{{ range(3) ~ 'x' }}
+{{ range(3) == range(3) }}|{{ range(3) == [0,1,2] }}|{{ range(0) == range(2,2) }}|{{ range(5)[-1] }}|{{ range(3)[9] }}|{{ range(3) is sequence }}|{{ range(3) is iterable }}|{{ range(3) is mapping }}|{{ 2 in range(3) }}|{{ 'x' if range(0) else 'y' }}|{{ range(3)|join(',') }}|{{ range(3)|sum }}|{{ range(3)|last }}
+{{ range(3) + [1] }}
+{{ range(3)|tojson }}
+{{ self is defined }}|{{ self }}|{{ self.x }}|{{ self is mapping }}|{{ self is callable }}|{{ self is iterable }}|{{ self is string }}|{{ not self }}|{{ 'y' if self else 'n' }}
+{{ self.x.y }}
 {{ [i for i in list] }}
 {{ missing.field }}
 {{ missing['a'] }}

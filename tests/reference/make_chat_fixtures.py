@@ -1,15 +1,16 @@
 """Records what `transformers` makes of chat templates: tests/fixtures/chat/*.json.
 
-    python make_chat_fixtures.py
+    python make_chat_fixtures.py [--expressions]
 
 The templates are in chat_templates.py (families) and chat_expressions.py (single rules). The versions are those of
-requirements.txt, with the Jinja that they bring.
+requirements.txt, with the Jinja that they bring. With --expressions only those are made, for which torch is not
+needed.
 """
 import datetime
 import json
 import pathlib
+import sys
 
-import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
@@ -29,6 +30,9 @@ class FixedTime(datetime.datetime):
 
 
 chat_template_utils.datetime = FixedTime
+expressions_only = "--expressions" in sys.argv[1:]
+if not expressions_only:
+    import torch
 
 
 def render_expression(template):
@@ -149,6 +153,8 @@ def main():
         else:
             templates.append(line)
     write("expressions.json", {"variables": VARIABLES, "cases": [render_expression(t) for t in templates + WHITESPACE]})
+    if expressions_only:
+        return
     families = [make_family(name, template) for name, template in FAMILIES.items()]
     write("families.json", {"now": NOW, "special": SPECIAL, "conversations": CONVERSATIONS, "families": families})
     # The tokenizer with its marks, as a model's folder has it.

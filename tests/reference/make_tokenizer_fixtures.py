@@ -38,6 +38,14 @@ OTHER = (
 )
 
 
+# Ends of lines: the later of tiktoken's splits for GPT-4, and splits one after the other as DeepSeek's.
+TIKTOKEN = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"
+    r"|\s+(?!\S)|\s"
+)
+LINES = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"\s+$", r"^\p{N}", r"[\p{Mn}]+|[\p{Mc}]+"]
+
+
 def train(vocab_size, alphabet=True, **options):
     """A BPE model trained on the sample texts with GPT-2's split, as the tokenizer.json that holds it."""
     tokenizer = Tokenizer(models.BPE(**options))
@@ -124,6 +132,19 @@ def qwen2():
     tokenizer.pre_tokenizer = byte_level_after(split(QWEN2))
     tokenizer.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     tokenizer.add_tokens([AddedToken("<tool_call>", normalized=False), AddedToken("</tool_call>", normalized=False)])
+    return edit(tokenizer, lambda data: None)
+
+
+def tiktoken():
+    tokenizer = train(600)
+    tokenizer.pre_tokenizer = byte_level_after(split(TIKTOKEN))
+    return edit(tokenizer, lambda data: None)
+
+
+def lines():
+    tokenizer = train(600)
+    tokenizer.normalizer = normalizers.Replace(Regex(r"^\t| $"), "_")
+    tokenizer.pre_tokenizer = byte_level_after(*[split(pattern) for pattern in LINES])
     return edit(tokenizer, lambda data: None)
 
 
@@ -450,8 +471,10 @@ MAKERS = {
     "words": words,
     "delimiter_first": delimiter_first,
     "byte_level_fallback": byte_level_fallback,
+    "tiktoken": tiktoken,
+    "lines": lines,
 }
-IN_FULL = {"gpt2", "llama3", "qwen2", "flags", "llama2", "metaspace_first"}  # the others see every sixth of the random texts
+IN_FULL = {"gpt2", "llama3", "qwen2", "flags", "llama2", "metaspace_first", "tiktoken", "lines"}  # the others see every sixth of the random texts
 
 
 def mended(text):

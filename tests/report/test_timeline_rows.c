@@ -47,6 +47,57 @@ static void test_the_chain_goes_over_streams(void **state) {
     json_decref(timeline);
 }
 
+static json_t *caused(int stream, double start, double length, int cause) {
+    json_t *array = event(stream, 0, start, length);
+    json_array_append_new(array, json_integer(cause));
+    return array;
+}
+
+/* A file that says what events waited for is believed: here the last of compute waited for the disk, which by time
+ * alone nobody would say. Its rows are in another order than the file's. */
+static void test_causes_are_the_files(void **state) {
+    (void)state;
+    json_t *timeline = timeline_of(json_pack("[o,o,o,o]", caused(1, 0, 100, -1), caused(0, 0, 90, -1),
+                                             caused(0, 100, 1, 1), caused(0, 101, 9, 0)));
+    struct timeline_rows rows;
+    assert_int_equal(timeline_rows_read("t", timeline, &rows), STATUS_OK);
+    assert_int_equal(timeline_rows_chain(&rows), STATUS_OK);
+    static const bool chained[] = {false, false, true, true};
+    static const int32_t causes[] = {-1, 0, 3, -1};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(rows.items.items[i].chained, chained[i]);
+        assert_int_equal(rows.items.items[i].cause, causes[i]);
+    }
+    vec_free(&rows.items);
+    json_decref(timeline);
+}
+
+/* Events in pairs, one of each stream, each second waiting for the first: joined or not, a row's cause is the row that
+ * holds the event which its first one waited for. */
+static void test_causes_outlast_thinning(void **state) {
+    (void)state;
+    json_t *events = json_array();
+    for (int i = 0; i < 20000; i++)
+        json_array_append_new(events, caused(i % 2, 10.0 * i, 9, i - 1));
+    json_t *timeline = timeline_of(events);
+    struct timeline_rows rows;
+    assert_int_equal(timeline_rows_read("t", timeline, &rows), STATUS_OK);
+    for (size_t most = 20000; most > 2; most /= 8) {
+        timeline_rows_thin(&rows, most);
+        for (size_t i = 0; i < rows.items.count; i++) {
+            const struct timeline_row *row = &rows.items.items[i];
+            int32_t found = timeline_rows_find(&rows, row->cause);
+            if (row->start_us < 5) continue; /* the first waits for nothing */
+            assert_in_range(found, 0, rows.items.count - 1);
+            assert_true(rows.items.items[found].stream != row->stream);
+            assert_true(rows.items.items[found].start_us <= row->start_us - 10);
+            assert_true(rows.items.items[found].end_us >= row->start_us - 1);
+        }
+    }
+    vec_free(&rows.items);
+    json_decref(timeline);
+}
+
 /* Many short events and one long in their midst. */
 static json_t *many_events(int count) {
     json_t *events = json_array();
@@ -126,10 +177,12 @@ static void test_what_is_wrong_is_named(void **state) {
     refuse(with("version", json_integer(2)), "t.json: version: 2 is outside");
     refuse(with("step_s", json_string("x")), "t.json: step_s: must be a number");
     refuse(with("events", json_object()), "t.json: events: must be an array");
-    refuse(with("events", json_pack("[[i]]", 1)), "t.json: events[0]: must be an array of nine numbers");
+    refuse(with("events", json_pack("[[i]]", 1)), "t.json: events[0]: must be an array of ten numbers");
     refuse(with("events", json_pack("[o,o]", event(0, 0, 1, 1), event(2, 0, 1, 1))), "events[1]: an index is outside");
     refuse(with("events", json_pack("[o]", event(0, -2, 1, 1))), "events[0]: an index is outside");
     refuse(with("events", json_pack("[o]", event(0, 0, -1, 1))), "events[0]: times and bytes must not be negative");
+    refuse(with("events", json_pack("[o]", caused(0, 0, 1, 1))), "events[0]: what it waited for is no event");
+    refuse(with("moves", json_pack("[s]", "optimizer")), "t.json: moves: must be as long as names");
     refuse(with("names", json_pack("[s,i]", "a", 1)), "t.json: names[1]: must be a string");
     refuse(with("streams", json_pack("[{s:s},{}]", "role", "a")), "t.json: streams[1]: role: missing");
     refuse(with("tiers", json_pack("[{s:s}]", "name", "d")), "t.json: tiers[0]: program_bytes: missing");
@@ -140,6 +193,8 @@ static void test_what_is_wrong_is_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_chain_goes_over_streams),
+                                       cmocka_unit_test(test_causes_are_the_files),
+                                       cmocka_unit_test(test_causes_outlast_thinning),
                                        cmocka_unit_test(test_thinning_keeps_time_bytes_and_the_longest),
                                        cmocka_unit_test(test_points_keep_the_peak),
                                        cmocka_unit_test(test_what_is_wrong_is_named)};

@@ -1,7 +1,7 @@
 /* Memory is what the program says: resident memory grows by the arenas' size and no more, and a step allocates nothing,
  * whatever the tiers. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
-/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -129,8 +129,7 @@ static void measure_in_child(const struct measured *measured) {
 static void test_resident_memory(void **state) {
     (void)state;
 #ifdef SANITIZED
-    print_message("the sanitizers' shadow memory is no part of the claim\n");
-    skip();
+    unit_skip("sanitizers have memory of their own; needs a plain build");
 #endif
     measure_in_child(&(struct measured){"llama", 128, 2, 512, 4, 64, &plain, 0, 0});
     measure_in_child(&(struct measured){"llama", 1024, 4, 16000, 4, 128, &plain, 0, (int64_t)1 << 30});
@@ -143,7 +142,7 @@ static void test_resident_memory_of_random_policies(void **state) {
     static const char *const families[] = {"gpt2", "opt", "llama", "mistral", "phi3", "qwen2", "qwen3"};
     (void)state;
 #ifdef SANITIZED
-    skip();
+    unit_skip("sanitizers have memory of their own; needs a plain build");
 #endif
     for (uint64_t f = 0; f < sizeof families / sizeof *families; f++)
         for (uint64_t i = 1, each = unit_sweep(1, 200); i <= each; i++)
@@ -196,8 +195,7 @@ int posix_memalign(void **out, size_t alignment, size_t bytes) {
 static void test_steps_allocate_nothing(void **state) {
     (void)state;
 #if defined(SANITIZED) || defined(__clang__)
-    print_message("LLVM's OpenMP allocates when a parallel region begins\n");
-    skip();
+    unit_skip("LLVM's OpenMP allocates when a parallel region begins; needs a plain build by gcc");
 #else
     for (int d = 0; d < 4; d++) {
         bool bf16 = d % 2, moves = d / 2;

@@ -306,7 +306,7 @@ static void test_failures(void **state) {
 /* Where there is a GPU: every span can be captured, and nothing depends on it. */
 static void test_device(void **state) {
     (void)state;
-    if (!getenv("BALLAST_TEST_BACKEND")) skip();
+    if (!getenv("BALLAST_TEST_BACKEND")) unit_skip("no device is named; needs BALLAST_TEST_BACKEND=cuda");
     for (int p = 0; p < POLICIES; p++) {
         setenv("BALLAST_CUDA_GRAPHS", "off", 1);
         struct course plain = train(NULL, &policies[p]);

@@ -11,11 +11,19 @@
 
 static void check_result(const struct search_bench *bench, const struct search_result *result, double best) {
     assert_true(result->proved);
+    assert_int_equal(result->tried.count, result->compiled);
     if (result->front.count == 0) {
         assert_true(isinf(best));
         return;
     }
     const struct candidate *winner = &result->front.items[0];
+    size_t found = 0;
+    for (size_t i = 0; i < result->tried.count; i++) {
+        const struct candidate *tried = &result->tried.items[i];
+        assert_true(tried->step_s <= 0 || tried->step_s >= winner->step_s);
+        found += memcmp(&tried->policy, &winner->policy, sizeof tried->policy) == 0;
+    }
+    assert_int_equal(found, 1);
     if (!(fabs(winner->step_s - best) <= 1e-9 * best)) {
         print_policy(&winner->policy, 0);
         fail_msg("the search found %g s, the best is %g s", winner->step_s, best);

@@ -26,7 +26,7 @@ static void open_subject(struct subject *out) {
                                   .parameters = TIER_HOST,
                                   .gradients = TIER_HOST,
                                   .optimizer = TIER_DISK,
-                                  .schedule = "f0-4 d1 b4-0"};
+                                  .schedule = "f0-4 d1 b4-3 f2 b2-0"};
     *out = (struct subject){.graph = small_graph_build(&options)};
     out->program = small_program_under(out->graph, 4, &policy);
     random_costs(out->graph, 3, &out->costs);
@@ -61,23 +61,71 @@ static void test_events(void **state) {
         const struct instruction *instruction = &subject.program->instructions.items[event->instruction];
         const json_t *row = json_array_get(events, i);
         const char *name = text_at(subject.json, "names", json_array_get(row, 1));
-        assert_int_equal(json_array_size(row), 9);
+        assert_int_equal(json_array_size(row), 10);
         assert_int_equal(json_integer_value(json_array_get(row, 0)), instruction->stream);
         if (instruction->node) {
             assert_string_equal(name, instruction->node->name);
-            assert_string_equal(text_at(subject.json, "phases", json_array_get(row, 5)),
-                                phase_name(instruction->node->phase));
+            const char *phase = text_at(subject.json, "phases", json_array_get(row, 5));
+            if (strcmp(phase, "recomputation") != 0) assert_string_equal(phase, phase_name(instruction->node->phase));
             assert_string_equal(text_at(subject.json, "blocks", json_array_get(row, 2)),
                                 subject.graph->blocks.items[instruction->node->block]);
         } else {
             assert_int_equal(strncmp(name, instruction->opcode == OPCODE_ZERO ? "zero " : "copy ", 5), 0);
         }
         assert_true((json_integer_value(json_array_get(row, 8)) > 0) == !instruction->node);
+        const char *moves = text_at(subject.json, "moves", json_array_get(row, 1));
+        const struct buffer *buffer = &subject.program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer];
+        assert_string_equal(moves, instruction->node ? "" : buffer_kind_name(buffer->kind));
         assert_string_equal(text_at(subject.json, "sections", json_array_get(row, 3)),
                             subject.program->sections.items[instruction->section].name);
         assert_true(fabs(json_number_value(json_array_get(row, 6)) - event->start_s * 1e6) < 1e-3);
         assert_true(fabs(json_number_value(json_array_get(row, 7)) - (event->end_s - event->start_s) * 1e6) < 1e-3);
     }
+    close_subject(&subject);
+}
+
+/* Block 2 alone is computed again: its forward is there twice a grain, the second time by the name of recomputation. */
+static void test_recomputation(void **state) {
+    (void)state;
+    struct subject subject;
+    open_subject(&subject);
+    const json_t *row;
+    size_t index;
+    int again = 0, forwards = 0;
+    json_array_foreach(json_object_get(subject.json, "events"), index, row) {
+        if (!subject.program->instructions.items[subject.timeline.events.items[index].instruction].node) continue;
+        const char *phase = text_at(subject.json, "phases", json_array_get(row, 5));
+        int64_t block = json_integer_value(json_array_get(row, 2));
+        forwards += block == 2 && strcmp(phase, "forward") == 0;
+        if (strcmp(phase, "recomputation") != 0) continue;
+        assert_int_equal(block, 2);
+        again++;
+    }
+    assert_true(again > 0 && again <= forwards); /* what no backward reads is not made again */
+    close_subject(&subject);
+}
+
+/* What an event waited for ended when, or before, it began; in a simulated step exactly then. */
+static void test_causes(void **state) {
+    (void)state;
+    struct subject subject;
+    open_subject(&subject);
+    const json_t *events = json_object_get(subject.json, "events"), *row;
+    size_t index;
+    int others = 0;
+    json_array_foreach(events, index, row) {
+        json_int_t cause = json_integer_value(json_array_get(row, 9));
+        const struct timeline_event *event = &subject.timeline.events.items[index];
+        if (cause < 0) {
+            assert_true(event->start_s == 0);
+            continue;
+        }
+        assert_true((size_t)cause < json_array_size(events));
+        assert_true(fabs(subject.timeline.events.items[cause].end_s - event->start_s) < 1e-12);
+        others += json_integer_value(json_array_get(json_array_get(events, (size_t)cause), 0)) !=
+                  json_integer_value(json_array_get(row, 0));
+    }
+    assert_true(others > 10); /* waits for other streams, not only the event before */
     close_subject(&subject);
 }
 
@@ -166,6 +214,8 @@ static void test_every_operation_fails_in_turn(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_events),
+        cmocka_unit_test(test_recomputation),
+        cmocka_unit_test(test_causes),
         cmocka_unit_test(test_grains),
         cmocka_unit_test(test_streams_and_tiers),
         cmocka_unit_test_setup_teardown(test_every_operation_fails_in_turn, temp_folder_make, temp_folder_drop),

@@ -1,6 +1,7 @@
 #include "support/deferred_backend.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,17 @@ struct event {
 
 enum item_kind { ITEM_KERNEL, ITEM_ZERO, ITEM_COPY, ITEM_RECORD, ITEM_WAIT };
 
+struct together {
+    int count;
+    const struct kernel *kernels[KERNELS_TOGETHER];
+    struct kernel_call calls[KERNELS_TOGETHER];
+};
+
 struct item {
     enum item_kind kind;
     const struct kernel *kernel;
     struct kernel_call call;
+    struct together *together; /* NULL, or several kernels in place of that */
     double scalars[SCALAR_COUNT];
     void *to;
     const void *from;
@@ -64,6 +72,7 @@ static struct device {
     int threads; /* of kernels */
     int number;
     int64_t items, fail_at;
+    atomic_llong batched; /* kernels that were asked for together */
     int64_t graphs, graphs_most, captures, launches;
     bool failed, stopping;
 } device = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
@@ -95,8 +104,7 @@ static void *behind_kernel(void *address) {
     return there;
 }
 
-static void run_kernel(struct item *item) {
-    struct kernel_call call = item->call;
+static struct kernel_call call_behind(const struct item *item, struct kernel_call call) {
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         call.in[i] = behind_kernel(call.in[i]);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
@@ -104,7 +112,24 @@ static void run_kernel(struct item *item) {
     call.workspace = behind_kernel(call.workspace);
     call.scalars = call.scalars ? item->scalars : NULL;
     call.stream = NULL;
-    item->kernel->run(item->kernel, &call);
+    return call;
+}
+
+static void run_kernel(const struct item *item) {
+    if (!item->together) {
+        struct kernel_call call = call_behind(item, item->call);
+        item->kernel->run(item->kernel, &call);
+        return;
+    }
+    struct kernel_call calls[KERNELS_TOGETHER];
+    for (int i = 0; i < item->together->count; i++)
+        calls[i] = call_behind(item, item->together->calls[i]);
+    item->together->kernels[0]->run_together(item->together->kernels, calls, item->together->count);
+}
+
+static void free_item(struct item *item) {
+    free(item->together);
+    free(item);
 }
 
 static void run_item(struct item *item) {
@@ -144,7 +169,7 @@ static void finish_item(struct stream *stream, struct item *item) {
     if (device.fail_at >= 0 && device.items >= device.fail_at) device.failed = true;
     /* What others wait for is an event's record or a stream's end. */
     if (device.waiting > 0 && (item->kind == ITEM_RECORD || !stream->first)) pthread_cond_broadcast(&device.done);
-    free(item);
+    free_item(item);
 }
 
 static void *work(void *argument) {
@@ -199,6 +224,10 @@ static struct item *copy_item(const struct item *item) {
     BUG_IF(!own, "out of memory");
     *own = *item;
     own->next = NULL;
+    if (!item->together) return own;
+    own->together = malloc(sizeof *own->together);
+    BUG_IF(!own->together, "out of memory");
+    *own->together = *item->together;
     return own;
 }
 
@@ -324,7 +353,7 @@ static void free_graph(void *of) {
     struct capture *graph = of;
     for (struct item *item = graph->first, *next; item; item = next) {
         next = item->next;
-        free(item);
+        free_item(item);
     }
     mem_free(graph);
 }
@@ -447,6 +476,18 @@ static void ask_kernel(const struct kernel *kernel, const struct kernel_call *ca
     ask(call->stream, &item);
 }
 
+static void ask_together(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+    struct together together = {.count = count};
+    struct item item = {.kind = ITEM_KERNEL, .together = &together};
+    for (int i = 0; i < count; i++) {
+        together.kernels[i] = ((const struct deferred_kernel *)kernels[i])->own;
+        together.calls[i] = calls[i];
+    }
+    if (calls[0].scalars) memcpy(item.scalars, calls[0].scalars, sizeof item.scalars);
+    device.batched += count;
+    ask(calls[0].stream, &item);
+}
+
 static void release(struct kernel *kernel) {
     struct kernel *own = ((struct deferred_kernel *)kernel)->own;
     own->release(own);
@@ -463,6 +504,7 @@ static enum status kernel_create(const struct node *node, struct kernel **out) {
     }
     kernel->kernel = (struct kernel){
         .run = ask_kernel, .release = release, .node = node, .workspace_bytes = kernel->own->workspace_bytes};
+    if (kernel->own->run_together) kernel->kernel.run_together = ask_together;
     *out = &kernel->kernel;
     return STATUS_OK;
 }
@@ -531,6 +573,7 @@ const struct backend *deferred_begin_with(uint64_t seed,
     device.draws = 0;
     device.threads = device.waiting = 0;
     device.items = 0;
+    device.batched = 0;
     device.fail_at = -1;
     device.graphs = device.captures = device.launches = 0;
     device.graphs_most = INT64_MAX;
@@ -560,6 +603,7 @@ void deferred_fail_after(int64_t items) {
     pthread_mutex_unlock(&device.lock);
 }
 
+int64_t deferred_batched(void) { return device.batched; }
 int64_t deferred_items(void) {
     pthread_mutex_lock(&device.lock);
     int64_t items = device.items;

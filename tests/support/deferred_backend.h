@@ -29,6 +29,8 @@ void deferred_fail_after(int64_t items);
 void deferred_limit_graphs(int64_t most);
 /* Graphs launched since deferred_begin. */
 int64_t deferred_launches(void);
+/* Kernels that were asked for together with others since deferred_begin. */
+int64_t deferred_batched(void);
 /* Items done since deferred_begin: kernels, zeros, copies, records and waits. */
 int64_t deferred_items(void);
 

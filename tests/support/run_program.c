@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/folder.h"
 #include "base/mem.h"
 #include "support/data_files.h"
 #include "support/temp_folder.h"
@@ -47,9 +49,20 @@ static pid_t start(const char *folder, const char *input, const char *const *wor
     int flags = O_WRONLY | O_CREAT | O_TRUNC;
     posix_spawn_file_actions_addopen(&actions, 1, temp_path(folder, ".stdout"), flags, 0600);
     posix_spawn_file_actions_addopen(&actions, 2, temp_path(folder, ".stderr"), flags, 0600);
+    /* Signals that the tests' own start had ignored (nohup, a shell's background) end the program all the same. */
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&signals, numbers[i]);
+    posix_spawnattr_t attributes;
+    assert_int_equal(posix_spawnattr_init(&attributes), 0);
+    assert_int_equal(posix_spawnattr_setsigdefault(&attributes, &signals), 0);
+    assert_int_equal(posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF), 0);
     pid_t process;
-    int error = posix_spawn(&process, BALLAST_PROGRAM, &actions, NULL, list, environ);
+    int error = posix_spawn(&process, BALLAST_PROGRAM, &actions, &attributes, list, environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
     if (error != 0) fail_msg("%s: cannot start: %s", BALLAST_PROGRAM, strerror(error));
     return process;
 }
@@ -106,3 +119,18 @@ void make_tiny_model(const char *folder, const char *model, const char *text) {
                                  "--context", "32",  "--tokenizer-data", text,    "--quiet",  NULL};
     program_expect(folder, 0, NULL, words);
 }
+
+int program_place_make(struct program_place *out, int words) {
+    void *folder;
+    if (temp_folder_make(&folder) != 0) return -1;
+    snprintf(out->folder, sizeof out->folder, "%s", (char *)folder);
+    free(folder);
+    snprintf(out->model, sizeof out->model, "%s/model", out->folder);
+    snprintf(out->text, sizeof out->text, "%s/text.txt", out->folder);
+    snprintf(out->run, sizeof out->run, "%s/run", out->folder);
+    make_text(out->text, words);
+    make_tiny_model(out->folder, out->model, out->text);
+    return 0;
+}
+
+int program_place_drop(const struct program_place *place) { return folder_remove(place->folder) == STATUS_OK ? 0 : -1; }

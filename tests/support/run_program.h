@@ -27,6 +27,12 @@ void program_expect(const char *folder, int status, const char *const *texts, co
 
 /* A text file with about `words` words of a small language, and a tiny Llama with a tokenizer trained on it, made by
  * `ballast init`: vocabulary 300, context 32, 2 layers of 24. */
+struct program_place {
+    char folder[512], model[600], text[600], run[600]; /* there is no run yet */
+};
+/* A fresh folder with such a text and model; 0, as cmocka's set-ups return. */
+int program_place_make(struct program_place *out, int words);
+int program_place_drop(const struct program_place *place);
 void make_text(const char *path, int words);
 void make_tiny_model(const char *folder, const char *model, const char *text);
 

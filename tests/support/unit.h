@@ -14,4 +14,20 @@
 /* How far a sweep goes: `usual` in make test, `all` in make check. */
 static inline uint64_t unit_sweep(uint64_t usual, uint64_t all) { return getenv("BALLAST_LONG") ? all : usual; }
 
+/* Skips the rest of a test case. `reason` says what is missing and what would be needed: "this build has no CUDA
+ * backend; needs the CUDA toolkit". scripts/run-tests.sh lists the lines. */
+#define unit_skip(...)                                                                                                 \
+    do {                                                                                                               \
+        print_message("skipped: " __VA_ARGS__);                                                                        \
+        print_message("\n");                                                                                           \
+        skip();                                                                                                        \
+    } while (0)
+/* The whole program, from main or before any test case: ends it with the status that ctest counts as skipped. */
+#define unit_skip_all(...)                                                                                             \
+    do {                                                                                                               \
+        print_message("skipped: " __VA_ARGS__);                                                                        \
+        print_message("\n");                                                                                           \
+        exit(77);                                                                                                      \
+    } while (0)
+
 #endif

@@ -50,7 +50,7 @@ static enum status evaluate(const char *model, const struct tiny_run *run, doubl
     struct eval_options options = {.data_paths = run->valid_paths, .data_path_count = 1};
     struct eval_result result;
     plan.lora = NULL;
-    TRY(evaluate_files(model, &plan, &options, NULL, NULL, &result));
+    TRY(evaluate_files(model, &plan, &options, &result));
     *loss = result.total.loss;
     eval_result_free(&result);
     return STATUS_OK;

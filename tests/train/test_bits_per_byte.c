@@ -23,7 +23,7 @@ static struct eval_result evaluate(const char *model, const char *const *paths, 
     plan.threads = 2;
     plan.memory.device_bytes = 256 << 20;
     struct eval_options options = {.data_paths = paths, .data_path_count = count};
-    expect_status(evaluate_files(model, &plan, &options, NULL, NULL, &result), STATUS_OK, NULL);
+    expect_status(evaluate_files(model, &plan, &options, &result), STATUS_OK, NULL);
     return result;
 }
 

@@ -155,7 +155,7 @@ static void test_leftovers_of_a_killed_process(void **state) {
     size_t others = 0;
     for (size_t i = 0; i < names.count; i++)
         others += strncmp(names.items[i], "events.", 7) != 0;
-    assert_int_equal(others, 6); /* checkpoints, metrics.jsonl, model, plan.json, run.json, timeline.json */
+    assert_int_equal(others, 7); /* checkpoints, end.json, metrics.jsonl, model, plan.json, run.json, timeline.json */
     names_free(&names);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "support/temp_folder.h"
+#include "support/text_writer.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
@@ -24,8 +25,7 @@ static void test_same_as_validation(void **state) {
     const char *paths[2] = {run.valid, run.data};
     struct eval_options options = {.data_paths = paths, .data_path_count = 2};
     struct eval_result result;
-    expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, NULL, NULL, &result), STATUS_OK,
-                  NULL);
+    expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, &result), STATUS_OK, NULL);
     assert_int_equal(result.file_count, 2);
     assert_int_equal(result.files[0].sequences, 5);
     assert_int_equal(result.files[0].tokens, 5 * TINY_TOKENS);
@@ -39,13 +39,12 @@ static void test_same_as_validation(void **state) {
     assert_true(fabs(result.total.loss - mean) < 1e-12);
     eval_result_free(&result);
     options.most_batches = 1;
-    expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, NULL, NULL, &result), STATUS_OK,
-                  NULL);
+    expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, &result), STATUS_OK, NULL);
     assert_int_equal(result.files[0].sequences, TINY_BATCH);
     eval_result_free(&result);
     paths[1] = "/nowhere.bin";
-    expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, NULL, NULL, &result),
-                  STATUS_BAD_INPUT, "/nowhere.bin");
+    expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, &result), STATUS_BAD_INPUT,
+                  "/nowhere.bin");
 }
 
 static void count_allocations(void *payload, const struct train_step *step) {
@@ -69,12 +68,12 @@ static void test_steps_allocate_nothing(void **state) {
 
 static void test_generation_needs_a_tokenizer(void **state) {
     (void)state;
-    struct plan_options plan;
+    struct plan_options plan = text_writer_plan(TINY_TOKENS);
     struct generate_options options;
-    plan_options_init(&plan);
+    char text[TEXT_WRITER_BYTES];
     generate_options_init(&options);
-    expect_status(generate_text(BALLAST_FIXTURES "/models/llama", &plan, &options, NULL, NULL, NULL, NULL),
-                  STATUS_BAD_INPUT, "tokenizer.json");
+    expect_status(text_writer_run(BALLAST_FIXTURES "/models/llama", &plan, &options, "a", text, NULL), STATUS_BAD_INPUT,
+                  "tokenizer.json");
 }
 
 int main(void) {

@@ -37,7 +37,7 @@ static void test_a_weight_is_named(void **state) {
     const char *paths[] = {run.valid};
     struct eval_options options = {.data_paths = paths, .data_path_count = 1};
     struct eval_result result;
-    expect_status(evaluate_files(run.model, &run.plan, &options, NULL, NULL, &result), STATUS_FAILED, run.valid);
+    expect_status(evaluate_files(run.model, &run.plan, &options, &result), STATUS_FAILED, run.valid);
     assert_non_null(strstr(status_message(), "model.layers.1.mlp.up_proj.weight (a weight)"));
 }
 

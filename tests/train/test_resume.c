@@ -1,6 +1,6 @@
 /* A run that stops and goes on is the run that did not stop: metrics, weights and optimizer state, bit for bit. */
 /* ctest: PROCESSORS 2 */
-/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

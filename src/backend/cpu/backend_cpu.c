@@ -1,7 +1,7 @@
 #include <omp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/parallel.h"
@@ -57,9 +57,14 @@ static void copy(void *to, const void *from, int64_t bytes, void *stream) {
     memcpy(to, from, (size_t)bytes);
 }
 
+static int64_t found_cache_bytes;
+static void find_cache(void) { found_cache_bytes = cluster_cache_bytes(); }
+
+/* Asked for each operator that is measured: looked for once. */
 static int64_t cache_bytes(void) {
-    int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return bytes > 0 ? bytes : 0;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_cache);
+    return found_cache_bytes;
 }
 
 /* Where bf16 products are done in hardware and not in steps: what is used says it, not what the processor has. */
@@ -85,6 +90,7 @@ static enum status measure(struct cluster *out) {
 
 const struct backend backend_cpu = {
     .name = "cpu",
+    .isa_prefix = "",
     .check = cpu_isa_check,
     .isa = cpu_isa_name,
     .fastest_dtype = fastest_dtype,

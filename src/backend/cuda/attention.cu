@@ -77,12 +77,17 @@ template <class TILES> constexpr size_t attention_shared_bytes(void) {
            sizeof(float) * (size_t)TILES::SCRATCH_FLOATS;
 }
 
-/* The first tile of keys from k0 on of which a query's segment is; `end` or more when there is none. */
+/* Scores in units of ln 2, those of keys that a query does not see below all others. */
 template <class TILES>
-__device__ int next_tile(const struct attention &at, int sequence, const int segments[2], int k0, int end) {
-    while (k0 < end && !segments_meet<TILES>(at, sequence, segments, k0))
-        k0 += TILES::COLUMNS;
-    return k0;
+__device__ void hide_scores(const struct attention &at, int sequence, int q0, int k0, const int segments[2],
+                            float scores[2][TILES::SCORES]) {
+#pragma unroll
+    for (int n = 0; n < TILES::SCORES; n++) {
+        int key = k0 + TILES::column(n), key_segment = segment_at(at, sequence, key);
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            if (!is_visible(at, q0 + TILES::row(r), key, segments[r], key_segment)) scores[r][n] = -INFINITY;
+    }
 }
 
 /* While a tile of keys is multiplied its values come, and while these are weighted the next keys. */
@@ -100,32 +105,32 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) atte
     int segments[2];
     for (int r = 0; r < 2; r++)
         segments[r] = segment_at(at, place.sequence, q0 + TILES::row(r));
-    int k0 = next_tile<TILES>(at, place.sequence, segments, first / TILES::COLUMNS * TILES::COLUMNS, end);
-    tile_load<TILES, TILES::ROWS>(at, at.q, place.sequence, place.head, q0, queries);
-    tile_request<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, k0, keys);
-    while (k0 < end) {
+    struct tile_place now =
+        next_tile<TILES>(at, place.sequence, segments, first / TILES::COLUMNS * TILES::COLUMNS, end);
+    tile_request<TILES, TILES::ROWS>(at, at.q, place.sequence, place.head, q0, queries);
+    tile_request<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, now.column, keys);
+    while (now.column < end) {
+        int k0 = now.column;
         copies_wait<0>();
         __syncthreads(); /* the keys are there, and the values before have been read */
         tile_request<TILES, TILES::COLUMNS>(at, at.v, place.sequence, kv_head, k0, values);
         float scores[2][TILES::SCORES] = {};
         TILES::product(queries, keys, scores);
-        int next = next_tile<TILES>(at, place.sequence, segments, k0 + TILES::COLUMNS, end);
+        struct tile_place next = next_tile<TILES>(at, place.sequence, segments, k0 + TILES::COLUMNS, end);
         __syncthreads(); /* the keys have been read */
-        tile_request<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, next, keys);
+        tile_request<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, next.column, keys);
 #pragma unroll
-        for (int n = 0; n < TILES::SCORES; n++) {
-            int key = k0 + TILES::column(n), key_segment = segment_at(at, place.sequence, key);
+        for (int n = 0; n < TILES::SCORES; n++)
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                bool sees = is_visible(at, q0 + TILES::row(r), key, segments[r], key_segment);
-                scores[r][n] = sees ? scores[r][n] * factor : -INFINITY;
-            }
-        }
+            for (int r = 0; r < 2; r++)
+                scores[r][n] *= factor;
+        if (!all_visible(at, q0, TILES::ROWS, k0, TILES::COLUMNS, now.alike))
+            hide_scores<TILES>(at, place.sequence, q0, k0, segments, scores);
         running_softmax<TILES>(scores, largest, sum, outputs);
         copies_wait<1>();
         __syncthreads(); /* the values are there */
         TILES::accumulate(scores, values, scratch, outputs);
-        k0 = next;
+        now = next;
     }
     float factors[2];
     for (int r = 0; r < 2; r++) {
@@ -157,9 +162,9 @@ static struct attention_pass forward_pass_of(enum dtype dtype, int64_t head_dim)
         return head_dim <= 64    ? forward_pass<bf16_tiles<64, 64>>()
                : head_dim <= 128 ? forward_pass<bf16_tiles<128, 64>>()
                                  : forward_pass<bf16_tiles<256, 64>>();
-    return head_dim <= 64    ? forward_pass<f32_tiles<64>>()
-           : head_dim <= 128 ? forward_pass<f32_tiles<128>>()
-                             : forward_pass<f32_tiles<256>>();
+    return head_dim <= 64    ? forward_pass<f32_tiles<64, 32>>()
+           : head_dim <= 128 ? forward_pass<f32_tiles<128, 32>>()
+                             : forward_pass<f32_tiles<256, 32>>();
 }
 
 static void attention_run(const struct kernel *kernel, const struct kernel_call *call) {

@@ -52,17 +52,36 @@ __device__ inline int segment_at(const struct attention &at, int sequence, int p
     return inside ? at.segments[(int64_t)sequence * at.length + position] : 0;
 }
 
-/* Whether any thread of the block has a pair of a row and a column that see each other, by their segments alone: tiles
- * of other segments need neither be read nor multiplied. All threads must call it. */
+/* Which tile of columns comes next. */
+struct tile_place {
+    int column; /* its first */
+    bool alike; /* the thread's rows and columns are of one segment */
+};
+
+/* The first tile of columns from `column` on in which any thread of the block has a column of the segment of one of its
+ * rows: others need neither be read nor multiplied. At `end` or after when there is none. All threads must call it. */
 template <class TILES>
-__device__ bool segments_meet(const struct attention &at, int sequence, const int row_segments[2], int column0) {
-    if (!at.segments) return true;
-    bool meet = false;
-    for (int n = 0; n < TILES::SCORES; n++) {
-        int segment = segment_at(at, sequence, column0 + TILES::column(n));
-        meet = meet || segment == row_segments[0] || segment == row_segments[1];
+__device__ struct tile_place next_tile(const struct attention &at, int sequence, const int row_segments[2], int column,
+                                       int end) {
+    struct tile_place place = {column, true};
+    for (; at.segments && place.column < end; place.column += TILES::COLUMNS) {
+        bool meet = false;
+        place.alike = row_segments[0] == row_segments[1];
+        for (int n = 0; n < TILES::SCORES; n++) {
+            int segment = segment_at(at, sequence, place.column + TILES::column(n));
+            meet = meet || segment == row_segments[0] || segment == row_segments[1];
+            place.alike = place.alike && segment == row_segments[0];
+        }
+        if (__syncthreads_or(meet)) break;
     }
-    return __syncthreads_or(meet) != 0;
+    return place;
+}
+
+/* Whether each of a warp's queries sees each of its keys, of tiles that begin so: then no pair need be looked at. What
+ * is after the sequence's end is zero, adds nothing and is not written, and so may be seen. */
+__device__ inline bool all_visible(const struct attention &at, int query, int queries, int key, int keys, bool alike) {
+    int last = min(query + queries, at.length) - 1;
+    return key + keys - 1 <= query && last - key < at.window && __all_sync(0xffffffffu, alike);
 }
 
 /* bf16, by the tensor cores: each warp has 16 rows. */
@@ -117,9 +136,9 @@ template <int D_, int COLUMNS_> struct bf16_tiles {
 };
 
 /* fp32, by the ordinary units: each warp has 8 rows, every 8 lanes two of them. */
-template <int D_> struct f32_tiles {
+template <int D_, int COLUMNS_> struct f32_tiles {
     typedef float element;
-    static constexpr int D = D_, ROWS = 32, COLUMNS = 32, ROW_LANES = 8;
+    static constexpr int D = D_, ROWS = 32, COLUMNS = COLUMNS_, ROW_LANES = 8;
     static constexpr int STRIDE = D + 4; /* eight rows then begin in banks of their own */
     static constexpr int SCORES = COLUMNS / 8, OUTPUTS = D / 8;
     static constexpr int SCRATCH_ROW = COLUMNS + 1, SCRATCH_FLOATS = ROWS * SCRATCH_ROW;
@@ -191,7 +210,7 @@ __device__ void tile_load(const struct attention &at, const struct heads &heads,
         else if (position < at.length && !heads.vectors)
             for (int w = 0; w < W; w++)
                 if (feature + w < at.head_dim) value.at[w] = from[index + w];
-        store<T, W>(tile, i / PIECES * TILES::STRIDE + feature, value);
+        *(vector<T, W> *)(tile + i / PIECES * TILES::STRIDE + feature) = value;
     }
 }
 

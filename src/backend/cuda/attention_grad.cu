@@ -17,40 +17,48 @@ template <typename T> __global__ void __launch_bounds__(THREADS) delta_kernel(st
     if (threadIdx.x % WARP == 0) at.delta[((int64_t)sequence * at.heads + head) * at.length + position] = sum;
 }
 
-/* Shared memory of a block: two tiles of rows, two of columns, the columns' statistics, scratch memory. */
+/* Shared memory of a block: two tiles of rows, and twice two of columns: while one pair is multiplied, the next comes.
+ * A column's statistics lie where its row of a tile is padded: the log of its sum in the first tile, delta in the
+ * second.
+ */
 template <class TILES> struct grad_memory {
     typedef typename TILES::element T;
     static constexpr int ROWS = TILES::ROWS * TILES::STRIDE, COLUMNS = TILES::COLUMNS * TILES::STRIDE;
-    static constexpr size_t BYTES = sizeof(T) * (size_t)(2 * ROWS + 2 * COLUMNS) +
-                                    sizeof(float) * (size_t)(2 * TILES::COLUMNS + TILES::SCRATCH_FLOATS);
-    T *rows1, *rows2, *columns1, *columns2;
-    float *lse, *delta, *scratch;
+    static constexpr size_t BYTES =
+        sizeof(T) * (size_t)(2 * ROWS + 4 * COLUMNS) + sizeof(float) * (size_t)TILES::SCRATCH_FLOATS;
+    static_assert(sizeof(T) * (TILES::STRIDE - TILES::D) >= sizeof(float), "rows are padded");
+    T *rows1, *rows2, *columns;
+    float *scratch;
 
     __device__ explicit grad_memory(void *shared) {
         rows1 = (T *)shared;
         rows2 = rows1 + ROWS;
-        columns1 = rows2 + ROWS;
-        columns2 = columns1 + COLUMNS;
-        lse = (float *)(columns2 + COLUMNS);
-        delta = lse + TILES::COLUMNS;
-        scratch = delta + TILES::COLUMNS;
+        columns = rows2 + ROWS;
+        scratch = (float *)(columns + 4 * COLUMNS);
+    }
+    __device__ T *first(int turn) const { return columns + turn * 2 * COLUMNS; }
+    __device__ T *second(int turn) const { return first(turn) + COLUMNS; }
+    static __device__ float *statistic(T *tile, int column) {
+        return (float *)(tile + column * TILES::STRIDE + TILES::D);
     }
 };
 
-/* The log2 of a query's sum, and its delta; zeros after the sequence's end. */
-__device__ inline void statistics_at(const struct attention &at, int sequence, int head, int query, float *lse,
-                                     float *delta) {
-    int64_t index = ((int64_t)sequence * at.heads + head) * at.length + query;
+/* The log of a query's sum, and its delta, of [length] each, into tiles of columns; zeros after the sequence's end. */
+template <class TILES>
+__device__ void statistics_request(const struct attention &at, int sequence, int head, int q0,
+                                   const grad_memory<TILES> &memory, int turn) {
+    int column = (int)threadIdx.x, query = q0 + column;
+    if (column >= TILES::COLUMNS) return;
     bool inside = query < at.length;
-    *lse = inside ? at.lse[index] * LOG2_E : 0.0f;
-    *delta = inside ? at.delta[index] : 0.0f;
+    int64_t index = ((int64_t)sequence * at.heads + head) * at.length + (inside ? query : 0);
+    copy_word_later(memory.statistic(memory.first(turn), column), at.lse + index, inside);
+    copy_word_later(memory.statistic(memory.second(turn), column), at.delta + index, inside);
 }
 
-/* Scores become probabilities p = exp(s - lse), and dp = dy . v becomes ds = p (dp - delta). */
-__device__ inline void score_gradient(bool sees, float factor, float lse, float delta, float *score, float *dscore) {
-    float p = sees ? exp2f(fmaf(*score, factor, -lse)) : 0.0f;
-    *dscore = sees ? p * (*dscore - delta) : 0.0f;
-    *score = p;
+/* Scores become probabilities p = exp(s - lse), and dp = dy . v becomes ds = p (dp - delta). lse in units of ln 2. */
+__device__ inline void score_gradient(float factor, float lse, float delta, float *score, float *dscore) {
+    *score = exp2f(fmaf(*score, factor, -lse));
+    *dscore = *score * (*dscore - delta);
 }
 
 /* dq of a tile of queries: rows are q and dy, columns k and v. */
@@ -62,30 +70,45 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) dq_k
     int end = min(q0 + TILES::ROWS, at.length), first = max(q0 - at.window + 1, 0);
     float dq[2][TILES::OUTPUTS] = {}, lse[2], delta[2], factor = at.scale * LOG2_E;
     for (int r = 0; r < 2; r++) {
-        statistics_at(at, place.sequence, place.head, q0 + TILES::row(r), &lse[r], &delta[r]);
-        segments[r] = segment_at(at, place.sequence, q0 + TILES::row(r));
+        int query = q0 + TILES::row(r);
+        int64_t index = ((int64_t)place.sequence * at.heads + place.head) * at.length + query;
+        lse[r] = query < at.length ? at.lse[index] * LOG2_E : 0.0f;
+        delta[r] = query < at.length ? at.delta[index] : 0.0f;
+        segments[r] = segment_at(at, place.sequence, query);
     }
-    tile_load<TILES, TILES::ROWS>(at, at.q, place.sequence, place.head, q0, memory.rows1);
-    tile_load<TILES, TILES::ROWS>(at, at.dy, place.sequence, place.head, q0, memory.rows2);
-    for (int k0 = first / TILES::COLUMNS * TILES::COLUMNS; k0 < end; k0 += TILES::COLUMNS) {
-        if (!segments_meet<TILES>(at, place.sequence, segments, k0)) continue;
-        __syncthreads(); /* the tiles before have been read */
-        tile_load<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, k0, memory.columns1);
-        tile_load<TILES, TILES::COLUMNS>(at, at.v, place.sequence, kv_head, k0, memory.columns2);
-        __syncthreads();
-        float scores[2][TILES::SCORES] = {}, dscores[2][TILES::SCORES] = {};
-        TILES::product(memory.rows1, memory.columns1, scores);
-        TILES::product(memory.rows2, memory.columns2, dscores);
-#pragma unroll
-        for (int n = 0; n < TILES::SCORES; n++) {
-            int key = k0 + TILES::column(n), key_segment = segment_at(at, place.sequence, key);
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                bool sees = is_visible(at, q0 + TILES::row(r), key, segments[r], key_segment);
-                score_gradient(sees, factor, lse[r], delta[r], &scores[r][n], &dscores[r][n]);
-            }
+    struct tile_place now =
+        next_tile<TILES>(at, place.sequence, segments, first / TILES::COLUMNS * TILES::COLUMNS, end);
+    tile_request<TILES, TILES::ROWS>(at, at.q, place.sequence, place.head, q0, memory.rows1);
+    tile_request<TILES, TILES::ROWS>(at, at.dy, place.sequence, place.head, q0, memory.rows2);
+    tile_request<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, now.column, memory.first(0));
+    tile_request<TILES, TILES::COLUMNS>(at, at.v, place.sequence, kv_head, now.column, memory.second(0));
+    for (int turn = 0; now.column < end; turn ^= 1) {
+        int k0 = now.column;
+        bool alike = now.alike;
+        now = next_tile<TILES>(at, place.sequence, segments, k0 + TILES::COLUMNS, end);
+        copies_wait<0>();
+        __syncthreads(); /* the tiles are there, and those before have been read */
+        if (now.column < end) {
+            tile_request<TILES, TILES::COLUMNS>(at, at.k, place.sequence, kv_head, now.column, memory.first(turn ^ 1));
+            tile_request<TILES, TILES::COLUMNS>(at, at.v, place.sequence, kv_head, now.column, memory.second(turn ^ 1));
         }
-        TILES::accumulate(dscores, memory.columns1, memory.scratch, dq);
+        float scores[2][TILES::SCORES] = {}, dscores[2][TILES::SCORES] = {};
+        TILES::product(memory.rows1, memory.first(turn), scores);
+        TILES::product(memory.rows2, memory.second(turn), dscores);
+#pragma unroll
+        for (int n = 0; n < TILES::SCORES; n++)
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                score_gradient(factor, lse[r], delta[r], &scores[r][n], &dscores[r][n]);
+        if (!all_visible(at, q0, TILES::ROWS, k0, TILES::COLUMNS, alike))
+#pragma unroll
+            for (int n = 0; n < TILES::SCORES; n++) {
+                int key = k0 + TILES::column(n), key_segment = segment_at(at, place.sequence, key);
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if (!is_visible(at, q0 + TILES::row(r), key, segments[r], key_segment)) dscores[r][n] = 0;
+            }
+        TILES::accumulate(dscores, memory.first(turn), memory.scratch, dq);
     }
     float factors[2] = {at.scale, at.scale};
     __syncthreads(); /* the queries have been read: their gradients take their place */
@@ -94,47 +117,83 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) dq_k
     tile_store<TILES>(at, at.dq, place.sequence, place.head, q0, memory.rows1);
 }
 
-/* dk and dv of a tile of keys: rows are k and v, columns q and dy of all heads that share the keys, one after the
- * other. Where registers do not hold both results, a kernel makes one. */
+/* The tiles of queries that see a tile of keys, of all heads that share the keys, one head after the other. */
+template <class TILES> struct query_tiles {
+    const struct attention &at;
+    int sequence, first, end, heads_end;
+    int segments[2];
+    int head;
+    struct tile_place tile;
+
+    /* `k0`: the first of the block's keys. */
+    __device__ query_tiles(const struct attention &at, int sequence, int kv_head, int k0) : at(at), sequence(sequence) {
+        int group = at.heads / at.kv_heads;
+        first = k0 / TILES::COLUMNS * TILES::COLUMNS;
+        end = min(at.length, k0 + TILES::ROWS - 1 + at.window);
+        head = kv_head * group;
+        heads_end = head + group;
+        for (int r = 0; r < 2; r++)
+            segments[r] = segment_at(at, sequence, k0 + TILES::row(r));
+        tile = next_tile<TILES>(at, sequence, segments, first, end);
+    }
+    /* A key's own query sees it, so that each head has a tile. */
+    __device__ bool more(void) const { return head < heads_end; }
+    __device__ void advance(void) {
+        tile = next_tile<TILES>(at, sequence, segments, tile.column + TILES::COLUMNS, end);
+        if (tile.column < end) return;
+        head++;
+        tile = next_tile<TILES>(at, sequence, segments, first, end);
+    }
+    __device__ void request(const grad_memory<TILES> &memory, int turn) const {
+        if (!more()) return;
+        statistics_request<TILES>(at, sequence, head, tile.column, memory, turn);
+        tile_request<TILES, TILES::COLUMNS>(at, at.q, sequence, head, tile.column, memory.first(turn));
+        tile_request<TILES, TILES::COLUMNS>(at, at.dy, sequence, head, tile.column, memory.second(turn));
+    }
+};
+
+/* dk and dv of a tile of keys: rows are k and v, columns q and dy. Where registers do not hold both results, a kernel
+ * makes one. */
 template <class TILES, bool DK, bool DV>
 __global__ void __launch_bounds__(ATTENTION_THREADS) dkv_kernel(struct attention at) {
     DYNAMIC_SHARED(shared);
     grad_memory<TILES> memory(shared);
     struct attention_place place = place_of(at, TILES::ROWS, at.kv_heads, false);
-    int group = at.heads / at.kv_heads, k0 = place.row, segments[2];
-    int end = min(at.length, k0 + TILES::ROWS - 1 + at.window);
+    int k0 = place.row;
+    query_tiles<TILES> queries(at, place.sequence, place.head, k0);
     float dk[2][TILES::OUTPUTS] = {}, dv[2][TILES::OUTPUTS] = {}, factor = at.scale * LOG2_E;
-    for (int r = 0; r < 2; r++)
-        segments[r] = segment_at(at, place.sequence, k0 + TILES::row(r));
-    tile_load<TILES, TILES::ROWS>(at, at.k, place.sequence, place.head, k0, memory.rows1);
-    tile_load<TILES, TILES::ROWS>(at, at.v, place.sequence, place.head, k0, memory.rows2);
-    for (int head = place.head * group; head < (place.head + 1) * group; head++)
-        for (int q0 = k0 / TILES::COLUMNS * TILES::COLUMNS; q0 < end; q0 += TILES::COLUMNS) {
-            if (!segments_meet<TILES>(at, place.sequence, segments, q0)) continue;
-            __syncthreads(); /* the tiles before have been read */
-            tile_load<TILES, TILES::COLUMNS>(at, at.q, place.sequence, head, q0, memory.columns1);
-            tile_load<TILES, TILES::COLUMNS>(at, at.dy, place.sequence, head, q0, memory.columns2);
-            if (threadIdx.x < TILES::COLUMNS)
-                statistics_at(at, place.sequence, head, q0 + (int)threadIdx.x, &memory.lse[threadIdx.x],
-                              &memory.delta[threadIdx.x]);
-            __syncthreads();
-            float scores[2][TILES::SCORES] = {}, dscores[2][TILES::SCORES] = {};
-            TILES::product(memory.rows1, memory.columns1, scores);
-            if (DK) TILES::product(memory.rows2, memory.columns2, dscores);
+    tile_request<TILES, TILES::ROWS>(at, at.k, place.sequence, place.head, k0, memory.rows1);
+    tile_request<TILES, TILES::ROWS>(at, at.v, place.sequence, place.head, k0, memory.rows2);
+    queries.request(memory, 0);
+    for (int turn = 0; queries.more(); turn ^= 1) {
+        struct tile_place now = queries.tile;
+        queries.advance();
+        copies_wait<0>();
+        __syncthreads(); /* the tiles are there, and those before have been read */
+        queries.request(memory, turn ^ 1);
+        float scores[2][TILES::SCORES] = {}, dscores[2][TILES::SCORES] = {};
+        TILES::product(memory.rows1, memory.first(turn), scores);
+        if (DK) TILES::product(memory.rows2, memory.second(turn), dscores);
+#pragma unroll
+        for (int n = 0; n < TILES::SCORES; n++) {
+            float lse = *memory.statistic(memory.first(turn), TILES::column(n)) * LOG2_E;
+            float delta = *memory.statistic(memory.second(turn), TILES::column(n));
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                score_gradient(factor, lse, delta, &scores[r][n], &dscores[r][n]);
+        }
+        if (!all_visible(at, now.column, TILES::COLUMNS, k0, TILES::ROWS, now.alike))
 #pragma unroll
             for (int n = 0; n < TILES::SCORES; n++) {
-                int column = TILES::column(n), query = q0 + column;
-                int query_segment = segment_at(at, place.sequence, query);
+                int query = now.column + TILES::column(n), segment = segment_at(at, place.sequence, query);
 #pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    bool sees = is_visible(at, query, k0 + TILES::row(r), query_segment, segments[r]);
-                    score_gradient(sees, factor, memory.lse[column], memory.delta[column], &scores[r][n],
-                                   &dscores[r][n]);
-                }
+                for (int r = 0; r < 2; r++)
+                    if (!is_visible(at, query, k0 + TILES::row(r), segment, queries.segments[r]))
+                        scores[r][n] = dscores[r][n] = 0;
             }
-            if (DV) TILES::accumulate(scores, memory.columns2, memory.scratch, dv);
-            if (DK) TILES::accumulate(dscores, memory.columns1, memory.scratch, dk);
-        }
+        if (DV) TILES::accumulate(scores, memory.second(turn), memory.scratch, dv);
+        if (DK) TILES::accumulate(dscores, memory.first(turn), memory.scratch, dk);
+    }
     float scales[2] = {at.scale, at.scale}, ones[2] = {1, 1};
     __syncthreads(); /* keys and values have been read: their gradients take their place */
     if (DK) tile_write<TILES>(dk, scales, memory.rows1);
@@ -171,9 +230,9 @@ static struct grad_passes grad_passes_of(enum dtype dtype, int64_t head_dim) {
         return head_dim <= 64    ? passes_of<bf16_tiles<64, 64>>()
                : head_dim <= 128 ? passes_of<bf16_tiles<128, 32>>()
                                  : passes_of<bf16_tiles<256, 16>>();
-    return head_dim <= 64    ? passes_of<f32_tiles<64>>()
-           : head_dim <= 128 ? passes_of<f32_tiles<128>>()
-                             : passes_of<f32_tiles<256>>();
+    return head_dim <= 64    ? passes_of<f32_tiles<64, 32>>()
+           : head_dim <= 128 ? passes_of<f32_tiles<128, 16>>()
+                             : passes_of<f32_tiles<256, 16>>();
 }
 
 template <typename T> static void delta_launch(const struct attention &at, cudaStream_t stream) {

@@ -25,6 +25,8 @@ static void copy(void *to, const void *from, int64_t bytes, void *stream) {
 
 const struct backend backend_cuda = {
     .name = "cuda",
+    .isa_prefix = "sm_",
+    .select = cuda_device_select,
     .check = cuda_device_check,
     .isa = cuda_device_isa,
     .fastest_dtype = fastest_dtype,

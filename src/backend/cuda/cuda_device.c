@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/backend.h"
 #include "backend/cuda/attention_cudnn.h"
 
 /* What CUDA itself (module loading, local memory, cuBLAS's workspace) takes beside the arenas. */
@@ -12,7 +11,7 @@
 /* The least that the kernels are built for: bf16 in hardware came with it. */
 enum { LEAST_MAJOR = 8 };
 
-/* Set by backend_cuda_select before other threads are started. */
+/* Set by cuda_device_select before other threads are started. */
 static int selected;
 static char isa[CLUSTER_ISA_BYTES]; /* "sm_90"; "" before the device was looked at */
 
@@ -26,7 +25,7 @@ enum status cuda_status(cudaError_t error, const char *what) {
     return status_hint(status, "what is named may have come after it: CUDA_LAUNCH_BLOCKING=1 names the very one");
 }
 
-enum status backend_cuda_select(int device) {
+enum status cuda_device_select(int device) {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaErrorInsufficientDriver)
@@ -69,7 +68,7 @@ enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]) {
     struct cluster_memory memory;
     TRY(cuda_device_enter());
     TRY(cuda_status(cudaMemGetInfo(&there, &all), "cudaMemGetInfo"));
-    TRY(cluster_measure_memory(&memory));
+    cluster_find_memory(&memory);
     bytes[TIER_DEVICE] = (int64_t)there > OWN_BYTES ? (int64_t)there - OWN_BYTES : 0;
     bytes[TIER_HOST] = memory.capacity_bytes;
     bytes[TIER_DISK] = 0;

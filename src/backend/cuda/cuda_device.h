@@ -12,6 +12,7 @@
 enum status cuda_status(cudaError_t error, const char *what);
 
 /* backend.h says what these do. */
+enum status cuda_device_select(int device);
 enum status cuda_device_check(void);
 const char *cuda_device_isa(void);
 enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]);

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "backend/cuda/cuda_kernel.h"
+#include "backend/cuda/mma.cuh"
 
 enum { WARP = 32, THREADS = 256 };
 
@@ -50,8 +51,24 @@ template <typename T, int W> struct alignas(sizeof(T) * W) vector { T at[W]; };
 template <typename T, int W> __device__ inline vector<T, W> load(const void *from, int64_t index) {
     return *(const vector<T, W> *)((const T *)from + index);
 }
+/* W floats, which may be several times 16 bytes; their address is a multiple of 16, or W is 1. */
+template <int W> __device__ inline void load_floats(const float *from, float out[W]) {
+    constexpr int PART = W < VECTOR<float> ? 1 : VECTOR<float>;
+#pragma unroll
+    for (int w = 0; w < W; w += PART) {
+        vector<float, PART> part = load<float, PART>(from, w);
+#pragma unroll
+        for (int i = 0; i < PART; i++)
+            out[w + i] = part.at[i];
+    }
+}
+
+/* To the device's memory, and no other. Left to the compiler, 16 bytes that were made one by one are stored so. */
 template <typename T, int W> __device__ inline void store(void *to, int64_t index, const vector<T, W> &value) {
-    *(vector<T, W> *)((T *)to + index) = value;
+    if constexpr (sizeof value == 16)
+        store_whole((T *)to + index, &value);
+    else
+        *(vector<T, W> *)((T *)to + index) = value;
 }
 
 /* On the host: whether an operand's rows may be read 16 bytes at a time. An operand that is left out may. */
@@ -67,9 +84,9 @@ template <typename V> __device__ inline V warp_sum(V value) {
     return value;
 }
 
-/* The sum over each TEAM consecutive threads, for all of them: a warp, or the block of THREADS. */
+/* The sum over each TEAM consecutive threads, for all of them: a warp, or the whole block. */
 template <int TEAM, typename V> __device__ inline V team_sum(V value) {
-    static_assert(TEAM == WARP || TEAM == THREADS, "a warp or a block");
+    static_assert(TEAM % WARP == 0, "whole warps");
     value = warp_sum(value);
     if (TEAM == WARP) return value;
     __shared__ V sums[TEAM / WARP];
@@ -80,6 +97,26 @@ template <int TEAM, typename V> __device__ inline V team_sum(V value) {
     for (int i = 1; i < TEAM / WARP; i++)
         total += sums[i];
     return total;
+}
+
+/* Of a block [THREADS / WARP lanes][WARP], whose threads have W columns from block column W * threadIdx.x on: the sums
+ * over its lanes, in their order, to the first `columns` columns of `out`, or added to what is there. */
+template <int W> __device__ inline void lanes_sum(const float own[W], float *out, int64_t columns, bool adds) {
+    constexpr int LANES = THREADS / WARP;
+    alignas(16) __shared__ float sums[LANES][WARP * W];
+    __syncthreads(); /* the sums of the call before have been read */
+#pragma unroll
+    for (int w = 0; w < W; w++)
+        sums[threadIdx.y][threadIdx.x * W + w] = own[w];
+    __syncthreads();
+    for (int column = (int)(threadIdx.y * WARP + threadIdx.x); column < WARP * W && column < columns;
+         column += THREADS) {
+        float sum = sums[0][column];
+#pragma unroll
+        for (int lane = 1; lane < LANES; lane++)
+            sum += sums[lane][column];
+        out[column] = adds ? out[column] + sum : sum;
+    }
 }
 
 /* Calls body<T>(...) with the element type of a dtype. */

@@ -9,7 +9,8 @@ struct rows {
     const void *in[ROWS_INPUTS];
     void *out[ROWS_OUTPUTS];
     int64_t in_stride[ROWS_INPUTS], out_stride[ROWS_OUTPUTS];
-    int64_t columns, chunks; /* chunks: blocks that a row takes */
+    int64_t columns;
+    unsigned chunks; /* blocks that a row takes */
     float factor;
     enum activation function;
 };
@@ -78,7 +79,7 @@ struct gated_grad_element {
 
 template <typename E, typename T, int W> __global__ void __launch_bounds__(THREADS) rows_kernel(struct rows rows) {
     int64_t row = blockIdx.x / rows.chunks;
-    int64_t column = ((int64_t)blockIdx.x % rows.chunks * THREADS + threadIdx.x) * W;
+    int64_t column = ((int64_t)(blockIdx.x % rows.chunks) * THREADS + threadIdx.x) * W;
     if (column >= rows.columns) return;
     vector<T, W> in[E::INPUTS], out[E::OUTPUTS];
 #pragma unroll
@@ -99,7 +100,7 @@ template <typename E, typename T, int W> __global__ void __launch_bounds__(THREA
 }
 
 template <typename E, typename T, int W> static void rows_launch(struct rows rows, int64_t count, cudaStream_t stream) {
-    rows.chunks = divide_up(rows.columns, THREADS * W);
+    rows.chunks = grid_size(divide_up(rows.columns, THREADS * W));
     launch(rows_kernel<E, T, W>, grid_size(count * rows.chunks), THREADS, 0, stream, rows);
 }
 

@@ -10,7 +10,11 @@ extern "C" {
 
 /* Products are fastest on aligned rows, and few vocabularies are so divisible (GPT-2: 50257). */
 static const struct head_limits limits = {.logits_bytes = (int64_t)512 << 20, .tile_tokens = 4096, .logits_row = 64};
-constexpr int LOGITS_AT_ONCE = 4; /* of a thread */
+/* A block has a row of logits, and one block an SM: of rows under way, what shared memory does not hold then is in the
+ * second cache when it is read again. */
+constexpr int LOSS_THREADS = 1024, LOGITS_AT_ONCE = 8; /* of a thread */
+/* Beside a block's logits in shared memory, what its sums take. */
+constexpr int LOSS_STATIC_BYTES = 1024;
 
 /* Products of a tile of so many tokens; NULL where not wanted. */
 struct head_products {
@@ -23,6 +27,7 @@ struct head_kernel {
     struct head_products products, final; /* of a tile, and of the last one where that is shorter */
     struct head_workspace workspace;      /* then that of sums over rows, and of the products: */
     int64_t matmul_at;
+    int held; /* of struct loss_rows */
 };
 
 struct loss_rows {
@@ -32,35 +37,51 @@ struct loss_rows {
     const int32_t *targets;
     double *losses;
     int64_t vocab, row;
+    int held; /* logits of a row that shared memory holds, a multiple of LOGITS_AT_ONCE */
     float scale;
 };
 
-template <typename T> __device__ inline float logit_at(const struct loss_rows &rows, const float *logits, int64_t i) {
-    return rows.bias ? logits[i] + widen(((const T *)rows.bias)[i]) : logits[i];
+template <typename T> __device__ inline float bias_at(const struct loss_rows &rows, int64_t i) {
+    return rows.bias ? widen(((const T *)rows.bias)[i]) : 0.0f;
+}
+
+/* LOGITS_AT_ONCE of a row, their biases added; -infinity after its end. Rows lie at multiples of 64 elements. */
+template <typename T>
+__device__ inline void logits_at(const struct loss_rows &rows, const float *logits, int64_t start,
+                                 float out[LOGITS_AT_ONCE]) {
+    load_floats<LOGITS_AT_ONCE>(logits + start, out);
+#pragma unroll
+    for (int n = 0; n < LOGITS_AT_ONCE; n++)
+        if (start + n >= rows.vocab)
+            out[n] = -INFINITY;
+        else if (rows.bias)
+            out[n] += bias_at<T>(rows, start + n);
 }
 
 /* The larger, or the number of a number and NaN: sums of exponentials then are NaN. */
 __device__ inline float block_largest(float value) {
-    __shared__ float largest[THREADS / WARP];
+    __shared__ float largest[LOSS_THREADS / WARP];
     for (int step = WARP / 2; step > 0; step /= 2)
         value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
     if (threadIdx.x % WARP == 0) largest[threadIdx.x / WARP] = value;
     __syncthreads();
-    for (int i = 0; i < THREADS / WARP; i++)
+    for (int i = 0; i < LOSS_THREADS / WARP; i++)
         value = fmaxf(value, largest[i]);
     return value;
 }
 
-/* log of the sum of exponentials of a row, for all threads. Each has a running maximum, finite from the start on. */
-template <typename T> __device__ double log_sum_exp(const struct loss_rows &rows, const float *logits) {
+/* log of the sum of exponentials of a row, for all threads. Each has a running maximum, finite from the start on. Each
+ * keeps its logits in `held`, which none but itself reads. */
+template <typename T> __device__ double log_sum_exp(const struct loss_rows &rows, const float *logits, float4 *held) {
     float largest = -FLT_MAX, sum = 0;
-    for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; start < rows.vocab; start += THREADS * LOGITS_AT_ONCE) {
+    for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; start < rows.vocab; start += LOSS_THREADS * LOGITS_AT_ONCE) {
         float values[LOGITS_AT_ONCE], now = largest;
+        logits_at<T>(rows, logits, start, values);
+        for (int n = 0; n < LOGITS_AT_ONCE && start < rows.held; n += 4)
+            held[(start + n) / 4] = make_float4(values[n], values[n + 1], values[n + 2], values[n + 3]);
 #pragma unroll
-        for (int n = 0; n < LOGITS_AT_ONCE; n++) {
-            values[n] = start + n < rows.vocab ? logit_at<T>(rows, logits, start + n) : -INFINITY;
+        for (int n = 0; n < LOGITS_AT_ONCE; n++)
             now = fmaxf(now, values[n]);
-        }
         sum *= expf(largest - now);
 #pragma unroll
         for (int n = 0; n < LOGITS_AT_ONCE; n++)
@@ -68,37 +89,64 @@ template <typename T> __device__ double log_sum_exp(const struct loss_rows &rows
         largest = now;
     }
     float most = block_largest(largest);
-    double total = team_sum<THREADS>((double)sum * exp((double)largest - (double)most));
+    double total = team_sum<LOSS_THREADS>((double)sum * exp((double)largest - (double)most));
     return (double)most + log(total);
+}
+
+/* A thread's gradients from logit `start` on; what is after the row's end is room between rows. */
+template <typename T>
+__device__ inline void store_gradients(T *out, int64_t start, const float values[LOGITS_AT_ONCE]) {
+#pragma unroll
+    for (int n = 0; n < LOGITS_AT_ONCE; n += VECTOR<T>) {
+        vector<T, VECTOR<T>> part;
+#pragma unroll
+        for (int i = 0; i < VECTOR<T>; i++)
+            part.at[i] = narrow<T>(values[n + i]);
+        store<T, VECTOR<T>>(out, start + n, part);
+    }
 }
 
 /* d(loss)/d(logits) = scale * (softmax - one at the target). */
 template <typename T>
-__device__ void write_gradient(const struct loss_rows &rows, const float *logits, int32_t target, double lse, T *out) {
-    for (int64_t i = threadIdx.x; i < rows.vocab; i += THREADS) {
-        float logit = logit_at<T>(rows, logits, i), value = expf(logit - (float)lse) * rows.scale;
-        if (i == target) value = (float)((exp((double)logit - lse) - 1) * (double)rows.scale);
-        out[i] = narrow<T>(value);
+__device__ void write_gradient(const struct loss_rows &rows, const float *logits, const float4 *held, int32_t target,
+                               double lse, T *out) {
+    for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; start < rows.vocab; start += LOSS_THREADS * LOGITS_AT_ONCE) {
+        float values[LOGITS_AT_ONCE];
+        if (start < rows.held)
+            load_floats<LOGITS_AT_ONCE>((const float *)held + start, values);
+        else
+            logits_at<T>(rows, logits, start, values);
+#pragma unroll
+        for (int n = 0; n < LOGITS_AT_ONCE; n++) {
+            float logit = values[n];
+            values[n] = expf(logit - (float)lse) * rows.scale;
+            if (start + n == target) values[n] = (float)((exp((double)logit - lse) - 1) * (double)rows.scale);
+        }
+        store_gradients<T>(out, start, values);
     }
 }
 
 /* A block for each token. The gradients' threads read a logit before they write in its place. */
-template <typename T> __global__ void __launch_bounds__(THREADS) loss_kernel(struct loss_rows rows) {
+template <typename T> __global__ void __launch_bounds__(LOSS_THREADS) loss_kernel(struct loss_rows rows) {
+    DYNAMIC_SHARED(shared);
+    float4 *held = (float4 *)shared;
     int64_t row = blockIdx.x;
     int32_t target = rows.targets[row];
     const float *logits = rows.logits + row * rows.row;
     T *gradients = rows.gradients ? (T *)rows.gradients + row * rows.row : NULL;
     if (target >= rows.vocab) __trap(); /* as the CPU ends there, too */
     if (target < 0) {
+        const float zeros[LOGITS_AT_ONCE] = {};
         if (threadIdx.x == 0) rows.losses[row] = 0;
-        for (int64_t i = threadIdx.x; gradients && i < rows.vocab; i += THREADS)
-            gradients[i] = narrow<T>(0);
+        for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; gradients && start < rows.vocab;
+             start += LOSS_THREADS * LOGITS_AT_ONCE)
+            store_gradients<T>(gradients, start, zeros);
         return;
     }
-    double at_target = (double)logit_at<T>(rows, logits, target); /* before the barriers of log_sum_exp */
-    double lse = log_sum_exp<T>(rows, logits);
+    double at_target = (double)(logits[target] + bias_at<T>(rows, target)); /* before the barriers of log_sum_exp */
+    double lse = log_sum_exp<T>(rows, logits, held);
     if (threadIdx.x == 0) rows.losses[row] = lse - at_target;
-    if (gradients) write_gradient<T>(rows, logits, target, lse, gradients);
+    if (gradients) write_gradient<T>(rows, logits, held, target, lse, gradients);
 }
 
 __global__ void __launch_bounds__(THREADS) total_loss_kernel(const double *losses, int64_t rows, double *out) {
@@ -185,15 +233,35 @@ static void head_layout(struct head_kernel *head, bool gradient) {
     head->kernel.workspace_bytes = head->matmul_at + (products > final ? products : final);
 }
 
+/* As much of a row as a block may have of the card's shared memory. */
+template <typename T> static enum status loss_prepare(int64_t row, int *held) {
+    int device = 0, most = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error != cudaSuccess) return cuda_failed(error, "shared memory");
+    int64_t room = (most - LOSS_STATIC_BYTES) / (int64_t)sizeof(float) / LOGITS_AT_ONCE * LOGITS_AT_ONCE;
+    *held = (int)(row < room ? row : room);
+    error = cudaFuncSetAttribute((const void *)loss_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 most - LOSS_STATIC_BYTES);
+    return error == cudaSuccess ? STATUS_OK : cuda_failed(error, "shared memory");
+}
+
+static enum status head_prepare(struct head_kernel *head, bool gradient) {
+    TRY(create_products(head, gradient, head->tiles.tile, &head->products));
+    if (head->tiles.last != head->tiles.tile) TRY(create_products(head, gradient, head->tiles.last, &head->final));
+    bool bf16 = head->kernel.node->in[0]->shape.dtype == DTYPE_BF16;
+    TRY((bf16 ? loss_prepare<__nv_bfloat16> : loss_prepare<float>)(head->tiles.logits_row, &head->held));
+    if (!gradient) head->held = 0; /* nothing is read again */
+    return STATUS_OK;
+}
+
 static enum status head_create(const struct node *node, bool gradient,
                                void (*run)(const struct kernel *, const struct kernel_call *), struct kernel **out) {
     struct head_kernel *head = (struct head_kernel *)kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
     head->tiles = head_tiles_of(node, &limits);
-    enum status status = create_products(head, gradient, head->tiles.tile, &head->products);
-    if (status == STATUS_OK && head->tiles.last != head->tiles.tile)
-        status = create_products(head, gradient, head->tiles.last, &head->final);
+    enum status status = head_prepare(head, gradient);
     if (status != STATUS_OK) {
         head_release(&head->kernel);
         return status;
@@ -204,7 +272,7 @@ static enum status head_create(const struct node *node, bool gradient,
 }
 
 template <typename T> static void loss_launch(const struct loss_rows &rows, int64_t count, cudaStream_t stream) {
-    launch(loss_kernel<T>, grid_size(count), THREADS, 0, stream, rows);
+    launch(loss_kernel<T>, grid_size(count), LOSS_THREADS, (size_t)rows.held * sizeof(float), stream, rows);
 }
 
 /* One tile of `count` tokens from `first` on. */
@@ -245,6 +313,7 @@ static void tile_run(const struct head_kernel *head, const struct kernel_call *c
         .losses = (double *)workspace_at(call, head->workspace.losses) + tile->first,
         .vocab = head->tiles.vocab,
         .row = head->tiles.logits_row,
+        .held = head->held,
         .scale = scale,
     };
     FOR_ELEMENT(node->in[0]->shape.dtype, loss_launch, rows, tile->count, stream_of(call));

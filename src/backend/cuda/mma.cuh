@@ -5,6 +5,7 @@
 
 #include <cuda_bf16.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Four 8x8 matrices of bf16 in shared memory: lanes 8i to 8i+7 give the addresses of the rows of matrix i, each 16
  * bytes at a multiple of 16. Of matrix i a thread gets, in out[i], its two columns of row `group`. */
@@ -42,12 +43,28 @@ __device__ inline void copy_later(void *to, const void *from, bool inside) {
                  : "memory");
 }
 
+/* The same for 4 bytes at multiples of 4. */
+__device__ inline void copy_word_later(void *to, const void *from, bool inside) {
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(inside ? 4 : 0)
+                 : "memory");
+}
+
 /* What the thread has asked for since the last call is a group, be it empty. */
 __device__ inline void copies_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 /* Returns when all of the thread's groups but the last LEFT have arrived; other threads see that after a barrier. */
 template <int LEFT> __device__ inline void copies_wait(void) {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+/* 16 bytes to the device's memory by one access, at a multiple of 16. */
+__device__ inline void store_whole(void *to, const void *value) {
+    uint32_t words[4];
+    memcpy(words, value, sizeof words);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(words[0]),
+                 "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
 }
 
 /* Two values rounded to bf16, the first in the low half. */

@@ -1,8 +1,7 @@
 /* RMSNorm and layer norm with their gradients. A run of features that is normalised together is a group; a row of
- * activations holds one or several. A group is a warp's work, or a block's where it is long. */
+ * activations holds one or several. A group is a warp's work, or a block's where it is long: its threads hold it in
+ * registers from its only reading on. */
 #include "backend/cuda/device.cuh"
-
-constexpr int64_t WARP_GROUP_MOST = 512; /* features of a group that a warp takes */
 
 /* Strides in elements; what is not wanted is NULL. */
 struct norm {
@@ -10,8 +9,9 @@ struct norm {
     void *y;
     float *mean, *rstd; /* [rows][groups] */
     int64_t x_stride, y_stride;
-    int64_t count, groups, group; /* groups in all and of a row; features of a group */
-    double epsilon;
+    int64_t count, group; /* groups in all; features of each */
+    unsigned groups;      /* of a row */
+    float share, epsilon; /* 1 / group */
 };
 
 struct norm_gradient {
@@ -20,147 +20,183 @@ struct norm_gradient {
     const float *mean, *rstd;  /* mean NULL: rms_norm */
     float *dweights, *dbiases; /* partial sums */
     int64_t dy_stride, x_stride, addend_stride, dx_stride;
-    int64_t count, groups, group, block_groups;
+    int64_t count, group, block_groups;
+    unsigned groups;
+    float share; /* 1 / group */
 };
 
-__device__ inline float reciprocal_root(float squares, int64_t n, double epsilon) {
-    return (float)(1.0 / sqrt((double)squares / (double)n + epsilon));
-}
-
 /* The group that this team of threads takes; count or more: none. */
-template <int TEAM> __device__ inline int64_t team_group(void) {
-    return (int64_t)blockIdx.x * (THREADS / TEAM) + threadIdx.x / TEAM;
+template <int TEAM> __device__ inline unsigned team_group(void) {
+    return blockIdx.x * (THREADS / TEAM) + threadIdx.x / TEAM;
 }
 
-template <typename T, int W, int TEAM>
+/* A thread's vectors of a group. PIECES 0: more than are held, read again each time. */
+template <typename T, int W, int TEAM, int PIECES> struct group_part {
+    const void *data;
+    int64_t first, group; /* of the group in the data; its features */
+    vector<T, W> held[PIECES > 0 ? PIECES : 1];
+
+    __device__ group_part(const void *data, int64_t first, int64_t group) : data(data), first(first), group(group) {
+#pragma unroll
+        for (int piece = 0; piece < PIECES; piece++)
+            if (feature(piece) < group) held[piece] = load<T, W>(data, first + feature(piece));
+    }
+    static __device__ int feature(int piece) { return (piece * TEAM + (int)threadIdx.x % TEAM) * W; }
+    __device__ vector<T, W> at(int piece) const {
+        return PIECES > 0 ? held[piece] : load<T, W>(data, first + feature(piece));
+    }
+    /* body(piece, feature) for each of them. */
+    template <typename BODY> __device__ void each(BODY body) const {
+        if constexpr (PIECES > 0) {
+#pragma unroll
+            for (int piece = 0; piece < PIECES; piece++)
+                if (feature(piece) < group) body(piece, feature(piece));
+        } else {
+            for (int piece = 0; feature(piece) < group; piece++)
+                body(piece, feature(piece));
+        }
+    }
+};
+
+template <typename T, int W, int TEAM, int PIECES>
 __global__ void __launch_bounds__(THREADS) norm_kernel(struct norm norm, bool centered) {
-    int64_t index = team_group<TEAM>(), group = norm.group;
+    unsigned index = team_group<TEAM>();
     if (index >= norm.count) return;
-    int64_t row = index / norm.groups, first = index % norm.groups * group;
-    int64_t x_at = row * norm.x_stride + first, y_at = row * norm.y_stride + first;
-    int start = (int)threadIdx.x % TEAM * W;
+    int64_t group = norm.group, row = index / norm.groups, first = index % norm.groups * group,
+            y_at = row * norm.y_stride + first;
+    group_part<T, W, TEAM, PIECES> x(norm.x, row * norm.x_stride + first, group);
     float center = 0, squares = 0;
     if (centered) {
         float sum = 0;
-        for (int64_t i = start; i < group; i += TEAM * W) {
-            vector<T, W> x = load<T, W>(norm.x, x_at + i);
+        x.each([&](int piece, int) {
+            vector<T, W> values = x.at(piece);
             for (int w = 0; w < W; w++)
-                sum += widen(x.at[w]);
-        }
-        center = team_sum<TEAM>(sum) / (float)group;
+                sum += widen(values.at[w]);
+        });
+        center = team_sum<TEAM>(sum) * norm.share;
     }
-    for (int64_t i = start; i < group; i += TEAM * W) {
-        vector<T, W> x = load<T, W>(norm.x, x_at + i);
+    x.each([&](int piece, int) {
+        vector<T, W> values = x.at(piece);
         for (int w = 0; w < W; w++) {
-            float value = widen(x.at[w]) - center;
+            float value = widen(values.at[w]) - center;
             squares = fmaf(value, value, squares);
         }
-    }
-    float scale = reciprocal_root(team_sum<TEAM>(squares), group, norm.epsilon);
-    for (int64_t i = start; i < group; i += TEAM * W) {
-        vector<T, W> x = load<T, W>(norm.x, x_at + i), weight = load<T, W>(norm.weight, i), y;
+    });
+    float scale = __frsqrt_rn(fmaf(team_sum<TEAM>(squares), norm.share, norm.epsilon));
+    x.each([&](int piece, int i) {
+        vector<T, W> values = x.at(piece), weight = load<T, W>(norm.weight, i), bias = {}, y;
+        if (norm.bias) bias = load<T, W>(norm.bias, i);
         for (int w = 0; w < W; w++) {
-            float shift = norm.bias ? widen(((const T *)norm.bias)[i + w]) : 0.0f;
-            y.at[w] = narrow<T>(fmaf((widen(x.at[w]) - center) * scale, widen(weight.at[w]), shift));
+            float shift = norm.bias ? widen(bias.at[w]) : 0.0f;
+            y.at[w] = narrow<T>(fmaf((widen(values.at[w]) - center) * scale, widen(weight.at[w]), shift));
         }
         store<T, W>(norm.y, y_at + i, y);
-    }
-    if (start > 0) return;
+    });
+    if (threadIdx.x % TEAM > 0) return;
     norm.rstd[index] = scale;
     if (centered) norm.mean[index] = center;
 }
 
 /* With h = (x - mean) rstd and g = dy weight: dx = rstd (g - mean of g - h mean of g h) + addend, the mean of g only in
  * layer norm. */
-template <typename T, int W, int TEAM>
+template <typename T, int W, int TEAM, int PIECES>
 __global__ void __launch_bounds__(THREADS) norm_dx_kernel(struct norm_gradient norm) {
-    int64_t index = team_group<TEAM>(), group = norm.group;
+    unsigned index = team_group<TEAM>();
     if (index >= norm.count) return;
-    int64_t row = index / norm.groups, first = index % norm.groups * group;
-    int64_t dy_at = row * norm.dy_stride + first, x_at = row * norm.x_stride + first;
+    int64_t group = norm.group, row = index / norm.groups, first = index % norm.groups * group;
     int64_t addend_at = row * norm.addend_stride + first, dx_at = row * norm.dx_stride + first;
-    int start = (int)threadIdx.x % TEAM * W;
+    group_part<T, W, TEAM, PIECES> dy(norm.dy, row * norm.dy_stride + first, group);
+    group_part<T, W, TEAM, PIECES> x(norm.x, row * norm.x_stride + first, group);
     float rstd = norm.rstd[index], mean = norm.mean ? norm.mean[index] : 0.0f, products = 0, sum = 0;
-    for (int64_t i = start; i < group; i += TEAM * W) {
-        vector<T, W> dy = load<T, W>(norm.dy, dy_at + i), x = load<T, W>(norm.x, x_at + i);
-        vector<T, W> weight = load<T, W>(norm.weight, i);
+    x.each([&](int piece, int i) {
+        vector<T, W> slopes = dy.at(piece), values = x.at(piece), weight = load<T, W>(norm.weight, i);
         for (int w = 0; w < W; w++) {
-            float g = widen(dy.at[w]) * widen(weight.at[w]);
-            products = fmaf(g, (widen(x.at[w]) - mean) * rstd, products);
+            float g = widen(slopes.at[w]) * widen(weight.at[w]);
+            products = fmaf(g, (widen(values.at[w]) - mean) * rstd, products);
             sum += g;
         }
-    }
-    float along = team_sum<TEAM>(products) / (float)group, across = team_sum<TEAM>(sum) / (float)group;
-    if (!norm.mean) across = 0;
-    for (int64_t i = start; i < group; i += TEAM * W) {
-        vector<T, W> dy = load<T, W>(norm.dy, dy_at + i), x = load<T, W>(norm.x, x_at + i);
-        vector<T, W> weight = load<T, W>(norm.weight, i), addend = {}, dx;
+    });
+    float along = team_sum<TEAM>(products) * norm.share, across = norm.mean ? team_sum<TEAM>(sum) * norm.share : 0.0f;
+    x.each([&](int piece, int i) {
+        vector<T, W> slopes = dy.at(piece), values = x.at(piece), weight = load<T, W>(norm.weight, i), addend = {}, dx;
         if (norm.addend) addend = load<T, W>(norm.addend, addend_at + i);
         for (int w = 0; w < W; w++) {
-            float normal = (widen(x.at[w]) - mean) * rstd, g = widen(dy.at[w]) * widen(weight.at[w]);
+            float normal = (widen(values.at[w]) - mean) * rstd, g = widen(slopes.at[w]) * widen(weight.at[w]);
             float change = fmaf(normal, -along, g - across);
             dx.at[w] = narrow<T>(fmaf(change, rstd, norm.addend ? widen(addend.at[w]) : 0.0f));
         }
         store<T, W>(norm.dx, dx_at + i, dx);
-    }
+    });
 }
 
-constexpr int WEIGHT_COLUMNS = 32, WEIGHT_LANES = 8;
+constexpr int WEIGHT_LANES = THREADS / WARP;
 
-/* Block (c, b) sums dy h and dy over groups [b * block_groups, …) for WEIGHT_COLUMNS features: each lane every
+/* Block (c, b) sums dy h and dy over groups [b * block_groups, …) for WARP * W features: each lane every
  * WEIGHT_LANES-th group, then the lanes in order. */
-template <typename T> __global__ void norm_weight_kernel(struct norm_gradient norm) {
-    __shared__ float dweights[WEIGHT_LANES][WEIGHT_COLUMNS], dbiases[WEIGHT_LANES][WEIGHT_COLUMNS];
-    int64_t column = (int64_t)blockIdx.x * WEIGHT_COLUMNS + threadIdx.x, begin = blockIdx.y * norm.block_groups;
+template <typename T, int W> __global__ void __launch_bounds__(THREADS) norm_weight_kernel(struct norm_gradient norm) {
+    int64_t left = (int64_t)blockIdx.x * WARP * W, column = left + threadIdx.x * W;
+    int64_t begin = blockIdx.y * norm.block_groups, out_at = blockIdx.y * norm.group + left;
     int64_t end = begin + norm.block_groups < norm.count ? begin + norm.block_groups : norm.count;
-    bool inside = column < norm.group;
-    float dweight = 0, dbias = 0;
-    for (int64_t index = begin + threadIdx.y; inside && index < end; index += WEIGHT_LANES) {
-        int64_t row = index / norm.groups, at = index % norm.groups * norm.group + column;
-        float dy = widen(((const T *)norm.dy)[row * norm.dy_stride + at]);
-        float x = widen(((const T *)norm.x)[row * norm.x_stride + at]), mean = norm.mean ? norm.mean[index] : 0.0f;
-        dweight = fmaf(dy, (x - mean) * norm.rstd[index], dweight);
-        dbias += dy;
+    unsigned first = (unsigned)begin + threadIdx.y, row = first / norm.groups, place = first % norm.groups;
+    unsigned row_step = WEIGHT_LANES / norm.groups, place_step = WEIGHT_LANES % norm.groups;
+    float dweight[W] = {}, dbias[W] = {};
+#pragma unroll 4
+    for (int64_t index = first; column < norm.group && index < end; index += WEIGHT_LANES) {
+        int64_t at = place * norm.group + column;
+        vector<T, W> dy = load<T, W>(norm.dy, row * norm.dy_stride + at);
+        vector<T, W> x = load<T, W>(norm.x, row * norm.x_stride + at);
+        float mean = norm.mean ? norm.mean[index] : 0.0f, rstd = norm.rstd[index];
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            dweight[w] = fmaf(widen(dy.at[w]), (widen(x.at[w]) - mean) * rstd, dweight[w]);
+            dbias[w] += widen(dy.at[w]);
+        }
+        bool over = place + place_step >= norm.groups;
+        row += row_step + over;
+        place += place_step - (over ? norm.groups : 0);
     }
-    dweights[threadIdx.y][threadIdx.x] = dweight;
-    dbiases[threadIdx.y][threadIdx.x] = dbias;
-    __syncthreads();
-    if (threadIdx.y > 0 || !inside) return;
-    for (int lane = 1; lane < WEIGHT_LANES; lane++) {
-        dweight += dweights[lane][threadIdx.x];
-        dbias += dbiases[lane][threadIdx.x];
-    }
-    if (norm.dweights) norm.dweights[blockIdx.y * norm.group + column] = dweight;
-    if (norm.dbiases) norm.dbiases[blockIdx.y * norm.group + column] = dbias;
+    if (norm.dweights) lanes_sum<W>(dweight, norm.dweights + out_at, norm.group - left, false);
+    if (norm.dbiases) lanes_sum<W>(dbias, norm.dbiases + out_at, norm.group - left, false);
 }
 
-template <typename T, int W> static void norm_launch(const struct norm &norm, bool centered, cudaStream_t stream) {
-    if (norm.group <= WARP_GROUP_MOST)
-        launch(norm_kernel<T, W, WARP>, grid_size(divide_up(norm.count, THREADS / WARP)), THREADS, 0, stream, norm,
-               centered);
+/* Calls run<W, TEAM, PIECES>() with what suits groups of so many features. */
+template <typename T, typename RUN> static void norm_dispatch(int64_t group, bool vectors, const RUN &run) {
+    constexpr int W = VECTOR<T>;
+    if (!vectors && group <= 16 * WARP)
+        run.template operator()<1, WARP, 0>();
+    else if (!vectors)
+        run.template operator()<1, THREADS, 0>();
+    else if (group <= 8 * WARP)
+        run.template operator()<W, WARP, 8 / W>();
+    else if (group <= 32 * WARP)
+        run.template operator()<W, WARP, 32 / W>();
+    else if (group <= 8 * THREADS)
+        run.template operator()<W, THREADS, 8 / W>();
+    else if (group <= 16 * THREADS)
+        run.template operator()<W, THREADS, 16 / W>();
+    else if (group <= 32 * THREADS)
+        run.template operator()<W, THREADS, 32 / W>();
     else
-        launch(norm_kernel<T, W, THREADS>, grid_size(norm.count), THREADS, 0, stream, norm, centered);
+        run.template operator()<W, THREADS, 0>();
 }
 
-template <typename T, int W> static void dx_launch(const struct norm_gradient &norm, cudaStream_t stream) {
-    if (norm.group <= WARP_GROUP_MOST)
-        launch(norm_dx_kernel<T, W, WARP>, grid_size(divide_up(norm.count, THREADS / WARP)), THREADS, 0, stream, norm);
-    else
-        launch(norm_dx_kernel<T, W, THREADS>, grid_size(norm.count), THREADS, 0, stream, norm);
+/* A team for each group. */
+template <int TEAM> static unsigned norm_grid(int64_t count) {
+    (void)grid_size(count); /* groups are counted in 32 bits */
+    return grid_size(divide_up(count, THREADS / TEAM));
 }
 
-template <typename T> static void norm_any(const struct norm &norm, bool centered, bool vectors, cudaStream_t stream) {
-    if (vectors)
-        norm_launch<T, VECTOR<T>>(norm, centered, stream);
-    else
-        norm_launch<T, 1>(norm, centered, stream);
+template <typename T>
+static void norm_launch(const struct norm &norm, bool centered, bool vectors, cudaStream_t stream) {
+    norm_dispatch<T>(norm.group, vectors, [&]<int W, int TEAM, int PIECES>() {
+        launch(norm_kernel<T, W, TEAM, PIECES>, norm_grid<TEAM>(norm.count), THREADS, 0, stream, norm, centered);
+    });
 }
 
-template <typename T> static void dx_any(const struct norm_gradient &norm, bool vectors, cudaStream_t stream) {
-    if (vectors)
-        dx_launch<T, VECTOR<T>>(norm, stream);
-    else
-        dx_launch<T, 1>(norm, stream);
+template <typename T> static void dx_launch(const struct norm_gradient &norm, bool vectors, cudaStream_t stream) {
+    norm_dispatch<T>(norm.group, vectors, [&]<int W, int TEAM, int PIECES>() {
+        launch(norm_dx_kernel<T, W, TEAM, PIECES>, norm_grid<TEAM>(norm.count), THREADS, 0, stream, norm);
+    });
 }
 
 static int64_t group_of(const struct node *node, int weight) { return shape_columns(&node->in[weight]->shape); }
@@ -184,13 +220,15 @@ static void norm_run(const struct kernel *kernel, const struct kernel_call *call
         .x_stride = tensor_row_stride(node->in[0]),
         .y_stride = tensor_row_stride(node->out[0]),
         .count = shape_rows(x) * groups,
-        .groups = groups,
         .group = group,
-        .epsilon = NODE_ATTRIBUTES(node, norm_attributes)->epsilon,
+        .groups = (unsigned)groups,
+        .share = 1.0f / (float)group,
+        .epsilon = (float)NODE_ATTRIBUTES(node, norm_attributes)->epsilon,
     };
     bool vectors = groups_are_vectors(x, group) && rows_are_vectors(node->in[0], norm.x) &&
-                   rows_are_vectors(node->in[1], norm.weight) && rows_are_vectors(node->out[0], norm.y);
-    FOR_ELEMENT(x->dtype, norm_any, norm, centered, vectors, stream_of(call));
+                   rows_are_vectors(node->in[1], norm.weight) && rows_are_vectors(node->out[0], norm.y) &&
+                   (!norm.bias || rows_are_vectors(node->in[2], norm.bias));
+    FOR_ELEMENT(x->dtype, norm_launch, norm, centered, vectors, stream_of(call));
 }
 
 enum status cuda_rms_norm_create(const struct node *node, struct kernel **out) {
@@ -201,9 +239,11 @@ enum status cuda_layer_norm_create(const struct node *node, struct kernel **out)
     return kernel_plain(node, norm_run, 0, out);
 }
 
-template <typename T> static void weight_launch(const struct norm_gradient &norm, cudaStream_t stream) {
-    dim3 grid(grid_size(divide_up(norm.group, WEIGHT_COLUMNS)), (unsigned)divide_up(norm.count, norm.block_groups));
-    launch(norm_weight_kernel<T>, grid, dim3(WEIGHT_COLUMNS, WEIGHT_LANES), 0, stream, norm);
+template <typename T> static void weight_launch(const struct norm_gradient &norm, bool vectors, cudaStream_t stream) {
+    int64_t width = vectors ? VECTOR<T> : 1;
+    dim3 grid(grid_size(divide_up(norm.group, WARP * width)), (unsigned)divide_up(norm.count, norm.block_groups));
+    launch(vectors ? norm_weight_kernel<T, VECTOR<T>> : norm_weight_kernel<T, 1>, grid, dim3(WARP, WEIGHT_LANES), 0,
+           stream, norm);
 }
 
 /* dx comes last: it may take over the addend's place, and nothing else reads that. */
@@ -230,18 +270,18 @@ static void norm_grad_run(const struct kernel *kernel, const struct kernel_call 
         .addend_stride = node->in[addend] ? tensor_row_stride(node->in[addend]) : 0,
         .dx_stride = node->out[0] ? tensor_row_stride(node->out[0]) : 0,
         .count = count,
-        .groups = groups,
         .group = group,
         .block_groups = cuda_sum_block_rows(count),
+        .groups = (unsigned)groups,
+        .share = 1.0f / (float)group,
     };
-    if (dweight || dbias) FOR_ELEMENT(x->dtype, weight_launch, norm, stream);
-    if (dweight) cuda_sum_combine(stream, cuda_sum_blocks(count), group, norm.dweights, dweight);
-    if (dbias) cuda_sum_combine(stream, cuda_sum_blocks(count), group, norm.dbiases, dbias);
-    if (!norm.dx) return;
     bool vectors = groups_are_vectors(x, group) && rows_are_vectors(node->in[0], norm.dy) &&
                    rows_are_vectors(node->in[1], norm.x) && rows_are_vectors(node->in[2], norm.weight) &&
                    rows_are_vectors(node->in[addend], norm.addend) && rows_are_vectors(node->out[0], norm.dx);
-    FOR_ELEMENT(x->dtype, dx_any, norm, vectors, stream);
+    if (dweight || dbias) FOR_ELEMENT(x->dtype, weight_launch, norm, vectors, stream);
+    if (dweight) cuda_sum_combine(stream, cuda_sum_blocks(count), group, norm.dweights, dweight);
+    if (dbias) cuda_sum_combine(stream, cuda_sum_blocks(count), group, norm.dbiases, dbias);
+    if (norm.dx) FOR_ELEMENT(x->dtype, dx_launch, norm, vectors, stream);
 }
 
 static enum status norm_grad_create(const struct node *node, struct kernel **out) {

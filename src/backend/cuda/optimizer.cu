@@ -1,21 +1,60 @@
-/* The update: norms, clipping, AdamW. Operands are whole parameters, without gaps. */
+/* The update: norms, clipping, AdamW. Operands are whole parameters, without gaps; one launch works on several. */
 #include "backend/cuda/device.cuh"
 
 extern "C" {
 #include "backend/adamw_step.h"
 }
 
-/* Sum of a block of GRADIENT_NORM_BLOCK elements, in double: each thread every THREADS-th element. */
-__global__ void __launch_bounds__(THREADS) square_kernel(const float *gradient, int64_t count, double *sums) {
-    int64_t begin = (int64_t)blockIdx.x * GRADIENT_NORM_BLOCK;
-    int64_t end = begin + GRADIENT_NORM_BLOCK < count ? begin + GRADIENT_NORM_BLOCK : count;
+static_assert(GRADIENT_NORM_BLOCK % (THREADS * VECTOR<float>) == 0, "blocks begin at multiples of 16 bytes");
+
+/* Parameters that one launch works on: given to the device by value. Blocks of the grid are dealt to them in order. */
+template <typename ENTRY> struct table {
+    int count;
+    ENTRY at[KERNELS_TOGETHER]; /* each with `first`, its first block of the grid */
+};
+
+/* The entry of the thread's block: the last that begins at it or before. */
+template <typename ENTRY> __device__ inline const ENTRY &entry_of_block(const struct table<ENTRY> &table) {
+    int low = 0, high = table.count;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (table.at[middle].first <= blockIdx.x)
+            low = middle;
+        else
+            high = middle;
+    }
+    return table.at[low];
+}
+
+struct squares {
+    const float *gradient;
+    double *sums; /* one for each block of GRADIENT_NORM_BLOCK elements */
+    int64_t count;
+    unsigned first;
+};
+
+/* Sum of a block of GRADIENT_NORM_BLOCK elements, in double: each thread every THREADS-th four. */
+__global__ void __launch_bounds__(THREADS) square_kernel(const __grid_constant__ struct table<squares> table) {
+    constexpr int W = VECTOR<float>;
+    const struct squares &own = entry_of_block(table);
+    int64_t begin = (int64_t)(blockIdx.x - own.first) * GRADIENT_NORM_BLOCK;
+    int64_t end = begin + GRADIENT_NORM_BLOCK < own.count ? begin + GRADIENT_NORM_BLOCK : own.count;
     double sum = 0;
-    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
-        double value = (double)gradient[i];
-        sum = fma(value, value, sum);
+#pragma unroll 4
+    for (int64_t i = begin + (int64_t)threadIdx.x * W; i < end; i += THREADS * W) {
+        vector<float, W> values = {};
+        if (i + W <= end)
+            values = load<float, W>(own.gradient, i);
+        else
+#pragma unroll 1
+            for (int w = 0; i + w < end; w++)
+                values.at[w] = own.gradient[i + w];
+#pragma unroll
+        for (int w = 0; w < W; w++)
+            sum = fma((double)values.at[w], (double)values.at[w], sum);
     }
     sum = team_sum<THREADS>(sum);
-    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+    if (threadIdx.x == 0) own.sums[blockIdx.x - own.first] = sum;
 }
 
 __device__ inline double sum_of(const double *values, int64_t count) {
@@ -43,14 +82,46 @@ static int64_t norm_blocks(const struct node *node) {
     return divide_up(shape_elements(&node->in[0]->shape), GRADIENT_NORM_BLOCK);
 }
 
+static void squares_add(struct table<squares> *table, const struct node *node, const struct kernel_call *call,
+                        double *sums, unsigned *blocks) {
+    BUG_IF((uintptr_t)call->in[0] % 16 != 0, "%s: a gradient that is not aligned", node->name);
+    table->at[table->count++] = {(const float *)call->in[0], sums, shape_elements(&node->in[0]->shape), *blocks};
+    *blocks += grid_size(norm_blocks(node));
+}
+
+/* Of gradients that are a block each: its sum is the result. */
+static void squared_norms_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+    struct table<squares> table = {};
+    unsigned blocks = 0;
+    for (int i = 0; i < count; i++)
+        squares_add(&table, kernels[i]->node, &calls[i], (double *)calls[i].out[0], &blocks);
+    launch(square_kernel, blocks, THREADS, 0, stream_of(calls), table);
+}
+
 static void squared_norm_run(const struct kernel *kernel, const struct kernel_call *call) {
-    int64_t blocks = norm_blocks(kernel->node), count = shape_elements(&kernel->node->in[0]->shape);
+    struct table<squares> table = {};
+    unsigned blocks = 0;
     double *sums = (double *)call->workspace;
-    launch(square_kernel, grid_size(blocks), THREADS, 0, stream_of(call), (const float *)call->in[0], count, sums);
-    launch(total_kernel, 1, THREADS, 0, stream_of(call), (const double *)sums, blocks, (double *)call->out[0]);
+    squares_add(&table, kernel->node, call, sums, &blocks);
+    launch(square_kernel, blocks, THREADS, 0, stream_of(call), table);
+    launch(total_kernel, 1, THREADS, 0, stream_of(call), (const double *)sums, (int64_t)blocks, (double *)call->out[0]);
+}
+
+template <void (*TOGETHER)(const struct kernel *const *, const struct kernel_call *, int)>
+static void alone(const struct kernel *kernel, const struct kernel_call *call) {
+    TOGETHER(&kernel, call, 1);
+}
+
+/* A kernel that is run with others like it. */
+template <void (*TOGETHER)(const struct kernel *const *, const struct kernel_call *, int)>
+static enum status together_create(const struct node *node, struct kernel **out) {
+    TRY(kernel_plain(node, alone<TOGETHER>, 0, out));
+    (*out)->run_together = TOGETHER;
+    return STATUS_OK;
 }
 
 enum status cuda_squared_norm_create(const struct node *node, struct kernel **out) {
+    if (norm_blocks(node) == 1) return together_create<squared_norms_run>(node, out);
     return kernel_plain(node, squared_norm_run, norm_blocks(node) * (int64_t)sizeof(double), out);
 }
 
@@ -71,6 +142,8 @@ struct adamw {
     __nv_bfloat16 *rounded; /* NULL, or a copy of the weight */
     int64_t count;
     struct adamw_step step; /* its clip factor is not known here */
+    unsigned first;
+    bool vectors;
 };
 
 /* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_adamw.c), so that
@@ -84,28 +157,41 @@ __device__ inline void adamw_element(const struct adamw_step &step, float clip, 
     *weight = __fmaf_rn(__fdiv_rn(*m, divisor), -step.step, __fmul_rn(*weight, step.decay));
 }
 
-/* Each thread has W neighbours; W divides the count. */
-template <int W> __global__ void __launch_bounds__(THREADS) adamw_kernel(struct adamw adamw) {
-    double clip = adamw.clip[1];
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
-    if (isnan(clip) || i >= adamw.count) return;
-    vector<float, W> gradient = load<float, W>(adamw.gradient, i), weight = load<float, W>(adamw.weight, i);
-    vector<float, W> m = load<float, W>(adamw.exp_avg, i), v = load<float, W>(adamw.exp_avg_sq, i);
+/* W neighbours; W divides the count. */
+template <int W> __device__ inline void adamw_update(const struct adamw &own, float clip, int64_t i) {
+    vector<float, W> gradient = load<float, W>(own.gradient, i), weight = load<float, W>(own.weight, i);
+    vector<float, W> m = load<float, W>(own.exp_avg, i), v = load<float, W>(own.exp_avg_sq, i);
 #pragma unroll
     for (int w = 0; w < W; w++)
-        adamw_element(adamw.step, (float)clip, gradient.at[w], &weight.at[w], &m.at[w], &v.at[w]);
-    store<float, W>(adamw.weight, i, weight);
-    store<float, W>(adamw.exp_avg, i, m);
-    store<float, W>(adamw.exp_avg_sq, i, v);
-    if (!adamw.rounded) return;
+        adamw_element(own.step, clip, gradient.at[w], &weight.at[w], &m.at[w], &v.at[w]);
+    store<float, W>(own.weight, i, weight);
+    store<float, W>(own.exp_avg, i, m);
+    store<float, W>(own.exp_avg_sq, i, v);
+    if (!own.rounded) return;
     vector<__nv_bfloat16, W> rounded;
     for (int w = 0; w < W; w++)
         rounded.at[w] = narrow<__nv_bfloat16>(weight.at[w]);
-    store<__nv_bfloat16, W>(adamw.rounded, i, rounded);
+    store<__nv_bfloat16, W>(own.rounded, i, rounded);
 }
 
-static struct adamw adamw_of(const struct node *node, const struct kernel_call *call) {
-    return {
+constexpr int UPDATE_BLOCK = 4 * THREADS; /* elements */
+
+__global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ struct table<adamw> table) {
+    const struct adamw &own = entry_of_block(table);
+    double clip = own.clip[1];
+    int64_t begin = (int64_t)(blockIdx.x - own.first) * UPDATE_BLOCK;
+    if (isnan(clip)) return;
+    if (own.vectors) {
+        int64_t i = begin + (int64_t)threadIdx.x * 4;
+        if (i < own.count) adamw_update<4>(own, (float)clip, i);
+    } else {
+        for (int64_t i = begin + threadIdx.x; i < begin + UPDATE_BLOCK && i < own.count; i += THREADS)
+            adamw_update<1>(own, (float)clip, i);
+    }
+}
+
+static struct adamw adamw_of(const struct node *node, const struct kernel_call *call, unsigned first) {
+    struct adamw adamw = {
         .gradient = (const float *)call->in[0],
         .clip = (const double *)call->in[1],
         .weight = (float *)(call->out[3] ? call->out[3] : call->out[0]),
@@ -114,19 +200,26 @@ static struct adamw adamw_of(const struct node *node, const struct kernel_call *
         .rounded = call->out[3] ? (__nv_bfloat16 *)call->out[0] : NULL,
         .count = shape_elements(&node->in[0]->shape),
         .step = adamw_step_of(node, call),
+        .first = first,
     };
-}
-
-static void adamw_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct adamw adamw = adamw_of(kernel->node, call);
     uintptr_t all = (uintptr_t)adamw.gradient | (uintptr_t)adamw.weight | (uintptr_t)adamw.exp_avg |
                     (uintptr_t)adamw.exp_avg_sq | (uintptr_t)adamw.rounded;
-    bool vectors = all % 16 == 0 && adamw.count % 4 == 0;
-    int64_t threads = vectors ? adamw.count / 4 : adamw.count;
-    launch(vectors ? adamw_kernel<4> : adamw_kernel<1>, grid_size(divide_up(threads, THREADS)), THREADS, 0,
-           stream_of(call), adamw);
+    adamw.vectors = all % 16 == 0 && adamw.count % 4 == 0;
+    return adamw;
+}
+
+static void adamws_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+    struct table<adamw> table = {
+        .count = count
+    };
+    unsigned blocks = 0;
+    for (int i = 0; i < count; i++) {
+        table.at[i] = adamw_of(kernels[i]->node, &calls[i], blocks);
+        blocks += grid_size(divide_up(table.at[i].count, UPDATE_BLOCK));
+    }
+    launch(adamw_kernel, grid_size(blocks), THREADS, 0, stream_of(calls), table);
 }
 
 enum status cuda_adamw_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, adamw_run, 0, out);
+    return together_create<adamws_run>(node, out);
 }

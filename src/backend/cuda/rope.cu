@@ -63,11 +63,13 @@ template <typename T, int W> __global__ void __launch_bounds__(THREADS) rope_ker
         int64_t low_at = (int64_t)head * 2 * rope.half + i, high_at = low_at + rope.half;
         vector<T, W> low = load<T, W>(rope.x, row * rope.x_stride + low_at);
         vector<T, W> high = load<T, W>(rope.x, row * rope.x_stride + high_at), low_y, high_y;
+        float cosines[W], sines[W];
+        load_floats<W>(table + i, cosines);
+        load_floats<W>(table + rope.half + i, sines);
         for (int w = 0; w < W; w++) {
-            float cosine = table[i + w], sine = table[rope.half + i + w] * rope.sign;
-            float a = widen(low.at[w]), b = widen(high.at[w]);
-            low_y.at[w] = narrow<T>(a * cosine - b * sine);
-            high_y.at[w] = narrow<T>(b * cosine + a * sine);
+            float sine = sines[w] * rope.sign, a = widen(low.at[w]), b = widen(high.at[w]);
+            low_y.at[w] = narrow<T>(a * cosines[w] - b * sine);
+            high_y.at[w] = narrow<T>(b * cosines[w] + a * sine);
         }
         store<T, W>(rope.y, row * rope.y_stride + low_at, low_y);
         store<T, W>(rope.y, row * rope.y_stride + high_at, high_y);
@@ -97,7 +99,8 @@ static void rope_run(const struct kernel *kernel, const struct kernel_call *call
         .half = (int)(attributes->head_dim / 2),
         .sign = (float)attributes->sign,
     };
-    bool vectors = rows_are_vectors(node->in[0], rope.x) && rows_are_vectors(node->out[0], rope.y);
+    bool vectors = rows_are_vectors(node->in[0], rope.x) && rows_are_vectors(node->out[0], rope.y) &&
+                   rows_are_vectors(node->in[1], rope.table);
     FOR_ELEMENT(x->dtype, rope_launch, rope, shape_rows(x), vectors, stream_of(call));
 }
 

@@ -1,7 +1,7 @@
 /* Sums over rows: the gradients of biases and of norms. */
 #include "backend/cuda/device.cuh"
 
-constexpr int SUM_COLUMNS = 32, SUM_LANES = 8;
+constexpr int SUM_LANES = THREADS / WARP;
 constexpr int64_t SUM_ROWS_LEAST = 64, SUM_BLOCKS_MOST = 256;
 
 int64_t cuda_sum_block_rows(int64_t rows) {
@@ -15,33 +15,31 @@ int64_t cuda_sum_workspace(int64_t rows, int64_t columns) {
     return workspace_align(cuda_sum_blocks(rows) * columns * (int64_t)sizeof(float));
 }
 
-/* Block (c, b) of the grid sums rows [b * block_rows, …) of SUM_COLUMNS columns: each of SUM_LANES lanes every
+/* Block (c, b) of the grid sums rows [b * block_rows, …) of WARP * W columns: each of SUM_LANES lanes every
  * SUM_LANES-th row, then the lanes in order. Row b of `out` is overwritten, or added to. */
-template <typename T>
-__global__ void sum_kernel(const T *data, int64_t row_stride, int64_t rows, int64_t columns, int64_t block_rows,
-                           float *out, bool adds) {
-    __shared__ float sums[SUM_LANES][SUM_COLUMNS];
-    int64_t column = (int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x, begin = blockIdx.y * block_rows;
+template <typename T, int W>
+__global__ void __launch_bounds__(THREADS) sum_kernel(const T *data, int64_t row_stride, int64_t rows, int64_t columns,
+                                                      int64_t block_rows, float *out, bool adds) {
+    int64_t first = (int64_t)blockIdx.x * WARP * W, column = first + threadIdx.x * W, begin = blockIdx.y * block_rows;
     int64_t end = begin + block_rows < rows ? begin + block_rows : rows;
-    float sum = 0;
-    if (column < columns)
-        for (int64_t row = begin + threadIdx.y; row < end; row += SUM_LANES)
-            sum += widen(data[row * row_stride + column]);
-    sums[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y > 0 || column >= columns) return;
-    for (int lane = 1; lane < SUM_LANES; lane++)
-        sum += sums[lane][threadIdx.x];
-    float *to = out + blockIdx.y * columns + column;
-    *to = adds ? *to + sum : sum;
+    float own[W] = {};
+    for (int64_t row = begin + threadIdx.y; column < columns && row < end; row += SUM_LANES) {
+        vector<T, W> values = load<T, W>(data, row * row_stride + column);
+#pragma unroll
+        for (int w = 0; w < W; w++)
+            own[w] += widen(values.at[w]);
+    }
+    lanes_sum<W>(own, out + blockIdx.y * columns + first, columns - first, adds);
 }
 
 template <typename T>
 static void sum(cudaStream_t stream, const void *data, int64_t row_stride, int64_t rows, int64_t columns,
                 int64_t block_rows, float *out, bool adds) {
-    dim3 grid(grid_size(divide_up(columns, SUM_COLUMNS)), (unsigned)divide_up(rows, block_rows));
-    launch(sum_kernel<T>, grid, dim3(SUM_COLUMNS, SUM_LANES), 0, stream, (const T *)data, row_stride, rows, columns,
-           block_rows, out, adds);
+    constexpr int W = VECTOR<T>;
+    bool vectors = (uintptr_t)data % 16 == 0 && row_stride % W == 0 && columns % W == 0;
+    dim3 grid(grid_size(divide_up(columns, WARP * (vectors ? W : 1))), (unsigned)divide_up(rows, block_rows));
+    launch(vectors ? sum_kernel<T, W> : sum_kernel<T, 1>, grid, dim3(WARP, SUM_LANES), 0, stream, (const T *)data,
+           row_stride, rows, columns, block_rows, out, adds);
 }
 
 void cuda_sum_combine(cudaStream_t stream, int64_t blocks, int64_t columns, const float *partials, float *out) {

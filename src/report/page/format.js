@@ -12,7 +12,7 @@ function digits(value, count) {
 const units = (value, list, base, count) => {
   let i = 0;
   while (i < list.length - 1 && Math.abs(value) >= base * 0.9995) value /= base, i++;
-  return (i === 0 && list[0] === 'B' ? whole(value) : value.toPrecision(Math.abs(value) >= 100 ? Math.max(3, count) : count)) + '\u00a0' + list[i];
+  return (i === 0 && list[0] === 'B' || Math.abs(value) >= 1000 ? whole(value) : value.toPrecision(Math.abs(value) >= 100 ? Math.max(3, count) : count)) + '\u00a0' + list[i];
 };
 const bytes = value => known(value) ? units(value, ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'], 1024, 3) : '–';
 const amount = value => !known(value) ? '–' : Math.abs(value) < 10000 ? whole(value) : units(value, ['', 'K', 'M', 'G', 'T'], 1000, 3);

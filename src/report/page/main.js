@@ -1,16 +1,11 @@
 // Draws the document that stands in the page and, where a server gave the page, keeps it up to date.
 const POLL_MS = 2000;
 
-function showStep(data) {
-  view.listeners.length = 0;
-  openView(1e6 * Math.max(...[data.predicted, data.measured].map(timeline => timeline ? timeline.step_s : 0), 1e-6));
-  showMemory(data);
-  showTimeline(data);
-}
 function show(data) {
   showSummary(data);
-  showPlan(data);
   showCurves(data);
+  showSamples(data);
+  showPlan(data);
   showStep(data);
 }
 
@@ -23,6 +18,13 @@ async function get(name) {
   return response.json();
 }
 
+// A server ends with its run: what was seen last says how far that was.
+function goneText(data, seen) {
+  const steps = data.options && data.options.steps, step = data.metrics ? data.metrics.step : 0;
+  if (steps && step >= steps) return `All ${whole(steps)} steps are done; the run no longer answers since ${seen}.`;
+  return `The run no longer answers: it has ended, or is out of reach. Last seen at ${seen}, after step ${whole(step)}${steps ? ' of ' + whole(steps) : ''}. If it has ended, go on with: ${data.resume}`;
+}
+
 // Only what changed is asked for and drawn again; zoom, cursor and open tables stay.
 async function follow(data) {
   let seen = clock();
@@ -33,11 +35,12 @@ async function follow(data) {
       const changes = await get('changes.json');
       if (changes.revision !== data.revision) Object.assign(data, await get('data.json')), show(data);
       else if (changes.metrics.step !== data.metrics.step || changes.metrics.val_step !== data.metrics.val_step)
-        data.metrics = changes.metrics, showSummary(data), showCurves(data);
+        data.metrics = changes.metrics, data.beside = changes.beside, showSummary(data), showCurves(data);
+      if (changes.samples !== data.samples.count) data.samples = (await get('data.json')).samples, showSamples(data);
       seen = clock();
       showState(true, 'Live, last looked at ' + seen);
     } catch (error) {
-      showState(false, 'The run no longer answers: it has ended, or is out of reach. Last seen ' + seen);
+      showState(false, goneText(data, seen));
     }
   }
 }
@@ -46,15 +49,14 @@ async function follow(data) {
 let shownBefore = null;
 function showAll() {
   const closed = [...document.querySelectorAll('details:not([open])')];
-  shownBefore = {closed, from: view.from, to: view.to};
+  shownBefore = {closed, views: [stepView, trainView].map(view => [view, view.from, view.to])};
   closed.forEach(details => { details.open = true; });
-  view.from = 0, view.to = view.end;
-  view.listeners.forEach(paint => paint());
+  shownBefore.views.forEach(([view]) => { view.from = view.begin, view.to = view.end, view.listeners.forEach(paint => paint()); });
 }
 function showAsBefore() {
   if (!shownBefore) return;
   shownBefore.closed.forEach(details => { details.open = false; });
-  setView(shownBefore.from, shownBefore.to);
+  shownBefore.views.forEach(([view, from, to]) => setView(view, from, to));
   shownBefore = null;
 }
 

@@ -23,10 +23,12 @@ function linear(from, to, low, high) {
 }
 function logarithmic(from, to, low, high) {
   const inner = linear(Math.log10(from), Math.log10(to), low, high), scale = value => inner(Math.log10(value));
-  scale.ticks = () => {
+  scale.invert = pixel => Math.pow(10, inner.invert(pixel));
+  scale.ticks = wanted => { // 1, 2 and 5 of each power of ten; within less than one, round numbers
     const out = [];
-    for (let i = Math.ceil(Math.log10(from)); i <= Math.log10(to); i++) out.push(Math.pow(10, i));
-    return out.length > 1 ? out : [from, to];
+    for (let power = Math.floor(Math.log10(from)); power <= Math.log10(to); power++) for (const n of [1, 2, 5]) out.push(n * Math.pow(10, power));
+    const inside = out.filter(value => value >= from * 0.999 && value <= to * 1.001), powers = inside.filter(value => Math.abs(Math.log10(value) % 1) < 1e-9);
+    return inside.length < 3 ? ticks(from, to, wanted) : inside.length > 2 * wanted ? powers : inside;
   };
   return scale;
 }

@@ -55,11 +55,24 @@ const tierTitle = name => TIER_TITLES[name] || capital(name);
 function memoryKeys(data) {
   const tiers = tiersOf(data).filter(tier => tier.program_bytes > 0), resident = lastOf(data, 'device_bytes');
   if (!tiers.length && known(resident)) return [key('Device memory', bytes(resident), 'resident')];
-  return tiers.map(tier => {
-    const part = tier.capacity_bytes > 0 ? tier.program_bytes / tier.capacity_bytes : null;
-    return key(tierTitle(tier.name), bytes(tier.program_bytes), known(part) ? `${percent(part)} of ${bytes(tier.capacity_bytes)}` : 'known before the first step',
-      known(part) ? html('div', {class: 'bar'}, html('i', {style: `width:${Math.min(100, 100 * part).toFixed(1)}%`})) : null);
-  });
+  return tiers.map(tier => key(tierTitle(tier.name), bytes(tier.program_bytes), tierUse(tier), tier.by_kind || tier.capacity_bytes ? kindsBar(tier, 8) : null));
+}
+
+// How a run stands: whether it goes on, or how it ended, and the command that takes it further.
+function endOfRun(data) {
+  const end = data.end, steps = data.options && data.options.steps, step = data.metrics ? data.metrics.step : 0, saves = !data.options || data.options.save_every !== 0;
+  const done = steps ? `${whole(step)} of ${whole(steps)} steps` : plural(step, 'step');
+  const on = !end ? null : saves ? html('code', {class: 'command'}, data.resume) : 'Nothing was saved (--save-every 0), so it cannot go on.';
+  if (!end) return null;
+  if (end.state === 'goes on') return ['', `Still running when this page was made, after ${done}.`, null];
+  if (end.state === 'finished' || end.state === 'interrupted' && steps && step >= steps && !end.message)
+    return ['good', `Finished: ${done}.`, saves ? ['To train longer: ', html('code', {class: 'command'}, `${data.resume} --steps ${Math.max(2 * (steps || step), 2)}`)] : null];
+  const how = {stopped: `Stopped by a signal after ${done}.`, failed: `Failed after ${done}: ${end.message}.`}[end.state] || `Interrupted after ${done}: the process ended without a word, as when it is killed.`;
+  return [end.state === 'failed' ? 'bad' : 'gone', how, saves ? ['To go on: ', on] : on];
+}
+function showEnd(data) {
+  const end = data.live ? null : endOfRun(data);
+  if (end) replace(byId('state'), html('span', {class: 'dot ' + end[0]}), document.createTextNode(end[1] + ' '), end[2]);
 }
 
 function showSummary(data) {
@@ -70,5 +83,6 @@ function showSummary(data) {
   const keys = [run ? progressKey(data) : null, run ? lossKeys(data) : null, timeKeys(data), memoryKeys(data),
     run && lastOf(data, 'tokens') ? key('Tokens', amount(lastOf(data, 'tokens')), 'trained on so far') : null].flat().filter(k => k);
   replace(byId('summary'), html('dl', {class: 'keys'}, keys));
+  showEnd(data);
   byId('made').textContent = `Made by Ballast ${data.ballast}. This page needs no network and sends nothing.`;
 }

@@ -82,6 +82,7 @@ inline void multiply_add(float c0[2], float c1[2], const uint32_t a[4], uint32_t
 struct emulated_copy {
     void *to;
     const void *from;
+    size_t bytes;
     bool inside;
 };
 struct emulated_copies {
@@ -94,11 +95,13 @@ inline emulated_copies &emulated_own(void) {
     return own;
 }
 
-inline void copy_later(void *to, const void *from, bool inside) {
-    if ((uintptr_t)to % 16 || (uintptr_t)from % 16) emulator_fail("a misaligned copy");
-    memset(to, 0xff, 16);
-    emulated_own().groups.back().push_back({to, from, inside});
+inline void emulated_copy_later(void *to, const void *from, size_t bytes, bool inside) {
+    if ((uintptr_t)to % bytes || (uintptr_t)from % bytes) emulator_fail("a misaligned copy");
+    memset(to, 0xff, bytes);
+    emulated_own().groups.back().push_back({to, from, bytes, inside});
 }
+inline void copy_later(void *to, const void *from, bool inside) { emulated_copy_later(to, from, 16, inside); }
+inline void copy_word_later(void *to, const void *from, bool inside) { emulated_copy_later(to, from, 4, inside); }
 
 inline void copies_end(void) { emulated_own().groups.resize(emulated_own().groups.size() + 1); }
 
@@ -107,11 +110,16 @@ template <int LEFT> void copies_wait(void) {
     while (own.groups.size() > LEFT + 1) {
         for (const emulated_copy &copy : own.groups.front())
             if (copy.inside)
-                memcpy(copy.to, copy.from, 16);
+                memcpy(copy.to, copy.from, copy.bytes);
             else
-                memset(copy.to, 0, 16);
+                memset(copy.to, 0, copy.bytes);
         own.groups.erase(own.groups.begin());
     }
+}
+
+inline void store_whole(void *to, const void *value) {
+    if ((uintptr_t)to % 16) emulator_fail("a misaligned store");
+    memcpy(to, value, 16);
 }
 
 inline uint32_t pack_bf16(float first, float second) {

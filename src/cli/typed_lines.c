@@ -1,4 +1,4 @@
-#include "cli/line_reader.h"
+#include "cli/typed_lines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,35 +10,35 @@
 #include "base/mem.h"
 #include "cli/line_edit.h"
 
-enum status line_reader_open(struct line_reader *out) {
-    *out = (struct line_reader){.terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+enum status typed_lines_open(struct typed_lines *out) {
+    *out = (struct typed_lines){.terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
     if (pipe2(out->wake, O_CLOEXEC | O_NONBLOCK) != 0)
         return status_set(STATUS_FAILED, "cannot make a pipe: %s", strerror(errno));
     if (out->terminal) out->edit = line_edit_open(out);
     return STATUS_OK;
 }
 
-void line_reader_close(struct line_reader *reader) {
+void typed_lines_close(struct typed_lines *reader) {
     line_edit_close(reader->edit);
     close(reader->wake[0]);
     close(reader->wake[1]);
     mem_free(reader->line);
 }
 
-void line_reader_interrupt(const struct line_reader *reader) {
+void typed_lines_interrupt(const struct typed_lines *reader) {
     int error = errno;
     ssize_t unused = write(reader->wake[1], "", 1);
     (void)unused; /* where the pipe is full, the wait ends all the same */
     errno = error;
 }
 
-static void forget_interrupts(const struct line_reader *reader) {
+static void forget_interrupts(const struct typed_lines *reader) {
     char bytes[64];
     while (read(reader->wake[0], bytes, sizeof bytes) > 0)
         continue;
 }
 
-static int wait_for_input(const struct line_reader *reader) {
+static int wait_for_input(const struct typed_lines *reader) {
     struct pollfd ready[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = reader->wake[0], .events = POLLIN}};
     while (poll(ready, 2, -1) < 0)
         if (errno != EINTR) return -1;
@@ -47,7 +47,7 @@ static int wait_for_input(const struct line_reader *reader) {
     return -1;
 }
 
-int line_reader_take_byte(struct line_reader *reader, char *byte) {
+int typed_lines_take_byte(struct typed_lines *reader, char *byte) {
     if (reader->at == reader->end) {
         if (wait_for_input(reader) < 0) return -1;
         ssize_t count = read(STDIN_FILENO, reader->input, sizeof reader->input);
@@ -59,11 +59,11 @@ int line_reader_take_byte(struct line_reader *reader, char *byte) {
     return 1;
 }
 
-static bool grow(struct line_reader *reader, size_t bytes) {
+static bool grow(struct typed_lines *reader, size_t bytes) {
     return vec_reserve_bytes((void **)&reader->line, &reader->capacity, bytes, 1);
 }
 
-static enum line_event keep(struct line_reader *reader, const char *line, size_t bytes) {
+static enum line_event keep(struct typed_lines *reader, const char *line, size_t bytes) {
     while (bytes > 0 && (line[bytes - 1] == '\n' || line[bytes - 1] == '\r'))
         bytes--;
     if (!grow(reader, bytes + 1)) return LINE_FAILED;
@@ -72,11 +72,11 @@ static enum line_event keep(struct line_reader *reader, const char *line, size_t
     return LINE_TEXT;
 }
 
-static enum line_event read_plainly(struct line_reader *reader) {
+static enum line_event read_plainly(struct typed_lines *reader) {
     size_t bytes = 0;
     char byte = 0;
     int taken = 1;
-    while (byte != '\n' && (taken = line_reader_take_byte(reader, &byte)) == 1) {
+    while (byte != '\n' && (taken = typed_lines_take_byte(reader, &byte)) == 1) {
         if (!grow(reader, bytes + 1)) return LINE_FAILED;
         reader->line[bytes++] = byte;
     }
@@ -88,7 +88,7 @@ static enum line_event read_plainly(struct line_reader *reader) {
     return bytes == 0 ? LINE_END : keep(reader, reader->line, bytes);
 }
 
-enum line_event line_reader_next(struct line_reader *reader, const char *prompt, const char **line) {
+enum line_event typed_lines_next(struct typed_lines *reader, const char *prompt, const char **line) {
     const char *edited;
     size_t bytes;
     enum line_event event;

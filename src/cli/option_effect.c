@@ -1,0 +1,147 @@
+#include "cli/option_effect.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/command.h"
+
+#define RULE(name) static bool name(const struct options *options, const struct train_facts *facts)
+#define UNUSED(...) (void)sizeof((__VA_ARGS__))
+
+static bool is_text(const struct options *options, enum option_id id, const char *text) {
+    const char *value = options_text(options, id);
+    return value && strcmp(value, text) == 0;
+}
+
+RULE(never_validates) {
+    UNUSED(facts);
+    return options_whole(options, OPT_VALID_EVERY) == 0;
+}
+
+RULE(never_samples) {
+    UNUSED(facts);
+    return options_whole(options, OPT_SAMPLE_EVERY) == 0;
+}
+
+RULE(never_saves) {
+    UNUSED(facts);
+    return options_whole(options, OPT_SAVE_EVERY) == 0;
+}
+
+RULE(is_not_wsd) {
+    UNUSED(facts);
+    return !is_text(options, OPT_SCHEDULE, "wsd");
+}
+
+RULE(is_constant) {
+    UNUSED(facts);
+    return is_text(options, OPT_SCHEDULE, "constant");
+}
+
+/* The length of a schedule decides on the warm-up too, unless that is given. */
+RULE(is_constant_after_warmup) { return is_constant(options, facts) && options_given(options, OPT_WARMUP_STEPS); }
+
+/* generation_config.json may ask for the likeliest token too: then what draws is given for a reason. */
+RULE(takes_the_likeliest) {
+    UNUSED(facts);
+    return options_given(options, OPT_TEMPERATURE) && options_real(options, OPT_TEMPERATURE) <= 0;
+}
+
+RULE(plans_generation) {
+    UNUSED(facts);
+    return is_text(options, OPT_FOR, "generate");
+}
+
+RULE(is_always_tied) {
+    UNUSED(facts);
+    return is_text(options, OPT_ARCH, "gpt2") || is_text(options, OPT_ARCH, "opt");
+}
+
+RULE(has_no_validation) { return !facts->validation && options_whole(options, OPT_VALID_EVERY) > 0; }
+
+RULE(has_other_validation) {
+    UNUSED(options);
+    return facts->validation && !facts->held_out;
+}
+
+RULE(has_no_examples) {
+    UNUSED(options);
+    return !facts->examples;
+}
+
+RULE(ends_in_warmup) {
+    UNUSED(options);
+    return facts->warmup_steps >= facts->steps;
+}
+
+RULE(has_no_use_for_the_disk) {
+    UNUSED(options);
+    return facts->setup && facts->setup->program_bytes[TIER_DISK] == 0;
+}
+
+RULE(has_no_use_for_the_host) {
+    UNUSED(options);
+    return facts->setup && facts->setup->program_bytes[TIER_HOST] == 0;
+}
+
+/* In `report` it is a page of its own. */
+RULE(shows_no_page) {
+    UNUSED(facts);
+    return options->command->bit != COMMAND_REPORT && !options_given(options, OPT_SERVE);
+}
+
+#define NO_EFFECT "has no effect: "
+#define NO_EXAMPLES NO_EFFECT "the data are plain text, without examples"
+#define IS_GENERATION NO_EFFECT "--for generate plans no training"
+
+const struct option_effect option_effects[] = {
+    {OPT_VALID, EFFECT_OF_OPTIONS, never_validates, NO_EFFECT "--valid-every is 0"},
+    {OPT_VALID_BATCHES, EFFECT_OF_OPTIONS, never_validates, NO_EFFECT "--valid-every is 0"},
+    {OPT_SAMPLE_PROMPT, EFFECT_OF_OPTIONS, never_samples, NO_EFFECT "without --sample-every N nothing is sampled"},
+    {OPT_SAMPLE_TOKENS, EFFECT_OF_OPTIONS, never_samples, NO_EFFECT "without --sample-every N nothing is sampled"},
+    {OPT_KEEP, EFFECT_OF_OPTIONS, never_saves, NO_EFFECT "--save-every is 0, so there are no checkpoints"},
+    {OPT_WSD_DECAY_FRACTION, EFFECT_OF_OPTIONS, is_not_wsd, NO_EFFECT "the schedule is not wsd"},
+    {OPT_MIN_LR_FRACTION, EFFECT_OF_OPTIONS, is_constant, NO_EFFECT "the schedule is constant"},
+    {OPT_SCHEDULE_STEPS, EFFECT_OF_OPTIONS, is_constant_after_warmup, NO_EFFECT "the schedule is constant"},
+    {OPT_TOP_K, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
+    {OPT_TOP_P, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
+    {OPT_SEED, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
+    {OPT_BETA1, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_BETA2, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_EPSILON, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_WEIGHT_DECAY, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_CLIP_NORM, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_FREEZE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_TIED, EFFECT_OF_OPTIONS, is_always_tied, NO_EFFECT "these models are always tied"},
+    {OPT_BESIDE, EFFECT_OF_OPTIONS, shows_no_page, NO_EFFECT "without --serve there is no page to show it"},
+    {OPT_VALID_EVERY, EFFECT_OF_DATA, has_no_validation,
+     NO_EFFECT "there is no validation data (--valid PATH or --valid-fraction X gives some)"},
+    {OPT_VALID_BATCHES, EFFECT_OF_DATA, has_no_validation, NO_EFFECT "there is no validation data"},
+    {OPT_VALID_FRACTION, EFFECT_OF_DATA, has_other_validation, NO_EFFECT "there is other validation data"},
+    {OPT_LOSS_ON, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
+    {OPT_CHAT_DATE, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
+    {OPT_WARMUP_STEPS, EFFECT_OF_DATA, ends_in_warmup, "is the whole run: --lr is reached at its end, if at all"},
+    {OPT_SCHEDULE, EFFECT_OF_DATA, ends_in_warmup, NO_EFFECT "the run ends within its warm-up"},
+    {OPT_DISK, EFFECT_OF_DATA, has_no_use_for_the_disk, NO_EFFECT "all that a step needs fits in memory"},
+    {OPT_HOST_MEMORY, EFFECT_OF_DATA, has_no_use_for_the_host, NO_EFFECT "the step has no use for a host tier"},
+};
+const int option_effect_count = sizeof option_effects / sizeof *option_effects;
+
+static bool was_given(const struct options *options, const struct option *option, enum option_id id) {
+    return (option->commands & options->command->bit) && options_given(options, id);
+}
+
+static void tell(const struct options *options, enum effect_stage stage, const struct train_facts *facts) {
+    for (int i = 0; i < option_effect_count; i++) {
+        const struct option_effect *effect = &option_effects[i];
+        const struct option *option = &option_table[effect->option];
+        if (effect->stage != stage || !was_given(options, option, effect->option)) continue;
+        if (effect->is_idle(options, facts)) log_warning("--%s %s", option->name, effect->why);
+    }
+}
+
+void option_effects_tell(const struct options *options) { tell(options, EFFECT_OF_OPTIONS, NULL); }
+
+void option_effects_tell_data(const void *options, const struct train_facts *facts) {
+    tell(options, EFFECT_OF_DATA, facts);
+}

@@ -1,0 +1,16 @@
+/* Weights in formats that are not read, known by their first bytes or their names: what they are and what to do. */
+#ifndef BALLAST_MODEL_FOREIGN_WEIGHTS_H
+#define BALLAST_MODEL_FOREIGN_WEIGHTS_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* BAD_INPUT with a hint where the file's bytes begin as such a format does; else OK. `path` is for the message. */
+enum status foreign_weights_refuse_content(const char *path, const unsigned char *data, size_t bytes);
+/* The same of a file, which is opened. */
+enum status foreign_weights_refuse_file(const char *path);
+/* BAD_INPUT where a file in the folder has the name of such a format. */
+enum status foreign_weights_refuse_folder(const char *folder);
+
+#endif

@@ -1,0 +1,139 @@
+#include "profile/part_node.h"
+
+#include <math.h>
+
+enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_LEAST = 1024 };
+/* Of a table whose rows are looked up: more than that is out of the caches whatever it is. */
+static const int64_t TABLE_MOST_BYTES = (int64_t)256 << 20;
+
+static bool is_product(const struct node *node) {
+    return node->op == &op_linear || node->op == &op_linear_dx || node->op == &op_linear_dw;
+}
+static bool is_attention(const struct node *node) {
+    return node->op == &op_attention || node->op == &op_attention_grad;
+}
+static bool is_head(const struct node *node) { return node->op == &op_head_loss || node->op == &op_head_loss_grad; }
+
+/* [S, T, …] of what the node works on. */
+static const struct shape *grain_of(const struct node *node) { return &node->in[0]->shape; }
+static int64_t tokens_of(const struct node *node) { return grain_of(node)->dims[0] * grain_of(node)->dims[1]; }
+
+static double flops_of(const struct node *node) {
+    struct op_cost cost;
+    op_cost(node, &cost);
+    return cost.flops;
+}
+
+/* The table that the node looks up or adds to; NULL: it has none. */
+static const struct tensor *table_of(const struct node *node) {
+    return node->op == &op_embedding ? node->in[1] : node->op == &op_embedding_grad ? node->out[0] : NULL;
+}
+
+static int64_t round_down(int64_t count, int64_t step) { return count < step ? step : count / step * step; }
+
+static struct parts two_parts(int64_t tokens) {
+    return (struct parts){.count = 2, .part = {{.tokens = tokens / 2}, {.tokens = tokens}}};
+}
+
+/* As many tokens as are not large, but enough for products to reach their rate; a whole that is less than twice that is
+ * not worth a part. */
+static struct parts product_parts(const struct node *node, double large_flops) {
+    int64_t tokens = round_down((int64_t)((double)tokens_of(node) * large_flops / flops_of(node)), 2 * TOKENS_STEP);
+    if (tokens < PART_TOKENS) tokens = PART_TOKENS;
+    return 2 * tokens <= tokens_of(node) ? two_parts(tokens) : (struct parts){0};
+}
+
+/* Attention's work follows the square of the tokens. */
+static struct parts attention_parts(const struct node *node, double large_flops) {
+    int64_t length = grain_of(node)->dims[1];
+    double flops = flops_of(node) / (double)grain_of(node)->dims[0];
+    double part = flops > large_flops / 2 ? sqrt(large_flops / 2 / flops) : 1;
+    int64_t tokens = round_down((int64_t)(part * (double)length), 2 * TOKENS_STEP);
+    return tokens <= length ? two_parts(tokens) : (struct parts){0};
+}
+
+static struct parts head_parts(const struct node *node, double large_flops) {
+    int64_t vocab = node->in[1]->shape.dims[0], tokens = tokens_of(node) < PART_TOKENS ? 0 : PART_TOKENS;
+    double flops = flops_of(node) * (tokens > 0 ? (double)tokens / (double)tokens_of(node) : 1);
+    int64_t part = round_down((int64_t)((double)vocab * fmin(large_flops / flops, 1)), VOCAB_LEAST);
+    return (struct parts){.count = 1, .part = {{.tokens = tokens, .vocab = part < vocab ? part : 0}}};
+}
+
+static struct parts table_parts(const struct tensor *table, int64_t first_row) {
+    int64_t row = shape_columns(&table->shape) * dtype_bytes(table->shape.dtype), rows = TABLE_MOST_BYTES / row + 1;
+    if (shape_bytes(&table->shape) <= TABLE_MOST_BYTES || first_row >= rows) return (struct parts){0};
+    return (struct parts){.count = 1, .part = {{.vocab = rows}}};
+}
+
+static int64_t first_row_of(const struct node *node) {
+    if (node->op == &op_embedding) return NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
+    return NODE_ATTRIBUTES(node, embedding_grad_attributes)->first_row;
+}
+
+struct parts parts_of(const struct node *node, double large_flops) {
+    const struct tensor *table = table_of(node);
+    if (large_flops <= 0) return (struct parts){0};
+    if (table) return table_parts(table, first_row_of(node));
+    if (flops_of(node) <= large_flops) return (struct parts){0};
+    if (is_product(node)) return product_parts(node, large_flops);
+    if (is_attention(node)) return attention_parts(node, large_flops);
+    return is_head(node) ? head_parts(node, large_flops) : (struct parts){0};
+}
+
+/* Softmax's sums [S, heads, T] have the tokens in another place than all else. */
+static bool is_lse(const struct node *node, int operand) {
+    return (node->op == &op_attention && operand == OP_INPUTS_MAX + 1) ||
+           (node->op == &op_attention_grad && operand == 5);
+}
+
+static void cut_shape(const struct node *node, const struct part *part, int operand, struct tensor *tensor) {
+    bool weight = tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_GRADIENT;
+    if (weight && part->vocab > 0) tensor->shape.dims[0] = part->vocab;
+    if (weight || tensor->kind == TENSOR_RESULT || part->tokens == 0) return;
+    tensor->shape.dims[0] = 1;
+    tensor->shape.dims[is_lse(node, operand) ? 2 : 1] = part->tokens;
+}
+
+static void cut_operand(const struct operands *operands, const struct part *part, int operand, struct part_node *out) {
+    const struct tensor *of = operand_tensor(operands->node, operand);
+    int storage = operands->storage[operand];
+    struct tensor *tensor = &out->tensors[operand];
+    *tensor = *of;
+    cut_shape(operands->node, part, operand, tensor);
+    if (of->base) {
+        out->bases[storage] = *of->base;
+        cut_shape(operands->node, part, operand, &out->bases[storage]);
+        tensor->base = &out->bases[storage];
+    }
+    if (of->base || operands->storages[storage].tensor == of)
+        out->operands.storages[storage].tensor = tensor_storage(tensor);
+    if (operand < OP_INPUTS_MAX)
+        out->node.in[operand] = tensor;
+    else
+        out->node.out[operand - OP_INPUTS_MAX] = tensor;
+}
+
+void part_node_make(const struct operands *operands, const struct part *part, struct part_node *out) {
+    out->node = *operands->node;
+    out->operands = *operands;
+    out->operands.node = &out->node;
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (operand_tensor(operands->node, i)) cut_operand(operands, part, i, out);
+    if (operands->node->op != &op_embedding_grad || part->vocab == 0) return;
+    out->attributes = *NODE_ATTRIBUTES(operands->node, embedding_grad_attributes);
+    out->attributes.rows = part->vocab;
+    out->node.attributes = &out->attributes;
+}
+
+double parts_seconds(const struct operands *operands, const struct parts *parts, const double seconds[PARTS_MOST]) {
+    double whole = flops_of(operands->node), flops[PARTS_MOST];
+    for (int i = 0; i < parts->count; i++) {
+        struct part_node node;
+        part_node_make(operands, &parts->part[i], &node);
+        flops[i] = flops_of(&node.node);
+    }
+    if (parts->count == 1) return whole > 0 ? seconds[0] * whole / flops[0] : seconds[0];
+    double slope = (seconds[1] - seconds[0]) / (flops[1] - flops[0]);
+    /* No line goes below what the larger part takes by itself, or above what it would take in proportion. */
+    return fmin(fmax(seconds[1] + slope * (whole - flops[1]), seconds[1]), seconds[1] * whole / flops[1]);
+}

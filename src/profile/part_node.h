@@ -1,0 +1,43 @@
+/* Large operators, measured on a part of their tokens or of their vocabulary: a product of a model with billions of
+ * parameters takes seconds, and a start does not wait for each of them twice. */
+#ifndef BALLAST_PROFILE_PART_NODE_H
+#define BALLAST_PROFILE_PART_NODE_H
+
+#include "ops/ops.h"
+#include "profile/operands.h"
+
+enum { PARTS_MOST = 2 };
+
+/* What is left of a node: 0 leaves a dimension as it is. */
+struct part {
+    int64_t tokens; /* of the grain, as one sequence */
+    int64_t vocab;  /* rows of the head's weight or of the embedding's table */
+};
+
+/* How a node is measured: as it is (`count` 0), or by parts of it. With W the FLOPs of the node, its cost is that of
+ * - two parts: on the line through them at W;
+ * - one part: in proportion to W; the same where the operator has no FLOPs (an embedding reads the rows of its tokens,
+ *   however many others there are).
+ * Products and attention have two, since a part of what they do (packing weights, adding gradients) does not depend on
+ * the tokens; the head has one, as it works tile by tile. */
+struct parts {
+    int count;
+    struct part part[PARTS_MOST]; /* the smaller one first */
+};
+
+/* `large_flops`: what is measured as it is at most; 0: all is. */
+struct parts parts_of(const struct node *node, double large_flops);
+
+/* The same operator on a part. Its tensors are its own; it must not be moved. */
+struct part_node {
+    struct node node;
+    struct tensor tensors[OPERAND_COUNT], bases[OPERAND_COUNT];
+    struct operands operands;
+    struct embedding_grad_attributes attributes; /* of that operator alone */
+};
+void part_node_make(const struct operands *operands, const struct part *part, struct part_node *out);
+
+/* Seconds of a node, from those of its parts. */
+double parts_seconds(const struct operands *operands, const struct parts *parts, const double seconds[PARTS_MOST]);
+
+#endif

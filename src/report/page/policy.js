@@ -1,0 +1,61 @@
+// Policies in words: what one does, and in what another differs from it.
+const STATES = [['parameters', 'parameters'], ['gradients', 'gradients'], ['optimizer', 'optimizer state']];
+const PLACES = {device: 'in device memory', host: 'in host memory', disk: 'on the disk'};
+const placeOf = tier => PLACES[tier] || 'in ' + tier;
+
+// What a schedule does: how many blocks are computed again, and the activations of how many wait elsewhere.
+function readSchedule(schedule) {
+  const runs = {}, sent = {h: new Set(), d: new Set()};
+  for (const [, kind, from, to] of String(schedule || '').slice(0, 20000).matchAll(/([fbhd])(\d+)(?:-(\d+))?/g)) {
+    const a = +from, b = to === undefined ? a : +to;
+    for (let block = Math.min(a, b); block <= Math.max(a, b) && block < 5000; block++)
+      if (kind === 'f') runs[block] = (runs[block] || 0) + 1; else if (sent[kind]) sent[kind].add(block);
+  }
+  return {again: Object.values(runs).filter(count => count > 1).length, blocks: Object.keys(runs).length, host: sent.h.size, disk: sent.d.size};
+}
+
+// A policy as traits, each with the words for it: those of two policies that have other words are what differs.
+function policyTraits(p) {
+  const schedule = readSchedule(p.schedule), away = STATES.filter(([kind]) => (p[kind] || 'device') !== 'device');
+  const words = {grains: plural(p.grains_per_pass || 1, 'grain') + ' a pass'};
+  for (const [kind, name] of STATES) words[kind] = name + ' ' + placeOf(p[kind] || 'device');
+  words.chunks = !away.length ? '' : p.persistent_chunks ? `all of the first ${plural(p.persistent_chunks, 'chunk')} in device memory` : 'no chunk always in device memory';
+  words.update = p.update && p.update !== 'device' ? 'updated on the ' + p.update : 'updated on the device';
+  words.again = schedule.again ? plural(schedule.again, 'block') + ' computed again' : 'nothing computed again';
+  words.host = schedule.host ? `activations of ${plural(schedule.host, 'block')} to host memory` : 'no activations to host memory';
+  words.disk = schedule.disk ? `activations of ${plural(schedule.disk, 'block')} to the disk` : 'no activations to the disk';
+  words.lookahead = p.lookahead ? 'copies a block ahead' : 'copies not ahead';
+  words.size = p.chunk_bytes ? `chunks of ${bytes(p.chunk_bytes)}` : 'chunks of the usual size';
+  words.buffers = (p.parameters || 'device') !== 'device' ? `room for ${plural(p.buffers || 0, 'chunk')} of parameters` : '';
+  return words;
+}
+function differences(policy, chosen) {
+  const mine = policyTraits(policy), theirs = policyTraits(chosen);
+  const words = Object.keys(mine).filter(trait => mine[trait] !== theirs[trait]).map(trait => mine[trait]).filter(text => text);
+  return words.length ? words : policy.schedule !== chosen.schedule ? ['other blocks of the same number'] : ['nothing that a reader would see'];
+}
+// The tiers that a policy uses beside the device.
+function tiersUsed(p) {
+  const schedule = readSchedule(p.schedule), homes = STATES.map(([kind]) => p[kind]);
+  return {host: homes.includes('host') || p.update === 'host' || schedule.host > 0, disk: homes.includes('disk') || schedule.disk > 0};
+}
+
+const verb = count => count === 1 ? 'is' : 'are';
+function policyWords(data) {
+  const p = data.plan.policy, away = STATES.filter(([kind]) => (p[kind] || 'device') !== 'device'), grains = p.grains_per_pass || 1;
+  const first = `A pass takes ${plural(grains, 'grain')} forward and back; only the activations of ${grains === 1 ? 'that grain' : 'those'} are in memory. `;
+  if (!away.length) return first + 'Parameters, gradients and optimizer state stay in device memory.';
+  const where = [...new Set(away.map(([kind]) => p[kind]))].map(tier => list(away.filter(([kind]) => p[kind] === tier).map(([, name]) => name)) + ' ' + placeOf(tier));
+  return first + (p.persistent_chunks ? `Parameters move in chunks. The first ${plural(p.persistent_chunks, 'chunk')} ${p.persistent_chunks === 1 ? 'stays' : 'stay'} in device memory with all that belongs to ${p.persistent_chunks === 1 ? 'it' : 'them'}. Of the others, ` : '') +
+    (p.persistent_chunks ? where.join(', ') : capital(where.join(', '))).replace(/ (in|on) /, (match, at) => ` wait ${at} `) + ' and are copied to device memory when a block needs them. ' +
+    (p.buffers && p.parameters !== 'device' ? `Device memory has room for the parameters of ${plural(p.buffers, 'such chunk')} at a time. ` : '') +
+    (p.lookahead ? 'Copies begin one block before they are needed. ' : '') +
+    (p.optimizer && p.optimizer !== 'device' ? 'These chunks are updated while the next step runs forward, so that the copies of optimizer state cost little time.' : '');
+}
+function scheduleWords(policy) {
+  const {again, blocks, host, disk} = readSchedule(policy.schedule), parts = [];
+  if (again) parts.push(`${again} of ${plural(blocks, 'block')} ${verb(again)} computed again in backward, so that their activations need not be kept`);
+  if (host) parts.push(`the activations of ${plural(host, 'block')} wait in host memory for their backward`);
+  if (disk) parts.push(`the activations of ${plural(disk, 'block')} wait on the disk for their backward`);
+  return capital(parts.length ? parts.join('; ') : 'all activations are kept until their backward') + '.';
+}

@@ -1,0 +1,50 @@
+#include "train/run_length.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/log.h"
+#include "train/learning_rate.h"
+
+static enum status count_steps(const struct recipe *recipe, int64_t rows, struct train_options *options) {
+    /* 0.7 of 10 rows are 7, though the product is a little more. */
+    const double slack = 1e-12, most = (double)((int64_t)1 << 40);
+    double steps = ceil(options->epochs * (double)rows / (double)recipe->batch * (1 - slack));
+    if (steps > most)
+        return status_set(STATUS_BAD_INPUT, "epochs: %g of %" PRId64 " sequences take more than 2^40 steps",
+                          options->epochs, rows);
+    options->steps = steps < 1 ? 1 : (int64_t)steps;
+    return STATUS_OK;
+}
+
+static enum status settle_steps(struct dataset *dataset, const struct recipe *recipe, int64_t done,
+                                struct train_options *options) {
+    if (dataset_is_mixed(dataset)) {
+        enum status status = status_set(STATUS_BAD_INPUT, "epochs: the data have weights, so that each source has "
+                                                          "epochs of its own");
+        return status_hint(status, "give --steps, or leave the weights out");
+    }
+    TRY(dataset_settle(dataset, DATASET_TRAIN));
+    TRY(count_steps(recipe, dataset_train_sequences(dataset), options));
+    if (options->steps < done)
+        return status_set(STATUS_BAD_INPUT,
+                          "epochs: %g are %" PRId64 " steps, fewer than the %" PRId64 " that are done", options->epochs,
+                          options->steps, done);
+    log_note("%g epoch%s of %" PRId64 " sequences: %" PRId64 " step%s", options->epochs,
+             options->epochs > 1 || options->epochs < 1 ? "s" : "", dataset_train_sequences(dataset), options->steps,
+             options->steps > 1 ? "s" : "");
+    return STATUS_OK;
+}
+
+enum status run_length_settle(struct dataset *dataset, const struct recipe *recipe, int64_t done,
+                              struct train_options *options) {
+    if (options->epochs > 0) TRY(settle_steps(dataset, recipe, done, options));
+    options->warmup_steps = lr_shape_of(options).warmup_steps;
+    return STATUS_OK;
+}
+
+double run_length_epoch(const struct dataset *dataset, const struct recipe *recipe, const struct train_options *options,
+                        int64_t steps) {
+    if (options->epochs <= 0) return 0;
+    return (double)steps * (double)recipe->batch / (double)dataset_train_sequences(dataset);
+}

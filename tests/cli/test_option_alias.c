@@ -1,0 +1,140 @@
+/* What other trainers call the options is refused with the option that does it, on the command line and in a config. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/option_alias.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+enum { NAME_BYTES = 64 };
+
+/* The next name of a list; false at its end. */
+static bool next_name(const char **list, char name[NAME_BYTES]) {
+    size_t length = strcspn(*list, " ");
+    assert_true(length < NAME_BYTES);
+    snprintf(name, NAME_BYTES, "%.*s", (int)length, *list);
+    *list += length + strspn(*list + length, " ");
+    return length > 0;
+}
+
+/* Every option that a note speaks of exists. */
+static void check_note(const char *note) {
+    for (const char *at = note ? strstr(note, "--") : NULL; at; at = strstr(at + 2, "--")) {
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "%.*s", (int)strspn(at + 2, "abcdefghijklmnopqrstuvwxyz-0123456789"), at + 2);
+        if (option_find(name) == OPTION_COUNT) fail_msg("--%s is no option: %s", name, note);
+    }
+}
+
+/* Each name leads to its row for the commands that the row serves, and is not what an option of theirs is called. */
+static void test_table_is_whole(void **state) {
+    (void)state;
+    for (int i = 0; i < option_alias_count; i++) {
+        const struct option_alias *alias = &option_aliases[i];
+        const char *list = alias->names;
+        char name[NAME_BYTES];
+        check_note(alias->note);
+        assert_true(alias->option < OPTION_COUNT || alias->note);
+        while (next_name(&list, name)) {
+            enum option_id own = option_find(name);
+            unsigned served = alias->option < OPTION_COUNT ? option_table[alias->option].commands : 0;
+            if (own < OPTION_COUNT && (option_table[own].commands & served))
+                fail_msg("--%s is an option where it is an alias", name);
+            for (int c = 0; c < COMMAND_COUNT; c++)
+                if ((served & (1u << c)) && option_alias_find(commands[c], name) != alias)
+                    fail_msg("--%s is there twice for %s", name, command_names[c]);
+        }
+    }
+}
+
+static const struct {
+    const struct command *command;
+    const char *name, *hint;
+} cases[] = {
+    {&command_train, "epoch", "--epochs X does that"},
+    {&command_train, "num-train-epochs", "--epochs X does that"},
+    {&command_train, "max-steps", "--steps N does that"},
+    {&command_train, "batch-size", "--batch N does that: sequences of a whole step"},
+    {&command_train, "per_device_train_batch_size", "--batch N does that"},
+    {&command_train, "gradient_accumulation_steps", "--batch N does that: it holds all"},
+    {&command_train, "learning-rate", "--lr X does that"},
+    {&command_train, "seq-len", "--seq N does that"},
+    {&command_train, "max_seq_length", "--seq N does that"},
+    {&command_train, "context", "--seq N does that"},
+    {&command_train, "warmup", "--warmup-steps N does that"},
+    {&command_train, "output-dir", "--output PATH does that"},
+    {&command_train, "model", "first argument, without an option: ballast train MODEL_DIR DATA... -o RUN_DIR"},
+    {&command_train, "data", "ballast train MODEL_DIR DATA... -o RUN_DIR"},
+    {&command_train, "eval-every", "--valid-every N does that"},
+    {&command_train, "save-steps", "--save-every N does that"},
+    {&command_train, "bf16", "--dtype bf16|fp32 does that: bf16"},
+    {&command_train, "fp16", "there is no training in fp16"},
+    {&command_train, "lora_r", "--lora RANK,ALPHA,TARGETS does that"},
+    {&command_train, "Max_Grad_Norm", "--clip-norm X does that"},
+    {&command_train, "resume_from_checkpoint", "ballast resume RUN_DIR"},
+    {&command_train, "max-new-tokens", "--tokens N does that, in generate"},
+    {&command_plan, "max-steps", "--steps N does that, in train, resume"},
+    {&command_generate, "max-new-tokens", "--tokens N does that"},
+    {&command_init, "context-length", "--context N does that"},
+    {&command_init, "seq", "--context N does that"},
+    {&command_init, "n_layer", "--layers N does that"},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static void expect_refused(const struct command *command, char **words, int count, const char *hint) {
+    struct options options;
+    assert_int_equal(options_parse(command, count, words, &options), STATUS_BAD_INPUT);
+    options_free(&options);
+    if (!strstr(status_hint_text(), hint)) fail_msg("%s: hint '%s' lacks '%s'", words[0], status_hint_text(), hint);
+}
+
+static void test_on_the_command_line(void **state) {
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        char word[NAME_BYTES + 2], value[] = "3";
+        snprintf(word, sizeof word, "--%s", cases[i].name);
+        expect_refused(cases[i].command, (char *[]){word, value}, 2, cases[i].hint);
+    }
+}
+
+static void test_in_a_config(void **state) {
+    char path[600], text[128], option[] = "--config";
+    snprintf(path, sizeof path, "%s/config.json", (const char *)*state);
+    static const struct {
+        const char *key, *hint;
+    } keys[] = {{"max_steps", "\"steps\" does that"},
+                {"num_train_epochs", "\"epochs\" does that"},
+                {"per_device_train_batch_size", "\"batch\" does that"},
+                {"learning-rate", "\"lr\" does that"},
+                {"output_dir", "\"output\" does that"},
+                {"bf16", "\"dtype\" does that"},
+                {"model_name_or_path", "ballast train MODEL_DIR"}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        snprintf(text, sizeof text, "{\"%s\": 3}", keys[i].key);
+        temp_write_text(path, text);
+        expect_refused(&command_train, (char *[]){option, path}, 2, keys[i].hint);
+        assert_non_null(strstr(status_message(), keys[i].key));
+    }
+}
+
+static void test_a_config_of_another_format(void **state) {
+    static const struct {
+        const char *name, *text, *format;
+    } files[] = {{"c.yaml", "steps: 100\n", "YAML"}, {"c.yml", "{}", "YAML"}, {"c.toml", "steps = 100\n", "TOML"}};
+    char path[600], option[] = "--config";
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", (const char *)*state, files[i].name);
+        temp_write_text(path, files[i].text);
+        expect_refused(&command_train, (char *[]){option, path}, 2, "{\"steps\": 1000, \"lr\": 3e-4}");
+        assert_non_null(strstr(status_message(), files[i].format));
+        assert_non_null(strstr(status_message(), files[i].name));
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
+int main(void) {
+    const struct CMUnitTest tests[] = {CASE(test_table_is_whole), CASE(test_on_the_command_line),
+                                       CASE(test_in_a_config), CASE(test_a_config_of_another_format)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* Options that have no effect are said, each once, and only then. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/option_effect.h"
+#include "support/run_program.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+enum { WORDS_MAX = 24 };
+
+/* Command lines, and whether the option does nothing there; facts stand for the data. */
+static const struct {
+    enum option_id option;
+    const struct command *command;
+    const char *idle, *effective; /* the options, separated by blanks */
+    struct train_facts idle_facts, effective_facts;
+} cases[] = {
+    {OPT_VALID, &command_train, "--valid v --valid-every 0", "--valid v", {0}, {0}},
+    {OPT_VALID_BATCHES, &command_train, "--valid-batches 3 --valid-every 0", "--valid-batches 3", {0}, {0}},
+    {OPT_SAMPLE_PROMPT, &command_train, "--sample-prompt x", "--sample-prompt x --sample-every 5", {0}, {0}},
+    {OPT_SAMPLE_TOKENS, &command_train, "--sample-tokens 5", "--sample-tokens 5 --sample-every 5", {0}, {0}},
+    {OPT_KEEP, &command_train, "--keep 3 --save-every 0", "--keep 3", {0}, {0}},
+    {OPT_WSD_DECAY_FRACTION,
+     &command_train,
+     "--wsd-decay-fraction 0.1",
+     "--wsd-decay-fraction 0.1 --schedule wsd",
+     {0},
+     {0}},
+    {OPT_MIN_LR_FRACTION,
+     &command_train,
+     "--min-lr-fraction 0.1 --schedule constant",
+     "--min-lr-fraction 0.1",
+     {0},
+     {0}},
+    {OPT_SCHEDULE_STEPS,
+     &command_train,
+     "--schedule-steps 9 --schedule constant --warmup-steps 1",
+     "--schedule-steps 9 --schedule constant",
+     {0},
+     {0}},
+    {OPT_TOP_K, &command_generate, "--top-k 5 --temperature 0", "--top-k 5 --temperature 0.5", {0}, {0}},
+    {OPT_TOP_P, &command_generate, "--top-p 0.5 --temperature 0", "--top-p 0.5", {0}, {0}},
+    {OPT_SEED, &command_generate, "--seed 5 --temperature 0", "--seed 5", {0}, {0}},
+    {OPT_BETA1, &command_plan, "--beta1 0.5 --for generate", "--beta1 0.5", {0}, {0}},
+    {OPT_BETA2, &command_plan, "--beta2 0.5 --for generate", "--beta2 0.5", {0}, {0}},
+    {OPT_EPSILON, &command_plan, "--epsilon 0.5 --for generate", "--epsilon 0.5", {0}, {0}},
+    {OPT_WEIGHT_DECAY, &command_plan, "--weight-decay 0.5 --for generate", "--weight-decay 0.5", {0}, {0}},
+    {OPT_CLIP_NORM, &command_plan, "--clip-norm 0.5 --for generate", "--clip-norm 0.5", {0}, {0}},
+    {OPT_FREEZE, &command_plan, "--freeze x --for generate", "--freeze x", {0}, {0}},
+    {OPT_TIED, &command_init, "--tied --arch gpt2", "--tied --arch llama", {0}, {0}},
+    {OPT_BESIDE, &command_train, "--beside other", "--beside other --serve 0", {0}, {0}},
+    {OPT_VALID_EVERY,
+     &command_train,
+     "--valid-every 5",
+     "--valid-every 5",
+     {.validation = false},
+     {.validation = true}},
+    {OPT_VALID_BATCHES,
+     &command_train,
+     "--valid-batches 5",
+     "--valid-batches 5",
+     {.validation = false},
+     {.validation = true}},
+    {OPT_VALID_FRACTION,
+     &command_train,
+     "--valid-fraction 0.1",
+     "--valid-fraction 0.1",
+     {.validation = true},
+     {.validation = true, .held_out = true}},
+    {OPT_LOSS_ON, &command_eval, "--loss-on all", "--loss-on all", {.examples = false}, {.examples = true}},
+    {OPT_CHAT_DATE,
+     &command_eval,
+     "--chat-date 2024-07-26",
+     "--chat-date 2024-07-26",
+     {.examples = false},
+     {.examples = true}},
+    {OPT_WARMUP_STEPS,
+     &command_train,
+     "--warmup-steps 50",
+     "--warmup-steps 50",
+     {.steps = 50, .warmup_steps = 50},
+     {.steps = 50, .warmup_steps = 49}},
+    {OPT_SCHEDULE,
+     &command_train,
+     "--schedule linear",
+     "--schedule linear",
+     {.steps = 5, .warmup_steps = 9},
+     {.steps = 9, .warmup_steps = 0}},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* Parses as the program does, what is required given. */
+static void parse(const struct command *command, const char *text, char copy[256], struct options *out) {
+    static char model[] = "model", data[] = "data";
+    static char *const required[] = {"--prompt=x", "--hidden=8",  "--layers=1",
+                                     "--heads=1",  "--vocab=300", "--context=8"};
+    char *words[WORDS_MAX] = {model};
+    int count = 1;
+    if (command->least > 1) words[count++] = data;
+    snprintf(copy, 256, "%s", text);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
+        words[count++] = word;
+    for (int i = 0; i < 6 && command == &command_init; i++)
+        if (i > 0) words[count++] = required[i];
+    if (command == &command_generate) words[count++] = required[0];
+    if (options_parse(command, count, words, out) != STATUS_OK) fail_msg("%s: %s", text, status_message());
+}
+
+static bool is_idle(int at, const char *text, const struct train_facts *facts) {
+    char copy[256];
+    struct options options;
+    bool idle = false, found = false;
+    parse(cases[at].command, text, copy, &options);
+    for (int i = 0; i < option_effect_count; i++) {
+        const struct option_effect *effect = &option_effects[i];
+        if (effect->option != cases[at].option) continue;
+        found = true;
+        idle |= effect->is_idle(&options, effect->stage == EFFECT_OF_DATA ? facts : NULL);
+    }
+    options_free(&options);
+    assert_true(found);
+    return idle;
+}
+
+static void test_each_rule(void **state) {
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct train_facts lively = cases[i].effective_facts;
+        if (cases[i].option == OPT_VALID_BATCHES) lively.validation = true;
+        if (!is_idle(i, cases[i].idle, &cases[i].idle_facts)) fail_msg("not told: %s", cases[i].idle);
+        if (is_idle(i, cases[i].effective, &lively)) fail_msg("told: %s", cases[i].effective);
+    }
+}
+
+/* The tiers are told by the plan; test_the_program has them. */
+static void test_each_rule_has_a_case(void **state) {
+    (void)state;
+    for (int i = 0; i < option_effect_count; i++) {
+        enum option_id option = option_effects[i].option;
+        bool found = option == OPT_DISK || option == OPT_HOST_MEMORY;
+        for (int c = 0; c < CASES; c++)
+            found |= cases[c].option == option;
+        if (!found) fail_msg("--%s has no case", option_table[option].name);
+    }
+}
+
+static int count(const char *text, const char *part) {
+    int found = 0;
+    for (; (text = strstr(text, part)); text++)
+        found++;
+    return found;
+}
+
+static void expect_warnings(const char *folder, const char *const *texts, int warnings, const char *const *words) {
+    struct program_run run = program_run(folder, words);
+    if (run.status != 0) fail_msg("%s", run.err);
+    for (size_t i = 0; texts[i]; i++)
+        if (count(run.err, texts[i]) != 1) fail_msg("'%s' is not there once: %s", texts[i], run.err);
+    if (count(run.err, "warning: --") != warnings) fail_msg("%s", run.err);
+    program_run_free(&run);
+}
+#define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define EXPECT(texts, warnings, ...) expect_warnings(folder, texts, warnings, TEXTS(__VA_ARGS__))
+
+static void test_the_program(void **state) {
+    const char *folder = *state;
+    char model[600], text[600], out[600];
+    snprintf(model, sizeof model, "%s/model", folder);
+    snprintf(text, sizeof text, "%s/text.txt", folder);
+    snprintf(out, sizeof out, "%s/run", folder);
+    make_text(text, 5000);
+    make_tiny_model(folder, model, text);
+    EXPECT(TEXTS("--valid-every has no effect: there is no validation data", "--disk has no effect",
+                 "--wsd-decay-fraction has no effect", "--loss-on has no effect", "--warmup-steps is the whole run"),
+           5, "train", model, text, "-o", out, "--steps", "2", "--threads", "1", "--valid-every", "2", "--disk", folder,
+           "--wsd-decay-fraction", "0.5", "--loss-on", "all", "--warmup-steps", "2", "--quiet");
+    assert_int_equal(folder_remove(out), STATUS_OK);
+    EXPECT(TEXTS("done"), 0, "train", model, text, "-o", out, "--steps", "2", "--threads", "1", "--valid-every", "2",
+           "--valid-fraction", "0.1", "--schedule", "wsd", "--wsd-decay-fraction", "0.5");
+    EXPECT(TEXTS("--loss-on has no effect", "--chat-date has no effect"), 2, "eval", model, text, "--batches", "1",
+           "--loss-on", "all", "--chat-date", "2024-07-26");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_rule), cmocka_unit_test(test_each_rule_has_a_case),
+        cmocka_unit_test_setup_teardown(test_the_program, temp_folder_make, temp_folder_drop)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

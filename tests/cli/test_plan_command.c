@@ -1,0 +1,213 @@
+/* "Will it fit?", asked before weights are there, and what answers it. */
+/* ctest: PROCESSORS 2 */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/folder.h"
+#include "support/data_files.h"
+#include "support/run_program.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+#define EXPECT(folder, status, texts, ...)                                                                             \
+    program_expect(folder, status, texts, (const char *const[]){__VA_ARGS__, NULL})
+#define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
+
+static void test_a_config_alone_can_be_planned(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    const char *plan = temp_path(folder, "plan.json");
+    make_text(text, 5000);
+    make_tiny_model(folder, model, text);
+    assert_int_equal(unlink(temp_path(model, "model.safetensors")), 0);
+    EXPECT(folder, 0, TEXTS("model: its weights are not here; config.json is enough"), "plan", model, "-o", plan);
+    EXPECT(folder, 0, NULL, "plan", model, "--for", "generate");
+    EXPECT(folder, 0, NULL, "profile", model);
+    EXPECT(folder, 0, NULL, "simulate", plan);
+    EXPECT(folder, 0, NULL, "report", plan);
+    static const char weights[] = "holds neither model.safetensors nor";
+    EXPECT(folder, 2, TEXTS(weights), "train", model, text, "-o", temp_path(folder, "run"));
+    EXPECT(folder, 2, TEXTS(weights), "eval", model, text);
+    EXPECT(folder, 2, TEXTS(weights), "generate", model, "--prompt", "a");
+}
+
+static void test_a_preset_can_be_planned(void **state) {
+    const char *folder = *state, *text = temp_path(folder, "text.txt"), *plan = temp_path(folder, "plan.json");
+    make_text(text, 1000);
+    struct program_run run = PROGRAM(folder, "plan", "SmolLM-135M", "--for", "generate", "--seq", "32", "-o", plan);
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "134515008 parameters"));
+    program_run_free(&run);
+    json_t *document = json_load_file(plan, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(document, "model")), "smollm-135m");
+    json_decref(document);
+    EXPECT(folder, 2, TEXTS("hint: did you mean the preset smollm-135m?"), "plan", "smolm-135m");
+    static const char weights[] = "smollm-135m: no such folder; the preset of that name has no weights";
+    EXPECT(folder, 2, TEXTS(weights, "HuggingFaceTB/SmolLM-135M"), "train", "smollm-135m", text, "-o",
+           temp_path(folder, "run"));
+    EXPECT(folder, 2, TEXTS(weights), "eval", "smollm-135m", text);
+    EXPECT(folder, 2, TEXTS(weights), "generate", "smollm-135m", "--prompt", "a");
+}
+
+static json_t *read_json(const char *folder, const char *name) {
+    json_t *value = json_load_file(temp_path(folder, name), 0, NULL);
+    if (!value) fail_msg("%s: no JSON", name);
+    return value;
+}
+
+static double real_of(const char *folder, const char *name, const char *field) {
+    json_t *object = read_json(folder, name);
+    double value = json_number_value(json_object_get(object, field));
+    json_decref(object);
+    return value;
+}
+
+/* A field of the line of metrics.jsonl that is for this step. */
+static double metric(const char *run, int step, const char *field) {
+    char line[4096];
+    double value = -1;
+    FILE *file = fopen(temp_path(run, "metrics.jsonl"), "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        json_t *object = json_loads(line, 0, NULL);
+        if (json_integer_value(json_object_get(object, "step")) == step)
+            value = json_number_value(json_object_get(object, field));
+        json_decref(object);
+    }
+    fclose(file);
+    return value;
+}
+
+/* metrics.jsonl has six digits of times. */
+static bool is_printed(double printed, double exact) { return fabs(printed / exact - 1) < 1e-5; }
+
+/* What was measured is forgotten, as on a machine where the plan was not made. */
+static void forget_measured(const char *folder) {
+    const char *cache = temp_path(folder, "ballast");
+    struct names names;
+    assert_int_equal(folder_list(cache, &names), STATUS_OK);
+    for (size_t i = 0; i < names.count; i++)
+        if (strncmp(names.items[i], "profile-", 8) == 0) assert_int_equal(unlink(temp_path(cache, names.items[i])), 0);
+    names_free(&names);
+}
+
+/* The plan's predicted time is the run's, and every place that tells a step's time tells the same of the same step. */
+static void test_one_step_has_one_number(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    const char *plan = temp_path(folder, "plan.json"), *out = temp_path(folder, "run");
+    char headline[128];
+    make_text(text, 5000);
+    make_tiny_model(folder, model, text);
+    EXPECT(folder, 0, NULL, "plan", model, "-o", plan, "--device", "cpu");
+    double planned = real_of(folder, "plan.json", "step_s");
+    assert_true(planned > 0);
+    forget_measured(folder);
+    struct program_run run =
+        PROGRAM(folder, "train", model, text, "--plan", plan, "-o", out, "--steps", "5", "--save-every", "5");
+    assert_int_equal(run.status, 0);
+    assert_true(real_of(out, "plan.json", "step_s") == planned);
+    assert_true(is_printed(metric(out, 3, "predicted_step_s"), planned));
+    json_t *before = read_json(folder, "plan.json"), *after = read_json(out, "plan.json");
+    assert_true(json_equal(json_object_get(before, "streams"), json_object_get(after, "streams")));
+    assert_true(json_equal(json_object_get(before, "binds"), json_object_get(after, "binds")));
+    json_decref(before);
+    json_decref(after);
+
+    double measured = real_of(out, "timeline.json", "wall_s");
+    assert_true(is_printed(metric(out, 3, "step_s"), measured));
+    snprintf(headline, sizeof headline, "step 3  predicted %.4g s", planned);
+    if (!strstr(run.err, headline)) fail_msg("'%s' is not in: %s", headline, run.err);
+    program_run_free(&run);
+    snprintf(headline, sizeof headline, "measured step    %9.4f s (step 3 of the run)", measured);
+    run = PROGRAM(folder, "simulate", out);
+    if (!strstr(run.out, headline)) fail_msg("'%s' is not in: %s", headline, run.out);
+    program_run_free(&run);
+    assert_true(real_of(out, "timeline.json", "step") == 3);
+
+    forget_measured(folder);
+    EXPECT(folder, 0, NULL, "resume", out, "--steps", "6");
+    assert_true(real_of(out, "plan.json", "step_s") == planned);
+}
+
+/* The amount of memory after each "--device-memory" of a hint, in the order of the text. */
+static int read_amounts(const char *hint, double mib[8]) {
+    int count = 0;
+    for (const char *at = hint; count < 8 && (at = strstr(at, "--device-memory ")); count++) {
+        char *unit;
+        at += strlen("--device-memory ");
+        mib[count] = strtod(at, &unit) * (*unit == 'G' ? 1024 : *unit == 'K' ? 1.0 / 1024 : 1);
+    }
+    return count;
+}
+
+/* Where other settings save nothing they are not suggested; where they do, they ask for less. */
+static void test_suggestions_ask_for_less(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *caps[] = {"64K", "1M", "3M", "8M", "20M"};
+    EXPECT(folder, 0, NULL, "init", model, "--arch", "llama", "--hidden", "128", "--layers", "1", "--heads", "2",
+           "--vocab", "6000", "--context", "128");
+    for (size_t c = 0; c < sizeof caps / sizeof *caps; c++)
+        for (int few = 0; few < 2; few++) {
+            double mib[8];
+            struct program_run run = PROGRAM(folder, "plan", model, "--device-memory", caps[c], "--dtype", "fp32",
+                                             "--batch", few ? "1" : "8", "--seq", few ? "64" : "128");
+            const char *hint = strstr(run.err, "hint: ");
+            assert_int_equal(run.status, 3);
+            assert_non_null(hint);
+            int amounts = read_amounts(hint, mib);
+            assert_true(amounts >= 1);
+            for (int i = 1; i < amounts; i++)
+                if (mib[i] >= mib[0]) fail_msg("%s", hint);
+            program_run_free(&run);
+        }
+}
+
+/* A device tier that is given needs no look at the system's memory. */
+static void test_without_proc_a_given_memory_is_enough(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    char command[8192];
+    make_text(text, 5000);
+    make_tiny_model(folder, model, text);
+    static const char hide[] = "unshare -rm sh -c \"mount -t tmpfs none /proc && %s\" >/dev/null 2>&1";
+    snprintf(command, sizeof command, hide, "true");
+    if (system(command) != 0) {
+        print_message("no namespaces here: /proc cannot be hidden\n");
+        skip();
+    }
+    snprintf(command, sizeof command,
+             "unshare -rm sh -c \"mount -t tmpfs none /proc && XDG_CACHE_HOME=%s '%s' plan %s --device-memory 64M && "
+             "'%s' train %s %s --steps 2 --device-memory 64M -o %s/run\" >%s/out 2>%s/err",
+             folder, BALLAST_PROGRAM, model, BALLAST_PROGRAM, model, text, folder, folder, folder);
+    int status = system(command);
+    if (status != 0) {
+        snprintf(command, sizeof command, "cat %s/err >&2", folder);
+        (void)!system(command);
+    }
+    assert_int_equal(status, 0);
+}
+
+static void test_sizes_nobody_means(void **state) {
+    const char *folder = *state;
+    EXPECT(folder, 2, TEXTS("--device-memory: 24 without a unit is 24 bytes", "hint: did you mean 24G?"), "plan",
+           "gpt2", "--device-memory", "24");
+    EXPECT(folder, 2, TEXTS("--host-memory: 4096 without a unit", "hint: did you mean 4096M?"), "plan", "gpt2",
+           "--host-memory", "4096");
+    EXPECT(folder, 2, TEXTS("--disk: 100 without a unit", "hint: did you mean 100G?"), "plan", "gpt2", "--disk",
+           ".:100");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(test_a_config_alone_can_be_planned),
+        CASE(test_a_preset_can_be_planned),
+        CASE(test_one_step_has_one_number),
+        CASE(test_suggestions_ask_for_less),
+        CASE(test_without_proc_a_given_memory_is_enough),
+        CASE(test_sizes_nobody_means),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Makes tests/fixtures/report/recorded: a short run as Ballast itself writes it, with all that the page draws: a searched
+# policy with a disk, recomputation, samples, validation, a prediction. (report/run is by make_report_fixtures.py, with
+# timelines as older versions wrote them.)
+#   usage: tests/reference/make_recorded_run.sh BALLAST
+set -eu
+source=$(cd "$(dirname "$0")/../.." && pwd)
+out=$source/tests/fixtures/report/recorded
+work=/tmp/ballast-report-fixture # it is in the files
+rm -rf "$work"
+mkdir "$work"
+cat "$source"/docs/*.md >"$work/text.txt"
+tail -c 40000 "$work/text.txt" >"$work/valid.txt"
+"$1" init "$work/model" --arch llama --hidden 128 --layers 4 --heads 4 --ffn 384 --vocab 512 --context 64 --tied \
+    --tokenizer-data "$work/text.txt" --seed 3
+"$1" train "$work/model" "$work/text.txt" --valid "$work/valid.txt" -o "$work/recorded" --batch 8 --seq 64 --grain 4 \
+    --device-memory 7M --disk "$work" --steps 40 --lr 3e-3 --valid-every 10 --valid-batches 2 --sample-every 10 \
+    --sample-prompt 'The plan' --sample-tokens 40 --save-every 40 --quiet
+"$1" simulate "$work/recorded" >/dev/null
+rm -rf "$out"
+mkdir "$out"
+for file in run.json plan.json metrics.jsonl samples.jsonl timeline.json predicted.json; do
+    cp "$work/recorded/$file" "$out/"
+done
+rm -rf "$work"

@@ -1,0 +1,30 @@
+"""Prints the tables of src/data/unicode_case.c from Python's str: characters whose upper or title case is several, and
+digits that are no decimal ones.
+
+    python unicode_cases.py
+"""
+import unicodedata
+
+
+def literal(text):
+    return '"' + "".join(f"\\x{byte:02X}" for byte in text.encode()) + '"'
+
+
+def main():
+    everything = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    for char in everything:
+        if len(char.upper()) > 1 or len(char.title()) > 1:
+            print(f"    {{0x{ord(char):X}, {literal(char.upper())}, {literal(char.title())}}},")
+    digits = [ord(char) for char in everything if char.isdigit() and unicodedata.category(char) != "Nd"]
+    ranges = []
+    for code in digits:
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    for first, last in ranges:
+        print(f"    {{0x{first:X}, 0x{last:X}}},")
+
+
+if __name__ == "__main__":
+    main()
