@@ -70,7 +70,7 @@ static enum status run_help(int count, char **words) {
         tokenizer_print_document(stdout);
         return STATUS_OK;
     }
-    if (strcmp(words[0], "chat") == 0) {
+    if (strcmp(words[0], "templates") == 0) {
         jinja_print_document(stdout);
         return STATUS_OK;
     }
