@@ -46,18 +46,6 @@ void chat_encoder_free(struct chat_encoder *encoder) {
     mem_free(encoder);
 }
 
-static enum status check_messages(const json_t *messages) {
-    if (!messages) return status_set(STATUS_BAD_INPUT, "messages: missing");
-    if (!json_is_array(messages) || json_array_size(messages) == 0)
-        return status_set(STATUS_BAD_INPUT, "messages: must be a list of at least one message");
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        const json_t *message = json_array_get(messages, i);
-        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
-            return status_set(STATUS_BAD_INPUT, "messages[%zu]: must be an object with a \"role\"", i);
-    }
-    return STATUS_OK;
-}
-
 static bool is_assistant(const json_t *message) {
     return strcmp(json_string_value(json_object_get(message, "role")), "assistant") == 0;
 }
@@ -114,7 +102,7 @@ static enum status encode_whole(struct chat_encoder *encoder, struct token_ids *
 
 static enum status encode(struct chat_encoder *encoder, const json_t *object, struct token_ids *out) {
     const json_t *messages = json_object_get(object, "messages"), *tools = json_object_get(object, "tools");
-    TRY(check_messages(messages));
+    TRY(chat_check_messages(messages));
     if (tools && !json_is_array(tools) && !json_is_null(tools))
         return status_set(STATUS_BAD_INPUT, "tools: must be a list");
     json_t *normalized = chat_normalize_messages(messages);

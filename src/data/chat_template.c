@@ -192,6 +192,18 @@ static json_t *normalize_message(const json_t *message) {
     return NULL;
 }
 
+enum status chat_check_messages(const json_t *messages) {
+    if (!messages) return status_set(STATUS_BAD_INPUT, "messages: missing");
+    if (!json_is_array(messages) || json_array_size(messages) == 0)
+        return status_set(STATUS_BAD_INPUT, "messages: must be a list of at least one message");
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *message = json_array_get(messages, i);
+        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
+            return status_set(STATUS_BAD_INPUT, "messages[%zu]: must be an object with a \"role\"", i);
+    }
+    return STATUS_OK;
+}
+
 json_t *chat_normalize_messages(const json_t *messages) {
     json_t *all = json_array();
     int failed = !all;

@@ -27,6 +27,9 @@ void chat_template_hash(const struct chat_template *chat, int64_t now_s, uint64_
 /* Whether a conversation with these tools (NULL or null: none) is rendered with generation blocks. */
 bool chat_template_has_generation(const struct chat_template *chat, const json_t *tools);
 
+/* A conversation is a list of at least one object with a "role", which is text. BAD_INPUT "messages…: …"; NULL: there
+ * are none. */
+enum status chat_check_messages(const json_t *messages);
 /* Messages as transformers gives them to templates: without fields that are null, and with a message's thoughts under
  * each of the names that templates know them by. The caller drops them; NULL when out of memory. */
 json_t *chat_normalize_messages(const json_t *messages);

@@ -9,8 +9,8 @@
  *     anchors    ^ $, the ends of lines
  *     repeats    * + ? {n} {n,} {n,m}, lazy with ?, possessive with + (after braces the + repeats, as in Ruby)
  *
- * All else (other anchors, \w, \b, look-behind, back-references, sets within sets ...) is refused by name. So a match never
- * looks at more before it than one character. */
+ * All else (other anchors, \w, \b, look-behind, back-references, sets within sets ...) is refused by name. So a match
+ * never looks at more before it than one character. */
 #ifndef BALLAST_DATA_PATTERN_TRANSLATE_H
 #define BALLAST_DATA_PATTERN_TRANSLATE_H
 

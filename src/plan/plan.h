@@ -12,12 +12,7 @@
 #include "cluster/tier.h"
 #include "graph/tensor.h"
 
-enum {
-    PLAN_VERSION = 1,
-    RECIPE_NAME_BYTES = 32,
-    RECIPE_TEXT_BYTES = 1024,
-    POLICY_SCHEDULE_BYTES = 16384
-};
+enum { PLAN_VERSION = 1, RECIPE_NAME_BYTES = 32, RECIPE_TEXT_BYTES = 1024, POLICY_SCHEDULE_BYTES = 16384 };
 
 /* Whether attention within a sequence goes across the borders of documents. */
 enum document_attention {

@@ -10,19 +10,8 @@ enum status chat_prompt_add_message(json_t *messages, const char *role, const ch
     return json_array_append_new(messages, message) == 0 ? STATUS_OK : status_no_memory(0, "a conversation");
 }
 
-static enum status check_messages(const json_t *messages) {
-    if (!json_is_array(messages) || json_array_size(messages) == 0)
-        return status_set(STATUS_BAD_INPUT, "messages: must be a list of at least one message");
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        const json_t *message = json_array_get(messages, i);
-        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
-            return status_set(STATUS_BAD_INPUT, "messages[%zu]: must be an object with a \"role\"", i);
-    }
-    return STATUS_OK;
-}
-
 static enum status render(struct chat_prompt *prompt, const json_t *messages, const json_t *tools, bool answer_next) {
-    TRY(check_messages(messages));
+    TRY(chat_check_messages(messages));
     json_t *normalized = chat_normalize_messages(messages);
     if (!normalized) return STATUS_FAILED;
     struct chat_input input = {
