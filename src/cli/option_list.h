@@ -42,7 +42,7 @@
       .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
               "eos_token_id); within: each document by itself, its positions from 0")                                  \
     X(GRAIN, .name = "grain", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
-      .computed = "the fewest that hold 1024 tokens, 4096 on a GPU, at most the batch",                                \
+      .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, at most the batch",     \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \
     X(GRAINS_PER_PASS, .name = "grains-per-pass", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),  \
       .computed = "1, or what the plan file says",                                                                     \

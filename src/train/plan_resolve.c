@@ -78,12 +78,28 @@ static enum status choose_trained(struct resolver *resolver, const struct plan_o
     return STATUS_OK;
 }
 
-static void choose_shape(struct resolver *resolver, const struct plan_options *options, const struct backend *backend,
-                         int64_t default_sequence, const struct recipe *base, struct recipe *recipe) {
+/* What a recipe has where nothing is asked for. */
+struct plan_defaults {
+    int64_t sequence_length, grain_tokens;
+};
+
+static struct plan_defaults defaults_of(const struct backend *backend, const struct model_config *model,
+                                        int64_t device_bytes) {
+    struct plan_defaults defaults = {.grain_tokens = backend->grain_tokens};
+    if (!model) return defaults; /* a base says all */
+    int64_t context = model->context, most = PLAN_DEFAULT_SEQUENCE;
+    defaults.sequence_length = context < most ? context : most;
+    if (backend->choose_grain_tokens)
+        defaults.grain_tokens = backend->choose_grain_tokens(model->layers, model->hidden, device_bytes);
+    return defaults;
+}
+
+static void choose_shape(struct resolver *resolver, const struct plan_options *options,
+                         const struct plan_defaults *defaults, const struct recipe *base, struct recipe *recipe) {
     recipe->batch = choose_integer(resolver, "batch", options->batch, 0, base->batch, PLAN_DEFAULT_BATCH);
     recipe->sequence_length =
-        choose_integer(resolver, "seq", options->sequence_length, 0, base->sequence_length, default_sequence);
-    int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, backend->grain_tokens);
+        choose_integer(resolver, "seq", options->sequence_length, 0, base->sequence_length, defaults->sequence_length);
+    int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
     recipe->grain_sequences =
         choose_integer(resolver, "grain", options->grain_sequences, 0, base->grain_sequences, grain);
     int threads = options->threads || resolver->base_name ? 0 : cluster_count_cores(&(int){0});
@@ -116,13 +132,14 @@ static enum status check_backend(const struct recipe *base, const char *base_nam
 }
 
 enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
-                                 const struct backend *backend, int64_t default_sequence, const struct plan *base,
-                                 const char *base_name, struct plan *out) {
-    struct train_options defaults;
+                                 const struct backend *backend, const struct model_config *model,
+                                 const struct plan *base, const char *base_name, struct plan *out) {
+    struct train_options untrained;
     TRY(backend->check());
-    train_options_init(&defaults);
+    train_options_init(&untrained);
+    struct plan_defaults defaults = defaults_of(backend, model, options->memory.device_bytes);
     struct resolver resolver = {.base_name = base ? base_name : NULL, .status = STATUS_OK};
-    struct plan plan = {.recipe.kernels_version = RECIPE_KERNELS_VERSION}, none = {0};
+    struct plan plan = {.recipe.kernels_version = backend->kernels_version}, none = {0};
     snprintf(plan.recipe.isa, sizeof plan.recipe.isa, "%s", backend->isa());
     if (base) TRY(check_backend(&base->recipe, base_name, &plan.recipe));
     const struct plan *from = base ? base : &none;
@@ -130,8 +147,8 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     choose_document_attention(&resolver, options->document_attention, from->recipe.document_attention,
                               &plan.recipe.document_attention);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
-    choose_shape(&resolver, options, backend, default_sequence, &from->recipe, &plan.recipe);
-    choose_optimizer(&resolver, training ? training : &defaults, &from->recipe, &plan.recipe);
+    choose_shape(&resolver, options, &defaults, &from->recipe, &plan.recipe);
+    choose_optimizer(&resolver, training ? training : &untrained, &from->recipe, &plan.recipe);
     if (resolver.status != STATUS_OK)
         return status_hint(resolver.status, "the recipe fixes the bits of the result: leave the option out");
     TRY(recipe_check_optimizer(&plan.recipe));

@@ -280,7 +280,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     struct plan resolved;
     struct plan_options given = *plan;
     given.plan_path = NULL;
-    TRY(plan_options_resolve(&given, NULL, plan_options_backend(plan, &origin->state.plan.recipe), 0,
+    TRY(plan_options_resolve(&given, NULL, plan_options_backend(plan, &origin->state.plan.recipe), NULL,
                              &origin->state.plan, run->folder, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
     TRY(train_setup_create_planned(model, &resolved, plan, &settings->options, &run->setup));
