@@ -75,7 +75,9 @@
       .help = "how parameters, gradients and states are spread over ranks")                                            \
     X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE",                                             \
       OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                      \
-      .help = "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them")
+      .help = "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them; plan: for a "   \
+              "device "                                                                                                \
+              "that is not here, also what it describes of that device (clusters/h100-sxm.json)")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \
     X(PLAN, .name = "plan", .type = OPTION_TEXT, .argument = "FILE",                                                   \
