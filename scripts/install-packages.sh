@@ -8,7 +8,7 @@ tools='gcc libc6-dev cmake ninja-build'
 # Without which nothing builds; bench/gpu/packages.sh takes them along.
 libraries='pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev libutf8proc-dev'
 # What a build does without.
-optional='libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev'
+optional='libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev libedit-dev'
 build="$tools $libraries $optional"
 test='libcmocka-dev clang libclang-rt-14-dev libomp-dev'
 # On x86-64 the tests also compile for arm64.

@@ -2,12 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include "base/file_behind.h"
 
 enum { WRITER_BYTES = FILE_PIECE_BYTES };
+const char file_temporary_prefix[] = ".tmp-";
 
 static int open_checked(const char *path, int flags, mode_t mode) {
     return fault_point(FAULT_OPEN) ? -1 : open(path, flags | O_CLOEXEC, mode);
@@ -69,35 +68,9 @@ enum status file_map_open(const char *path, struct file_map *out) {
     return map_open_file(path, file, bytes, out);
 }
 
-enum status file_map_open_ahead(const char *path, size_t bytes, struct file_map *out) {
-    int file;
-    size_t there;
-    TRY(open_regular(path, &file, &there));
-    return map_open_file(path, file, bytes, out);
-}
-
 void file_map_close(struct file_map *map) {
     if (map->data) munmap((void *)(uintptr_t)map->data, map->bytes);
     *map = (struct file_map){0};
-}
-
-/* Only a wish, as both callers have it: where it is not granted, all goes on more slowly. */
-static void advise(const struct file_map *map, const void *from, size_t bytes, int advice) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)map->data, begin = (uintptr_t)from;
-    uintptr_t end = begin + bytes, stop = start + map->bytes;
-    if (begin < start) begin = start;
-    if (end > stop) end = stop;
-    if (begin >= end) return;
-    begin -= begin % page;
-    (void)madvise((void *)begin, end - begin, advice);
-}
-
-void file_map_expect(const struct file_map *map, const void *from, size_t bytes) {
-    advise(map, from, bytes, MADV_WILLNEED);
-}
-
-void file_map_forget(const struct file_map *map, const void *from, size_t bytes) {
-    advise(map, from, bytes, MADV_DONTNEED);
 }
 
 static bool read_fully(int file, char *text, size_t bytes) {
@@ -207,6 +180,7 @@ static void end_behind(struct file_writer *writer) {
 
 void file_writer_write(struct file_writer *writer, const void *data, size_t bytes) {
     writer->written += bytes;
+    if (writer->sums) file_sums_add(writer->sums, data, bytes);
     if (bytes >= WRITER_BYTES && !writer->behind) {
         flush_writer(writer);
         write_fully(writer, data, bytes);
@@ -268,27 +242,16 @@ void file_writer_abandon(struct file_writer *writer) {
 }
 
 /* `flags` as those of open: what to do about a file that is there. */
-static enum status write_whole(const char *path, int flags, const void *data, size_t bytes) {
+static enum status write_whole(const char *path, int flags, const void *data, size_t bytes, struct file_sums *sums) {
     struct file_writer writer;
     TRY(open_writer(path, flags, &writer));
+    writer.sums = sums;
     file_writer_write(&writer, data, bytes);
     return file_writer_close(&writer);
 }
 
-/* A name in the same folder that nobody else has: a run's folder clears such away when the process ended too early.
- * NULL without memory. */
-static char *name_beside(const char *path) {
-    uint64_t number;
-    const char *slash = strrchr(path, '/');
-    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) {
-        (void)output_failed(path, "name a temporary file for");
-        return NULL;
-    }
-    return mem_format("%.*s.tmp-%016" PRIx64, slash ? (int)(slash - path + 1) : 0, path, number);
-}
-
 static enum status replace_by(const char *beside, const char *path, const char *text, size_t bytes) {
-    TRY(write_whole(beside, O_EXCL, text, bytes));
+    TRY(write_whole(beside, O_EXCL, text, bytes, NULL));
     enum status status = file_rename(beside, path);
     if (status != STATUS_OK) unlink(beside);
     return status;
@@ -296,8 +259,8 @@ static enum status replace_by(const char *beside, const char *path, const char *
 
 enum status file_replace(const char *path, const char *text, size_t bytes) {
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, O_TRUNC, text, bytes);
-    char *beside = name_beside(path);
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, O_TRUNC, text, bytes, NULL);
+    char *beside = path_beside(path, file_temporary_prefix);
     if (!beside) return STATUS_FAILED;
     enum status status = replace_by(beside, path, text, bytes);
     mem_free(beside);
@@ -310,12 +273,29 @@ static bool is_same_file(const char *a, const char *b) {
            first.st_ino == second.st_ino;
 }
 
-enum status file_copy(const char *from, const char *to) {
-    struct file_map map;
-    TRY(file_map_open(from, &map));
+static void copy_bytes(const struct file_input *from, struct file_writer *to) {
+    for (size_t at = 0, here; at < from->bytes && to->status == STATUS_OK; at += here) {
+        unsigned char piece[1 << 16];
+        here = from->bytes - at < sizeof piece ? from->bytes - at : sizeof piece;
+        to->status = file_input_read(from, at, here, piece);
+        if (to->status == STATUS_OK) file_writer_write(to, piece, here);
+    }
+}
+
+enum status file_copy(const char *from, const char *to) { return file_copy_summed(from, to, NULL); }
+
+enum status file_copy_summed(const char *from, const char *to, struct file_sums *sums) {
+    struct file_input input;
+    struct file_writer writer;
+    TRY(file_input_open(from, &input));
     enum status status = is_same_file(from, to)
                              ? status_set(STATUS_FAILED, "%s: cannot be copied to itself (%s)", from, to)
-                             : write_whole(to, O_TRUNC, map.data, map.bytes);
-    file_map_close(&map);
+                             : file_writer_open(to, &writer);
+    if (status == STATUS_OK) {
+        writer.sums = sums;
+        copy_bytes(&input, &writer);
+        status = file_writer_close(&writer);
+    }
+    file_input_close(&input);
     return status;
 }

@@ -6,26 +6,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file_input.h"
+#include "base/file_sums.h"
 #include "base/folder.h"
 #include "base/mem.h"
 #include "base/status.h"
 
-/* A file mapped read-only. Pages belong to the page cache, not to the process's anonymous memory. */
+/* A file mapped read-only, for a moment: one that is cut short while it is read ends the process. What is read for
+ * longer, or is another's, is read by file_input.h. */
 struct file_map {
     const unsigned char *data; /* NULL when bytes is 0 */
     size_t bytes;
 };
 /* STATUS_BAD_INPUT, naming the file, when it cannot be opened or is not a regular file. */
 enum status file_map_open(const char *path, struct file_map *out);
-/* The same for a file that will grow: maps `bytes` (at least 1) of it, of which those that lie beyond its end must not
- * be touched before they were written. What others then write shows in the map. */
-enum status file_map_open_ahead(const char *path, size_t bytes, struct file_map *out);
 void file_map_close(struct file_map *map);
-/* Begins to read the pages of [from, from + bytes) that lie in the map, without waiting for them. */
-void file_map_expect(const struct file_map *map, const void *from, size_t bytes);
-/* Takes the pages of [from, from + bytes) that lie in the map out of the process's resident memory; they stay valid and
- * are mapped again when touched. For files that are read once, front to back. */
-void file_map_forget(const struct file_map *map, const void *from, size_t bytes);
 
 /* The whole file in fresh memory with a NUL after it (the caller frees with mem_free); BAD_INPUT when larger than
  * `limit_bytes`. */
@@ -43,6 +38,7 @@ struct file_writer {
     uint64_t written;               /* bytes, buffered ones included */
     unsigned char *memory, *buffer; /* the buffer is the memory, or lies in what `behind` has */
     struct file_behind *behind;     /* NULL: what is full is written at once */
+    struct file_sums *sums;         /* set after opening; takes all that is written. NULL: not wanted. Borrowed */
 };
 enum status file_writer_open(const char *path, struct file_writer *out);
 /* Has a new file written past the page cache (O_DIRECT), where its file system can, by a thread beside the caller: for
@@ -58,10 +54,13 @@ enum status file_writer_close(struct file_writer *writer);
 /* Closes and removes without an error. */
 void file_writer_abandon(struct file_writer *writer);
 
-/* Writes text beside `path` under a name of its own, syncs, renames over it and syncs the folder. A device or pipe is
- * written to directly. */
+/* Writes text beside `path` under a name of its own (path_beside with this prefix), syncs, renames over it and syncs
+ * the folder. A device or pipe is written to directly. */
+extern const char file_temporary_prefix[];
 enum status file_replace(const char *path, const char *text, size_t bytes);
 /* BAD_INPUT when `from` cannot be read, FAILED when `to` cannot be written or is the same file. */
 enum status file_copy(const char *from, const char *to);
+/* The same; `sums`, begun and of no other bytes, takes those of the file. NULL: not wanted. */
+enum status file_copy_summed(const char *from, const char *to, struct file_sums *sums);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/manifest.h"
 #include "base/status.h"
 #include "graph/graph.h"
 #include "model/adapter.h"
@@ -70,8 +71,8 @@ enum model_purpose {
     /* The same with the input "segments" [S,T] int32: a token sees those of its own segment only. */
     MODEL_LOSS_SEGMENTED,
     MODEL_LOGITS, /* inputs "tokens" (and "positions"); activation "logits" [S,T,V] fp32 */
-    /* The same for tokens whose predecessors are in key-value caches (model_build_decode_graph): logits [S,1,V] of the
-     * last token that counts. */
+    /* The same for tokens whose predecessors are in key-value caches (model_build_decode_graph), with the input "rows"
+     * [S,T] int32, where in the caches they go (ops_attention_cache): logits [S,1,V] of the last token that counts. */
     MODEL_DECODE,
 };
 
@@ -140,9 +141,14 @@ void model_free(struct model *model);
 enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
                               int64_t grain_sequences, int64_t sequence_length, struct graph **out,
                               struct tensor **out_tensor);
-/* The graph of MODEL_DECODE for `tokens` tokens at a time of one sequence, with caches of `positions` rows. BAD_INPUT
- * when these are more than the model's context, or fewer than the tokens. */
-enum status model_build_decode_graph(const struct model *model, enum dtype dtype, int64_t tokens, int64_t positions,
+/* The graph of MODEL_DECODE: so many tokens at a time, of any of the texts, whose caches hold so many positions each.
+ */
+struct decode_shape {
+    int64_t sequences, tokens; /* S and T of what is computed at a time */
+    int64_t texts, positions;
+};
+/* BAD_INPUT when the positions are more than the model's context, or fewer than the tokens, or the caches too large. */
+enum status model_build_decode_graph(const struct model *model, enum dtype dtype, const struct decode_shape *shape,
                                      struct graph **out, struct tensor **out_logits);
 /* Parameters that take part in matrix products (for model FLOPs: 6 a token and parameter), and all parameters. */
 int64_t model_parameter_count(const struct graph *graph);
@@ -175,8 +181,10 @@ struct initial_weights {
 struct byte_store model_initial_store(struct initial_weights *weights);
 /* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a folder, copies its
  * tokenizer files, into an existing empty folder. Of a model with adapters, these alone, as peft stores them. On
- * failure the folder is empty again. */
-enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count);
+ * failure the folder is empty again; a weight that is not finite is one, and named. The files are added to `manifest`;
+ * NULL: to none. */
+enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count,
+                        struct manifest *manifest);
 
 /* Writes a model with adapters as one without, into an existing empty folder: W + (alpha / rank) B A, computed in fp32
  * and rounded to the dtype of the file (F16 becomes fp32). */

@@ -14,6 +14,7 @@ struct engine {
     struct byte_store homes;                             /* of weights and state that have no address, by tensor */
     struct runner *main, *validation, *prefill, *decode; /* NULL unless the setup has them */
     double scalars[SCALAR_COUNT];                        /* of the last training step */
+    bool torn; /* a step or its updates failed on the way: weights and state are those of no step */
 };
 
 /* Opens the arenas. The caller calls engine_close, also after a failure of what follows. */
@@ -61,6 +62,9 @@ int32_t *engine_optional_input(const struct runner *runner, const struct executa
 /* Bytes of the device tier's arena that are in memory now, as the system counts them. */
 int64_t engine_resident_bytes(const struct engine *engine);
 
+/* BAD_INPUT "ORIGIN: TENSOR (a weight) …" when a weight or optimizer state that checkpoints hold is not finite; for
+ * what was just loaded. */
+enum status engine_require_finite(const struct engine *engine, const char *origin);
 /* Runs the last step again and returns "TENSOR (grain G)": the first place, in the order of execution, where a value is
  * not finite. In fresh memory, or NULL. `weight` tells whether it is a weight, before the step computed anything. */
 char *engine_find_nonfinite(struct engine *engine, bool *weight);

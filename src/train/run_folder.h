@@ -1,6 +1,6 @@
 /* The folder of a run: what it may be, its settings, its lock, and folders that appear whole or not at all.
  *
- *     run.json                    all settings
+ *     run.json                    all settings; those that may change are read from here when it goes on
  *     plan.json                   train/plan_document.h
  *     metrics.jsonl               train/metrics.h
  *     events.out.tfevents.*       train/event_file.h
@@ -14,6 +14,7 @@
 #define BALLAST_TRAIN_RUN_FOLDER_H
 
 #include "base/mem.h"
+#include "train/recipe_change.h"
 #include "train/train_options.h"
 
 enum { RUN_VERSION = 1 };
@@ -23,13 +24,16 @@ struct run_settings {
     struct train_options options;
     struct plan plan;
     struct memory_options limits; /* that it had last; the disk's folder is absolute */
-    struct scratch memory;        /* of all strings */
+    struct recipe_changes changes;
+    struct scratch memory; /* of all strings */
 };
 
-/* BAD_INPUT when the path is something else than a missing or empty folder. */
+/* BAD_INPUT when the path is something else than a missing or empty folder. One that holds nothing but what a killed
+ * start left counts as empty. */
 enum status run_folder_check_new(const char *path);
-/* Creates the folder and writes run.json; the last of what a new run needs. */
-enum status run_folder_create(const char *path, const struct run_settings *settings);
+/* Creates the folder, takes its lock and then writes run.json; the last of what a new run needs. BAD_INPUT when another
+ * process has the folder, or it has become something else meanwhile: then nothing is written. */
+enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock);
 /* BAD_INPUT when the folder is not a run's. The caller calls run_settings_free. */
 enum status run_folder_read(const char *path, struct run_settings *out);
 /* Writes run.json again. */

@@ -41,6 +41,7 @@ struct plan_options {
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;       /* 0: not given */
     struct memory_options memory;
+    bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, threads what is given */
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate); NULL: none */
     const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them; NULL: none */
@@ -113,8 +114,8 @@ enum status train_options_from_json(const char *file, const json_t *object, stru
 
 /* The recipe and policy: options over `base` (a plan file's or a checkpoint's, called `base_name` in messages; may be
  * NULL) over the defaults, for the backend's instruction set. BAD_INPUT by name where a given option, the instruction
- * set or the kernels' version differs from `base`. `training` may be NULL; so may `model`, which defaults depend on,
- * where there is a base. */
+ * set or the kernels' version differs from `base`, unless allow_recipe_change admits it. `training` may be NULL; so may
+ * `model`, where defaults shall not depend on it. */
 enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
                                  const struct backend *backend, const struct model_config *model,
                                  const struct plan *base, const char *base_name, struct plan *out);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -81,6 +82,68 @@ static void test_one_process_at_a_time(void **state) {
     run_folder_unlock(second);
 }
 
+/* The other process has the folder, and has not written into it yet. */
+static void test_the_loser_of_two_starts_writes_nothing(void **state) {
+    struct tiny_run run;
+    int lock = -1;
+    tiny_run_make(*state, "llama", &run);
+    const char *folder = temp_path(*state, "race");
+    assert_int_equal(folder_create(folder), STATUS_OK);
+    assert_int_equal(run_folder_lock(folder, &lock), STATUS_OK);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_BAD_INPUT, "another process");
+    assert_int_equal(temp_count(folder), 0);
+    run_folder_unlock(lock);
+}
+
+/* It looked when the folder was empty, and gets the lock when the other run is done. */
+static void test_a_run_that_came_between_is_left_alone(void **state) {
+    struct run_settings settings = {.model_folder = "/model"};
+    int lock = -1;
+    const char *folder = temp_path(*state, "between");
+    train_options_init(&settings.options);
+    assert_int_equal(folder_create(folder), STATUS_OK);
+    temp_write_text(temp_path(folder, "run.json"), "{}");
+    expect_status(run_folder_create(folder, &settings, &lock), STATUS_BAD_INPUT, "holds a run already");
+    expect_untouched(folder, "run.json", "{}");
+}
+
+struct birth {
+    const char *folder;
+    struct run_settings settings;
+};
+
+static enum status create_run(void *payload) {
+    struct birth *birth = payload;
+    int lock = -1;
+    TRY(run_folder_create(birth->folder, &birth->settings, &lock));
+    run_folder_unlock(lock);
+    return folder_remove(birth->folder);
+}
+
+/* Either it is a run's folder, which can be resumed, or one that a new run can begin in. */
+static void create_after_kill(void *payload) {
+    struct birth *birth = payload;
+    int lock = -1;
+    if (!file_exists(temp_path(birth->folder, "run.json"))) {
+        expect_status(run_folder_check_new(birth->folder), STATUS_OK, NULL);
+        expect_status(run_folder_create(birth->folder, &birth->settings, &lock), STATUS_OK, NULL);
+        run_folder_unlock(lock);
+        assert_int_equal(temp_count(birth->folder), 1); /* run.json */
+    }
+    assert_int_equal(folder_remove(birth->folder), STATUS_OK);
+}
+
+static void test_killed_while_it_is_made(void **state) {
+    struct birth birth = {.folder = temp_path(*state, "born"), .settings = {.model_folder = "/model"}};
+    train_options_init(&birth.settings.options);
+    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        assert_true(fault_sweep_killed(kinds[i], create_run, create_after_kill, &birth) > 0);
+    /* What older versions left. */
+    assert_int_equal(folder_create(temp_path(birth.folder, "checkpoints")), STATUS_OK);
+    create_after_kill(&birth);
+}
+
 static void expect_cut(const char *folder, const char *before, struct metrics_cut cut, const char *after,
                        bool validated) {
     const char *path = temp_path(folder, "cut.jsonl");
@@ -100,7 +163,7 @@ static void expect_cut(const char *folder, const char *before, struct metrics_cu
 static void test_metrics_are_cut(void **state) {
 #define LINE(n) "{\"step\": " #n ", \"loss\": 1.5}\n"
 #define VALID(n) "{\"step\": " #n ", \"val_loss\": 2.5}\n"
-    struct metrics_cut two = {2, 2, 2}, two_of_three = {2, 3, 2}, none = {0, 2, 0};
+    struct metrics_cut two = {2, 2, true}, two_of_three = {2, 3, true}, none = {0, 2, true};
     expect_cut(*state, LINE(1) LINE(2) VALID(2) LINE(3), two, LINE(1) LINE(2) VALID(2), true);
     expect_cut(*state, LINE(1) LINE(2) LINE(3), two, LINE(1) LINE(2), false);
     expect_cut(*state, LINE(1) LINE(2) VALID(2), two_of_three, LINE(1) LINE(2), false);
@@ -108,21 +171,33 @@ static void test_metrics_are_cut(void **state) {
     expect_cut(*state, LINE(1) LINE(2) "\1\2\3\n" LINE(4), two, LINE(1) LINE(2), false);
     expect_cut(*state, LINE(1), none, "", false);
     expect_cut(*state, "", none, "", false);
-    struct metrics metrics;
-    bool found;
-    temp_write_text(temp_path(*state, "cut.jsonl"), LINE(1) "nonsense\n" LINE(2));
-    expect_status(metrics_open(temp_path(*state, "cut.jsonl"), &two, &metrics, &found), STATUS_BAD_INPUT, "line 2");
-    static const char *const short_of_two[] = {"", LINE(1), LINE(1) LINE(3), LINE(1) "{\"step\": 2}"};
-    for (size_t i = 0; i < sizeof short_of_two / sizeof *short_of_two; i++) {
-        temp_write_text(temp_path(*state, "cut.jsonl"), short_of_two[i]);
-        expect_status(metrics_open(temp_path(*state, "cut.jsonl"), &two, &metrics, &found), STATUS_BAD_INPUT,
-                      "but the checkpoint is of step 2");
-    }
+}
+
+/* What is missing or damaged is left out, and the file is what a reader takes. */
+static void test_damaged_metrics_are_mended(void **state) {
+    struct metrics_cut five = {5, 5, true};
+    const char *whole = LINE(1) LINE(2) LINE(3) LINE(4) LINE(5) VALID(5);
+    expect_cut(*state, whole, five, whole, true);
+    assert_false(file_exists(temp_path(*state, "cut.jsonl.damaged")));
+    expect_cut(*state, "", five, "", false);
+    expect_cut(*state, LINE(1) LINE(2), five, LINE(1) LINE(2), false);
+    expect_cut(*state, LINE(1) LINE(4) LINE(5), five, LINE(1) LINE(4) LINE(5), false);
+    expect_cut(*state, LINE(1) LINE(2) "{\"step\": 3, \"los", five, LINE(1) LINE(2), false);
+    assert_false(file_exists(temp_path(*state, "cut.jsonl.damaged")));
+    const char *damaged = LINE(1) "nonsense\n" LINE(3) "{}\n" LINE(2) LINE(4) "{\"step\": -1}\n" LINE(6);
+    expect_cut(*state, damaged, five, LINE(1) LINE(3) LINE(4), false);
+    char *text;
+    size_t bytes;
+    assert_int_equal(file_read(temp_path(*state, "cut.jsonl.damaged"), 1 << 16, &text, &bytes), STATUS_OK);
+    assert_string_equal(text, damaged);
+    mem_free(text);
+    /* Samples have no line for each step. */
+    expect_cut(*state, LINE(2) "nonsense\n" LINE(4), (struct metrics_cut){.step = 5}, LINE(2) LINE(4), false);
 }
 
 static void test_metrics_have_all_digits(void **state) {
     struct metrics metrics;
-    struct metrics_cut cut = {0, 0, 0};
+    struct metrics_cut cut = {0, 0, true};
     bool found;
     const char *path = temp_path(*state, "digits.jsonl");
     assert_int_equal(metrics_open(path, &cut, &metrics, &found), STATUS_OK);
@@ -143,11 +218,15 @@ static void test_metrics_have_all_digits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed_while_it_is_made), /* first: before this process has OpenMP's threads */
+        cmocka_unit_test(test_the_loser_of_two_starts_writes_nothing),
+        cmocka_unit_test(test_a_run_that_came_between_is_left_alone),
         cmocka_unit_test(test_other_folders_are_left_alone),
         cmocka_unit_test(test_a_run_is_not_begun_twice),
         cmocka_unit_test(test_bad_settings_write_nothing),
         cmocka_unit_test(test_one_process_at_a_time),
         cmocka_unit_test(test_metrics_are_cut),
+        cmocka_unit_test(test_damaged_metrics_are_mended),
         cmocka_unit_test(test_metrics_have_all_digits),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
