@@ -20,7 +20,7 @@ benches='product_choice copy_ways sustained_rate attention_ways'
 
 # shellcheck disable=SC2016 # the loader's words
 cmake -G Ninja -S "$source" -B "$build" -DBALLAST_PORTABLE_TESTS=ON -DBALLAST_EVENT_FILES=OFF -DBALLAST_URING=OFF \
-    -DBALLAST_SERVE=OFF -DBALLAST_CUDNN=ON -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
+    -DBALLAST_SERVE=OFF -DBALLAST_LINE_EDIT=OFF -DBALLAST_CUDNN=ON -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
     -DCMAKE_BUILD_RPATH='$ORIGIN/lib;$ORIGIN/../lib' "$@"
 # shellcheck disable=SC2086 # lists of names
 cmake --build "$build" --target ballast_program $tests $benches

@@ -8,11 +8,12 @@ set -u -o pipefail
 
 # Nothing but the C library and the driver comes from the machine.
 libraries() {
-    local lacking
+    local lacking version
     lacking=$(ldd "$ballast" "$place"/tests/test_* "$place"/bench/* | grep -E 'not found|not a dynamic' | sort -u)
     echo "$lacking"
-    echo "= $("$ballast" --version | head -1)${lacking:+; MISSING: $(echo "$lacking" | paste -sd ' ')}"
-    [ -z "$lacking" ]
+    version=$("$ballast" --version) || echo "ERROR: ballast does not start: $version"
+    echo "= ${version%%$'\n'*}${lacking:+; MISSING: $(echo "$lacking" | paste -sd ' ')}"
+    [ -z "$lacking" ] && "$ballast" --version >/dev/null
 }
 
 rates() {
@@ -95,9 +96,10 @@ steps() {
         -v held="$(cat "$run.memory" 2>/dev/null)" -v losses="$(field "$run/metrics.jsonl" loss | head -2 | paste -sd ' ')" 'BEGIN {
             printf "= %.0f tokens/s, %.4f s a step, MFU %.1f%% of the data sheet, %.1f%% of measured; ", tokens / step, step,
                 100 * flops * tokens / step / peak, 100 * mfu
-            printf predicted > 0 ? "predicted %.4f s (%+.0f%%); " : "not predicted; ", predicted, 100 * (predicted / step - 1)
-            if (held) printf "%.0f MiB beyond the arena; ", held - before - arena / 1048576
-            printf "losses %s\n", losses }'
+            if (predicted > 0) printf "predicted %.4f s (%+.0f%%); ", predicted, 100 * (predicted / step - 1)
+            else printf "not predicted; "
+            if (held != "") printf "%.0f MiB beyond the arena; ", held - before - arena / 1048576
+            printf "losses %s\n", losses }' || return
     rm -rf "$run" "$run".*
 }
 

@@ -22,7 +22,7 @@ struct product {
 static enum status ask(void *context) {
     struct product *product = context;
     const struct matmul_operands operands = {.a = product->a, .b = product->b, .c = product->c};
-    cuda_matmul_run(product->matmul, &operands, product->workspace, product->clock->stream);
+    (void)cuda_matmul_run(product->matmul, &operands, product->workspace, product->clock->stream);
     return backend_cuda.streams->check();
 }
 

@@ -41,7 +41,7 @@ again() {
     fi
     if command -v compute-sanitizer >/dev/null; then
         one_case "$program" "$case" compute-sanitizer --error-exitcode 9 >"again.$name.sanitizer" 2>&1 || true
-        sed -n '/^========= [A-Z]/{s/^=*/  sanitizer:/p;q}' "again.$name.sanitizer"
+        sed -n '/^========= COMPUTE-SANITIZER/d;/^========= [A-Z]/{s/^=*/  sanitizer:/p;q}' "again.$name.sanitizer"
     fi
     unset BALLAST_TEST_PART
 }
