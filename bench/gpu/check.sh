@@ -102,6 +102,13 @@ part llama-3b 22 '' 'the largest model whose file (13 GB) is made in the time th
 # Only where it is named: its file of 32 GB takes minutes.
 [[ $only != *,llama-8b,* ]] || part llama-8b 400 '' 'steps with the states on the host' steps llama-8b 32 4 --host-memory 160G
 
+for name in ${only//,/ }; do
+    [[ " ${names[*]} " == *" $name "* ]] || {
+        echo "check: there is no part '$name'; the parts are: $(sed -n 's/^part \([a-z0-9-]*\) .*/\1/p' "$0" | paste -sd ' ')" >&2
+        exit 2
+    }
+done
+
 # lacks INDEX: what of its needs is not here.
 lacks() {
     local need lacking=''

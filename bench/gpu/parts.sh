@@ -77,13 +77,13 @@ steps() {
     make_model "$name" || return
     tokens=$(make_tokens "$batch") || return
     before=$(used_mib)
-    timeout $((limit / 3)) "$ballast" plan "$work/$name" --device cuda --dtype bf16 --batch "$batch" --seq 1024 "$@" |
+    timeout --foreground $((limit / 3)) "$ballast" plan "$work/$name" --device cuda --dtype bf16 --batch "$batch" --seq 1024 "$@" |
         tee plan.txt || echo "no plan: nothing is predicted"
     arena=$(sed -n '/^device tier/,/^ *arena/s/^ *arena *\([0-9]*\) B.*/\1/p' plan.txt | head -1)
     flops=$(sed -n 's/.*, \([0-9.e+]*\) model FLOPs a token.*/\1/p' plan.txt)
     watch_memory "$run" &
     watcher=$!
-    timeout -s KILL $((limit > SECONDS + 8 ? limit - SECONDS - 3 : 5)) "$ballast" train "$work/$name" "$tokens" -o "$run" \
+    timeout --foreground -s KILL $((limit > SECONDS + 8 ? limit - SECONDS - 3 : 5)) "$ballast" train "$work/$name" "$tokens" -o "$run" \
         --device cuda --dtype bf16 --batch "$batch" --seq 1024 --steps "$count" --save-every 0 --schedule constant \
         --warmup-steps 0 "$@" || code=$?
     kill $watcher 2>/dev/null

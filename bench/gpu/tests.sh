@@ -1,17 +1,17 @@
 # shellcheck shell=bash disable=SC2154 # check.sh sets what is not set here
 # Test programs on the device, every case a process of its own: an error of the device stays with its process.
 
-# one_case PROGRAM CASE [COMMAND...]: by itself; the status is the program's.
+# one_case PROGRAM CASE [COMMAND...]: by itself, for half of the part's time at most; the status is the program's.
 one_case() {
     local program=$1 case=$2
     shift 2
-    BALLAST_TEST_BACKEND=cuda BALLAST_TEST_CASES=$case timeout -k 2 "${case_limit:-60}" "$@" "$program"
+    BALLAST_TEST_BACKEND=cuda BALLAST_TEST_CASES=$case timeout --foreground -k 2 "$case_limit" "$@" "$program"
 }
 
 # tell NAME CODE LOG: the line of a failure.
 tell() {
     case $2 in
-    124 | 137) echo "  $1: no end within ${case_limit:-60} s" ;;
+    124 | 137) echo "  $1: no end within $case_limit s" ;;
     139 | 134) echo "  $1: ended by signal $(($2 - 128)): $(grep -aE 'ERROR|error|BUG' "$3" | head -1 | cut -c 1-200)" ;;
     *) echo "  $1: $(grep -aE 'ERROR|error|Error' "$3" | head -1 | cut -c 1-200)" ;;
     esac
@@ -48,7 +48,7 @@ again() {
 
 # run_tests NAME...: all cases of all programs first; what failed again after that.
 run_tests() {
-    local name program cases case code passed=0 skipped=0 failed=()
+    local name program cases case code passed=0 skipped=0 failed=() case_limit=$((limit / 2 + 1))
     for name in "$@"; do
         program=$place/tests/test_$name
         cases=$(BALLAST_TEST_BACKEND=cuda BALLAST_TEST_CASES=list "$program" 2>&1) || cases=''

@@ -136,6 +136,11 @@ for name in $(echo "$parts" | tail -n +2); do
     last=$name
 done
 
+FAULT='' KILL=''
+run --only kernels,nonsense
+[ $code = 2 ] || fail "a part that is none gave $code"
+grep -q "no part 'nonsense'" "$work/out.txt" || fail "a part that is none is not named"
+
 # The machine is taken away: what was written after the part before is there.
 export SIGNAL=KILL
 FAULT='' KILL=rates
