@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,34 +44,6 @@ static enum status open_regular(const char *path, int *descriptor, size_t *bytes
     return STATUS_OK;
 }
 
-/* Maps what an open file has, or will have, and closes it. */
-static enum status map_open_file(const char *path, int file, size_t bytes, struct file_map *out) {
-    void *data = NULL;
-    if (bytes > 0) {
-        data = fault_point(FAULT_READ) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
-        if (data == MAP_FAILED) {
-            enum status status = input_failed(path, "map");
-            close(file);
-            return status;
-        }
-    }
-    close(file);
-    *out = (struct file_map){.data = data, .bytes = bytes};
-    return STATUS_OK;
-}
-
-enum status file_map_open(const char *path, struct file_map *out) {
-    int file;
-    size_t bytes;
-    TRY(open_regular(path, &file, &bytes));
-    return map_open_file(path, file, bytes, out);
-}
-
-void file_map_close(struct file_map *map) {
-    if (map->data) munmap((void *)(uintptr_t)map->data, map->bytes);
-    *map = (struct file_map){0};
-}
-
 static bool read_fully(int file, char *text, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
         ssize_t got = fault_point(FAULT_READ) ? -1 : read(file, text + done, bytes - done);
@@ -85,8 +56,8 @@ static bool read_fully(int file, char *text, size_t bytes) {
 }
 
 enum status file_read(const char *path, size_t limit_bytes, char **text, size_t *bytes) {
-    int file;
-    size_t size;
+    int file = -1;
+    size_t size = 0;
     TRY(open_regular(path, &file, &size));
     if (size > limit_bytes) {
         close(file);

@@ -1,4 +1,4 @@
-/* Files: whole reads, maps, and writes that leave either the old file or the new one. All with fault points. */
+/* Files: whole reads, and writes that leave either the old file or the new one. All with fault points. */
 #ifndef BALLAST_BASE_FILE_H
 #define BALLAST_BASE_FILE_H
 
@@ -12,18 +12,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* A file mapped read-only, for a moment: one that is cut short while it is read ends the process. What is read for
- * longer, or is another's, is read by file_input.h. */
-struct file_map {
-    const unsigned char *data; /* NULL when bytes is 0 */
-    size_t bytes;
-};
-/* STATUS_BAD_INPUT, naming the file, when it cannot be opened or is not a regular file. */
-enum status file_map_open(const char *path, struct file_map *out);
-void file_map_close(struct file_map *map);
-
-/* The whole file in fresh memory with a NUL after it (the caller frees with mem_free); BAD_INPUT when larger than
- * `limit_bytes`. */
+/* The whole file in fresh memory with a NUL after it (the caller frees with mem_free); BAD_INPUT, naming the file, when
+ * it cannot be opened, is not a regular file, or is larger than `limit_bytes`. No file is mapped (file_input.h says
+ * why). */
 enum status file_read(const char *path, size_t limit_bytes, char **text, size_t *bytes);
 
 /* Buffered writing to a new file; errors stick and are reported by file_writer_close, which also syncs to disk.

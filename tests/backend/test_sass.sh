@@ -8,7 +8,7 @@ file=${1:-$BALLAST_PROGRAM}
 for folder in "${CUDA_HOME:-/usr/local/cuda}/bin" /usr/local/cuda/bin; do PATH=$PATH:$folder; done
 for tool in cuobjdump nvdisasm c++filt; do
     command -v "$tool" >/dev/null || {
-        echo "skipped: there is no $tool"
+        echo "skipped: there is no $tool; needs the CUDA toolkit with its binary tools"
         exit 77
     }
 done
@@ -16,7 +16,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cuobjdump -arch sm_90 -sass "$file" >"$work/raw" 2>"$work/errors" || true
 if ! grep -q 'Function : ' "$work/raw"; then
-    echo "skipped: no code for sm_90 in $file"
+    echo "skipped: no code for sm_90 in $file; needs CMAKE_CUDA_ARCHITECTURES with 90"
     exit 77
 fi
 c++filt <"$work/raw" >"$work/sass"
