@@ -8,15 +8,21 @@
 # One that is linked in a way of its own says how: the proof's test replaces a function.
 #     /* link: -Wl,--wrap=walk_program */
 # A test that needs what the machine has not (a GPU) ends with 77 and counts as skipped.
+# BALLAST_TEST_CASES in the environment has a program list its cases, or run one of them (tests/support/one_case.c).
 # Programs see BALLAST_FIXTURES, BALLAST_SOURCE and BALLAST_PROGRAM as string macros, scripts as environment variables.
 
 enable_testing()
 set(BALLAST_FUZZ_BUILD "" CACHE PATH "Build folder of the libFuzzer targets; ctest then runs each for a minute")
 
-set(test_places
-    "BALLAST_FIXTURES=${PROJECT_SOURCE_DIR}/tests/fixtures"
-    "BALLAST_SOURCE=${PROJECT_SOURCE_DIR}"
-    "BALLAST_PROGRAM=${PROJECT_BINARY_DIR}/ballast")
+option(BALLAST_PORTABLE_TESTS "Tests find fixtures and ballast in the folder above theirs (bench/gpu/bundle.sh)" OFF)
+if(BALLAST_PORTABLE_TESTS)
+    set(test_places "BALLAST_FIXTURES=fixtures" "BALLAST_SOURCE=." "BALLAST_PROGRAM=./ballast")
+else()
+    set(test_places
+        "BALLAST_FIXTURES=${PROJECT_SOURCE_DIR}/tests/fixtures"
+        "BALLAST_SOURCE=${PROJECT_SOURCE_DIR}"
+        "BALLAST_PROGRAM=${PROJECT_BINARY_DIR}/ballast")
+endif()
 set(test_environment
     ${test_places}
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leak-suppressions.txt:print_suppressions=0"
@@ -85,6 +91,7 @@ if(cmocka_FOUND)
     target_compile_definitions(test_support INTERFACE ${test_macros})
     target_include_directories(test_support INTERFACE tests)
     target_link_libraries(test_support INTERFACE ballast PkgConfig::cmocka)
+    target_link_options(test_support INTERFACE -Wl,--wrap=_cmocka_run_group_tests) # tests/support/one_case.c
 
     file(GLOB test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
     foreach(source IN LISTS test_sources)

@@ -1,10 +1,15 @@
 #!/bin/sh
 # Installs the Debian packages that Ballast needs, and only those that are missing; silent when there are none.
-#   usage: scripts/install-packages.sh GROUP...      GROUP: build, test, browser, demo
-# Needs root or sudo only when something is missing. Asks nothing.
+#   usage: scripts/install-packages.sh [--list] GROUP...      GROUP: build, libraries (a part of build), test, browser, demo
+# Needs root or sudo only when something is missing. Asks nothing. With --list it prints the groups' packages and ends.
 set -eu
 
-build='gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev libutf8proc-dev libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev libedit-dev'
+tools='gcc libc6-dev cmake ninja-build'
+# Without which nothing builds; bench/gpu/packages.sh takes them along.
+libraries='pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev libutf8proc-dev'
+# What a build does without.
+optional='libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev libedit-dev'
+build="$tools $libraries $optional"
 test='libcmocka-dev clang libclang-rt-14-dev libomp-dev'
 # On x86-64 the tests also compile for arm64.
 cross='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
@@ -12,10 +17,16 @@ demo='bible-kjv bible-kjv-text'
 # Some 400 MB, so the tests do without it: make test-slow opens the page in it.
 browser='chromium'
 
+list=
+if [ "${1-}" = --list ]; then
+    list=yes
+    shift
+fi
 wanted=
 for group in "$@"; do
     case $group in
     build) wanted="$wanted $build" ;;
+    libraries) wanted="$wanted $libraries" ;;
     test)
         wanted="$wanted $test"
         if [ "$(uname -m)" = x86_64 ]; then wanted="$wanted $cross"; fi
@@ -23,11 +34,17 @@ for group in "$@"; do
     browser) wanted="$wanted $browser" ;;
     demo) wanted="$wanted $demo" ;;
     *)
-        echo "install-packages: '$group' is no group of packages (build, test, browser, demo)" >&2
+        echo "install-packages: '$group' is no group of packages (build, libraries, test, browser, demo)" >&2
         exit 2
         ;;
     esac
 done
+
+if [ -n "$list" ]; then
+    # shellcheck disable=SC2086 # a list of names
+    printf '%s\n' $wanted
+    exit 0
+fi
 
 if ! command -v dpkg-query >/dev/null; then
     echo "install-packages: not a Debian system, so nothing is installed; needed are what Debian calls$wanted" >&2

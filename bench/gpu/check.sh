@@ -1,271 +1,209 @@
 #!/bin/bash
-# All that a GPU is needed for, in one go: builds, tests, and measures, on a machine with one NVIDIA GPU (8.0 or later).
-#   usage: bench/gpu/check.sh [--packages DIR] [--budget SECONDS] [--only NAME,NAME...] [--work DIR] [-o FILE]
-# Parts stand in the order of their worth, each with a limit of its own; one that fails or runs out of time does not stop
-# the next, and none begins when the budget (540 s) is spent. What came out is a table, last on the output and in FILE
-# (bench/results/DATE-gpu.md); what the parts printed is in DIR/NAME.log (/tmp/ballast-gpu).
-# Needs: nvcc, CMake, Ninja, gcc, python3; the libraries of scripts/install-packages.sh, or their packages in DIR
-# (bench/gpu/packages.sh), which are unpacked beside the build and not installed. Takes compute-sanitizer, and torch with
-# transformers, where they are there. No network, no change of the GPU's settings.
+# All that a GPU is needed for, in one go of nine minutes: tests and measurements on a machine with one NVIDIA GPU (8.0 or
+# later), its driver, and python3.
+#   usage: bench/gpu/check.sh [--bundle DIR] [--packages DIR] [--budget SECONDS] [--only NAME,NAME...] [--work DIR] [-o FILE] [--dry-run]
+# Runs what bench/gpu/bundle.sh put into DIR (DIR/gpu/check.sh finds it by itself). Without a bundle it builds one first,
+# which takes nvcc, CMake, Ninja, gcc and the libraries of scripts/install-packages.sh, or their packages in --packages
+# (bench/gpu/packages.sh), unpacked beside the build. Takes compute-sanitizer, and torch with transformers, where they are
+# there. No network, no change of the GPU's settings.
+# The parts that tell most come first; each has a limit, all limits together are the budget (540 s), and what one leaves
+# over goes to the next. A part that fails or runs out of time does not stop the next. After every part, and on any end,
+# the report is written (FILE, bench/results/DATE-gpu.md) with an archive of all logs (FILE.tar). --dry-run says what each
+# part would do and what it lacks here, and runs none.
 set -u
 export LC_ALL=C OMP_WAIT_POLICY=passive
-source=$(cd "$(dirname "$0")/../.." && pwd)
-packages='' budget=540 only='' work=/tmp/ballast-gpu output=$source/bench/results/$(date +%Y-%m-%d)-gpu.md
+command="check.sh $*"
+here=$(cd "$(dirname "$0")" && pwd)
+source=$(cd "$here/../.." && pwd)
+place='' packages='' budget=540 only='' work=/tmp/ballast-gpu dry='' output=''
+[ ! -x "$here/../ballast" ] || place=$(cd "$here/.." && pwd)
+usage() {
+    sed -n '4s/^# *//p' "$0" >&2
+    exit 2
+}
 while [ $# -gt 0 ]; do
-    [ $# -ge 2 ] || {
-        sed -n '3s/^# *//p' "$0" >&2
-        exit 2
-    }
     case $1 in
-    --packages) packages=$(realpath "$2") ;; --budget) budget=$2 ;; --only) only=,$2, ;;
-    --work) work=$2 ;; -o) output=$(realpath "$2") ;;
-    *)
-        sed -n '3s/^# *//p' "$0" >&2
-        exit 2
-        ;;
+    --dry-run) dry=yes && shift && continue ;;
+    --bundle | --packages | --budget | --only | --work | -o) [ $# -ge 2 ] || usage ;;&
+    --bundle) place=$(realpath "$2") ;;
+    --packages) packages=$(realpath "$2") ;;
+    --budget) budget=$2 ;;
+    --only) only=,$2, ;;
+    --work) work=$2 ;;
+    -o) output=$(realpath "$2") ;;
+    *) usage ;;
     esac
     shift 2
 done
-mkdir -p "$work"
-cd "$work" || exit 1
-build=$work/build
-ballast=$build/ballast
-export XDG_CACHE_HOME=$work/cache
+mkdir -p "$work/logs" && cd "$work/logs" || exit 1
+work=$(cd "$work" && pwd)
 rows=$work/rows
 : >"$rows"
-begun=$SECONDS
+if [ -z "$output" ]; then
+    output=$work/$(date +%Y-%m-%d)-gpu.md
+    [ ! -d "$source/bench/results" ] || output=$source/bench/results/$(date +%Y-%m-%d)-gpu.md
+fi
+archive=$output.tar
+commit=$(cat "${place:-$source}/commit" 2>/dev/null || git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-row() { printf '%-28s %-8s %s\n' "$1" "$2" "$3" | tee -a "$rows"; }
+# What the card is called, and products of bf16 a second that its data sheet has.
+card=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null | head -1)
+case $card in
+*H100*PCIe*) peak_flops=756e12 ;;
+*A100*) peak_flops=312e12 ;;
+*) peak_flops=989e12 ;;
+esac
+if [ -z "$card" ] && [ -z "$dry" ]; then
+    echo "check: no NVIDIA GPU here; --dry-run goes through the parts without one" >&2
+    exit 2
+fi
+card=${card:-none}
 
-# part NAME SECONDS COMMAND...: what the command prints last beginning with "= " is the row's text.
+# shellcheck source=bench/gpu/report.sh
+. "$here/report.sh"
+trap finish EXIT
+for signal in INT TERM HUP; do
+    # shellcheck disable=SC2064 # its name now
+    trap "finish 'signal $signal'; exit 1" $signal
+done
+
+# part NAME SECONDS NEEDS WHAT COMMAND...: NEEDS are words: test:NAME and bench:NAME of the bundle, command:NAME, torch.
+names=() limits=() needs=() what=() commands=()
 part() {
-    local name=$1 limit=$2 left=$((budget - SECONDS + begun)) at=$SECONDS code said
-    shift 2
-    [ -z "$only" ] || [[ $only == *,$name,* ]] || return 0
-    if [ "$left" -lt 5 ]; then
-        row "$name" "left out" "no time"
-        return 0
+    [ -z "$only" ] || [[ $only == *,$1,* ]] || return 0
+    names+=("$1") limits+=("$2") needs+=("$3") what+=("$4")
+    shift 4
+    commands+=("$*")
+}
+# A build leaves less for all that follows.
+[ -n "$place" ] || part build 240 'command:nvcc command:cmake command:ninja' 'builds the bundle here' build
+part libraries 5 '' 'that binaries have all libraries' libraries
+part kernels 45 'test:kernel_reference test:kernel_plain test:kernel_gradients test:kernels' \
+    'every operator against the CPU and fp64, each case a process' run_tests kernel_reference kernel_plain kernel_gradients kernels
+part rates 16 '' 'products, copies each way alone and together' rates
+part sustained 14 bench:sustained_rate 'products for 10 s beside a burst of 0.15 s' bench sustained_rate
+part operators 18 '' "time of GPT-2's operators, and part of the card's limit" operators
+part reference 30 test:reference "20 steps against PyTorch's recorded ones" run_tests reference
+part gpt2-124m 25 '' 'steps, MFU, memory beyond the arena' steps gpt2 32 12
+part llama-1b 38 '' 'the same' steps llama-1b 16 8
+part pytorch-gpt2 45 torch 'compiled, fused AdamW, SDPA' pytorch gpt2 32 16
+part pytorch-llama-1b 50 torch 'the same' pytorch llama-1b 16 8
+part products 20 bench:product_choice "cuBLASLt's first 8 deterministic algorithms a shape; 50257 beside 50304" bench product_choice
+part grains 36 '' 'grains of 4, 16 and 32 thousand tokens' grains
+part vocabulary 22 '' 'steps with a vocabulary of 50257 and of 50304' vocabulary
+part attention 10 bench:attention_ways "own attention, cuDNN's forward, its deterministic backward" bench attention_ways
+part copies 14 bench:copy_ways 'pageable, registered, pinned; O_DIRECT into pinned' bench copy_ways
+part graphs 16 '' 'a step call by call and by graphs' graphs
+part policies 26 'test:policies test:same_bits test:spans' 'equal bits under random policies' run_tests policies same_bits spans
+part memcheck 28 command:compute-sanitizer 'steps of small models under the sanitizer' sanitize memcheck
+part llama-1b-in-8g 24 '' 'offload: 8 GB of the card' steps llama-1b 32 5 --device-memory 8G --host-memory 40G
+part llama-3b-in-24g 36 '' 'offload: 24 GB of the card' steps llama-3b 32 5 --device-memory 24G --host-memory 80G
+part llama-3b 22 '' 'the largest model whose file (13 GB) is made in the time there is' steps llama-3b 16 5
+# Only where it is named: its file of 32 GB takes minutes.
+[[ $only != *,llama-8b,* ]] || part llama-8b 400 '' 'steps with the states on the host' steps llama-8b 32 4 --host-memory 160G
+
+for name in ${only//,/ }; do
+    [[ " ${names[*]} " == *" $name "* ]] || {
+        echo "check: there is no part '$name'; the parts are: $(sed -n 's/^part \([a-z0-9-]*\) .*/\1/p' "$0" | paste -sd ' ')" >&2
+        exit 2
+    }
+done
+
+# lacks INDEX: what of its needs is not here.
+lacks() {
+    local need lacking=''
+    for need in ${needs[$1]}; do
+        case $need in
+        test:*) [ -x "$place/tests/test_${need#*:}" ] ;;
+        bench:*) [ -x "$place/bench/${need#*:}" ] ;;
+        command:*) command -v "${need#*:}" >/dev/null ;;
+        torch) python3 -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("torch") and u.find_spec("transformers")))' ;;
+        esac >/dev/null 2>&1 || lacking="$lacking${lacking:+, }${need#*:}"
+    done
+    [ "${names[$1]}" = build ] || [ -x "$place/ballast" ] || lacking="ballast${lacking:+, $lacking}"
+    echo "$lacking"
+}
+
+# The seconds of part INDEX: what is left but for the limits of those after it, so that savings are handed on.
+seconds_of() {
+    local left=$((budget - SECONDS)) later=0 i
+    for ((i = $1 + 1; i < ${#names[@]}; i++)); do later=$((later + limits[i])); done
+    if [ $((left - later)) -ge "${limits[$1]}" ]; then
+        echo $((left - later))
+    else
+        echo $((left < limits[$1] ? left : limits[$1]))
     fi
-    [ "$limit" -le "$left" ] || limit=$left
-    # A shell of its own, so that functions can be limited.
-    export limit
-    # shellcheck disable=SC2016 # it is the other shell's
-    timeout -k 5 "$limit" bash -c '. "$0"; "$@"' "$work/parts.sh" "$@" >"$name.log" 2>&1
+}
+
+run_part() {
+    local name=${names[$1]} log=${names[$1]}.log at=$SECONDS code lacking limit said
+    lacking=$(lacks "$1")
+    [ -z "$lacking" ] || {
+        row "$name" lacks "$lacking (${what[$1]})"
+        return
+    }
+    limit=$(seconds_of "$1")
+    [ "$limit" -ge 4 ] || {
+        row "$name" 'left out' 'no time'
+        return
+    }
+    export limit part=$name
+    # In the background and waited for: a signal then ends the wait, not the report. In a group of its own, so that all
+    # of it can be ended.
+    # shellcheck disable=SC2016,SC2086 # the other shell's; words of a command
+    setsid timeout -k 3 "$limit" bash -c '. "$here/parts.sh"; "$@"' part ${commands[$1]} >"$log" 2>&1 &
+    running=$!
+    wait $running
     code=$?
-    said=$(sed -n 's/^= //p' "$name.log" | tail -1)
+    running=''
+    said=$(sed -n 's/^= //p' "$log" | tail -1)
+    [ "$code" != 0 ] || [ -n "$said" ] || code=none
     case $code in
     0) row "$name" ok "$said ($((SECONDS - at)) s)" ;;
-    77) row "$name" skipped "${said:-$(tail -1 "$name.log")}" ;;
-    124 | 137) row "$name" "no time" "$said (limit $limit s)" ;;
-    *) row "$name" FAILED "$said $(grep -E 'ERROR|error|FAILED|bug' "$name.log" | head -1 | cut -c 1-160)" ;;
+    124 | 137) row "$name" 'no time' "$said (limit $limit s)" ;;
+    none) row "$name" FAILED 'ended without a result' ;;
+    *) row "$name" FAILED "$said $(grep -aE 'ERROR|error|BUG|FAILED' "$log" | head -1 | cut -c 1-160) ($((SECONDS - at)) s)" ;;
     esac
 }
 
-cat >"$work/parts.sh" <<'PARTS'
-set -eu -o pipefail
-
-unpack() {
-    for package in "$packages"/*.deb; do dpkg -x "$package" "$work/root"; done
-    # Their .pc files name /usr.
-    find "$work/root" -name '*.pc' -exec sed -i "s,^prefix=.*,prefix=$work/root/usr," {} +
-    echo "= $(ls "$packages" | grep -c deb) packages"
+build() {
+    if [ -n "$packages" ]; then
+        for package in "$packages"/*.deb; do dpkg -x "$package" "$work/root"; done
+        # Their .pc files name /usr.
+        find "$work/root" -name '*.pc' -exec sed -i "s,^prefix=.*,prefix=$work/root/usr," {} +
+    fi
+    LD_LIBRARY_PATH=$work/root/usr/lib/x86_64-linux-gnu "$here/bundle.sh" "$work/bundle" -DCMAKE_CUDA_ARCHITECTURES=native ${packages:+-DCMAKE_PREFIX_PATH="$work/root/usr"}
+    local code=$?
+    [ $code != 0 ] || echo "= $work/bundle"
+    return $code
 }
-
-build_all() {
-    local architecture
-    architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
-    cmake -G Ninja -S "$source" -B "$build" -DCMAKE_CUDA_ARCHITECTURES="$architecture-real" \
-        -DCMAKE_PREFIX_PATH="$work/root/usr" -DBALLAST_EVENT_FILES=OFF -DBALLAST_URING=OFF -DBALLAST_CUDNN=ON
-    cmake --build "$build" --parallel "$(nproc)" --target ballast test_kernels test_kernel_reference \
-        test_kernel_gradients test_kernel_plain test_reference test_policies test_same_bits test_spans product_choice
-    "$ballast" --version
-    echo "= for sm_$architecture, $(grep -q '^CUDNN_GRAPH_LIBRARY:.*NOTFOUND' "$build/CMakeCache.txt" && echo without || echo with) cuDNN"
-}
-
-# run_test NAME...: cmocka programs, one after the other.
-run_test() {
-    local name passed=0
-    for name in "$@"; do
-        "$build/tests/test_$name"
-        passed=$((passed + 1))
-    done
-    echo "= $passed of $# programs passed"
-}
-
-# Whole programs on the device against PyTorch's recorded losses, gradients and weights of 20 steps.
-run_on_device() { BALLAST_TEST_BACKEND=cuda run_test "$@"; }
-
-# Products, copies each way alone, together and under products: all of it is in the part's log.
-rates() {
-    "$ballast" profile --device cuda --device-memory 16G --host-memory 8G --disk "$work" | tee rates
-    echo "= bf16 $(sed -n 's/^bf16 products *//p' rates); copies in $(sed -n 's/^host *to device *//p' rates);" \
-        "out $(sed -n 's/^device *to host *//p' rates);" \
-        "each beside the other $(awk '/^copies in memory/ { print $6 }' rates) times as long"
-}
-
-# Milliseconds of attention's forward in a profile.
-attention_ms() { awk '$1 == "attention" { print $4 }' "$1"; }
-
-# cuDNN's attention beside the own kernel: operators and whole runs against the recorded ones, then its time.
-attention_cudnn() {
-    ! grep -q '^CUDNN_GRAPH_LIBRARY:.*NOTFOUND' "$build/CMakeCache.txt" || exit 77
-    export BALLAST_ATTENTION=cudnn
-    run_on_device kernel_reference kernels reference
-    "$ballast" profile "$work/gpt2" --device cuda --dtype bf16 --batch 32 --seq 1024 | tee operators-cudnn
-    echo "= forward $(attention_ms operators-cudnn) ms; the own kernel $(attention_ms operators) ms"
-}
-
-# What each operator of a step takes; what makes up most of it is the row's.
-operators() {
-    make_model gpt2 "${gpt2[@]}"
-    "$ballast" profile "$work/gpt2" --device cuda --dtype bf16 --batch 32 --seq 1024 | tee operators
-    echo "= $(sed -n 's/^all operators of a step, one after the other: //p' operators) in operators;" \
-        "most: $(sed '1,/^operator /d' operators | awk 'NR <= 4 && $8 ~ /%/ {
-        printf "%s%s %s (%.0f TFLOP/s)", (NR > 1 ? ", " : ""), $8, $1, $5 / 1000 }')"
-}
-
-product_choice() { "$build/bench/product_choice"; }
-
-# A step's seconds and losses from a run's metrics.
-median_step() {
-    sed -n '4,$s/.*"step_s": \([0-9.e+-]*\).*/\1/p' "$1" | sort -g | awk '{ s[NR] = $1 } END { print s[int((NR + 1) / 2)] }'
-}
-predicted_step() { sed -n '$s/.*"predicted_step_s": \([0-9.e+-]*\).*/\1/p' "$1"; }
-losses() { sed -n 's/.*"loss": \([0-9.e+-]*\).*/\1/p' "$1" | head -2 | paste -sd ' '; }
-mfu() { sed -n '$s/.*"mfu": \([0-9.e+-]*\).*/\1/p' "$1"; }
-
-# make_model NAME INIT-OPTIONS...
-make_model() {
-    local name=$1
-    shift
-    [ -e "$work/$name/config.json" ] || "$ballast" init "$work/$name" "$@" --quiet
-}
-
-# steps NAME VOCABULARY BATCH STEPS TRAIN-OPTIONS...: of 1024 tokens. The steps that were made count, also where the
-# time was too short for what follows them (the model is written at the end). The plan before them has the model's
-# operators measured, so that training predicts its step.
-steps() {
-    local name=$1 vocabulary=$2 batch=$3 count=$4 run=$work/run-$1-$RANDOM tokens=$work/tokens-$2-$3.bin code=0
-    shift 4
-    timeout 40 "$ballast" plan "$work/$name" --device cuda --dtype bf16 --batch "$batch" --seq 1024 "$@" ||
-        echo "no plan: nothing is predicted"
-    [ -e "$tokens" ] || python3 "$source/bench/gpu/token_file.py" "$tokens" $((batch * 1024 + 1)) "$vocabulary"
-    timeout -s KILL $((limit - SECONDS - 3)) "$ballast" train "$work/$name" "$tokens" -o "$run" --device cuda \
-        --dtype bf16 --batch "$batch" --seq 1024 --steps "$count" --save-every 0 --schedule constant --warmup-steps 0 \
-        "$@" || code=$?
-    [ "$code" = 0 ] || [ "$code" = 137 ] || return "$code"
-    [ "$(wc -l <"$run/metrics.jsonl")" -ge 4 ] || return 124
-    awk -v step="$(median_step "$run/metrics.jsonl")" -v tokens=$((batch * 1024)) -v mfu="$(mfu "$run/metrics.jsonl")" \
-        -v losses="$(losses "$run/metrics.jsonl")" -v predicted="$(predicted_step "$run/metrics.jsonl")" \
-        'BEGIN {
-            off = predicted > 0 ? sprintf("predicted %.3f s (%+.0f%%)", predicted, 100 * (predicted / step - 1)) : "not predicted"
-            printf "= %.0f tokens/s, MFU %.3f of the measured rate, %.3f s a step, %s; losses %s\n", tokens / step, mfu, step, off, losses
-        }'
-    du -sh "$run"
-    rm -rf "$run"
-}
-
-gpt2=(--arch gpt2 --layers 12 --hidden 768 --heads 12 --vocab 50257 --context 1024)
-gpt2_xl=(--arch gpt2 --layers 48 --hidden 1600 --heads 25 --vocab 50257 --context 1024)
-llama_1b=(--arch llama --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 1024)
-llama_3b=(--arch llama --layers 28 --hidden 3072 --heads 24 --kv-heads 8 --ffn 8192 --vocab 32000 --context 1024)
-
-gpt2_steps() { make_model gpt2 "${gpt2[@]}" && steps gpt2 50257 "$@"; }
-gpt2_xl_steps() { make_model gpt2-xl "${gpt2_xl[@]}" && steps gpt2-xl 50257 "$@"; }
-llama_1b_steps() { make_model llama-1b "${llama_1b[@]}" && steps llama-1b 32000 "$@"; }
-llama_3b_steps() { make_model llama-3b "${llama_3b[@]}" && steps llama-3b 32000 "$@"; }
-
-# Spans of a step launched as graphs beside the same calls one by one: equal losses, the time of both, and whether all
-# spans can be captured. One grain a step: the shortest steps, of which asking for kernels is the largest part.
-graphs() {
-    local tokens=$work/tokens-50257-4.bin setting left=''
-    make_model gpt2 "${gpt2[@]}"
-    BALLAST_TEST_BACKEND=cuda "$build/tests/test_spans" || left='; test_spans FAILED'
-    [ -e "$tokens" ] || python3 "$source/bench/gpu/token_file.py" "$tokens" $((4 * 1024 + 1)) 50257
-    for setting in off on; do
-        rm -rf "$work/run-graphs"
-        BALLAST_CUDA_GRAPHS=$setting "$ballast" train "$work/gpt2" "$tokens" -o "$work/run-graphs" --device cuda \
-            --dtype bf16 --batch 4 --seq 1024 --steps 30 --save-every 0 --schedule constant --warmup-steps 0 --quiet
-        cp "$work/run-graphs/metrics.jsonl" "metrics-graphs-$setting"
-        sed -n 's/.*"loss": \([^,]*\),.*/\1/p' "metrics-graphs-$setting" >"losses-graphs-$setting"
-    done
-    [ "$(wc -l <losses-graphs-on)" = 30 ] && cmp losses-graphs-off losses-graphs-on || left="; losses DIFFER$left"
-    echo "= 30 steps: $(median_step metrics-graphs-off) s call by call, $(median_step metrics-graphs-on) s with graphs$left"
-    [ -z "$left" ]
-}
-
-# The sanitizer over whole steps of the fixtures' models, in both dtypes.
-sanitize() {
-    command -v compute-sanitizer || exit 77
-    local tokens=$work/tokens-211.bin name
-    python3 "$source/bench/gpu/token_file.py" "$tokens" 600 211
-    for name in llama gpt2; do
-        for dtype in bf16 fp32; do
-            rm -rf "$work/sanitized"
-            compute-sanitizer --tool "$1" --error-exitcode 9 "$ballast" train "$source/tests/fixtures/models/$name" \
-                "$tokens" -o "$work/sanitized" --device cuda --dtype "$dtype" --batch 3 --grain 2 --seq 16 --steps 2 \
-                --save-every 0 --threads 2 --quiet
-            echo "= $name $dtype and those before it without a finding"
-        done
-    done
-}
-
-pytorch() {
-    python3 -c 'import torch, transformers; assert torch.cuda.is_available()' || exit 77
-    make_model gpt2 "${gpt2[@]}"
-    local tokens=$work/tokens-50257-$1.bin
-    [ -e "$tokens" ] || python3 "$source/bench/gpu/token_file.py" "$tokens" $(($1 * 1024 + 1)) 50257
-    python3 "$source/bench/gpu/pytorch_step.py" "$work/gpt2" "$tokens" --batch "$1" --seq 1024 --steps 12 --micro 16 \
-        >pytorch.json
-    python3 -c 'import json, statistics, sys
-peer = json.load(open("pytorch.json"))
-step = statistics.median(peer["step_s"][4:])
-print(f"= {int(sys.argv[1]) * 1024 / step:.0f} tokens/s, {step:.3f} s a step; losses", *peer["losses"][:2])' "$1"
-}
-PARTS
-export source work build ballast packages
+export -f build
 root=$work/root/usr
-export LD_LIBRARY_PATH=$root/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PKG_CONFIG_PATH=$root/lib/x86_64-linux-gnu/pkgconfig:$root/share/pkgconfig PATH=$PATH:$root/bin
 
-card=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader | head -1) || {
-    echo "check: no NVIDIA GPU here" >&2
-    exit 2
-}
-[ -z "$packages" ] || part packages 60 unpack
-part build 240 build_all
-part operators 60 run_on_device kernel_reference kernel_plain kernel_gradients kernels
-part reference 60 run_on_device reference
-part rate 30 rates
-part gpt2-124m 60 gpt2_steps 32 12
-part policies 70 run_on_device policies
-part operators-gpt2 30 operators
-part graphs 60 graphs
-part memcheck 60 sanitize memcheck
-part llama-1b 60 llama_1b_steps 16 6
-part llama-1b-in-8g 70 llama_1b_steps 32 5 --device-memory 8G --host-memory 40G
-part determinism 30 product_choice
-part attention-cudnn 80 attention_cudnn
-part llama-3b-in-24g 100 llama_3b_steps 64 5 --device-memory 24G --host-memory 80G
-part pytorch-gpt2-124m 90 pytorch 32
-part gpt2-1.5b 70 gpt2_xl_steps 16 6
-part racecheck 60 sanitize racecheck
-part llama-3b-in-8g 100 llama_3b_steps 64 5 --device-memory 8G --host-memory 80G
-part gpt2-1.5b-in-8g 60 gpt2_xl_steps 32 5 --device-memory 8G --host-memory 60G
-part same-bits 60 run_on_device same_bits
+place=${place:-$work/bundle}
+ballast=$place/ballast
+export here source place packages work ballast peak_flops
+export XDG_CACHE_HOME=$work/cache
 
-{
-    echo "# One GPU"
-    echo
-    echo "Command: \`bench/gpu/check.sh\`, $((SECONDS - begun)) s. GPU: $card. Machine: $(nproc) cores of$(
-        sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -1
-    ). Commit: $(git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown). Date: $(date +%Y-%m-%d)."
-    echo "bf16, 1024 tokens a sequence; a step's time is the median from the fourth on (the third is recorded). MFU: of the"
-    echo "rate of matrix products that the row \`rate\` has. Predictions are made before the step, from what was measured of"
-    echo "operators and copies; \`determinism\`: cuBLASLt's one algorithm a product beside the fastest in any order."
-    echo
-    sed 's/^/    /; s/ *$//' "$rows"
-} >"$output"
+if [ -n "$dry" ]; then
+    sum=0
+    for i in "${!names[@]}"; do
+        lacking=$(lacks "$i")
+        [ "$card" != none ] || lacking="a card${lacking:+, $lacking}"
+        [ "${names[i]}" = build ] || sum=$((sum + limits[i]))
+        echo "$(printf '%-22s %-9s' "${names[i]}" "$([ -z "$lacking" ] && echo 'would run' || echo lacks)")" \
+            "${limits[i]} s: ${what[i]}${lacking:+; lacks $lacking}" >>"$rows"
+    done
+    ended="a dry run: limits add up to $sum of $budget s, nothing was run"
+    cat "$rows"
+    echo "$ended"
+    [ "$sum" -le "$budget" ]
+    exit
+fi
+for i in "${!names[@]}"; do run_part "$i"; done
+ended='all parts had their turn'
+report
 echo
 cat "$output"
-! grep -q FAILED "$rows"
+! grep -qE '^[^ ]+ +FAILED' "$rows"

@@ -1,10 +1,11 @@
 /* What it costs that every product has one algorithm whose sums have one order: the algorithm that the backend chose,
- * beside the fastest of those that cuBLASLt puts forward when any order is allowed.
+ * beside the first eight of those that cuBLASLt puts forward whose sums have one, and the fastest in any order.
  *
  *     build/bench/product_choice
  *
  * The products of a layer of a model of 1.2 billion parameters on 4096 tokens in bf16: forward, dx, dw (added up in
- * fp32). Times are the device's, the median of several rows of calls. Needs a GPU; without one it ends with 77. */
+ * fp32); and the logits of GPT-2's vocabulary of 50257, beside 50304. Times are the device's, the median of several
+ * rows of calls. Needs a GPU; without one it ends with 77. */
 #include <cublasLt.h>
 #include <stdio.h>
 
@@ -12,7 +13,7 @@
 #include "backend/cuda/cuda_matmul.h"
 #include "support/median.h"
 
-enum { TOKENS = 4096, CANDIDATES = 16, ROWS = 5, CALLS = 10 };
+enum { TOKENS = 4096, CANDIDATES = 32, ORDERED_MOST = 8, ROWS = 3, CALLS = 5 };
 static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
 
 /* As cuBLASLt has it, by columns: c [m][n] = a [m][k] b [k][n], packed, either turned in memory. */
@@ -26,8 +27,12 @@ struct product {
     {name " forward", out, TOKENS, in, true, false, false}, {name " dx", in, TOKENS, out, false, false, false}, {      \
         name " dw", in, out, TOKENS, false, true, true                                                                 \
     }
-static const struct product products[] = {LAYER("q", 2048, 2048), LAYER("k", 2048, 512), LAYER("up", 2048, 8192),
-                                          LAYER("down", 8192, 2048)};
+static const struct product products[] = {LAYER("q", 2048, 2048),
+                                          LAYER("k", 2048, 512),
+                                          LAYER("up", 2048, 8192),
+                                          LAYER("down", 8192, 2048),
+                                          {"logits 50257", 50257, TOKENS, 768, true, false, false},
+                                          {"logits 50304", 50304, TOKENS, 768, true, false, false}};
 enum { PRODUCTS = sizeof products / sizeof *products };
 
 struct bench {
@@ -140,20 +145,6 @@ static enum status time_way(const struct bench *bench, const struct product *pro
     return STATUS_OK;
 }
 
-static enum status time_any(const struct bench *bench, const struct product *product, const struct way *way,
-                            double *fastest, int *which) {
-    *which = -1;
-    for (int i = 0; i < way->count; i++) {
-        double seconds;
-        if (way->found[i].state != CUBLAS_STATUS_SUCCESS) continue;
-        TRY(time_way(bench, product, way, i, &seconds));
-        if (*which >= 0 && seconds >= *fastest) continue;
-        *fastest = seconds;
-        *which = i;
-    }
-    return *which >= 0 ? STATUS_OK : status_set(STATUS_FAILED, "cuBLASLt has no algorithm for %s", product->name);
-}
-
 /* Whether its parts are added up as they happen to be ready. */
 static bool is_unordered(const cublasLtMatmulAlgo_t *algorithm) {
     uint32_t scheme = 0;
@@ -163,22 +154,50 @@ static bool is_unordered(const cublasLtMatmulAlgo_t *algorithm) {
     return scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
 }
 
-static enum status compare(const struct bench *bench, const struct product *product, double sums[2]) {
+/* The fastest of all, and of the first ORDERED_MOST whose sums have one order. -1: there is none. */
+struct found {
+    double any_s, ordered_s;
+    int any, ordered;
+};
+
+static enum status time_any(const struct bench *bench, const struct product *product, const struct way *way,
+                            struct found *out) {
+    int ordered = 0;
+    *out = (struct found){.any = -1, .ordered = -1};
+    for (int i = 0; i < way->count; i++) {
+        double seconds;
+        bool in_order = !is_unordered(&way->found[i].algo);
+        if (way->found[i].state != CUBLAS_STATUS_SUCCESS || (in_order && ordered == ORDERED_MOST)) continue;
+        TRY(time_way(bench, product, way, i, &seconds));
+        if (out->any < 0 || seconds < out->any_s) out->any = i, out->any_s = seconds;
+        if (!in_order) continue;
+        ordered++;
+        if (out->ordered < 0 || seconds < out->ordered_s) out->ordered = i, out->ordered_s = seconds;
+    }
+    return out->ordered >= 0 ? STATUS_OK : status_set(STATUS_FAILED, "cuBLASLt has no algorithm for %s", product->name);
+}
+
+static void print_product(const struct product *product, double chosen, const struct found *found) {
+    double tflop = 2.0 * (double)product->m * (double)product->n * (double)product->k * 1e-12;
+    printf("%-14s %8.1f %8.1f (number %2d) %8.1f (number %2d) TFLOP/s\n", product->name, tflop / chosen,
+           tflop / found->ordered_s, found->ordered + 1, tflop / found->any_s, found->any + 1);
+    fflush(stdout);
+}
+
+static enum status compare(const struct bench *bench, const struct product *product, double sums[3]) {
     struct cuda_matmul_spec spec = spec_of(product);
     struct way own = {0}, any = {0};
-    double chosen = 0, fastest = 0;
-    int which = 0;
+    struct found found;
+    double chosen = 0;
     enum status status = cuda_matmul_create(&spec, &own.own);
     if (status == STATUS_OK) status = open_any(bench, product, &any);
     if (status == STATUS_OK) status = time_way(bench, product, &own, 0, &chosen);
-    if (status == STATUS_OK) status = time_any(bench, product, &any, &fastest, &which);
+    if (status == STATUS_OK) status = time_any(bench, product, &any, &found);
     if (status == STATUS_OK) {
-        double flops = 2.0 * (double)product->m * (double)product->n * (double)product->k;
-        printf("%-14s %8.1f %8.1f TFLOP/s %6.1f%%  number %d of %d%s\n", product->name, flops / chosen * 1e-12,
-               flops / fastest * 1e-12, 100 * (chosen / fastest - 1), which + 1, any.count,
-               is_unordered(&any.found[which].algo) ? ", unordered" : "");
+        print_product(product, chosen, &found);
         sums[0] += chosen;
-        sums[1] += fastest;
+        sums[1] += found.ordered_s;
+        sums[2] += found.any_s;
     }
     close_way(&own);
     close_way(&any);
@@ -186,7 +205,7 @@ static enum status compare(const struct bench *bench, const struct product *prod
 }
 
 static enum status open_bench(struct bench *bench) {
-    const size_t most = (size_t)8192 * 8192 * sizeof(float);
+    const size_t most = (size_t)50304 * TOKENS * 2; /* also 8192 x 8192 in fp32 */
     void **const blocks[] = {&bench->a, &bench->b, &bench->c};
     TRY(check(cublasLtCreate(&bench->library), "cannot be used"));
     TRY(cuda_status(cudaStreamCreateWithFlags(&bench->stream, cudaStreamNonBlocking), "a stream"));
@@ -210,14 +229,14 @@ static void close_bench(struct bench *bench) {
 
 static enum status measure(void) {
     struct bench bench = {0};
-    double sums[2] = {0};
+    double sums[3] = {0};
     enum status status = open_bench(&bench);
-    printf("%-14s %8s %8s\n", "", "chosen", "fastest");
+    printf("%-14s %8s %20s %20s\n", "", "chosen", "best of 8 in order", "best in any order");
     for (int i = 0; i < PRODUCTS && status == STATUS_OK; i++)
         status = compare(&bench, &products[i], sums);
     if (status == STATUS_OK)
-        printf("= all products of a layer: %.3f ms, %.1f%% more than the fastest algorithms' %.3f ms\n", sums[0] * 1e3,
-               100 * (sums[0] / sums[1] - 1), sums[1] * 1e3);
+        printf("= all products: %.3f ms; by the best of the first 8 in order %.3f (%.1f%% less), in any order %.3f\n",
+               sums[0] * 1e3, sums[1] * 1e3, 100 * (1 - sums[1] / sums[0]), sums[2] * 1e3);
     close_bench(&bench);
     return status;
 }

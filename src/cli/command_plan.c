@@ -9,6 +9,8 @@
 #include "cluster/cluster.h"
 #include "model/model_folder.h"
 #include "model/model_preset.h"
+#include "profile/described_device.h"
+#include "report/described_table.h"
 #include "report/plan_table.h"
 #include "train/plan_document.h"
 #include "train/run_folder.h"
@@ -51,6 +53,8 @@ static enum status put_out(const struct options *options, const struct train_set
     TRY(status);
     if (options_flag(options, OPT_JSON)) return STATUS_OK;
     plan_table_print(stdout, setup, prediction);
+    if (setup->backend == &backend_described)
+        return prediction ? described_table_print(stdout, setup, prediction->step_s) : STATUS_OK;
     if (!options_given(options, OPT_DEVICE_MEMORY)) print_reserve();
     return STATUS_OK;
 }
@@ -58,6 +62,18 @@ static enum status put_out(const struct options *options, const struct train_set
 static enum status read_plan(const char *path) {
     struct plan plan;
     return plan_read(path, &plan);
+}
+
+/* A cluster file may be of a device that is not here: the plan is then made for it, from what the file says. */
+static enum status find_described(const struct options *options, struct plan_options *plan) {
+    struct cluster cluster;
+    if (!plan->cluster_path || options_given(options, OPT_DEVICE)) return STATUS_OK;
+    TRY(cluster_read(plan->cluster_path, &cluster));
+    TRY(described_device_find(plan->cluster_path, &cluster, plan->backend, &plan->backend));
+    if (plan->backend != &backend_described) return STATUS_OK;
+    if (!options_given(options, OPT_DTYPE)) plan->dtype = plan->backend->fastest_dtype();
+    if (plan->threads == 0) plan->threads = cluster.device.cores;
+    return STATUS_OK;
 }
 
 static enum status run(const struct options *options) {
@@ -68,6 +84,7 @@ static enum status run(const struct options *options) {
     struct train_setup setup;
     bool generate = strcmp(options_text(options, OPT_FOR), "generate") == 0;
     TRY(step_options_read(options, false, &plan));
+    TRY(find_described(options, &plan));
     plan.outline = true;
     step_options_read_optimizer(options, &training);
     TRY(train_setup_create(options->arguments.items[0], generate ? SETUP_GENERATE : SETUP_TRAIN, &plan, &training,

@@ -76,7 +76,9 @@
       .help = "how parameters, gradients and states are spread over ranks")                                            \
     X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE",                                             \
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                     \
-      .help = "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them")
+      .help =                                                                                                          \
+          "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them; plan: where its "   \
+          "device is not here, all that the file says of that (clusters/h100-sxm.json)")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \
     X(PLAN, .name = "plan", .type = OPTION_TEXT, .argument = "FILE",                                                   \

@@ -20,6 +20,16 @@ struct cluster_tier {
     int64_t capacity_bytes; /* what arenas may take there */
 };
 
+/* What a data sheet says that a device does at most: of one that is elsewhere, in place of measurements
+ * (profile/roofline.h). */
+struct cluster_limits {
+    double bf16_flops_per_s; /* dense products; 0: no limits are given, and the rest is 0 too */
+    double fp32_flops_per_s; /* products in fp32, not TF32 */
+    double memory_bytes_per_s;
+    double host_bytes_per_s; /* memory of the host beside it */
+    int64_t multiprocessors;
+};
+
 struct cluster_device {
     char kind[16];                 /* "cpu" */
     char name[CLUSTER_NAME_BYTES]; /* what the processor calls itself */
@@ -32,6 +42,7 @@ struct cluster_device {
     double bf16_flops_per_s;
     struct cluster_tier tiers[CLUSTER_TIERS_MAX];
     int tier_count;
+    struct cluster_limits limits;
 };
 
 struct cluster {
@@ -70,8 +81,9 @@ int cluster_count_cores(int *hardware_threads);
  * its L2. 0 where the system does not tell. Takes milliseconds. */
 int64_t cluster_cache_bytes(void);
 
-/* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}]}], "rates": {…}};
- * the rates (rates_json.h) are null where they were not measured. NULL when out of memory. */
+/* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}], "limits": {…}}],
+ * "rates": {…}}; the rates (rates_json.h) are null where they were not measured, so are limits where there are none.
+ * NULL when out of memory. */
 json_t *cluster_to_json(const struct cluster *cluster);
 /* BAD_INPUT naming file and field; `file` stands for the path. */
 enum status cluster_from_json(const char *file, const json_t *object, struct cluster *out);

@@ -19,16 +19,23 @@ static json_t *tiers_to_json(const struct cluster_device *device) {
     return tiers;
 }
 
+static json_t *limits_to_json(const struct cluster_limits *limits) {
+    if (limits->bf16_flops_per_s <= 0) return json_null();
+    return json_pack("{s:f, s:f, s:f, s:f, s:I}", "bf16_flops_per_s", limits->bf16_flops_per_s, "fp32_flops_per_s",
+                     limits->fp32_flops_per_s, "memory_bytes_per_s", limits->memory_bytes_per_s, "host_bytes_per_s",
+                     limits->host_bytes_per_s, "multiprocessors", (json_int_t)limits->multiprocessors);
+}
+
 json_t *cluster_to_json(const struct cluster *cluster) {
     const struct cluster_device *device = &cluster->device;
     json_t *tiers = tiers_to_json(device);
     json_t *rates = cluster->rates.measured ? rates_to_json(&cluster->rates) : json_null();
     json_t *object =
-        json_pack("{s:i, s:[{s:s, s:s, s:s, s:i, s:i, s:I, s:b, s:f, s:f, s:o}], s:o}", "version", CLUSTER_VERSION,
+        json_pack("{s:i, s:[{s:s, s:s, s:s, s:i, s:i, s:I, s:b, s:f, s:f, s:o, s:o}], s:o}", "version", CLUSTER_VERSION,
                   "devices", "kind", device->kind, "name", device->name, "isa", device->isa, "cores", device->cores,
                   "hardware_threads", device->hardware_threads, "page_bytes", (json_int_t)device->page_bytes,
                   "bf16_matrix", device->bf16_matrix, "fp32_flops_per_s", device->fp32_flops_per_s, "bf16_flops_per_s",
-                  device->bf16_flops_per_s, "tiers", tiers, "rates", rates);
+                  device->bf16_flops_per_s, "tiers", tiers, "limits", limits_to_json(&device->limits), "rates", rates);
     if (!object) (void)status_no_memory(0, "a cluster's JSON");
     return object;
 }
@@ -64,6 +71,25 @@ static enum status read_tiers(const char *file, const json_t *object, struct clu
     return STATUS_OK;
 }
 
+static enum status read_limits(const char *file, const json_t *object, struct cluster_limits *out) {
+    char where[256];
+    const struct {
+        const char *field;
+        double *out;
+    } rates[] = {{"bf16_flops_per_s", &out->bf16_flops_per_s},
+                 {"fp32_flops_per_s", &out->fp32_flops_per_s},
+                 {"memory_bytes_per_s", &out->memory_bytes_per_s},
+                 {"host_bytes_per_s", &out->host_bytes_per_s}};
+    if (!object || json_is_null(object)) return STATUS_OK;
+    snprintf(where, sizeof where, "%s: limits", file);
+    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        TRY(json_require(where, object, rates[i].field));
+        TRY(json_read_double(where, object, rates[i].field, 1, 1e30, rates[i].out));
+    }
+    return read_count(where, object, "multiprocessors", 1 << 16, &out->multiprocessors);
+}
+
 static enum status read_device(const char *file, const json_t *object, struct cluster_device *out) {
     int64_t cores = 0, threads = 0;
     TRY(read_text(file, object, "kind", out->kind, sizeof out->kind));
@@ -75,6 +101,7 @@ static enum status read_device(const char *file, const json_t *object, struct cl
     TRY(json_read_bool(file, object, "bf16_matrix", &out->bf16_matrix));
     TRY(json_read_double(file, object, "fp32_flops_per_s", 0, 1e30, &out->fp32_flops_per_s));
     TRY(json_read_double(file, object, "bf16_flops_per_s", 0, 1e30, &out->bf16_flops_per_s));
+    TRY(read_limits(file, json_object_get(object, "limits"), &out->limits));
     out->cores = (int)cores, out->hardware_threads = (int)threads;
     return read_tiers(file, object, out);
 }

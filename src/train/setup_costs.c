@@ -2,7 +2,9 @@
 #include <stdio.h>
 
 #include "base/cache_folder.h"
+#include "profile/described_device.h"
 #include "profile/profile_model.h"
+#include "profile/roofline.h"
 #include "sim/simulate.h"
 #include "train/train_setup.h"
 
@@ -12,6 +14,10 @@ static const double OPERATORS_BUDGET_S = 1.0;
 /* `found`: NULL: what is not kept is measured; else whether all was kept. */
 static enum status find_costs(struct train_setup *setup, const char *cache, bool *found) {
     struct cluster cluster = setup->cluster;
+    if (setup->backend == &backend_described) {
+        if (found) *found = true;
+        return roofline_costs(setup->main->graph, &cluster, &setup->costs);
+    }
     const struct graph *graph = setup->main->graph;
     if (!cluster.rates.measured) TRY(setup->backend->measure(&cluster));
     snprintf(cluster.device.isa, sizeof cluster.device.isa, "%s", setup->backend->isa());

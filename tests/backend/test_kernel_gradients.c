@@ -121,8 +121,8 @@ static void test_gradients(void **state) {
     (void)state;
     int checked = 0;
     for (int i = 0; i < op_case_count; i++)
-        checked += check_case(&op_cases[i]);
-    assert_true(checked >= 40);
+        if (unit_part(op_cases[i].name)) checked += check_case(&op_cases[i]);
+    assert_true(checked >= 40 || getenv("BALLAST_TEST_PART"));
 }
 
 int main(void) {

@@ -332,14 +332,14 @@ static void check_all(enum dtype dtype, double tolerance) {
     json_t *about;
     int count = 0;
     json_object_foreach(cases, name, about) {
-        if (dtype == DTYPE_BF16 && is_ill_conditioned(name)) continue;
+        if (!unit_part(name) || (dtype == DTYPE_BF16 && is_ill_conditioned(name))) continue;
         struct fixture fixture = {.name = name, .tensors = tensors};
         fixture.kind = json_string_value(json_object_get(about, "operator"));
         fixture.attributes = json_object_get(about, "attributes");
         check(&fixture, dtype, tolerance);
         count++;
     }
-    assert_true(count >= 20);
+    assert_true(count >= 20 || getenv("BALLAST_TEST_PART"));
     json_decref(cases);
     safetensors_close(tensors);
 }

@@ -54,6 +54,28 @@ static void test_a_preset_can_be_planned(void **state) {
     EXPECT(folder, 2, TEXTS(weights), "generate", "smollm-135m", "--prompt", "a");
 }
 
+/* A card that is elsewhere: its plan is whole, and says that nothing was measured. */
+static void test_a_described_card_can_be_planned(void **state) {
+    const char *folder = *state, *plan = temp_path(folder, "plan.json");
+    struct program_run run = PROGRAM(folder, "plan", "gpt2", "--cluster", BALLAST_SOURCE "/clusters/h100-sxm.json",
+                                     "--batch", "32", "-o", plan);
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "bf16, batch 32 x 1024 tokens"));
+    assert_non_null(strstr(run.out, "26 threads (sm_90)"));
+    assert_non_null(strstr(run.out, "nothing was measured"));
+    assert_non_null(strstr(run.out, "attention_grad "));
+    assert_non_null(strstr(run.out, "of the data sheet's 989 TFLOP/s"));
+    program_run_free(&run);
+    json_t *document = json_load_file(plan, 0, NULL);
+    assert_true(json_number_value(json_object_get(document, "step_s")) > 0.02);
+    json_decref(document);
+    run = PROGRAM(folder, "plan", "smollm-135m", "--device", "cpu", "--for", "generate", "--seq", "32", "--cluster",
+                  BALLAST_SOURCE "/clusters/h100-sxm.json");
+    assert_int_equal(run.status, 0);
+    assert_null(strstr(run.out, "sm_90"));
+    program_run_free(&run);
+}
+
 static json_t *read_json(const char *folder, const char *name) {
     json_t *value = json_load_file(temp_path(folder, name), 0, NULL);
     if (!value) fail_msg("%s: no JSON", name);
@@ -204,6 +226,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_a_config_alone_can_be_planned),
         CASE(test_a_preset_can_be_planned),
+        CASE(test_a_described_card_can_be_planned),
         CASE(test_one_step_has_one_number),
         CASE(test_suggestions_ask_for_less),
         CASE(test_without_proc_a_given_memory_is_enough),

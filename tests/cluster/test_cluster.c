@@ -209,6 +209,30 @@ static void refuse(const char *field, json_t *value) {
     json_decref(object);
 }
 
+static void test_limits_come_back_the_same(void **state) {
+    (void)state;
+    static const struct cluster_limits limits = {9e14, 6e13, 3e12, 3e11, 132};
+    static const char *const fields[] = {"bf16_flops_per_s", "fp32_flops_per_s", "memory_bytes_per_s",
+                                         "host_bytes_per_s", "multiprocessors"};
+    struct cluster before = example(), after;
+    before.device.limits = limits;
+    json_t *object = cluster_to_json(&before);
+    assert_int_equal(cluster_from_json("c.json", object, &after), STATUS_OK);
+    assert_memory_equal(&after.device.limits, &limits, sizeof limits);
+    json_t *owner = json_object_get(json_array_get(json_object_get(object, "devices"), 0), "limits");
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        json_t *value = json_incref(json_object_get(owner, fields[i]));
+        json_object_set_new(owner, fields[i], json_integer(0));
+        assert_int_equal(cluster_from_json("c.json", object, &after), STATUS_BAD_INPUT);
+        if (!strstr(status_message(), "c.json: limits") || !strstr(status_message(), fields[i]))
+            fail_msg("%s is not named: %s", fields[i], status_message());
+        json_object_del(owner, fields[i]);
+        assert_int_equal(cluster_from_json("c.json", object, &after), STATUS_BAD_INPUT);
+        json_object_set_new(owner, fields[i], value);
+    }
+    json_decref(object);
+}
+
 static void test_bad_fields_are_named(void **state) {
     (void)state;
     static const char *const required[] = {"version", "devices", "kind", "name", "isa", "cores", "page_bytes", "tiers"};
@@ -222,6 +246,7 @@ static void test_bad_fields_are_named(void **state) {
     refuse("devices", json_array());
     refuse("devices", json_pack("[s]", "cpu"));
     refuse("tiers", json_pack("[i]", 1));
+    refuse("limits", json_array());
 }
 
 static enum status write_and_read(void *path) {
@@ -258,7 +283,7 @@ int main(void) {
         cmocka_unit_test(test_bad_fields_are_named),          cmocka_unit_test(test_rates_come_back_the_same),
         cmocka_unit_test(test_files_without_rates_are_read),  cmocka_unit_test(test_lower_of_two_measurements),
         cmocka_unit_test(test_bad_rates_are_named),           cmocka_unit_test(test_a_copy_is_there_once),
-        cmocka_unit_test(test_every_operation_fails_in_turn),
+        cmocka_unit_test(test_every_operation_fails_in_turn), cmocka_unit_test(test_limits_come_back_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,153 @@
+/* Costs of a device that is only described. */
+#include "profile/roofline.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/ops.h"
+#include "profile/described_device.h"
+#include "support/small_graph.h"
+#include "support/unit.h"
+
+static struct cluster read_h100(void) {
+    struct cluster cluster;
+    if (cluster_read(BALLAST_SOURCE "/clusters/h100-sxm.json", &cluster) != STATUS_OK) fail_msg("%s", status_message());
+    return cluster;
+}
+
+static void expect_near(double value, double expected) {
+    if (!(fabs(value - expected) <= 1e-9 * expected)) fail_msg("%.12g, not %.12g", value, expected);
+}
+
+static struct graph *build(void) {
+    return small_graph_build(&(struct small_graph_options){.layers = 2,
+                                                           .packed_rotary = true,
+                                                           .packed_qkv = true,
+                                                           .dtype = DTYPE_BF16,
+                                                           .grain_sequences = 4,
+                                                           .sequence_length = 64});
+}
+
+static bool looks_up(const struct node *node) { return node->op == &op_embedding || node->op == &op_embedding_grad; }
+
+static void test_nothing_beats_the_data_sheet(void **state) {
+    (void)state;
+    struct cluster cluster = read_h100();
+    struct graph *graph = build();
+    struct costs costs;
+    assert_int_equal(roofline_costs(graph, &cluster, &costs), STATUS_OK);
+    assert_int_equal(costs.count, graph->nodes.count);
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        struct roofline cost = roofline_of(node, &cluster.device.limits);
+        assert_true(cost.seconds > 0 && cost.limit_s > 0);
+        if (cost.limit_s > cost.seconds) fail_msg("%s is faster than the device", node->name);
+        assert_true(costs.kernels[i].seconds == cost.seconds);
+        struct op_cost work;
+        op_cost(node, &work);
+        if (!looks_up(node) && cost.limit_s < work.bytes / cluster.device.limits.memory_bytes_per_s * 0.999)
+            fail_msg("%s: its limit leaves bytes out", node->name);
+    }
+    costs_free(&costs);
+    graph_free(graph);
+}
+
+/* Each rate is used: with one halved, something takes longer and nothing less. */
+static void expect_rate_used(const struct graph *graph, const struct cluster_limits *all, double *rate,
+                             const struct cluster_limits *changed) {
+    int longer = 0;
+    *rate /= 2;
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        double before = roofline_of(graph->nodes.items[i], all).seconds;
+        double after = roofline_of(graph->nodes.items[i], changed).seconds;
+        assert_true(after >= before && after <= 2.001 * before);
+        longer += after > 1.5 * before;
+    }
+    assert_true(longer > 0);
+    *rate *= 2;
+}
+
+static void test_every_rate_counts(void **state) {
+    (void)state;
+    struct cluster cluster = read_h100();
+    struct cluster_limits limits = cluster.device.limits, changed;
+    struct graph *graph = build();
+    limits.memory_bytes_per_s *= 1e4; /* so small a model is bound by memory alone */
+    changed = limits;
+    expect_rate_used(graph, &limits, &changed.bf16_flops_per_s, &changed);
+    limits.memory_bytes_per_s /= 1e4;
+    changed = limits;
+    expect_rate_used(graph, &limits, &changed.memory_bytes_per_s, &changed);
+    struct costs fast, slow;
+    assert_int_equal(roofline_costs(graph, &cluster, &fast), STATUS_OK);
+    cluster.device.limits.host_bytes_per_s /= 2;
+    assert_int_equal(roofline_costs(graph, &cluster, &slow), STATUS_OK);
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        bool update = graph->nodes.items[i]->phase == PHASE_UPDATE;
+        expect_near(slow.host_kernels[i].seconds / fast.host_kernels[i].seconds, update ? 2 : 1);
+    }
+    costs_free(&fast);
+    costs_free(&slow);
+    graph_free(graph);
+}
+
+/* By hand: 4096 tokens, 2048 to 2048 features: 256 tiles in 2 waves of 132, at 80% of the card. The same on a card of
+ * 256 multiprocessors is one full wave. */
+static void test_products_fill_waves(void **state) {
+    (void)state;
+    struct cluster cluster = read_h100();
+    struct cluster_limits *limits = &cluster.device.limits;
+    struct tensor x = {.shape = shape_make(DTYPE_BF16, 3, 4, 1024, 2048)}, y = x;
+    struct tensor weight = {.shape = shape_make(DTYPE_BF16, 2, 2048, 2048, 1)};
+    struct linear_attributes attributes = {0};
+    struct node node = {
+        .op = &op_linear, .name = "linear", .attributes = &attributes, .in = {&x, &weight}, .out = {&y}};
+    double whole = 2.0 * 4096 * 2048 * 2048 / (0.80 * limits->bf16_flops_per_s);
+    expect_near(roofline_of(&node, limits).seconds / whole, 264.0 / 256);
+    limits->multiprocessors = 256;
+    expect_near(roofline_of(&node, limits).seconds / whole, 1);
+    /* 8 tiles of a thin result: sums of 8192 are cut in 4. */
+    limits->multiprocessors = 128;
+    struct tensor thin = {.shape = shape_make(DTYPE_BF16, 3, 1, 128, 8192)}, out = y;
+    struct tensor tall = {.shape = shape_make(DTYPE_BF16, 2, 2048, 8192, 1)};
+    out.shape = shape_make(DTYPE_BF16, 3, 1, 128, 2048);
+    node.in[0] = &thin, node.in[1] = &tall, node.out[0] = &out;
+    whole = 2.0 * 128 * 8192 * 2048 / (0.80 * limits->bf16_flops_per_s);
+    double bytes_s = (2.0 * 128 * 8192 + 2.0 * 8192 * 2048 + 2.0 * 128 * 2048) / (0.85 * limits->memory_bytes_per_s);
+    double expected = whole * 4 > bytes_s ? whole * 4 : bytes_s;
+    expect_near(roofline_of(&node, limits).seconds / expected, 1);
+}
+
+static void test_only_what_is_elsewhere_is_described(void **state) {
+    (void)state;
+    struct cluster cluster = read_h100(), lacking = cluster;
+    const struct backend *found = NULL;
+    assert_int_equal(described_device_find("h100.json", &cluster, &backend_cpu, &found), STATUS_OK);
+    assert_ptr_equal(found, &backend_described);
+    assert_string_equal(found->isa(), "sm_90");
+    /* Of a build with the toolkit: elsewhere nobody knows. */
+    if (backend_cuda.kernels_version > 0) assert_int_equal(found->kernels_version, backend_cuda.kernels_version);
+    assert_int_equal(described_device_find("h100.json", &cluster, &backend_cuda, &found), STATUS_OK);
+    assert_ptr_equal(found, &backend_cuda);
+    lacking.device.limits = (struct cluster_limits){0};
+    assert_int_equal(described_device_find("h100.json", &lacking, &backend_cpu, &found), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "h100.json: devices[0].limits: is missing"));
+    lacking = cluster;
+    lacking.rates.measured = false;
+    assert_int_equal(described_device_find("h100.json", &lacking, &backend_cpu, &found), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "h100.json: rates: is missing"));
+    snprintf(cluster.device.kind, sizeof cluster.device.kind, "cpu");
+    assert_int_equal(described_device_find("cpu.json", &cluster, &backend_cpu, &found), STATUS_OK);
+    assert_ptr_equal(found, &backend_cpu);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_beats_the_data_sheet),
+        cmocka_unit_test(test_every_rate_counts),
+        cmocka_unit_test(test_products_fill_waves),
+        cmocka_unit_test(test_only_what_is_elsewhere_is_described),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
