@@ -32,14 +32,22 @@ struct kernel_call {
 
 enum { KERNELS_TOGETHER = 32 };
 
+/* Does its work, or asks the call's stream for it. FAILED where the device or a library refuses it; a device may also
+ * report what was asked for earlier (backend_streams). */
+struct kernel;
+typedef enum status kernel_run(const struct kernel *kernel, const struct kernel_call *call);
+/* For 1 to KERNELS_TOGETHER kernels. */
+typedef enum status kernel_run_together(const struct kernel *const *kernels, const struct kernel_call *calls,
+                                        int count);
+
 /* A kernel made ready for one node: everything that needs memory or compilation was done when it was created. It may
  * hold state of its own, so one stream runs it, one call at a time (program_verify checks it). */
 struct kernel {
-    void (*run)(const struct kernel *kernel, const struct kernel_call *call);
-    /* Does what `run` of each of 1 to KERNELS_TOGETHER kernels would do one after the other, all of this function and
+    kernel_run *run;
+    /* Does what `run` of each kernel would do one after the other, all of this function and
      * asked for on one stream; none writes what another reads or writes. Only where workspace_bytes is 0. NULL: there
      * is no such function. */
-    void (*run_together)(const struct kernel *const *kernels, const struct kernel_call *calls, int count);
+    kernel_run_together *run_together;
     void (*release)(struct kernel *kernel); /* frees the kernel itself too */
     const struct node *node;
     int64_t workspace_bytes;

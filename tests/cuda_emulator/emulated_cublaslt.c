@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "emulated_faults.h"
 
 /* What the opaque descriptions hold here. */
 struct layout {
@@ -26,7 +27,14 @@ _Static_assert(sizeof(struct preference) <= sizeof(cublasLtMatmulPreferenceOpaqu
 
 enum { ALGORITHM_WORKSPACE = 1000 };
 
+/* The library's own words for a fault, of which the runtime does not know. */
+#define FAULT_CALL()                                                                                                   \
+    do {                                                                                                               \
+        if (emulated_device_refuses()) return CUBLAS_STATUS_INTERNAL_ERROR;                                            \
+    } while (0)
+
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *out) {
+    FAULT_CALL();
     *out = malloc(1);
     return *out ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
@@ -38,6 +46,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status) { return status == CU
 
 cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t to, size_t size, cudaDataType type,
                                                  uint64_t rows, uint64_t cols, int64_t ld) {
+    FAULT_CALL();
     if (size < sizeof(struct layout) || rows < 1 || cols < 1 || ld < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
     *(struct layout *)to = (struct layout){type, rows, cols, ld};
     return CUBLAS_STATUS_SUCCESS;
@@ -45,6 +54,7 @@ cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t to, size
 
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t to, size_t size, cublasComputeType_t compute,
                                                cudaDataType_t scale) {
+    FAULT_CALL();
     if (size < sizeof(struct operation) || compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
         return CUBLAS_STATUS_INVALID_VALUE;
     *(struct operation *)to = (struct operation){.epilogue = CUBLASLT_EPILOGUE_DEFAULT};
@@ -53,6 +63,7 @@ cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t to, size_t s
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t to, cublasLtMatmulDescAttributes_t attribute,
                                               const void *value, size_t bytes) {
+    FAULT_CALL();
     struct operation *operation = (struct operation *)to;
     void *field = attribute == CUBLASLT_MATMUL_DESC_TRANSA         ? (void *)&operation->turn_a
                   : attribute == CUBLASLT_MATMUL_DESC_TRANSB       ? (void *)&operation->turn_b
@@ -65,6 +76,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t to, cublasLtM
 }
 
 cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t to, size_t size) {
+    FAULT_CALL();
     if (size < sizeof(struct preference)) return CUBLAS_STATUS_INVALID_VALUE;
     *(struct preference *)to =
         (struct preference){.reductions = CUBLASLT_REDUCTION_SCHEME_MASK, .alignment = {256, 256, 256, 256}};
@@ -74,6 +86,7 @@ cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t to,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
                                                     size_t bytes) {
+    FAULT_CALL();
     struct preference *preference = (struct preference *)to;
     if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && bytes == 8)
         memcpy(&preference->workspace, value, bytes);
@@ -93,6 +106,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t with, int asked,
                                               cublasLtMatmulHeuristicResult_t results[], int *found) {
+    FAULT_CALL();
     (void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d;
     const struct preference *preference = (const struct preference *)with;
     if (asked < 1 || (preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE)) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -118,6 +132,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t with
                               const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
+    FAULT_CALL();
     (void)handle, (void)stream;
     const struct operation *operation = (const struct operation *)with;
     const struct layout *left = (const struct layout *)a_layout, *right = (const struct layout *)b_layout;

@@ -69,7 +69,7 @@ static void clear_rest(const struct cache_run *run, int64_t sequence) {
         memset(operand_row(y, run->call->out[0], sequence * y->shape.dims[1] + t), 0, bytes);
 }
 
-static void attention_cache_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status attention_cache_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct shape *q = &node->in[0]->shape;
     struct cache_run run = {.kernel = (const struct cache_kernel *)kernel,
@@ -86,6 +86,7 @@ static void attention_cache_run(const struct kernel *kernel, const struct kernel
     }
     int64_t tasks = run.tokens * q->dims[0] * cache_of(node)->attention.heads;
     parallel_tasks(tasks, run.kernel->threads, query_task, &run);
+    return STATUS_OK;
 }
 
 enum status cpu_attention_cache_create(const struct node *node, struct kernel **out) {
@@ -98,13 +99,14 @@ enum status cpu_attention_cache_create(const struct node *node, struct kernel **
     return STATUS_OK;
 }
 
-static void last_token_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status last_token_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct tensor *x = kernel->node->in[0], *y = kernel->node->out[0];
     int64_t length = x->shape.dims[1], last = (int64_t)call->scalars[SCALAR_NEW_TOKENS] - 1;
     BUG_IF(last < 0 || last >= length, "%s: no token %lld", kernel->node->name, (long long)last);
     size_t bytes = (size_t)(shape_columns(&x->shape) * dtype_bytes(x->shape.dtype));
     for (int64_t s = 0; s < x->shape.dims[0]; s++)
         memcpy(operand_row(y, call->out[0], s), operand_row(x, call->in[0], s * length + last), bytes);
+    return STATUS_OK;
 }
 
 enum status cpu_last_token_create(const struct node *node, struct kernel **out) {

@@ -217,5 +217,5 @@ void cuda_matmul_run(struct cuda_matmul *matmul, const struct matmul_operands *o
                                 operands->c, &matmul->c, &choice->algorithm,
                                 choice->workspace_bytes ? (void *)aligned : NULL, choice->workspace_bytes, stream);
     /* On a device that has failed before, this fails too: that failure is what is to be told. */
-    if (status != CUBLAS_STATUS_SUCCESS) cuda_refused("cuBLASLt: a product", cublasLtGetStatusString(status));
+    if (status != CUBLAS_STATUS_SUCCESS) cuda_refused(stream, "cuBLASLt: a product", cublasLtGetStatusString(status));
 }
