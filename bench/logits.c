@@ -71,7 +71,7 @@ static enum status compute_and_write(struct logits_run *run, const char *out) {
         {.name = "input_ids", .shape = tokens->shape, .data = ids},
         {.name = "logits", .shape = run->logits->shape, .data = runner_data(run->runner, run->logits)},
     };
-    return safetensors_write(out, items, sizeof items / sizeof *items);
+    return safetensors_write(out, items, sizeof items / sizeof *items, NULL);
 }
 
 int main(int count, char **words) {

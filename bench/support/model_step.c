@@ -88,7 +88,7 @@ static void fill_inputs(const struct model_step *step) {
 enum status model_step_compile(const struct model_step_options *options, struct model_step *out) {
     *out = (struct model_step){0};
     struct recipe *recipe = &out->plan.recipe;
-    TRY(plan_options_resolve(&options->plan, NULL, &backend_cpu, PLAN_DEFAULT_SEQUENCE, NULL, NULL, &out->plan));
+    TRY(plan_options_resolve(&options->plan, NULL, &backend_cpu, NULL, NULL, NULL, &out->plan));
     if (options->policy) out->plan.policy = *options->policy;
     TRY(plan_check(&out->plan));
     TRY(create_model(options, recipe->sequence_length, &out->model));

@@ -137,8 +137,13 @@ struct backend {
     enum status (*describe)(char *text, size_t bytes);
     /* Bytes of the largest cache between kernels and the device's memory; 0 where the system does not tell. */
     int64_t (*cache_bytes)(void);
-    /* Tokens of a grain, where nothing else is asked for: fewer keep the device from its rate. */
+    /* Part of the recipe: raised when kernels give other bits than before. */
+    int kernels_version;
+    /* Tokens of a grain, where nothing else is asked for, the fewest: fewer keep the device from its rate. */
     int64_t grain_tokens;
+    /* Tokens of a grain for a model with so many layers of this width, if the device's arena may have `device_bytes`
+     * (0: what the device has). The same for equal devices, whatever else uses them. NULL: grain_tokens for all. */
+    int64_t (*choose_grain_tokens)(int64_t layers, int64_t width, int64_t device_bytes);
     /* Sets the number of compute threads of the calling thread's kernels and starts them; kernels are created and run
      * with one number. */
     void (*set_threads)(int threads);

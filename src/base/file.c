@@ -207,6 +207,7 @@ static void end_behind(struct file_writer *writer) {
 
 void file_writer_write(struct file_writer *writer, const void *data, size_t bytes) {
     writer->written += bytes;
+    if (writer->sums) file_sums_add(writer->sums, data, bytes);
     if (bytes >= WRITER_BYTES && !writer->behind) {
         flush_writer(writer);
         write_fully(writer, data, bytes);
@@ -268,9 +269,10 @@ void file_writer_abandon(struct file_writer *writer) {
 }
 
 /* `flags` as those of open: what to do about a file that is there. */
-static enum status write_whole(const char *path, int flags, const void *data, size_t bytes) {
+static enum status write_whole(const char *path, int flags, const void *data, size_t bytes, struct file_sums *sums) {
     struct file_writer writer;
     TRY(open_writer(path, flags, &writer));
+    writer.sums = sums;
     file_writer_write(&writer, data, bytes);
     return file_writer_close(&writer);
 }
@@ -288,7 +290,7 @@ static char *name_beside(const char *path) {
 }
 
 static enum status replace_by(const char *beside, const char *path, const char *text, size_t bytes) {
-    TRY(write_whole(beside, O_EXCL, text, bytes));
+    TRY(write_whole(beside, O_EXCL, text, bytes, NULL));
     enum status status = file_rename(beside, path);
     if (status != STATUS_OK) unlink(beside);
     return status;
@@ -296,7 +298,7 @@ static enum status replace_by(const char *beside, const char *path, const char *
 
 enum status file_replace(const char *path, const char *text, size_t bytes) {
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, O_TRUNC, text, bytes);
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, O_TRUNC, text, bytes, NULL);
     char *beside = name_beside(path);
     if (!beside) return STATUS_FAILED;
     enum status status = replace_by(beside, path, text, bytes);
@@ -310,12 +312,14 @@ static bool is_same_file(const char *a, const char *b) {
            first.st_ino == second.st_ino;
 }
 
-enum status file_copy(const char *from, const char *to) {
+enum status file_copy(const char *from, const char *to) { return file_copy_summed(from, to, NULL); }
+
+enum status file_copy_summed(const char *from, const char *to, struct file_sums *sums) {
     struct file_map map;
     TRY(file_map_open(from, &map));
     enum status status = is_same_file(from, to)
                              ? status_set(STATUS_FAILED, "%s: cannot be copied to itself (%s)", from, to)
-                             : write_whole(to, O_TRUNC, map.data, map.bytes);
+                             : write_whole(to, O_TRUNC, map.data, map.bytes, sums);
     file_map_close(&map);
     return status;
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file_sums.h"
 #include "base/folder.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -43,6 +44,7 @@ struct file_writer {
     uint64_t written;               /* bytes, buffered ones included */
     unsigned char *memory, *buffer; /* the buffer is the memory, or lies in what `behind` has */
     struct file_behind *behind;     /* NULL: what is full is written at once */
+    struct file_sums *sums;         /* set after opening; takes all that is written. NULL: not wanted. Borrowed */
 };
 enum status file_writer_open(const char *path, struct file_writer *out);
 /* Has a new file written past the page cache (O_DIRECT), where its file system can, by a thread beside the caller: for
@@ -63,5 +65,7 @@ void file_writer_abandon(struct file_writer *writer);
 enum status file_replace(const char *path, const char *text, size_t bytes);
 /* BAD_INPUT when `from` cannot be read, FAILED when `to` cannot be written or is the same file. */
 enum status file_copy(const char *from, const char *to);
+/* The same; `sums`, begun and of no other bytes, takes those of the file. NULL: not wanted. */
+enum status file_copy_summed(const char *from, const char *to, struct file_sums *sums);
 
 #endif

@@ -27,6 +27,12 @@ bool file_is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool folder_holds(const char *folder, const char *name) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return length > 0 && (size_t)length < sizeof path && file_exists(path);
+}
+
 static enum status sync_path(const char *path) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     bool good = file >= 0 && !fault_point(FAULT_SYNC) && fsync(file) == 0;

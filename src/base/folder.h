@@ -10,6 +10,8 @@
 /* True for anything that has this name, a dangling link included. */
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* Whether folder/name exists. Allocates nothing. */
+bool folder_holds(const char *folder, const char *name);
 
 /* Creates the folder and its parents, each synced into the folder that holds it; an existing folder is success. */
 enum status folder_create(const char *path);

@@ -9,6 +9,8 @@
 enum status json_parse_object(const char *name, const char *text, size_t bytes, json_t **out) {
     json_error_t error;
     json_t *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    /* jansson says nothing of memory that it did not get. */
+    if (!value && error.text[0] == '\0') return status_no_memory(bytes, name);
     if (!value)
         return status_set(STATUS_BAD_INPUT, "%s: not valid JSON: line %d, column %d: %s", name, error.line,
                           error.column, error.text);
@@ -114,22 +116,25 @@ void json_text_free(char *text) {
     give_back(text);
 }
 
-static enum status write_text(const char *path, const json_t *value, size_t flags) {
+static enum status write_text(const char *path, const json_t *value, size_t flags, struct file_sums *sums) {
     char *text = json_dumps(value, flags);
     if (!text) return status_no_memory(0, "JSON text");
     size_t length = strlen(text);
     text[length] = '\n'; /* over the NUL: file_replace is given the length */
+    if (sums) file_sums_add(sums, text, length + 1);
     enum status status = file_replace(path, text, length + 1);
     json_text_free(text);
     return status;
 }
 
-enum status json_write(const char *path, const json_t *value) {
-    return write_text(path, value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+enum status json_write(const char *path, const json_t *value) { return json_write_summed(path, value, NULL); }
+
+enum status json_write_summed(const char *path, const json_t *value, struct file_sums *sums) {
+    return write_text(path, value, JSON_INDENT(2) | JSON_REAL_PRECISION(17), sums);
 }
 
 enum status json_write_compact(const char *path, const json_t *value, int digits) {
-    return write_text(path, value, JSON_COMPACT | JSON_REAL_PRECISION(digits));
+    return write_text(path, value, JSON_COMPACT | JSON_REAL_PRECISION(digits), NULL);
 }
 
 enum status json_refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,

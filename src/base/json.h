@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/file_sums.h"
 #include "base/status.h"
 
 /* Parses a file whose top value is an object; BAD_INPUT with line and column when malformed, nested too deeply, given
@@ -33,6 +34,8 @@ enum status json_read_text(const char *file, const json_t *object, const char *f
 
 /* Writes pretty JSON in place of the file (file_replace). */
 enum status json_write(const char *path, const json_t *value);
+/* The same; `sums`, begun and of no other bytes, takes those of the file. NULL: not wanted. */
+enum status json_write_summed(const char *path, const json_t *value, struct file_sums *sums);
 /* The same on one line, numbers with `digits` digits: for files that are large and read by programs. */
 enum status json_write_compact(const char *path, const json_t *value, int digits);
 /* Frees a text of json_dumps, which is of jansson's allocator and not of mem.h's. NULL is fine. */

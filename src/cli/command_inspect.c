@@ -5,18 +5,12 @@
 #include "cli/inspect.h"
 #include "model/foreign_weights.h"
 
-static bool holds(const char *folder, const char *name) {
-    char *path = path_join(folder, name);
-    bool there = path && file_exists(path);
-    mem_free(path);
-    return there;
-}
-
 static enum status look_at(const char *path, json_t **out) {
     if (!file_exists(path)) return status_set(STATUS_BAD_INPUT, "%s: no such file or folder", path);
     if (file_is_folder(path)) {
-        if (holds(path, "run.json")) return inspect_run(path, out);
-        if (holds(path, "config.json") || holds(path, "adapter_config.json")) return inspect_model(path, out);
+        if (folder_holds(path, "run.json")) return inspect_run(path, out);
+        if (folder_holds(path, "config.json") || folder_holds(path, "adapter_config.json"))
+            return inspect_model(path, out);
         TRY(foreign_weights_refuse_folder(path));
         return status_set(STATUS_BAD_INPUT, "%s: neither a run (run.json) nor a model (config.json)", path);
     }
@@ -31,6 +25,8 @@ static enum status look_at(const char *path, json_t **out) {
 
 static enum status run(const struct options *options) {
     json_t *summary;
+    if (options_flag(options, OPT_VERIFY))
+        return inspect_verify(options->arguments.items[0], options_flag(options, OPT_JSON));
     TRY(look_at(options->arguments.items[0], &summary));
     if (options_flag(options, OPT_JSON)) return cli_print_json(summary);
     inspect_print(summary);
@@ -46,6 +42,8 @@ const struct command command_inspect = {
     .most = 1,
     .summary = "what a model, run, weight file, token file, tokenizer, plan or cluster file holds",
     .details = "PATH is a model's, checkpoint's or run's folder, a .safetensors file, a .bin token file, or the .json "
-               "file of a tokenizer, plan or cluster. All of it is checked on the way, as where it is used.",
+               "file of a tokenizer, plan or cluster. All of it is checked on the way, as where it is used. "
+               "With --verify the contents of files are compared with the checksums of "
+               "when they were written; the exit status is 2 when something is damaged.",
     .run = run,
 };

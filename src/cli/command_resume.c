@@ -6,6 +6,7 @@
 static enum status run(const struct options *options) {
     struct plan_options plan;
     TRY(step_options_read(options, true, &plan));
+    plan.allow_recipe_change = options_flag(options, OPT_ALLOW_RECIPE_CHANGE);
     struct resume_options resume = {.steps = options_whole(options, OPT_STEPS),
                                     .epochs = options_real(options, OPT_EPOCHS)};
     struct run_views views;
@@ -23,6 +24,8 @@ const struct command command_resume = {
     .most = 1,
     .summary = "go on with a run from its newest checkpoint",
     .details = "Bit for bit as if it had not stopped. Plan options that are given must be those of the run, "
-               "--device-memory, --host-memory, --disk and --grains-per-pass apart, which change no result.",
+               "--device-memory, --host-memory, --disk and --grains-per-pass apart, which change no result. Settings "
+               "in RUN_DIR/run.json may be edited before (learning rate, steps, what is saved when); the recipe and "
+               "what says which data come when may not. The checkpoint's files are compared with their checksums.",
     .run = run,
 };

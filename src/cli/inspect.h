@@ -4,6 +4,7 @@
 #define BALLAST_CLI_INSPECT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/status.h"
 
@@ -13,6 +14,11 @@ enum status inspect_weights(const char *path, json_t **out);
 enum status inspect_tokens(const char *path, json_t **out);
 /* A tokenizer, a plan or a cluster, by its keys. */
 enum status inspect_json_file(const char *path, json_t **out);
+
+/* Compares the files of a checkpoint, of a run's checkpoints and model, or of any folder with a manifest with their
+ * checksums and prints what it finds, as one JSON document or as text. BAD_INPUT when something is damaged, or when
+ * there are no checksums at all. */
+enum status inspect_verify(const char *folder, bool json);
 
 /* Prints an object as indented lines "key  value"; a list of objects as a table. */
 void inspect_print(const json_t *object);

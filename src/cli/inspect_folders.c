@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "cli/inspect.h"
 #include "model/model.h"
+#include "train/checkpoint.h"
 
 enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
 
@@ -62,13 +63,10 @@ static json_t *last_step(const char *folder) {
 static json_t *checkpoint_names(const char *folder) {
     struct names names = {0};
     json_t *list = json_array();
-    char *path = path_join(folder, "checkpoints");
-    if (path && file_is_folder(path) && folder_list(path, &names) == STATUS_OK)
+    if (checkpoint_list(folder, &names) == STATUS_OK)
         for (size_t i = 0; i < names.count; i++)
-            if (strncmp(names.items[i], "step-", 5) == 0)
-                json_array_append_new(list, json_pack("{s:s}", "name", names.items[i]));
+            json_array_append_new(list, json_pack("{s:s}", "name", names.items[i]));
     names_free(&names);
-    mem_free(path);
     return list;
 }
 

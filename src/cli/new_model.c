@@ -32,7 +32,7 @@ static enum status write_weights(const struct model *model, uint64_t seed, const
     *elements = 0;
     TRY(model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits));
     enum status status = list_parameters(graph, &values, &targets, &count, elements);
-    if (status == STATUS_OK) status = model_write(model, folder, targets, count);
+    if (status == STATUS_OK) status = model_write(model, folder, targets, count, NULL);
     mem_free(targets);
     graph_free(graph);
     return status;

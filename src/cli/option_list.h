@@ -42,7 +42,7 @@
       .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
               "eos_token_id); within: each document by itself, its positions from 0")                                  \
     X(GRAIN, .name = "grain", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
-      .computed = "the fewest that hold 1024 tokens, 4096 on a GPU, at most the batch",                                \
+      .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, at most the batch",     \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \
     X(GRAINS_PER_PASS, .name = "grains-per-pass", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),  \
       .computed = "1, or what the plan file says",                                                                     \
@@ -151,6 +151,9 @@
       .may_be_empty = true, .computed = "the end-of-text token", .help = "the text that samples go on from")           \
     X(SAMPLE_TOKENS, .name = "sample-tokens", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_TRAIN),      \
       .fallback = "64", .help = "the most tokens of a sample")                                                         \
+    X(ALLOW_RECIPE_CHANGE, .name = "allow-recipe-change", .type = OPTION_FLAG, OPTION_FOR(COMMAND_RESUME),             \
+      .help = "go on although the instruction set or the kernels' version is another here, or with other --threads; "  \
+              "the bits differ from there on, and run.json says since which step")                                     \
     X(SERVE, .name = "serve", .type = OPTION_TEXT, .argument = "[ADDRESS:]PORT",                                       \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
       .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \
@@ -160,6 +163,10 @@
       .help = "another run, whose curves the page (of --serve, where training) shows in the same plots")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
+    X(VERIFY, .name = "verify", .type = OPTION_FLAG, OPTION_FOR(COMMAND_INSPECT),                                      \
+      .help =                                                                                                          \
+          "read all files of a checkpoint, or of a run's checkpoints and model, again and compare their checksums "    \
+          "with those that were taken when they were written; each damaged file and block is named")                   \
     X(BASE, .name = "base", .type = OPTION_TEXT, .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),                   \
       .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
     X(MODEL, .name = "model", .type = OPTION_TEXT, .argument = "MODEL_DIR|PRESET",                                     \

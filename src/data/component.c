@@ -159,6 +159,7 @@ int64_t component_fill_row(const struct component *component, const struct compo
 
 void component_tell_cuts(const struct component *component) {
     const struct packing *packing = &component->packing;
+    corpus_tell_text(component->corpus, false);
     if (packing->cut > 0)
         log_note("%s: %lld of %lld examples are longer than a sequence and are cut", component->name,
                  (long long)packing->cut, (long long)packing->examples);

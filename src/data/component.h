@@ -55,7 +55,7 @@ enum status component_require(const struct component *component, const struct co
 /* Fills a row that is there; returns the number of targets that count. */
 int64_t component_fill_row(const struct component *component, const struct component_options *options, int64_t index,
                            const struct row *row);
-/* Says how many examples were cut or left out, if any were. */
+/* Says how many examples were cut or left out, if any were, and of texts that are whole what is to be said of them. */
 void component_tell_cuts(const struct component *component);
 
 #endif

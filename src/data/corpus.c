@@ -253,3 +253,8 @@ void corpus_tell(struct corpus *corpus) {
     for (size_t i = 0; i < corpus->part_count; i++)
         if (corpus->parts[i].cache) token_cache_tell(corpus->parts[i].cache);
 }
+
+void corpus_tell_text(struct corpus *corpus, bool ended) {
+    for (size_t i = 0; i < corpus->part_count; i++)
+        if (corpus->parts[i].cache) token_cache_tell_text(corpus->parts[i].cache, ended);
+}

@@ -44,6 +44,8 @@ void corpus_read(struct corpus *corpus, int64_t first, int64_t count, int32_t *o
 
 /* Equal for equal tokens from equal files, made or not; others almost surely differ. It may read all texts. */
 uint64_t corpus_identity(struct corpus *corpus);
+/* token_cache_tell_text of each text. */
+void corpus_tell_text(struct corpus *corpus, bool ended);
 /* Says once of each text that was tokenized how long that took or how far it came. */
 void corpus_tell(struct corpus *corpus);
 

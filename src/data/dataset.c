@@ -220,8 +220,10 @@ void dataset_tokenize_beside(struct dataset *dataset) {
 }
 
 static void tell_tokenized(const struct components *components) {
-    for (size_t i = 0; i < components->count; i++)
+    for (size_t i = 0; i < components->count; i++) {
         corpus_tell(components->items[i].corpus);
+        corpus_tell_text(components->items[i].corpus, true);
+    }
 }
 
 void dataset_close(struct dataset *dataset) {

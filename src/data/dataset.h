@@ -95,7 +95,8 @@ int64_t dataset_train_sequences(const struct dataset *dataset);
 int64_t dataset_valid_sequences(const struct dataset *dataset);
 /* All tokens of all files, what is dropped included; -1: not known yet. */
 int64_t dataset_tokens(const struct dataset *dataset);
-/* Says, for each file that has such, how many examples were cut or left out. */
+/* Says, for each file that has such, how many examples were cut or left out, and how much of a text is not UTF-8 (of
+ * one that is still being tokenized dataset_close says it). */
 void dataset_tell_cuts(const struct dataset *dataset);
 /* Equal for equal files and settings that give equal sequences; other things almost surely differ. For noticing on
  * resume that the data are not the same. It waits for no tokens, but reads text that was not read before; beside any

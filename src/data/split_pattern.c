@@ -10,7 +10,14 @@ enum {
     JIT_STACK_MOST_BYTES = 32 << 20,
     /* Steps that one match may take: far more than any pattern in use needs, few enough to end a runaway one. */
     MATCH_STEPS = 1 << 20,
-    MATCH_STEPS_PER_BYTE = 32
+    MATCH_STEPS_PER_BYTE = 32,
+    /* A match is first looked for in so many bytes, then in four times as many: a pattern that looks ahead to the end
+     * of a line is then seen to do so, which the JIT does not count. */
+    WINDOW_BYTES = 256,
+    WINDOW_GROWTH = 4,
+    /* Bytes of grown windows that a text may take: so many, and some for each of its bytes. */
+    WINDOW_WORK = 64 << 20,
+    WINDOW_WORK_PER_BYTE = 16
 };
 
 struct split_pattern {
@@ -22,7 +29,8 @@ struct split_matcher {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
-    bool within_line; /* what comes next does not begin one */
+    bool within_line;    /* what comes next does not begin one */
+    uint64_t work, done; /* bytes of grown windows, and of what was found, since the text's beginning */
 };
 
 /* PCRE2 does not say whether its JIT ran out of memory or may not make code; only the first is a failure. */
@@ -122,7 +130,10 @@ void split_matcher_free(struct split_matcher *matcher) {
     mem_free(matcher);
 }
 
-void split_matcher_reset(struct split_matcher *matcher) { matcher->within_line = false; }
+void split_matcher_reset(struct split_matcher *matcher) {
+    matcher->within_line = false;
+    matcher->work = matcher->done = 0;
+}
 
 void split_matcher_pass(struct split_matcher *matcher, const char *text, size_t bytes) {
     if (bytes > 0) matcher->within_line = text[bytes - 1] != '\n';
@@ -135,22 +146,51 @@ static enum status match_failed(const struct split_pattern *pattern, int error) 
     return status_set(STATUS_BAD_INPUT, "%s: the pattern is too costly on this text (%s)", pattern->where, message);
 }
 
-enum status split_pattern_find(const struct split_pattern *pattern, struct split_matcher *matcher, const char *text,
-                               size_t bytes, size_t from, bool end, enum split_result *result, size_t *start,
-                               size_t *stop) {
+static int match(const struct split_pattern *pattern, struct split_matcher *matcher, const char *text, size_t bytes,
+                 size_t from, bool end) {
     uint64_t steps = MATCH_STEPS + MATCH_STEPS_PER_BYTE * (uint64_t)(bytes - from);
     pcre2_set_match_limit(matcher->context, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
     uint32_t options = PCRE2_NO_UTF_CHECK | (end ? 0 : PCRE2_PARTIAL_HARD);
     if (matcher->within_line) options |= PCRE2_NOTBOL;
     int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, options, matcher->data, matcher->context);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-        found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, options | PCRE2_NO_JIT, matcher->data,
-                            matcher->context);
+    if (found != PCRE2_ERROR_JIT_STACKLIMIT) return found;
+    return pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, options | PCRE2_NO_JIT, matcher->data,
+                       matcher->context);
+}
+
+/* The end of a window of valid UTF-8: where a character ends. */
+static size_t window_end(const char *text, size_t bytes, size_t from, size_t window) {
+    if (bytes - from <= window) return bytes;
+    size_t end = from + window;
+    while (end > from + 1 && ((unsigned char)text[end] & 0xC0) == 0x80)
+        end--;
+    return end;
+}
+
+/* A match that does not depend on what follows the window is the one that the whole text has. */
+static int match_in_windows(const struct split_pattern *pattern, struct split_matcher *matcher, const char *text,
+                            size_t bytes, size_t from, bool end) {
+    for (size_t window = WINDOW_BYTES;; window *= WINDOW_GROWTH) {
+        size_t stop = window_end(text, bytes, from, window);
+        int found = match(pattern, matcher, text, stop, from, end && stop == bytes);
+        if (window > WINDOW_BYTES) matcher->work += stop - from;
+        bool undecided = found == PCRE2_ERROR_PARTIAL || found == PCRE2_ERROR_NOMATCH;
+        if (stop == bytes || !undecided) return found;
+    }
+}
+
+enum status split_pattern_find(const struct split_pattern *pattern, struct split_matcher *matcher, const char *text,
+                               size_t bytes, size_t from, bool end, enum split_result *result, size_t *start,
+                               size_t *stop) {
+    if (matcher->work > WINDOW_WORK + WINDOW_WORK_PER_BYTE * (matcher->done + bytes - from))
+        return match_failed(pattern, PCRE2_ERROR_MATCHLIMIT);
+    int found = match_in_windows(pattern, matcher, text, bytes, from, end);
     *result = found >= 0 ? SPLIT_FOUND : found == PCRE2_ERROR_PARTIAL ? SPLIT_MORE : SPLIT_NONE;
     if (found < 0)
         return *result == SPLIT_MORE || found == PCRE2_ERROR_NOMATCH ? STATUS_OK : match_failed(pattern, found);
     const PCRE2_SIZE *places = pcre2_get_ovector_pointer(matcher->data);
     *start = places[0];
     *stop = places[1];
+    matcher->done += *stop - from;
     return STATUS_OK;
 }

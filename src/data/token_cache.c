@@ -28,6 +28,8 @@ struct token_cache {
     struct token_cache_key key; /* the text's hash: where `text_hashed` */
     int64_t id_limit, vocab_size;
     struct utf8_damage damage; /* of the text as far as it was tokenized */
+    const char *form;          /* how Alpaca's examples are read; NULL: it has none */
+    bool told_text;
     struct token_view view;
     VEC(struct file_map) maps; /* the last one is the view's; others may still be read */
     struct making making;
@@ -94,13 +96,6 @@ static void end_making(struct token_cache *cache) {
     *making = (struct making){0};
 }
 
-static void tell_damage(const struct token_cache *cache) {
-    const struct utf8_damage *damage = &cache->damage;
-    if (damage->parts == 0) return;
-    log_warning("%s: %lld bytes in %lld places are not UTF-8 and are read as U+FFFD; the first is byte %lld",
-                cache->name, (long long)damage->bytes, (long long)damage->parts, (long long)damage->first);
-}
-
 /* Maps the cache if it is there and good. */
 static enum status load(struct token_cache *cache) {
     struct file_map map;
@@ -116,7 +111,6 @@ static enum status load(struct token_cache *cache) {
     }
     cache->whole = true;
     end_making(cache);
-    tell_damage(cache);
     uint64_t hash;
     return cache->view.id_limit > cache->vocab_size
                ? token_view_examine(cache->name, &cache->view, cache->vocab_size, &hash)
@@ -155,9 +149,8 @@ static enum status open_cache(const struct token_cache_options *options, const s
     if (source->kind == SOURCE_ALPACA && options->chat_folder)
         TRY(chat_template_find(options->chat_folder, &making->chat));
     if (source->kind == SOURCE_ALPACA)
-        log_note("%s: Alpaca's examples, %s", source->path,
-                 making->chat ? "by the model's chat template"
-                              : "in Alpaca's words, as the model has no chat template");
+        cache->form =
+            making->chat ? "by the model's chat template" : "in Alpaca's words, as the model has no chat template";
     cache->id_limit = limit_ids(options);
     cache->vocab_size = source_is_supervised(source->kind) ? INT64_MAX : options->vocab_size;
     TRY(make_key(options, source->kind, cache));
@@ -301,5 +294,14 @@ void token_cache_tell(struct token_cache *cache) {
     else
         log_note("tokenized %.0f%% of %s (%s), which was enough; none of it is kept",
                  100 * (double)at.done / (double)at.bytes, at.name, size);
-    tell_damage(cache);
+}
+
+void token_cache_tell_text(struct token_cache *cache, bool ended) {
+    const struct utf8_damage *damage = &cache->damage;
+    if (cache->told_text || (!cache->whole && !ended)) return;
+    cache->told_text = true;
+    if (cache->form) log_note("%s: Alpaca's examples, %s", cache->name, cache->form);
+    if (damage->parts == 0) return;
+    log_warning("%s: bytes that are not UTF-8: %lld, in %lld places, the first at byte %lld; they are read as U+FFFD",
+                cache->name, (long long)damage->bytes, (long long)damage->parts, (long long)damage->first);
 }

@@ -56,8 +56,10 @@ struct token_cache_progress {
     size_t done, bytes;
 };
 struct token_cache_progress token_cache_progress(const struct token_cache *cache);
-/* Says once, of a text that this process tokenized, how long that took or how far it came, and what of it is not UTF-8
- * (of one whose ids were there token_cache_open has said it). */
+/* Says once, of a text that this process tokenized, how long that took or how far it came. */
 void token_cache_tell(struct token_cache *cache);
+/* Says once, of a text that is whole, or that is no further when the run has `ended`, what of it is not UTF-8, and how
+ * Alpaca's examples are read. */
+void token_cache_tell_text(struct token_cache *cache, bool ended);
 
 #endif

@@ -9,20 +9,26 @@ static bool has_kn(const struct graph *graph) {
     return false;
 }
 
-static enum status write_config(const struct model *model, const char *path) {
+static enum status write_config(const struct model *model, const char *path, struct manifest *manifest) {
     struct graph *graph;
+    struct file_sums *sums;
+    TRY(manifest_add(manifest, path, &sums));
     TRY(adapter_small_graph(model, &graph));
     json_t *targets = adapter_list_targets(&model->config.adapter), *object = NULL;
     if (targets)
         object =
             adapter_write_config(&model->config.adapter, model->folder ? model->folder : "", targets, has_kn(graph));
     graph_free(graph);
-    enum status status = object ? json_write(path, object) : status_set(STATUS_FAILED, "%s: no memory", path);
+    enum status status =
+        object ? json_write_summed(path, object, sums) : status_set(STATUS_FAILED, "%s: no memory", path);
     json_decref(object);
     return status;
 }
 
-static enum status write_weights(const char *path, const struct weight_target *sources, int count) {
+static enum status write_weights(const char *path, const struct weight_target *sources, int count,
+                                 struct manifest *manifest) {
+    struct file_sums *sums;
+    TRY(manifest_add(manifest, path, &sums));
     struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
     if (!items) return STATUS_FAILED;
     size_t used = 0;
@@ -32,13 +38,13 @@ static enum status write_weights(const char *path, const struct weight_target *s
                                                 sources[i].store,        sources[i].home,          sources[i].hash};
         items[used++].shape.dtype = sources[i].dtype;
     }
-    enum status status = safetensors_write(path, items, used);
+    enum status status = safetensors_write(path, items, used, sums);
     mem_free(items);
     return status;
 }
 
 enum status adapter_write(const struct model *model, const char *config_path, const char *weights_path,
-                          const struct weight_target *sources, int count) {
-    TRY(write_config(model, config_path));
-    return write_weights(weights_path, sources, count);
+                          const struct weight_target *sources, int count, struct manifest *manifest) {
+    TRY(write_config(model, config_path, manifest));
+    return write_weights(weights_path, sources, count, manifest);
 }

@@ -129,7 +129,7 @@ enum status model_open_outline(const char *name, struct model **out) {
         return model_open_preset(preset, out);
     enum status status = open_found(name, true, out);
     if (status == STATUS_BAD_INPUT && !file_exists(name) && !status_hint_text()[0])
-        return model_preset_hint(status, name);
+        return model_preset_hint(status_set(status, "%s: no folder and no preset has this name", name), name);
     return status;
 }
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/manifest.h"
 #include "base/status.h"
 #include "graph/graph.h"
 #include "model/adapter.h"
@@ -175,8 +176,10 @@ struct initial_weights {
 struct byte_store model_initial_store(struct initial_weights *weights);
 /* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a folder, copies its
  * tokenizer files, into an existing empty folder. Of a model with adapters, these alone, as peft stores them. On
- * failure the folder is empty again. */
-enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count);
+ * failure the folder is empty again; a weight that is not finite is one, and named. The files are added to `manifest`;
+ * NULL: to none. */
+enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count,
+                        struct manifest *manifest);
 
 /* Writes a model with adapters as one without, into an existing empty folder: W + (alpha / rank) B A, computed in fp32
  * and rounded to the dtype of the file (F16 becomes fp32). */

@@ -113,7 +113,7 @@ enum status model_write_merged(const struct model *model, const char *folder) {
     progress_end();
     struct model plain = *model;
     plain.config.adapter.rank = 0;
-    if (status == STATUS_OK) status = model_write(&plain, folder, targets, count);
+    if (status == STATUS_OK) status = model_write(&plain, folder, targets, count, NULL);
     for (int i = 0; i < count; i++)
         mem_free(targets[i].data);
     mem_free(targets);

@@ -40,25 +40,39 @@ static const char *written_dtype(const struct weight_target *sources, int count)
 
 /* The config as it was read, but for the dtype of the weights: "dtype" in newer files, "torch_dtype" in older ones,
  * which all releases read. */
-static enum status write_config(const struct model *model, const char *path, const char *dtype) {
+static enum status write_config(const struct model *model, const char *path, const char *dtype,
+                                struct manifest *manifest) {
+    struct file_sums *sums;
+    TRY(manifest_add(manifest, path, &sums));
     json_t *config = json_copy(model->config_json);
     bool newer = json_object_get(config, "dtype") != NULL, older = json_object_get(config, "torch_dtype") != NULL;
     bool good = config && (!newer || json_object_set_new(config, "dtype", json_string(dtype)) == 0) &&
                 ((newer && !older) || json_object_set_new(config, "torch_dtype", json_string(dtype)) == 0);
-    enum status status = good ? json_write(path, config) : status_no_memory(0, "a config");
+    enum status status = good ? json_write_summed(path, config, sums) : status_no_memory(0, "a config");
     json_decref(config);
     return status;
 }
 
-static enum status copy_companion(const char *from_folder, const char *to_folder, const char *name) {
+static enum status copy_file(const char *from, const char *to, struct manifest *manifest) {
+    struct file_sums *sums;
+    if (!file_exists(from)) return STATUS_OK;
+    TRY(manifest_add(manifest, to, &sums));
+    return file_copy_summed(from, to, sums);
+}
+
+static enum status copy_companion(const char *from_folder, const char *to_folder, const char *name,
+                                  struct manifest *manifest) {
     char *from = path_join(from_folder, name), *to = path_join(to_folder, name);
-    enum status status = !from || !to ? STATUS_FAILED : file_exists(from) ? file_copy(from, to) : STATUS_OK;
+    enum status status = from && to ? copy_file(from, to, manifest) : STATUS_FAILED;
     mem_free(from);
     mem_free(to);
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the inputs were accepted long ago */
 }
 
-static enum status write_weights(const char *path, const struct weight_target *sources, int count) {
+static enum status write_weights(const char *path, const struct weight_target *sources, int count,
+                                 struct manifest *manifest) {
+    struct file_sums *sums;
+    TRY(manifest_add(manifest, path, &sums));
     struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
     if (!items) return STATUS_FAILED;
     for (int i = 0; i < count; i++) {
@@ -66,7 +80,7 @@ static enum status write_weights(const char *path, const struct weight_target *s
                                              sources[i].store,        sources[i].home,          sources[i].hash};
         items[i].shape.dtype = sources[i].dtype;
     }
-    enum status status = safetensors_write(path, items, (size_t)count);
+    enum status status = safetensors_write(path, items, (size_t)count, sums);
     mem_free(items);
     return status;
 }
@@ -84,18 +98,19 @@ static void remove_files(const char *folder) {
         remove_file(folder, companions[i]);
 }
 
-enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count) {
+enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count,
+                        struct manifest *manifest) {
     TRY(check_empty(folder));
     bool adapter = model->config.adapter.rank > 0;
     char *config = path_join(folder, adapter ? adapter_config_name : config_name);
     char *weights = path_join(folder, adapter ? adapter_weights_name : weights_name);
     enum status status = config && weights ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && !adapter) status = write_config(model, config, written_dtype(sources, count));
+    if (status == STATUS_OK && !adapter) status = write_config(model, config, written_dtype(sources, count), manifest);
     for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++)
-        status = copy_companion(model->folder, folder, companions[i]);
+        status = copy_companion(model->folder, folder, companions[i], manifest);
     if (status == STATUS_OK)
-        status =
-            adapter ? adapter_write(model, config, weights, sources, count) : write_weights(weights, sources, count);
+        status = adapter ? adapter_write(model, config, weights, sources, count, manifest)
+                         : write_weights(weights, sources, count, manifest);
     if (status != STATUS_OK) remove_files(folder);
     mem_free(config);
     mem_free(weights);

@@ -125,7 +125,9 @@ struct safetensors_item {
     uint64_t *hash; /* becomes the XXH3 of the bytes that are written; NULL: not wanted */
 };
 /* Writes a new file, streaming from the items' data: wider dtypes first, then by name, so that all data is aligned to
- * its own size. The file is synced; on failure none is left. */
-enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count);
+ * its own size. The file is synced; on failure none is left. FAILED, naming the item alone, also for a value that is
+ * not finite. `sums`, begun and of no other bytes, takes those of the file; NULL: not wanted. */
+enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count,
+                              struct file_sums *sums);
 
 #endif

@@ -1,8 +1,10 @@
+#include <inttypes.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/json.h"
 #include "base/progress.h"
+#include "graph/finite.h"
 #include "model/safetensors.h"
 
 enum { HEADER_ALIGNMENT = 8, BLOCK_BYTES = 1 << 17 };
@@ -70,10 +72,20 @@ struct stream {
     void *room; /* BYTE_STORE_PIECE bytes, of an item without an address */
 };
 
-/* In blocks that are still in the second-level cache when the writer copies what was hashed. */
-static void write_block(struct stream *stream, const struct safetensors_item *item, const char *data, int64_t bytes) {
+static enum status check_finite(const struct safetensors_item *item, const char *data, int64_t offset, size_t bytes) {
+    int64_t element = dtype_bytes(item->shape.dtype);
+    int64_t found = values_find_nonfinite(item->shape.dtype, data, (int64_t)bytes / element);
+    if (found < 0) return STATUS_OK;
+    return status_set(STATUS_FAILED, "%s: value %" PRId64 " is not finite", item->name, offset / element + found);
+}
+
+/* Bytes from `offset` of the item on, in blocks that are still in the second-level cache when the writer copies what
+ * was checked and hashed. */
+static void write_block(struct stream *stream, const struct safetensors_item *item, const char *data, int64_t offset,
+                        int64_t bytes) {
     for (int64_t at = 0; at < bytes && stream->file.status == STATUS_OK; at += BLOCK_BYTES) {
         size_t count = (size_t)(bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES);
+        stream->file.status = check_finite(item, data + at, offset + at, count);
         if (item->hash) XXH3_64bits_update(stream->hash, data + at, count);
         file_writer_write(&stream->file, data + at, count);
         progress_add((int64_t)count);
@@ -84,7 +96,7 @@ static void write_stored(struct stream *stream, const struct safetensors_item *i
     for (int64_t at = 0; at < bytes && stream->file.status == STATUS_OK; at += BYTE_STORE_PIECE) {
         int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
         stream->file.status = item->store->read(item->store->payload, item->key, at, count, stream->room);
-        write_block(stream, item, stream->room, count);
+        if (stream->file.status == STATUS_OK) write_block(stream, item, stream->room, at, count);
     }
 }
 
@@ -92,7 +104,7 @@ static void write_item(struct stream *stream, const struct safetensors_item *ite
     int64_t bytes = shape_bytes(&item->shape);
     XXH3_64bits_reset(stream->hash);
     if (item->data)
-        write_block(stream, item, item->data, bytes);
+        write_block(stream, item, item->data, 0, bytes);
     else
         write_stored(stream, item, bytes);
     if (item->hash) *item->hash = XXH3_64bits_digest(stream->hash);
@@ -106,8 +118,9 @@ static int64_t sum_bytes(const struct safetensors_item *const *items, size_t cou
 }
 
 static enum status write_file(const char *path, const char *header, const struct safetensors_item *const *sorted,
-                              size_t count, struct stream *stream) {
+                              size_t count, struct file_sums *sums, struct stream *stream) {
     TRY(file_writer_open(path, &stream->file));
+    stream->file.sums = sums;
     file_writer_pass_cache(&stream->file);
     write_header(&stream->file, header);
     progress_begin(PROGRESS_BYTES, sum_bytes(sorted, count), "writing %s", path_name(path));
@@ -117,13 +130,14 @@ static enum status write_file(const char *path, const char *header, const struct
     return file_writer_close(&stream->file);
 }
 
-static enum status write_sorted(const char *path, const struct safetensors_item *const *sorted, size_t count) {
+static enum status write_sorted(const char *path, const struct safetensors_item *const *sorted, size_t count,
+                                struct file_sums *sums) {
     json_t *header = make_header(sorted, count);
     char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
     json_decref(header);
     if (!text) return status_no_memory(0, "the header of a safetensors file");
     struct stream stream = {.hash = XXH3_createState(), .room = mem_array(BYTE_STORE_PIECE, 1)};
-    enum status status = stream.hash && stream.room ? write_file(path, text, sorted, count, &stream)
+    enum status status = stream.hash && stream.room ? write_file(path, text, sorted, count, sums, &stream)
                                                     : status_no_memory(BYTE_STORE_PIECE, "writing a safetensors file");
     XXH3_freeState(stream.hash);
     mem_free(stream.room);
@@ -131,13 +145,14 @@ static enum status write_sorted(const char *path, const struct safetensors_item 
     return status;
 }
 
-enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count) {
+enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count,
+                              struct file_sums *sums) {
     const struct safetensors_item **sorted = mem_array(count, sizeof(const struct safetensors_item *));
     if (!sorted) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++)
         sorted[i] = &items[i];
     if (count > 0) qsort(sorted, count, sizeof *sorted, compare_items);
-    enum status status = write_sorted(path, sorted, count);
+    enum status status = write_sorted(path, sorted, count, sums);
     mem_free(sorted);
     return status;
 }

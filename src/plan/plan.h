@@ -14,7 +14,6 @@
 
 enum {
     PLAN_VERSION = 1,
-    RECIPE_KERNELS_VERSION = 2,
     RECIPE_NAME_BYTES = 32,
     RECIPE_TEXT_BYTES = 1024,
     POLICY_SCHEDULE_BYTES = 16384
@@ -42,7 +41,7 @@ struct recipe {
     char lora[RECIPE_TEXT_BYTES];   /* adapters, as model_set_adapter takes them; "": none */
     char freeze[RECIPE_TEXT_BYTES]; /* what is not trained, as model_set_frozen takes it; "": nothing */
     char isa[RECIPE_NAME_BYTES];    /* the backend's instruction set */
-    int kernels_version;            /* RECIPE_KERNELS_VERSION of the program that ran it */
+    int kernels_version;            /* the backend's, of the program that ran it */
 };
 
 /* All zero but for the grains: the plain policy, where everything stays on the device. */
@@ -73,7 +72,7 @@ struct plan {
     struct policy policy;
 };
 
-/* The fewest sequences that hold at least `least_tokens` (1024 on a CPU, 4096 on a GPU), at most `batch`. */
+/* The fewest sequences that hold at least `least_tokens` (the backend says how many), at most `batch`. */
 int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens);
 /* Grains of a step: a short last grain is filled up with sequences of weight zero. */
 int64_t recipe_grains(const struct recipe *recipe);

@@ -41,7 +41,7 @@ static enum status describe_machine(const struct backend *backend, int threads, 
     if (backend->describe) TRY(backend->describe(other, sizeof other));
     *out = mem_format("%s; %d cores, %d hardware threads; %s %s%s%s; %d threads; kernels %d; keys %d", device->name,
                       device->cores, device->hardware_threads, backend->name, backend->isa(), other[0] ? ": " : "",
-                      other, threads, RECIPE_KERNELS_VERSION, OPERATOR_KEY_VERSION);
+                      other, threads, backend->kernels_version, OPERATOR_KEY_VERSION);
     return *out ? STATUS_OK : STATUS_FAILED;
 }
 

@@ -61,6 +61,9 @@ int32_t *engine_optional_input(const struct runner *runner, const struct executa
 /* Bytes of the device tier's arena that are in memory now, as the system counts them. */
 int64_t engine_resident_bytes(const struct engine *engine);
 
+/* BAD_INPUT "ORIGIN: TENSOR (a weight) …" when a weight or optimizer state that checkpoints hold is not finite; for
+ * what was just loaded. */
+enum status engine_require_finite(const struct engine *engine, const char *origin);
 /* Runs the last step again and returns "TENSOR (grain G)": the first place, in the order of execution, where a value is
  * not finite. In fresh memory, or NULL. `weight` tells whether it is a weight, before the step computed anything. */
 char *engine_find_nonfinite(struct engine *engine, bool *weight);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/progress.h"
+#include "train/checkpoint.h"
 #include "train/engine.h"
 #include "train/train_data.h"
 
@@ -154,7 +155,8 @@ enum status evaluate_files(const char *model_folder, const struct plan_options *
     TRY(train_setup_create(model_folder, SETUP_EVALUATE, plan, NULL, &setup));
     struct evaluation evaluation = {.setup = &setup, .options = options, .all_text = true};
     struct eval_result result = {.plan = setup.plan};
-    enum status status = run(&evaluation, &result);
+    enum status status = checkpoint_verify_model(model_folder, setup.model);
+    if (status == STATUS_OK) status = run(&evaluation, &result);
     engine_close(&evaluation.engine);
     train_setup_free(&setup);
     if (status != STATUS_OK)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "train/checkpoint.h"
 #include "train/decode.h"
 #include "train/generation_config.h"
 #include "train/sampler.h"
@@ -141,7 +142,8 @@ enum status generate_text(const char *model_folder, const struct plan_options *p
     one.batch = one.grain_sequences = one.grains_per_pass = 0;
     TRY(check_options(options));
     TRY(train_setup_create(model_folder, SETUP_GENERATE, &one, NULL, &writer.setup));
-    enum status status = open_writer(&writer, options->prompt, &ids);
+    enum status status = checkpoint_verify_model(model_folder, writer.setup.model);
+    if (status == STATUS_OK) status = open_writer(&writer, options->prompt, &ids);
     generation_config_apply(&writer.config, &all, note);
     if (status == STATUS_OK && begin) begin(payload, &writer.setup, note);
     if (status == STATUS_OK)

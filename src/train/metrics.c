@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,67 +10,19 @@
 
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/json.h"
 
 static enum status metrics_failed(const char *path, const char *what) {
     return status_set(STATUS_FAILED, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-/* One line: its step, and whether it is a validation. */
-static enum status read_line(const char *path, const char *line, size_t bytes, int64_t *step, bool *validation) {
-    json_t *object = NULL;
-    enum status status = json_parse_object(path, line, bytes, &object);
-    if (status == STATUS_OK) status = json_require(path, object, "step");
-    if (status == STATUS_OK) status = json_read_int(path, object, "step", 1, INT64_MAX, step);
-    *validation = status == STATUS_OK && json_object_get(object, "val_loss");
-    json_decref(object);
-    return status;
-}
-
-static enum status require_reached(const char *path, int64_t last, const struct metrics_cut *cut) {
-    if (last >= cut->least) return STATUS_OK;
-    (void)status_set(STATUS_BAD_INPUT, "%s: ends after step %" PRId64 ", but the checkpoint is of step %" PRId64, path,
-                     last, cut->step);
-    return status_hint(STATUS_BAD_INPUT, "put the missing lines back");
-}
-
-/* Bytes of the lines that stay. After those of `cut->step`, anything may come: the end of a run that was killed. */
-static enum status find_cut(const char *path, const struct file_map *map, const struct metrics_cut *cut, size_t *bytes,
-                            bool *validated) {
-    int64_t last = 0;
-    for (int64_t number = 1; *bytes < map->bytes; number++) {
-        const char *line = (const char *)map->data + *bytes;
-        const char *end = memchr(line, '\n', map->bytes - *bytes);
-        int64_t before = last;
-        bool validation;
-        if (!end) break;
-        char name[PATH_MAX + 32];
-        snprintf(name, sizeof name, "%s: line %" PRId64, path, number);
-        enum status status = read_line(name, line, (size_t)(end - line), &last, &validation);
-        if (status != STATUS_OK && last >= cut->step) return STATUS_OK;
-        TRY(status);
-        if (last > cut->step) return require_reached(path, before, cut);
-        if (validation && last == cut->step) {
-            if (cut->valid_every == 0 || last % cut->valid_every != 0) return STATUS_OK;
-            *validated = true;
-        }
-        *bytes += (size_t)(end - line) + 1;
-    }
-    return require_reached(path, last, cut);
-}
-
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated) {
-    size_t bytes = 0;
-    *validated = false;
-    struct file_map map = {0};
+    size_t bytes;
     bool there = file_exists(path);
-    if (there) TRY(file_map_open(path, &map));
-    enum status status = find_cut(path, &map, cut, &bytes, validated);
-    file_map_close(&map);
-    TRY(status);
+    TRY(metrics_cut_find(path, cut, &bytes, validated));
     struct metrics metrics = {.path = mem_string(path), .descriptor = -1};
     if (!metrics.path) return STATUS_FAILED;
     if (!fault_point(FAULT_OPEN)) metrics.descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    enum status status = STATUS_OK;
     if (metrics.descriptor < 0)
         status = metrics_failed(path, "open");
     else if (ftruncate(metrics.descriptor, (off_t)bytes) != 0)

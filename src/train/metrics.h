@@ -16,12 +16,17 @@ struct metrics {
  * was the last one of a run that was shorter, and goes. */
 struct metrics_cut {
     int64_t step, valid_every;
-    int64_t least; /* the step that the file must reach: `step` where each step has a line, 0 where not */
+    bool every_step; /* each step has a line: what is missing is warned of */
 };
-/* Opens the file, new or old, and cuts it. `validated` tells whether a validation of the cut's step stays. BAD_INPUT
- * for a line before the cut that is no metrics object, and when the file does not reach the least step. */
+/* Opens the file, new or old, and cuts it. `validated` tells whether a validation of the cut's step stays. Nothing that
+ * is needed to go on is in the file alone, so damage is only warned of: lines that are missing, and lines before the
+ * cut that are no metrics objects or of an earlier step than the one before; these are left out, and PATH.damaged keeps
+ * the file as it was. BAD_INPUT or FAILED when it cannot be read or written. */
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated);
 void metrics_close(struct metrics *metrics);
+/* Of metrics_open: the bytes that stay of the file, which is written anew where lines before them do not. A missing
+ * file has none. */
+enum status metrics_cut_find(const char *path, const struct metrics_cut *cut, size_t *bytes, bool *validated);
 
 /* None of them allocates. FAILED when the file cannot be written. */
 enum status metrics_append(struct metrics *metrics, const char *line, size_t bytes); /* with the line's end */

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "base/half.h"
+#include "graph/finite.h"
 #include "train/engine.h"
 
 struct search {
@@ -10,36 +10,35 @@ struct search {
     char *found;
 };
 
-static bool element_is_finite(const void *data, enum dtype dtype, int64_t index) {
-    switch (dtype) {
-    case DTYPE_F64: return isfinite(((const double *)data)[index]);
-    case DTYPE_F32: return isfinite(((const float *)data)[index]);
-    case DTYPE_BF16: return isfinite(bf16_to_float(((const uint16_t *)data)[index]));
-    case DTYPE_I32:
-    case DTYPE_NONE: break;
-    }
-    return true;
+static bool values_are_finite(enum dtype dtype, const char *values, int64_t count) {
+    enum { BLOCK = 1 << 20 };
+    int64_t bytes = dtype_bytes(dtype);
+    bool finite = true;
+#pragma omp parallel for schedule(static) reduction(&& : finite) if (count > BLOCK)
+    for (int64_t at = 0; at < count; at += BLOCK)
+        finite =
+            finite && values_find_nonfinite(dtype, values + at * bytes, count - at < BLOCK ? count - at : BLOCK) < 0;
+    return finite;
 }
 
 /* Weights and state, from wherever their homes are. */
-static enum status examine_home(struct engine *engine, const struct tensor *tensor, void *room, bool *finite) {
+static enum status examine_home(const struct engine *engine, const struct tensor *tensor, void *room, bool *finite) {
     int64_t bytes = shape_bytes(&tensor->shape), element = dtype_bytes(tensor->shape.dtype);
-    *finite = true;
-    for (int64_t at = 0; at < bytes && *finite; at += BYTE_STORE_PIECE) {
+    const void *there = runner_data(engine->main, tensor);
+    *finite = !there || values_are_finite(tensor->shape.dtype, there, bytes / element);
+    for (int64_t at = 0; !there && at < bytes && *finite; at += BYTE_STORE_PIECE) {
         int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
         TRY(runner_read(engine->main, tensor, at, count, room));
-        for (int64_t i = 0; i < count / element && *finite; i++)
-            *finite = element_is_finite(room, tensor->shape.dtype, i);
+        *finite = values_are_finite(tensor->shape.dtype, room, count / element);
     }
     return STATUS_OK;
 }
 
-static bool tensor_is_finite(const struct tensor *tensor, const void *data) {
+static bool tensor_is_finite(const struct tensor *tensor, const char *data) {
     int64_t rows = shape_rows(&tensor->shape), columns = shape_columns(&tensor->shape);
-    int64_t stride = tensor_row_stride(tensor);
+    int64_t stride = tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < columns; c++)
-            if (!element_is_finite(data, tensor->shape.dtype, r * stride + c)) return false;
+        if (values_find_nonfinite(tensor->shape.dtype, data + r * stride, columns) >= 0) return false;
     return true;
 }
 
@@ -73,27 +72,51 @@ static void examine_outputs(void *payload, const struct runner *runner, int32_t 
     }
 }
 
-static char *find_in_homes(struct engine *engine, void *room, bool *weight) {
+static bool is_kept(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
+}
+
+/* What checkpoints hold: with adapters not the weights of the model below. */
+static bool is_written(const struct engine *engine, const struct tensor *tensor) {
+    bool adapter = engine->setup->model->config.adapter.rank > 0;
+    return tensor->kind == TENSOR_STATE || (tensor->kind == TENSOR_PARAMETER && (tensor->trainable || !adapter));
+}
+
+/* The first weight or state that is not finite, of those that are `written` or of all; NULL when all are. */
+static enum status find_in_homes(const struct engine *engine, bool written, const struct tensor **found) {
     const struct graph *graph = engine->setup->main->graph;
-    for (size_t i = 0; i < graph->tensors.count; i++) {
+    void *room = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    *found = NULL;
+    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK && !*found; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->kind != TENSOR_PARAMETER && tensor->kind != TENSOR_STATE) continue;
         bool finite;
-        if (examine_home(engine, tensor, room, &finite) != STATUS_OK)
-            return mem_format("not known, since %s", status_message());
-        if (finite) continue;
-        *weight = tensor->kind == TENSOR_PARAMETER;
-        return mem_format("%s (%s)", tensor->name, *weight ? "a weight" : "optimizer state");
+        if (written ? !is_written(engine, tensor) : !is_kept(tensor)) continue;
+        status = examine_home(engine, tensor, room, &finite);
+        if (status == STATUS_OK && !finite) *found = tensor;
     }
-    return NULL;
+    mem_free(room);
+    return status;
+}
+
+static const char *describe_home(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_PARAMETER ? "a weight" : "optimizer state";
+}
+
+enum status engine_require_finite(const struct engine *engine, const char *origin) {
+    const struct tensor *found;
+    TRY(find_in_homes(engine, true, &found));
+    if (!found) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s (%s) holds a value that is not finite", origin, found->name,
+                      describe_home(found));
 }
 
 char *engine_find_nonfinite(struct engine *engine, bool *weight) {
-    *weight = false;
-    void *room = mem_array(BYTE_STORE_PIECE, 1);
-    char *found = room ? find_in_homes(engine, room, weight) : NULL;
-    mem_free(room);
-    if (found) return found;
+    const struct tensor *home;
+    enum status found = find_in_homes(engine, false, &home);
+    *weight = found == STATUS_OK && home && home->kind == TENSOR_PARAMETER;
+    if (found != STATUS_OK) return mem_format("not known, since %s", status_message());
+    if (home) return mem_format("%s (%s)", home->name, describe_home(home));
     struct search search = {.program = engine->setup->main->program};
     runner_set_observer(engine->main, examine_outputs, &search);
     enum status status = engine_repeat_step(engine);

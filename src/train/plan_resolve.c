@@ -78,16 +78,33 @@ static enum status choose_trained(struct resolver *resolver, const struct plan_o
     return STATUS_OK;
 }
 
-static void choose_shape(struct resolver *resolver, const struct plan_options *options, const struct backend *backend,
-                         int64_t default_sequence, const struct recipe *base, struct recipe *recipe) {
+/* What a recipe has where nothing is asked for. */
+struct plan_defaults {
+    int64_t sequence_length, grain_tokens;
+};
+
+static struct plan_defaults defaults_of(const struct backend *backend, const struct model_config *model,
+                                        int64_t device_bytes) {
+    struct plan_defaults defaults = {.sequence_length = PLAN_DEFAULT_SEQUENCE, .grain_tokens = backend->grain_tokens};
+    if (!model) return defaults;
+    if (model->context < defaults.sequence_length) defaults.sequence_length = model->context;
+    if (backend->choose_grain_tokens)
+        defaults.grain_tokens = backend->choose_grain_tokens(model->layers, model->hidden, device_bytes);
+    return defaults;
+}
+
+static void choose_shape(struct resolver *resolver, const struct plan_options *options,
+                         const struct plan_defaults *defaults, const struct recipe *base, struct recipe *recipe) {
     recipe->batch = choose_integer(resolver, "batch", options->batch, 0, base->batch, PLAN_DEFAULT_BATCH);
     recipe->sequence_length =
-        choose_integer(resolver, "seq", options->sequence_length, 0, base->sequence_length, default_sequence);
-    int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, backend->grain_tokens);
+        choose_integer(resolver, "seq", options->sequence_length, 0, base->sequence_length, defaults->sequence_length);
+    int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
     recipe->grain_sequences =
         choose_integer(resolver, "grain", options->grain_sequences, 0, base->grain_sequences, grain);
     int threads = options->threads || resolver->base_name ? 0 : cluster_count_cores(&(int){0});
-    recipe->threads = (int)choose_integer(resolver, "threads", options->threads, 0, base->threads, threads);
+    bool moved = options->allow_recipe_change && options->threads > 0;
+    recipe->threads = (int)choose_integer(resolver, "threads", options->threads, 0,
+                                          moved ? options->threads : base->threads, threads);
     recipe->seed =
         (uint64_t)choose_integer(resolver, "seed", options->seed, -1, (int64_t)base->seed, PLAN_DEFAULT_SEED);
 }
@@ -101,37 +118,52 @@ static void choose_optimizer(struct resolver *resolver, const struct train_optio
     recipe->clip_norm = choose_double(resolver, "clip-norm", training->clip_norm, base->clip_norm, 1.0);
 }
 
+/* How this machine can be held to the narrower instruction set that the recipe was made with; NULL: it cannot. */
+static const char *way_to_isa(const char *base, const char *here) {
+    static const struct {
+        const char *base, *here, *way;
+    } ways[] = {
+        {"avx2", "avx512", "BALLAST_MAX_ISA=avx2"},
+        {"avx512", "avx512+", "ONEDNN_MAX_CPU_ISA=AVX512_CORE"},
+        {"avx512+bf16", "avx512+amx", "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (strcmp(base, ways[i].base) == 0 && strncmp(here, ways[i].here, strlen(ways[i].here)) == 0)
+            return ways[i].way;
+    return NULL;
+}
+
 /* The bits depend on these two, and no option sets them. */
 static enum status check_backend(const struct recipe *base, const char *base_name, const struct recipe *here) {
-    struct recipe expected = *here;
-    snprintf(expected.isa, sizeof expected.isa, "%s", base->isa);
-    expected.kernels_version = base->kernels_version;
-    enum status status = recipe_require_equal(&expected, here);
-    if (status == STATUS_OK) return STATUS_OK;
-    status = status_prefix(status, "%s", base_name);
-    bool narrower = strncmp(base->isa, "avx2", 4) == 0 && strncmp(here->isa, "avx512", 6) == 0;
-    return status_hint(status, "it has isa %s and kernels_version %d, this machine and program have %s and %d%s",
-                       base->isa, base->kernels_version, here->isa, here->kernels_version,
-                       narrower ? "; set BALLAST_MAX_ISA=avx2 to go on with its isa" : "");
+    if (base->kernels_version != here->kernels_version)
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: recipe: kernels_version is another here: it was made with %d, this Ballast has %d",
+                          base_name, base->kernels_version, here->kernels_version);
+    if (strcmp(base->isa, here->isa) == 0) return STATUS_OK;
+    const char *way = way_to_isa(base->isa, here->isa);
+    (void)status_set(STATUS_BAD_INPUT, "%s: recipe: isa is another here: it was made with %s, this machine has %s",
+                     base_name, base->isa, here->isa);
+    return way ? status_hint(STATUS_BAD_INPUT, "set %s to go on with its isa", way) : STATUS_BAD_INPUT;
 }
 
 enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
-                                 const struct backend *backend, int64_t default_sequence, const struct plan *base,
-                                 const char *base_name, struct plan *out) {
-    struct train_options defaults;
+                                 const struct backend *backend, const struct model_config *model,
+                                 const struct plan *base, const char *base_name, struct plan *out) {
+    struct train_options untrained;
     TRY(backend->check());
-    train_options_init(&defaults);
+    train_options_init(&untrained);
+    struct plan_defaults defaults = defaults_of(backend, model, options->memory.device_bytes);
     struct resolver resolver = {.base_name = base ? base_name : NULL, .status = STATUS_OK};
-    struct plan plan = {.recipe.kernels_version = RECIPE_KERNELS_VERSION}, none = {0};
+    struct plan plan = {.recipe.kernels_version = backend->kernels_version}, none = {0};
     snprintf(plan.recipe.isa, sizeof plan.recipe.isa, "%s", backend->isa());
-    if (base) TRY(check_backend(&base->recipe, base_name, &plan.recipe));
+    if (base && !options->allow_recipe_change) TRY(check_backend(&base->recipe, base_name, &plan.recipe));
     const struct plan *from = base ? base : &none;
     choose_dtype(&resolver, options->dtype, from->recipe.dtype, &plan.recipe.dtype);
     choose_document_attention(&resolver, options->document_attention, from->recipe.document_attention,
                               &plan.recipe.document_attention);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
-    choose_shape(&resolver, options, backend, default_sequence, &from->recipe, &plan.recipe);
-    choose_optimizer(&resolver, training ? training : &defaults, &from->recipe, &plan.recipe);
+    choose_shape(&resolver, options, &defaults, &from->recipe, &plan.recipe);
+    choose_optimizer(&resolver, training ? training : &untrained, &from->recipe, &plan.recipe);
     if (resolver.status != STATUS_OK)
         return status_hint(resolver.status, "the recipe fixes the bits of the result: leave the option out");
     TRY(recipe_check_optimizer(&plan.recipe));

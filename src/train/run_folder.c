@@ -42,17 +42,19 @@ static json_t *limits_to_json(const struct memory_options *limits) {
 enum status run_folder_write(const char *path, const struct run_settings *settings) {
     json_t *options = train_options_to_json(&settings->options), *plan = plan_to_json(&settings->plan);
     char *file = path_join(path, "run.json");
-    json_t *object = NULL;
-    enum status status = options && plan && file ? STATUS_OK : STATUS_FAILED;
+    json_t *object = NULL, *changes = recipe_changes_to_json(&settings->changes);
+    enum status status = options && plan && file && changes ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK) {
-        object = json_pack("{s:i, s:s, s:O, s:O, s:o}", "version", RUN_VERSION, "model", settings->model_folder,
-                           "options", options, "plan", plan, "memory", limits_to_json(&settings->limits));
+        object = json_pack("{s:i, s:s, s:O, s:O, s:O, s:o}", "version", RUN_VERSION, "model", settings->model_folder,
+                           "options", options, "plan", plan, "recipe_changes", changes, "memory",
+                           limits_to_json(&settings->limits));
         status = object ? json_write(file, object)
                         : status_set(STATUS_FAILED, "%s: a path that is not UTF-8, or no memory", file);
     }
     json_decref(object);
     json_decref(options);
     json_decref(plan);
+    json_decref(changes);
     mem_free(file);
     return status;
 }
@@ -99,6 +101,7 @@ static enum status read_settings(const char *file, const json_t *object, struct 
     if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
     TRY(train_options_from_json(file, options, &out->memory, &out->options));
     TRY(read_limits(file, json_object_get(object, "memory"), &out->limits));
+    TRY(recipe_changes_from_json(file, json_object_get(object, "recipe_changes"), &out->changes));
     return plan_from_json(file, plan, &out->plan);
 }
 
@@ -124,6 +127,7 @@ enum status run_folder_read(const char *path, struct run_settings *out) {
 
 void run_settings_free(struct run_settings *settings) {
     scratch_free(&settings->memory);
+    recipe_changes_free(&settings->changes);
     *settings = (struct run_settings){0};
 }
 

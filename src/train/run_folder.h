@@ -1,6 +1,6 @@
 /* The folder of a run: what it may be, its settings, its lock, and folders that appear whole or not at all.
  *
- *     run.json                    all settings
+ *     run.json                    all settings; those that may change are read from here when it goes on
  *     plan.json                   train/plan_document.h
  *     metrics.jsonl               train/metrics.h
  *     events.out.tfevents.*       train/event_file.h
@@ -14,6 +14,7 @@
 #define BALLAST_TRAIN_RUN_FOLDER_H
 
 #include "base/mem.h"
+#include "train/recipe_change.h"
 #include "train/train_options.h"
 
 enum { RUN_VERSION = 1 };
@@ -23,7 +24,8 @@ struct run_settings {
     struct train_options options;
     struct plan plan;
     struct memory_options limits; /* that it had last; the disk's folder is absolute */
-    struct scratch memory;        /* of all strings */
+    struct recipe_changes changes;
+    struct scratch memory; /* of all strings */
 };
 
 /* BAD_INPUT when the path is something else than a missing or empty folder. */

@@ -15,6 +15,7 @@
 #include "train/run_end.h"
 #include "train/run_folder.h"
 #include "train/run_length.h"
+#include "train/run_origin.h"
 #include "train/stop_signal.h"
 #include "train/train_data.h"
 #include "train/train_loop.h"
@@ -104,7 +105,7 @@ static enum status prepare_run(struct train_run *run, struct train_options *opti
 static enum status open_metrics(struct train_run *run) {
     char *path = path_join(run->folder, "metrics.jsonl");
     if (!path) return STATUS_FAILED;
-    struct metrics_cut cut = {run->state.step, run->options->valid_every, run->state.step};
+    struct metrics_cut cut = {run->state.step, run->options->valid_every, true};
     enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
     mem_free(path);
     if (status == STATUS_OK) status = event_file_open(run->folder, run->state.step, &run->events_file);
@@ -192,7 +193,9 @@ static enum status make_settings(const char *model_folder, const struct train_op
 static enum status begin_locked(struct train_run *run, struct run_settings *settings) {
     int lock = -1;
     TRY(engine_open(&run->setup, &run->engine));
+    TRY(checkpoint_verify_model(settings->model_folder, run->setup.model));
     TRY(engine_load_weights(&run->engine));
+    TRY(engine_require_finite(&run->engine, run->setup.model->folder));
     settings->plan = run->setup.plan;
     TRY(set_limits(&run->setup.limits, settings));
     TRY(run_folder_check_new(run->folder));
@@ -236,12 +239,13 @@ static enum status check_bits(const struct train_run *run, const char *checkpoin
 static enum status load_checkpoint(struct train_run *run, const char *checkpoint) {
     TRY(engine_open(&run->setup, &run->engine));
     TRY(engine_load_weights(&run->engine));
-    if (!checkpoint) return STATUS_OK;
+    if (!checkpoint) return engine_require_finite(&run->engine, run->setup.model->folder);
     char *path = path_join(checkpoint, "optimizer.safetensors");
     if (!path) return STATUS_FAILED;
     enum status status = engine_load_state(&run->engine, path);
     mem_free(path);
-    return status == STATUS_OK ? check_bits(run, checkpoint) : status;
+    if (status == STATUS_OK) status = check_bits(run, checkpoint);
+    return status == STATUS_OK ? engine_require_finite(&run->engine, checkpoint) : status;
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {
@@ -251,39 +255,26 @@ static enum status check_data(const struct train_run *run, const struct checkpoi
 }
 
 static enum status extend(struct run_settings *settings, const struct resume_options *options, int64_t done) {
+    int64_t steps = options->steps > 0 ? options->steps : settings->options.steps;
     if (options->epochs > 0) settings->options.epochs = options->epochs;
-    if (options->steps == 0) return STATUS_OK;
-    if (options->steps < done)
-        return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done",
-                          options->steps, done);
-    settings->options.steps = options->steps;
-    settings->options.epochs = 0;
+    if (options->steps > 0) settings->options.epochs = 0;
+    if (steps < done && settings->options.epochs <= 0)
+        return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done", steps,
+                          done);
+    settings->options.steps = steps;
     return STATUS_OK;
 }
 
-/* What a resumed run starts from: a checkpoint, or the model when there is none yet. */
-struct origin {
-    char *checkpoint; /* NULL: none */
-    struct checkpoint_state state;
-};
-
-static enum status find_origin(const char *run_folder, const struct run_settings *settings, struct origin *out) {
-    out->state.plan = settings->plan;
-    TRY(checkpoint_find_newest(run_folder, &out->checkpoint));
-    if (!out->checkpoint) return STATUS_OK;
-    enum status status = checkpoint_read_state(out->checkpoint, &out->state);
-    return status == STATUS_BAD_INPUT ? checkpoint_hint_older(status, run_folder, out->checkpoint) : status;
-}
-
 static enum status resume_from(struct train_run *run, struct run_settings *settings, const struct plan_options *plan,
-                               struct origin *origin) {
+                               struct run_origin *origin) {
     struct plan resolved;
     struct plan_options given = *plan;
     given.plan_path = NULL;
-    TRY(plan_options_resolve(&given, NULL, plan_options_backend(plan, &origin->state.plan.recipe), 0,
-                             &origin->state.plan, run->folder, &resolved));
+    TRY(run_origin_resolve(origin, run->folder, &given, settings, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
     TRY(train_setup_create_planned(model, &resolved, plan, &settings->options, &run->setup));
+    TRY(checkpoint_verify_model(origin->checkpoint ? NULL : model, run->setup.model));
+    TRY(checkpoint_verify_base(&origin->state, run->setup.model));
     run->state = origin->state;
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
     run->newest = origin->checkpoint;
@@ -295,6 +286,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
     TRY(set_limits(&run->setup.limits, settings));
+    settings->plan = run->setup.plan;
     TRY(run_folder_write(run->folder, settings));
     TRY(plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder));
     TRY(open_metrics(run));
@@ -310,6 +302,11 @@ static enum status require_checkpoints(const char *run_folder, const struct trai
     return status_hint(status, "train anew from %s/model, or from the start", run_folder);
 }
 
+static enum status check_options(const char *run_folder, const struct train_options *options) {
+    enum status status = train_options_check(options);
+    return status == STATUS_OK ? status : status_prefix(status, "%s/run.json", run_folder);
+}
+
 static enum status clear_leftovers(const char *run_folder) {
     char *checkpoints = path_join(run_folder, "checkpoints");
     if (!checkpoints) return STATUS_FAILED;
@@ -322,15 +319,16 @@ static enum status clear_leftovers(const char *run_folder) {
 static enum status resume_locked(const char *run_folder, const struct plan_options *plan,
                                  const struct resume_options *options, const struct train_events *events) {
     struct run_settings settings = {0};
-    struct origin origin = {0};
+    struct run_origin origin = {0};
     struct train_run run;
     start_run(run_folder, events, &run);
     run.options = &settings.options;
     enum status status = run_folder_read(run_folder, &settings);
+    if (status == STATUS_OK) status = check_options(run_folder, &settings.options);
     if (status == STATUS_OK) status = require_checkpoints(run_folder, &settings.options);
     if (status == STATUS_OK) status = clear_leftovers(run_folder);
-    if (status == STATUS_OK) status = checkpoint_remove_old(run_folder, settings.options.keep);
-    if (status == STATUS_OK) status = find_origin(run_folder, &settings, &origin);
+    if (status == STATUS_OK) status = run_origin_find(run_folder, &settings, &origin);
+    if (status == STATUS_OK) status = checkpoint_remove_old(run_folder, settings.options.keep); /* the newest is good */
     if (status == STATUS_OK) status = extend(&settings, options, origin.state.step);
     if (status == STATUS_OK) status = resume_from(&run, &settings, plan, &origin);
     close_run(&run);

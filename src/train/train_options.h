@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "base/mem.h"
+#include "model/model.h"
 #include "plan/plan.h"
 
 enum { MEMORY_FOLDER_BYTES = 4096 };
@@ -29,7 +30,7 @@ struct plan_options {
     const struct backend *backend; /* NULL: that of the plan file's or the run's instruction set, else the CPU */
     int64_t batch;                 /* sequences a step; default PLAN_DEFAULT_BATCH */
     int64_t sequence_length;       /* default: the model's context, at most PLAN_DEFAULT_SEQUENCE */
-    int64_t grain_sequences;       /* default: the fewest that hold the backend's grain_tokens, at most the batch */
+    int64_t grain_sequences;       /* default: the fewest that hold what the backend chooses, at most the batch */
     int64_t grains_per_pass;       /* default 1, or what the plan file says; never changes a result */
     enum dtype dtype;              /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int threads;                   /* default: the cores of the machine */
@@ -40,6 +41,7 @@ struct plan_options {
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;       /* 0: not given */
     struct memory_options memory;
+    bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, threads what is given */
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate); NULL: none */
     const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them; NULL: none */
@@ -112,9 +114,10 @@ enum status train_options_from_json(const char *file, const json_t *object, stru
 
 /* The recipe and policy: options over `base` (a plan file's or a checkpoint's, called `base_name` in messages; may be
  * NULL) over the defaults, for the backend's instruction set. BAD_INPUT by name where a given option, the instruction
- * set or the kernels' version differs from `base`. `training` may be NULL. */
+ * set or the kernels' version differs from `base`, unless allow_recipe_change admits it. `training` may be NULL; so may
+ * `model`, where defaults shall not depend on it. */
 enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
-                                 const struct backend *backend, int64_t default_sequence, const struct plan *base,
-                                 const char *base_name, struct plan *out);
+                                 const struct backend *backend, const struct model_config *model,
+                                 const struct plan *base, const char *base_name, struct plan *out);
 
 #endif

@@ -199,12 +199,11 @@ static enum status finish(struct train_setup *setup, const struct plan_options *
 static enum status resolve(struct train_setup *setup, const struct plan_options *options,
                            const struct train_options *training) {
     int64_t context = setup->model->config.context;
-    int64_t most = PLAN_DEFAULT_SEQUENCE;
     struct plan base;
     setup->recipe_fixed = setup->policy_fixed = options->plan_path != NULL;
     if (options->plan_path) TRY(plan_read(options->plan_path, &base));
     setup->backend = plan_options_backend(options, options->plan_path ? &base.recipe : NULL);
-    TRY(plan_options_resolve(options, training, setup->backend, context < most ? context : most,
+    TRY(plan_options_resolve(options, training, setup->backend, &setup->model->config,
                              options->plan_path ? &base : NULL, options->plan_path, &setup->plan));
     if (setup->purpose == SETUP_GENERATE) {
         setup->plan = plan_of_text(&setup->plan);
@@ -251,7 +250,7 @@ static enum status compile_step(const struct plan *plan, const char *plan_name, 
                                 struct train_setup *setup) {
     struct plan_options nothing_given;
     plan_options_init(&nothing_given);
-    TRY(plan_options_resolve(&nothing_given, NULL, setup->backend, 0, plan, plan_name, &setup->plan));
+    TRY(plan_options_resolve(&nothing_given, NULL, setup->backend, NULL, plan, plan_name, &setup->plan));
     TRY(model_open_outline(model_folder, &setup->model));
     TRY(set_trained(setup));
     setup->backend->set_threads(setup->plan.recipe.threads);

@@ -114,6 +114,8 @@ static void check_case(const struct op_case *op_case) {
             check_sizes(op_case, &more_sizes[i], dtype);
         for (int i = 0; i < NORM_COLUMNS && strstr(op_case->op->name, "_norm"); i++) {
             struct op_sizes sizes = op_case->sizes;
+            if (op_case->flags & CASE_HEADS) continue;
+            sizes.length = 7;
             sizes.columns = norm_columns[i];
             check_sizes(op_case, &sizes, dtype);
         }

@@ -1,4 +1,5 @@
 /* Patterns as they are written for PCRE2, and what they find, also where the text goes on. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/pattern_translate.h"
@@ -195,8 +196,77 @@ static void literal_patterns_are_taken_as_they_are(void **state) {
     assert_int_equal(split_pattern_compile("here", "", 0, true, &pattern), STATUS_BAD_INPUT);
 }
 
+/* Matches are looked for in windows of a text: where these end changes nothing. */
+static void windows_change_no_match(void **state) {
+    (void)state;
+    enum { MOST = 1100 };
+    char *text = malloc(2 * MOST + 8);
+    for (size_t letters = 1; letters<MOST; letters += letters> 110 && letters < 140 ? 1 : 13) {
+        memset(text, 0, 2 * MOST + 8);
+        for (size_t i = 0; i < letters; i++)
+            memcpy(text + 2 * i, "\xC3\xA9", 2);
+        memcpy(text + 2 * letters, "  .", 3);
+        size_t start = 9, stop = 9;
+        assert_int_equal(find("\\p{L}+", text, true, &start, &stop), SPLIT_FOUND);
+        assert_true(start == 0 && stop == 2 * letters);
+        assert_int_equal(find("\\s+(?!\\S)|\\s", text, true, &start, &stop), SPLIT_FOUND);
+        assert_true(start == 2 * letters && stop == 2 * letters + 1);
+        assert_int_equal(find("\\.$", text, true, &start, &stop), SPLIT_FOUND);
+        assert_int_equal(start, 2 * letters + 2);
+        assert_int_equal(find("\\p{L}+(?=.*x)|\\.", text, true, &start, &stop), SPLIT_FOUND);
+        assert_int_equal(start, 2 * letters + 2);
+        assert_int_equal(find("\\p{L}+\\.", text, true, &start, &stop), SPLIT_NONE);
+        assert_int_equal(find("  \\.a|\\p{L}+$", text, false, &start, &stop), SPLIT_MORE);
+    }
+    free(text);
+}
+
+/* How many matches, at most `most`, are found before the pattern is refused or the text ends. */
+static int matches_before_refusal(const char *pattern, const char *text, size_t bytes, int most, enum status *status) {
+    struct split_pattern *compiled = compile(pattern);
+    struct split_matcher *matcher;
+    enum split_result result = SPLIT_FOUND;
+    size_t place = 0, start, stop;
+    int count = 0;
+    assert_int_equal(split_matcher_create(compiled, &matcher), STATUS_OK);
+    *status = STATUS_OK;
+    for (; place < bytes && count < most; place = stop, count++) {
+        *status = split_pattern_find(compiled, matcher, text, bytes, place, true, &result, &start, &stop);
+        if (*status != STATUS_OK || result != SPLIT_FOUND) break;
+    }
+    split_matcher_free(matcher);
+    split_pattern_free(compiled);
+    return count;
+}
+
+/* To look at the rest of a line for each of its characters takes the square of its length. */
+static void looking_ahead_without_end_is_refused(void **state) {
+    (void)state;
+    static const char *const costly[] = {"a(?=.*b)|a", "a(?!.*b)", "a*b|a", "a(?=a*b)|a"};
+    enum { BYTES = 1 << 20, MANY = BYTES + 1, FEW = 1000 };
+    char *text = malloc(BYTES);
+    memset(text, 'a', BYTES);
+    for (size_t i = 0; i < sizeof costly / sizeof *costly; i++) {
+        enum status status;
+        int count = matches_before_refusal(costly[i], text, BYTES, FEW, &status);
+        if (status != STATUS_BAD_INPUT || !strstr(status_message(), "too costly"))
+            fail_msg("%s: %d matches, status %d, '%s'", costly[i], count, status, status_message());
+    }
+    enum status status;
+    assert_int_equal(matches_before_refusal("a", text, BYTES, MANY, &status), BYTES);
+    assert_int_equal(status, STATUS_OK);
+    assert_int_equal(matches_before_refusal("a+", text, BYTES, MANY, &status), 1);
+    assert_int_equal(status, STATUS_OK);
+    memset(text + 100, '\n', 1);
+    assert_int_equal(matches_before_refusal("[a\\n](?!b)", text, BYTES, MANY, &status), BYTES);
+    assert_int_equal(status, STATUS_OK);
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_change_no_match),
+        cmocka_unit_test(looking_ahead_without_end_is_refused),
         cmocka_unit_test(what_may_differ_is_refused),
         cmocka_unit_test(what_is_let_through_means_the_same),
         cmocka_unit_test(matches_that_more_text_may_change_wait),

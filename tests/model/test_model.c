@@ -305,7 +305,7 @@ static void what_is_written_is_read_back(void **state) {
             struct model_targets targets = load_case(cases[i], dtypes[k], &model);
             const char *folder = temp_path(*state, "written");
             assert_int_equal(folder_create(folder), STATUS_OK);
-            if (model_write(model, folder, targets.items, targets.count) != STATUS_OK)
+            if (model_write(model, folder, targets.items, targets.count, NULL) != STATUS_OK)
                 fail_msg("%s: %s", cases[i], status_message());
             assert_config_kept(model, folder, names[k]);
 
@@ -329,7 +329,7 @@ static void an_unchanged_model_has_the_same_tensors(void **state) {
     struct model_targets targets = load_case("gpt2", DTYPE_F32, &model);
     const char *folder = temp_path(*state, "same");
     assert_int_equal(folder_create(folder), STATUS_OK);
-    assert_int_equal(model_write(model, folder, targets.items, targets.count), STATUS_OK);
+    assert_int_equal(model_write(model, folder, targets.items, targets.count, NULL), STATUS_OK);
     struct weight_file ours = weight_file_load(temp_path(folder, "model.safetensors"));
     struct weight_file theirs = weight_file_load(temp_path(fixture_model("gpt2"), "model.safetensors"));
     assert_true(json_equal(ours.header, theirs.header));
@@ -355,7 +355,7 @@ static void tokenizer_files_are_copied(void **state) {
     temp_write_text(temp_path(from, "notes.md"), "not a part of the model");
     struct model *model = open_folder(from);
     struct model_targets targets = load(model, DTYPE_F32);
-    if (model_write(model, to, targets.items, targets.count) != STATUS_OK) fail_msg("%s", status_message());
+    if (model_write(model, to, targets.items, targets.count, NULL) != STATUS_OK) fail_msg("%s", status_message());
     assert_int_equal(temp_count(to), COPIED + 2);
     for (int i = 0; i < COPIED; i++) {
         char text[64] = "";
@@ -366,7 +366,7 @@ static void tokenizer_files_are_copied(void **state) {
         assert_string_equal(text, copied[i]);
     }
     /* A folder that holds something is left as it is. */
-    assert_int_equal(model_write(model, from, targets.items, targets.count), STATUS_FAILED);
+    assert_int_equal(model_write(model, from, targets.items, targets.count, NULL), STATUS_FAILED);
     assert_non_null(strstr(status_message(), "is not empty"));
     assert_true(file_exists(temp_path(from, "notes.md")) && file_exists(temp_path(from, "config.json")));
     model_targets_drop(&targets);

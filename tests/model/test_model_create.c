@@ -317,7 +317,8 @@ static void a_new_model_can_be_opened(void **state) {
         model_initialise_weights(model, 1, targets.items, targets.count);
         const char *folder = temp_path(*state, arch);
         assert_int_equal(folder_create(folder), STATUS_OK);
-        if (model_write(model, folder, targets.items, targets.count) != STATUS_OK) fail_msg("%s", status_message());
+        if (model_write(model, folder, targets.items, targets.count, NULL) != STATUS_OK)
+            fail_msg("%s", status_message());
         if (model_open(folder, &again) != STATUS_OK) fail_msg("%s", status_message());
         assert_int_equal(again->weights->tensors.count, targets.count);
         json_t *config_json = json_load_file(temp_path(folder, "config.json"), 0, NULL);

@@ -242,7 +242,7 @@ static enum status open_load_write(void *folder) {
                     (struct weight_target){.tensor = graph->tensors.items[i], .data = room, .dtype = DTYPE_F32};
         status = model_load_weights(model, targets, count);
         if (status == STATUS_OK) status = model_summarise(model, &summary);
-        if (status == STATUS_OK) status = model_write(model, folder, targets, count);
+        if (status == STATUS_OK) status = model_write(model, folder, targets, count, NULL);
         graph_free(graph);
     }
     json_decref(summary);

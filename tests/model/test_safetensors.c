@@ -260,7 +260,7 @@ static enum status write_some(const char *path) {
         {.name = "d", .shape = shape_make(DTYPE_F64, 0, 1, 1, 1), .data = &wide},
         {.name = "c", .shape = shape_make(DTYPE_I32, 1, 2, 1, 1), .data = whole},
     };
-    return safetensors_write(path, items, 4);
+    return safetensors_write(path, items, 4, NULL);
 }
 
 static void what_is_written_is_read(void **state) {
@@ -283,7 +283,7 @@ static void what_is_written_is_read(void **state) {
     }
     safetensors_close(set);
 
-    assert_int_equal(safetensors_write(path, NULL, 0), STATUS_OK);
+    assert_int_equal(safetensors_write(path, NULL, 0, NULL), STATUS_OK);
     assert_int_equal(safetensors_open(path, &set), STATUS_OK);
     assert_int_equal(set->tensors.count, 0);
     safetensors_close(set);
@@ -309,9 +309,28 @@ static void what_is_written_is_hashed(void **state) {
         {.name = "store", .shape = shape, .store = &store, .hash = &hashes[1]},
         {.name = "none", .shape = shape_make(DTYPE_F32, 1, 0, 1, 1), .data = data, .hash = &hashes[2]},
     };
-    assert_int_equal(safetensors_write(temp_path(*state, "hashed.safetensors"), items, 3), STATUS_OK);
+    assert_int_equal(safetensors_write(temp_path(*state, "hashed.safetensors"), items, 3, NULL), STATUS_OK);
     assert_true(hashes[0] == XXH3_64bits(data, sizeof data) && hashes[1] == hashes[0]);
     assert_true(hashes[2] == XXH3_64bits(data, 0));
+}
+
+static void what_is_not_finite_is_not_written(void **state) {
+    enum { COUNT = (1 << 18) + 5 };
+    static float data[COUNT];
+    const char *path = temp_path(*state, "infinite.safetensors");
+    struct byte_store store = {.read = read_bytes, .payload = data};
+    struct shape shape = shape_make(DTYPE_F32, 1, COUNT, 1, 1);
+    struct safetensors_item items[] = {{.name = "memory", .shape = shape, .data = data},
+                                       {.name = "store", .shape = shape, .store = &store}};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(safetensors_write(path, &items[i], 1, NULL), STATUS_OK);
+        data[COUNT - 2] = i ? NAN : -INFINITY;
+        assert_int_equal(safetensors_write(path, &items[i], 1, NULL), STATUS_FAILED);
+        assert_string_equal(status_message(),
+                            i ? "store: value 262147 is not finite" : "memory: value 262147 is not finite");
+        assert_int_not_equal(access(path, F_OK), 0);
+        data[COUNT - 2] = 0;
+    }
 }
 
 static enum status write_and_read(void *folder) {
@@ -352,6 +371,7 @@ int main(void) {
         cmocka_unit_test(conversions_are_exact),
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(what_is_written_is_hashed),
+        cmocka_unit_test(what_is_not_finite_is_not_written),
         cmocka_unit_test(every_fault_is_reported),
     };
     return cmocka_run_group_tests_name("safetensors", tests, temp_folder_make, temp_folder_drop);

@@ -20,7 +20,7 @@ static struct plan example(void) {
                    .weight_decay = 0.1,
                    .clip_norm = 1.0 / 3,
                    .isa = "avx512",
-                   .kernels_version = RECIPE_KERNELS_VERSION},
+                   .kernels_version = 2},
         .policy = {.grains_per_pass = 4},
     };
 }

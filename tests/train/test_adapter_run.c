@@ -8,6 +8,7 @@
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
+#include "support/weight_files.h"
 
 static void expect_same(const char *a, const char *b, const char *name) {
     if (!files_equal(temp_path(a, name), temp_path(b, name))) fail_msg("%s and %s differ in %s", a, b, name);
@@ -38,6 +39,25 @@ static void stop_and_go_on(const char *folder, const char *name, const char *lor
     expect_same(whole, parts, "checkpoints/step-00000006/optimizer.safetensors");
     assert_false(file_exists(temp_path(whole, "model/model.safetensors")));
     assert_false(file_exists(temp_path(whole, "model/config.json")));
+}
+
+/* The model below is not in the checkpoint: its config is compared too. */
+static void test_another_base_is_refused(void **state) {
+    struct tiny_run run;
+    char folder[512];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(run.model, sizeof run.model, "%s/base", (const char *)*state);
+    assert_int_equal(folder_create(run.model), STATUS_OK);
+    copy_model("llama", run.model);
+    run.plan.lora = "2,4,all-linear";
+    snprintf(folder, sizeof folder, "%s/of-base", (const char *)*state);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_resume(folder, 7, NULL), STATUS_OK, NULL);
+    json_t *config = fixture_json("llama", "config.json");
+    assert_int_equal(json_object_set_new(config, "rms_norm_eps", json_real(1e-4)), 0);
+    write_json(temp_path(run.model, "config.json"), config);
+    json_decref(config);
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "base/config.json: is not the one that the");
 }
 
 static void test_resume(void **state) {
@@ -178,9 +198,8 @@ static void test_frozen(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_resume),
-        IN_FOLDER(test_adapter_as_model),
-        IN_FOLDER(test_memory),
+        IN_FOLDER(test_resume),           IN_FOLDER(test_another_base_is_refused),
+        IN_FOLDER(test_adapter_as_model), IN_FOLDER(test_memory),
         IN_FOLDER(test_frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

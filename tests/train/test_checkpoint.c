@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/manifest.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -167,11 +169,11 @@ static void test_damaged_checkpoints_are_refused(void **state) {
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
     const char *optimizer = "checkpoints/step-00000006/optimizer.safetensors";
     assert_int_equal(file_copy(temp_path(folder, "model/model.safetensors"), temp_path(folder, optimizer)), STATUS_OK);
-    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "exp_avg");
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "damaged: optimizer.safetensors: has ");
     assert_non_null(strstr(status_hint_text(), "to go on from "));
     assert_non_null(strstr(status_hint_text(), "step-00000004, remove "));
     temp_write_text(temp_path(folder, "checkpoints/step-00000006/state.json"), "{\"version\": 3, \"step\": -3}");
-    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "state.json");
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "; and 1 more (ballast inspect --verify");
     assert_non_null(strstr(status_hint_text(), "step-00000004, remove "));
     assert_int_equal(folder_remove(temp_path(folder, "checkpoints/step-00000006")), STATUS_OK);
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_OK, NULL);
@@ -206,6 +208,62 @@ static void test_a_flipped_bit_is_noticed(void **state) {
     }
 }
 
+/* Refused by name, whichever file of the checkpoint has one other bit. */
+static void test_every_file_is_covered(void **state) {
+    struct tiny_run run;
+    char folder[512], expected[300];
+    struct names names;
+    tiny_run_make(*state, "llama", &run);
+    snprintf(folder, sizeof folder, "%s/covered", (const char *)*state);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+    assert_int_equal(folder_list(temp_path(folder, "checkpoints/step-00000006"), &names), STATUS_OK);
+    assert_int_equal(names.count, 5); /* config, manifest, model, optimizer, state */
+    for (size_t i = 0; i < names.count; i++) {
+        char path[800];
+        struct stat info;
+        snprintf(path, sizeof path, "%s/checkpoints/step-00000006/%s", folder, names.items[i]);
+        assert_int_equal(stat(path, &info), 0);
+        flip_byte(path, info.st_size / 2);
+        snprintf(expected, sizeof expected, "%s: ", names.items[i]);
+        expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, expected);
+        assert_non_null(strstr(status_hint_text(), "step-00000004, remove "));
+        flip_byte(path, info.st_size / 2);
+    }
+    names_free(&names);
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_OK, NULL);
+}
+
+static void set_version(const char *path, char version) {
+    char *text;
+    size_t bytes;
+    assert_int_equal(file_read(path, 1 << 20, &text, &bytes), STATUS_OK);
+    char *digit = strstr(text, "\"version\": 4");
+    assert_non_null(digit);
+    digit[strlen("\"version\": ")] = version;
+    temp_write_text(path, text);
+    mem_free(text);
+}
+
+/* One of version 3 had none, and is gone on from as it was then. */
+static void test_a_lost_manifest(void **state) {
+    struct tiny_run run;
+    char whole[512], folder[512], checkpoint[600];
+    tiny_run_make(*state, "llama", &run);
+    snprintf(whole, sizeof whole, "%s/whole-listed", (const char *)*state);
+    snprintf(folder, sizeof folder, "%s/unlisted", (const char *)*state);
+    snprintf(checkpoint, sizeof checkpoint, "%s/checkpoints/step-00000006", folder);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_resume(whole, 8, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
+    assert_int_equal(unlink(temp_path(checkpoint, manifest_name)), 0);
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "damaged: ballast_manifest.json is missing");
+    set_version(temp_path(checkpoint, "state.json"), '3');
+    expect_status(tiny_run_resume(folder, 8, NULL), STATUS_OK, NULL);
+    const char *model = "model/model.safetensors";
+    assert_true(files_equal(temp_path(whole, model), temp_path(folder, model)));
+    assert_true(file_exists(temp_path(folder, "checkpoints/step-00000008/ballast_manifest.json")));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keeps_the_newest),
@@ -214,6 +272,8 @@ int main(void) {
         cmocka_unit_test(test_leftovers_of_a_killed_process),
         cmocka_unit_test(test_damaged_checkpoints_are_refused),
         cmocka_unit_test(test_a_flipped_bit_is_noticed),
+        cmocka_unit_test(test_every_file_is_covered),
+        cmocka_unit_test(test_a_lost_manifest),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

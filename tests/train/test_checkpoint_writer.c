@@ -1,8 +1,10 @@
 /* Checkpoints that are written while the next step runs are those that would have been written before it; a process
  * that is killed meanwhile goes on from what was whole. */
 /* ctest: PROCESSORS 2 */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -161,11 +163,52 @@ static void test_a_full_disk(void **state) {
     close_fixture(&fixture);
 }
 
+static float *find_state(struct engine *engine, const char *role) {
+    const struct graph *graph = engine->setup->main->graph;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind == TENSOR_STATE && strcmp(tensor->role, role) == 0) return runner_data(engine->main, tensor);
+    }
+    fail_msg("no %s", role);
+    return NULL;
+}
+
+/* The one before stays the newest, whatever it is that is not finite. */
+static void test_what_is_not_finite(void **state) {
+    static const char *const roles[] = {"exp_avg", "exp_avg_sq", "master"};
+    static struct fixture fixture;
+    static struct checkpoint_writer writer;
+    char *good, *folder, *newest;
+    open_fixture(*state, "finite", &fixture);
+    checkpoint_writer_open(fixture.folder, &fixture.engine, fixture.data.dataset, &fixture.run.options,
+                           &fixture.metrics, &writer);
+    step(&fixture);
+    expect_status(checkpoint_writer_begin(&writer, &fixture.state), STATUS_OK, NULL);
+    expect_status(checkpoint_writer_finish(&writer, &good), STATUS_OK, NULL);
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        float *value = &find_state(&fixture.engine, roles[i])[3], kept = *value;
+        fixture.state.step++;
+        *value = i == 1 ? INFINITY : NAN;
+        expect_status(checkpoint_writer_begin(&writer, &fixture.state), STATUS_OK, NULL);
+        expect_status(checkpoint_writer_finish(&writer, &folder), STATUS_FAILED, roles[i]);
+        assert_non_null(strstr(status_message(), ": value 3 is not finite"));
+        expect_status(checkpoint_find_newest(fixture.folder, &newest), STATUS_OK, NULL);
+        assert_string_equal(newest, good);
+        assert_int_equal(temp_count(temp_path(fixture.folder, "checkpoints")), 1);
+        mem_free(newest);
+        *value = kept;
+    }
+    mem_free(good);
+    checkpoint_writer_close(&writer);
+    close_fixture(&fixture);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_while_it_writes), /* first: it forks */
         cmocka_unit_test(test_is_that_of_its_step),
         cmocka_unit_test(test_a_full_disk),
+        cmocka_unit_test(test_what_is_not_finite),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "graph/finite.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -31,9 +32,9 @@ static void test_a_weight_is_named(void **state) {
     tiny_run_make(*state, "llama", &run);
     plant_value(*state, &run, "model.layers.1.mlp.up_proj.weight", INFINITY);
     const char *folder = temp_path(*state, "weight");
-    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_FAILED, "step 1: ");
-    assert_non_null(strstr(status_message(), "model.layers.1.mlp.up_proj.weight (a weight)"));
-    assert_string_equal(status_hint_text(), "no checkpoint was written yet; it is so in the model's files");
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_BAD_INPUT, run.model);
+    assert_non_null(strstr(status_message(), "model.layers.1.mlp.up_proj.weight (a weight) holds a value"));
+    assert_false(file_exists(folder));
     const char *paths[] = {run.valid};
     struct eval_options options = {.data_paths = paths, .data_path_count = 1};
     struct eval_result result;
@@ -52,6 +53,19 @@ static void test_the_first_activation_is_named(void **state) {
     assert_non_null(strstr(status_message(), "grain 0"));
     assert_null(strstr(status_message(), "layers.0"));
     assert_non_null(strstr(status_hint_text(), "--lr"));
+}
+
+static void expect_finite(const char *path) {
+    struct safetensors *set;
+    expect_status(safetensors_open(path, &set), STATUS_OK, NULL);
+    assert_true(set->tensors.count > 0);
+    for (size_t i = 0; i < set->tensors.count; i++) {
+        const struct safetensors_tensor *tensor = &set->tensors.items[i];
+        assert_int_equal(tensor->dtype, SAFETENSORS_F32);
+        if (values_find_nonfinite(DTYPE_F32, tensor->data, (int64_t)tensor->elements) >= 0)
+            fail_msg("%s: %s is not finite", path, tensor->name);
+    }
+    safetensors_close(set);
 }
 
 static void test_the_last_checkpoint_is_named(void **state) {
@@ -74,7 +88,27 @@ static void test_the_last_checkpoint_is_named(void **state) {
     mem_free(metrics);
     const char *named = strstr(status_hint_text(), folder);
     assert_non_null(named);
-    assert_true(file_exists(temp_path(named, "state.json")));
+    char checkpoint[600];
+    snprintf(checkpoint, sizeof checkpoint, "%s", named);
+    assert_true(file_exists(temp_path(checkpoint, "state.json")));
+    expect_finite(temp_path(checkpoint, "model.safetensors"));
+    expect_finite(temp_path(checkpoint, "optimizer.safetensors"));
+}
+
+/* A gradient whose square is more than fp32 holds: the loss stays finite, and the weight would never move again. */
+static void test_infinite_moments_are_no_checkpoint(void **state) {
+    struct tiny_run run;
+    char folder[512];
+    tiny_run_make(*state, "llama", &run);
+    plant_value(*state, &run, "model.norm.weight", 3e21f);
+    run.options.clip_norm = 0;
+    run.options.valid_every = 0;
+    snprintf(folder, sizeof folder, "%s/moments", (const char *)*state);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_FAILED,
+                  "the checkpoint of step 2 is not written: exp_avg_sq.");
+    assert_non_null(strstr(status_message(), "is not finite"));
+    assert_non_null(strstr(status_hint_text(), "no checkpoint was written yet"));
+    assert_int_equal(temp_count(temp_path(folder, "checkpoints")), 0);
 }
 
 int main(void) {
@@ -82,6 +116,7 @@ int main(void) {
         cmocka_unit_test(test_a_weight_is_named),
         cmocka_unit_test(test_the_first_activation_is_named),
         cmocka_unit_test(test_the_last_checkpoint_is_named),
+        cmocka_unit_test(test_infinite_moments_are_no_checkpoint),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -96,6 +96,7 @@ const struct backend backend_cpu = {
     .fastest_dtype = fastest_dtype,
     .capacity = capacity,
     .measure = measure,
+    .kernels_version = 2,
     .grain_tokens = 1024,
     .set_threads = set_threads,
     .supports = supports,

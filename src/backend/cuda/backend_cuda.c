@@ -1,5 +1,6 @@
 /* The backend of NVIDIA GPUs. */
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda/cuda_grain.h"
 #include "backend/cuda/cuda_graphs.h"
 #include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_memory.h"
@@ -34,7 +35,9 @@ const struct backend backend_cuda = {
     .measure = cuda_device_measure,
     .describe = cuda_device_describe,
     .cache_bytes = cuda_device_cache_bytes,
-    .grain_tokens = 4096,
+    .kernels_version = 3,
+    .grain_tokens = CUDA_GRAIN_LEAST,
+    .choose_grain_tokens = cuda_choose_grain_tokens,
     .set_threads = set_threads,
     .supports = cuda_supports,
     .kernel_create = kernel_create,

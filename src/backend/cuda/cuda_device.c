@@ -115,3 +115,11 @@ int64_t cuda_device_cache_bytes(void) {
     int bytes = 0;
     return cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, selected) == cudaSuccess ? bytes : 0;
 }
+
+enum status cuda_device_size(int *multiprocessors, int64_t *bytes) {
+    struct cudaDeviceProp properties;
+    TRY(look_up(&properties));
+    *multiprocessors = properties.multiProcessorCount;
+    *bytes = (int64_t)properties.totalGlobalMem;
+    return STATUS_OK;
+}

@@ -19,6 +19,8 @@ enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]);
 enum status cuda_device_measure(struct cluster *out);
 enum status cuda_device_describe(char *text, size_t bytes);
 int64_t cuda_device_cache_bytes(void);
+/* Its multiprocessors, and all of its memory. */
+enum status cuda_device_size(int *multiprocessors, int64_t *bytes);
 
 /* Makes the device that of the calling thread. */
 enum status cuda_device_enter(void);

@@ -134,5 +134,5 @@ function showCurves(data) {
   const there = place && place.querySelector && place.querySelector('.charts');
   if (there && there.childNodes.length === shown.length) return; // charts and tools keep their state
   replace(byId('curves'), shown.length ? html('div', {class: runs.length > 1 ? 'two-runs' : null}, makeTrainTools(data, () => chartsOf(showCurves.data)), runs.length > 1 || data.metrics.curves.val_loss ? runsLegend(runs) : null,
-    html('div', {class: 'charts'}, shown), html('p', {class: 'note'}, ZOOM_HINT + ' Shift with the arrow keys reads values.')) : html('p', {class: 'note card'}, 'No step is done yet.'));
+    html('div', {class: 'charts'}, shown), html('p', {class: 'note hint'}, ZOOM_HINT + ' Shift with the arrow keys reads values.')) : html('p', {class: 'note card'}, 'No step is done yet.'));
 }

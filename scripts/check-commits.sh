@@ -1,0 +1,17 @@
+#!/bin/sh
+# Fails where a commit's subject is not "subsystem: what it does", in at most 72 characters and without a full stop.
+#   usage: scripts/check-commits.sh [BASE]      BASE: commits after it are looked at
+# Merges are not looked at. History before the rule is left as it is.
+set -eu
+cd "$(dirname "$0")/.."
+base=${1:-bdb996d}
+if ! git rev-parse -q --verify "$base^{commit}" >/dev/null; then
+    echo "check-commits: skipped: this clone does not go back to $base" >&2
+    exit 0
+fi
+git log --no-merges --format='%h%x09%s' "$base..HEAD" | awk -F '\t' '
+    function fault(text) { printf "%s: %s: %s\n", $1, text, $2; bad = 1 }
+    length($2) > 72 { fault("the subject has " length($2) " characters") }
+    $2 !~ /^[a-z0-9_, ]+: [^ ]/ { fault("the subject names no subsystem") }
+    $2 ~ /\.$/ { fault("the subject ends with a full stop") }
+    END { exit bad }'

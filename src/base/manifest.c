@@ -1,0 +1,223 @@
+#include "base/manifest.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+enum { MANIFEST_VERSION = 1, MANIFEST_LIMIT_BYTES = 1 << 26, HASH_DIGITS = 16 };
+const char manifest_name[] = "ballast_manifest.json";
+static const char checksum_name[] = "xxh3-64";
+
+void manifest_free(struct manifest *manifest) {
+    for (size_t i = 0; i < manifest->files.count; i++)
+        file_sums_free(&manifest->files.items[i].sums);
+    vec_free(&manifest->files);
+}
+
+static struct manifest_file *find(const struct manifest *manifest, const char *name) {
+    for (size_t i = 0; i < manifest->files.count; i++)
+        if (strcmp(manifest->files.items[i].name, name) == 0) return &manifest->files.items[i];
+    return NULL;
+}
+
+enum status manifest_add(struct manifest *manifest, const char *path, struct file_sums **sums) {
+    *sums = NULL;
+    if (!manifest) return STATUS_OK;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    struct manifest_file file;
+    BUG_IF(strlen(name) >= sizeof file.name || find(manifest, name), "%s: cannot be listed", path);
+    memcpy(file.name, name, strlen(name) + 1);
+    TRY(file_sums_begin(&file.sums));
+    enum status status = vec_push(&manifest->files, file);
+    if (status == STATUS_OK)
+        *sums = &manifest->files.items[manifest->files.count - 1].sums;
+    else
+        file_sums_free(&file.sums);
+    return status;
+}
+
+void manifest_keep(struct manifest *manifest, const char *ending) {
+    size_t kept = 0, tail = strlen(ending);
+    for (size_t i = 0; i < manifest->files.count; i++) {
+        struct manifest_file *file = &manifest->files.items[i];
+        size_t length = strlen(file->name);
+        if (length >= tail && strcmp(file->name + length - tail, ending) == 0)
+            manifest->files.items[kept++] = *file;
+        else
+            file_sums_free(&file->sums);
+    }
+    manifest->files.count = kept;
+}
+
+/* ---- to JSON ---- */
+
+static void print_hash(uint64_t hash, char text[HASH_DIGITS + 1]) {
+    snprintf(text, HASH_DIGITS + 1, "%016" PRIx64, hash);
+}
+
+static json_t *file_to_json(const struct manifest_file *file) {
+    json_t *blocks = json_array();
+    int failed = !blocks;
+    for (size_t i = 0; i < file->sums.blocks.count && !failed; i++) {
+        char text[HASH_DIGITS + 1];
+        print_hash(file->sums.blocks.items[i], text);
+        failed |= json_array_append_new(blocks, json_string(text));
+    }
+    if (!failed) /* "o" takes over `blocks`, also on failure */
+        return json_pack("{s:s, s:I, s:o}", "name", file->name, "bytes", (json_int_t)file->sums.bytes, "blocks",
+                         blocks);
+    json_decref(blocks);
+    return NULL;
+}
+
+/* The hash of an object without its "self". */
+static enum status hash_object(const json_t *object, uint64_t *hash) {
+    json_t *rest = json_copy((json_t *)(uintptr_t)object);
+    if (rest) (void)json_object_del(rest, "self");
+    char *text = rest ? json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(rest);
+    if (!text) return status_no_memory(0, "a manifest");
+    *hash = XXH3_64bits(text, strlen(text));
+    json_text_free(text);
+    return STATUS_OK;
+}
+
+static enum status add_self(json_t *object) {
+    uint64_t hash;
+    char text[HASH_DIGITS + 1];
+    TRY(hash_object(object, &hash));
+    print_hash(hash, text);
+    return json_object_set_new(object, "self", json_string(text)) == 0 ? STATUS_OK : status_no_memory(0, "a manifest");
+}
+
+static json_t *to_json(const struct manifest *manifest) {
+    json_t *files = json_array();
+    int failed = !files;
+    for (size_t i = 0; i < manifest->files.count; i++)
+        failed |= json_array_append_new(files, file_to_json(&manifest->files.items[i]));
+    json_t *object = json_pack("{s:i, s:s, s:i, s:o}", "version", MANIFEST_VERSION, "checksum", checksum_name,
+                               "block_bytes", FILE_BLOCK_BYTES, "files", files);
+    if (object && !failed && add_self(object) == STATUS_OK) return object;
+    json_decref(object);
+    (void)status_no_memory(0, "a manifest");
+    return NULL;
+}
+
+enum status manifest_write(struct manifest *manifest, const char *folder) {
+    for (size_t i = 0; i < manifest->files.count; i++)
+        TRY(file_sums_end(&manifest->files.items[i].sums));
+    char *path = path_join(folder, manifest_name);
+    json_t *object = path ? to_json(manifest) : NULL;
+    enum status status = object ? json_write(path, object) : STATUS_FAILED;
+    json_decref(object);
+    mem_free(path);
+    return status;
+}
+
+/* ---- from JSON ---- */
+
+static bool read_hash(const json_t *value, uint64_t *out) {
+    const char *text = json_string_value(value);
+    if (!text || strlen(text) != HASH_DIGITS || strspn(text, "0123456789abcdef") != HASH_DIGITS) return false;
+    return sscanf(text, "%" SCNx64, out) == 1;
+}
+
+/* Of a file in this very folder, which the checks may open. */
+static bool is_file_name(const char *name) {
+    size_t length = strlen(name);
+    return length > 0 && length < MANIFEST_NAME_BYTES && !strchr(name, '/') && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0 && strcmp(name, manifest_name) != 0;
+}
+
+static enum status read_blocks(const char *where, const json_t *object, struct file_sums *sums) {
+    const json_t *blocks = json_object_get(object, "blocks");
+    uint64_t count = file_blocks(sums->bytes), sum;
+    if (!json_is_array(blocks) || json_array_size(blocks) != count)
+        return status_set(STATUS_BAD_INPUT, "%s: blocks: must be an array of %" PRIu64 " for %" PRIu64 " bytes", where,
+                          count, sums->bytes);
+    for (size_t i = 0; i < count; i++) {
+        if (!read_hash(json_array_get(blocks, i), &sum))
+            return status_set(STATUS_BAD_INPUT, "%s: blocks: number %zu must be %d hexadecimal digits", where, i,
+                              HASH_DIGITS);
+        TRY(vec_push(&sums->blocks, sum));
+    }
+    return STATUS_OK;
+}
+
+static enum status read_file(const char *manifest_path, size_t index, const json_t *object, struct manifest *out) {
+    char where[4096 + 32];
+    const char *name = NULL;
+    int64_t bytes = 0;
+    struct manifest_file file = {0};
+    snprintf(where, sizeof where, "%s: files: number %zu", manifest_path, index);
+    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
+    TRY(json_require(where, object, "name"));
+    TRY(json_read_string(where, object, "name", &name));
+    if (!is_file_name(name)) return status_set(STATUS_BAD_INPUT, "%s: name: is no file of this folder", where);
+    if (find(out, name)) return status_set(STATUS_BAD_INPUT, "%s: name: '%s' is there twice", where, name);
+    memcpy(file.name, name, strlen(name) + 1);
+    TRY(json_require(where, object, "bytes"));
+    TRY(json_read_int(where, object, "bytes", 0, INT64_MAX, &bytes));
+    file.sums.bytes = (uint64_t)bytes;
+    enum status status = read_blocks(where, object, &file.sums);
+    if (status == STATUS_OK) status = vec_push(&out->files, file);
+    if (status != STATUS_OK) file_sums_free(&file.sums);
+    return status;
+}
+
+static enum status check_self(const char *name, const json_t *object) {
+    uint64_t written, found;
+    if (!read_hash(json_object_get(object, "self"), &written))
+        return status_set(STATUS_BAD_INPUT, "%s: self: must be %d hexadecimal digits", name, HASH_DIGITS);
+    TRY(hash_object(object, &found));
+    if (written == found) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: self: is not the checksum of the rest: the manifest is damaged", name);
+}
+
+static enum status from_json(const char *name, const json_t *object, struct manifest *out) {
+    int64_t number = 0;
+    const char *checksum = "";
+    TRY(json_require(name, object, "version"));
+    TRY(json_read_int(name, object, "version", 1, INT64_MAX, &number));
+    if (number != MANIFEST_VERSION)
+        return status_set(STATUS_BAD_INPUT, "%s: version: %" PRId64 " is of a newer Ballast", name, number);
+    TRY(json_read_string(name, object, "checksum", &checksum));
+    if (strcmp(checksum, checksum_name) != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: checksum: must be \"%s\"", name, checksum_name);
+    TRY(json_require(name, object, "block_bytes"));
+    TRY(json_read_int(name, object, "block_bytes", FILE_BLOCK_BYTES, FILE_BLOCK_BYTES, &number));
+    const json_t *files = json_object_get(object, "files");
+    if (!json_is_array(files)) return status_set(STATUS_BAD_INPUT, "%s: files: must be an array", name);
+    for (size_t i = 0; i < json_array_size(files); i++)
+        TRY(read_file(name, i, json_array_get(files, i), out));
+    return check_self(name, object);
+}
+
+enum status manifest_parse(const char *name, const char *text, size_t bytes, struct manifest *out) {
+    json_t *object;
+    struct manifest manifest = {0};
+    TRY(json_parse_object(name, text, bytes, &object));
+    enum status status = from_json(name, object, &manifest);
+    json_decref(object);
+    if (status != STATUS_OK)
+        manifest_free(&manifest);
+    else
+        *out = manifest;
+    return status;
+}
+
+enum status manifest_read(const char *folder, struct manifest *out) {
+    char *path = path_join(folder, manifest_name), *text = NULL;
+    size_t bytes;
+    enum status status = path ? file_read(path, MANIFEST_LIMIT_BYTES, &text, &bytes) : STATUS_FAILED;
+    if (status == STATUS_OK) status = manifest_parse(path, text, bytes, out);
+    mem_free(text);
+    mem_free(path);
+    return status;
+}
+
+bool manifest_exists(const char *folder) { return folder_holds(folder, manifest_name); }

@@ -1,0 +1,69 @@
+/* What a folder was written with: ballast_manifest.json lists its files, each with its size and the checksums of its
+ * blocks (file_sums.h), and carries a checksum of itself. A changed, lost or cut file shows, by name and block.
+ *
+ *     {"version": 1, "checksum": "xxh3-64", "block_bytes": 67108864,
+ *      "files": [{"name": "config.json", "bytes": 712, "blocks": ["9bd21f6ac2f8fe01"]}, ...], "self": "..."}
+ *
+ * "self" is the XXH3 of the rest, as compact JSON with sorted keys. */
+#ifndef BALLAST_BASE_MANIFEST_H
+#define BALLAST_BASE_MANIFEST_H
+
+#include <stdbool.h>
+
+#include "base/file_sums.h"
+
+enum { MANIFEST_NAME_BYTES = 256, MANIFEST_TEXT_BYTES = 512 };
+extern const char manifest_name[]; /* of its file */
+
+struct manifest_file {
+    char name[MANIFEST_NAME_BYTES]; /* within the folder */
+    struct file_sums sums;
+};
+/* Zero-initialise; free with manifest_free. */
+struct manifest {
+    VEC(struct manifest_file) files;
+};
+void manifest_free(struct manifest *manifest);
+
+/* Adds the file that is written to `path` (its last part is the name): what takes its bytes, valid until the next one
+ * is added. FAILED without memory. A NULL manifest gives NULL sums, which all writers take for "not wanted". */
+enum status manifest_add(struct manifest *manifest, const char *path, struct file_sums **sums);
+/* Leaves out the files whose names do not end so. */
+void manifest_keep(struct manifest *manifest, const char *ending);
+/* Writes it into the folder: the last of its files. */
+enum status manifest_write(struct manifest *manifest, const char *folder);
+
+/* Whether the folder has one. */
+bool manifest_exists(const char *folder);
+/* BAD_INPUT naming file and field for one that is damaged or of another version. */
+enum status manifest_read(const char *folder, struct manifest *out);
+/* The same from text; `name` stands for the path in messages. */
+enum status manifest_parse(const char *name, const char *text, size_t bytes, struct manifest *out);
+
+enum manifest_fault {
+    MANIFEST_MISSING,    /* the file is not there */
+    MANIFEST_UNREADABLE, /* it cannot be opened, or a block of it not be read */
+    MANIFEST_RESIZED,    /* it has other bytes than it was written with */
+    MANIFEST_CHANGED,    /* a block is not as it was written */
+    MANIFEST_ADDED       /* a file that is not listed */
+};
+struct manifest_finding {
+    char name[MANIFEST_NAME_BYTES];
+    enum manifest_fault fault;
+    uint64_t bytes, written_bytes; /* of the file; of the first where it is resized */
+    bool in_block;                 /* the fault is in one block, whose number follows */
+    size_t block;
+};
+struct manifest_findings {
+    VEC(struct manifest_finding) items;
+};
+/* Reads the folder's files again, with OpenMP's threads, and adds what is wrong with them. `wanted` says which by name;
+ * NULL: all. OK whatever it finds; FAILED without memory. */
+enum status manifest_verify(const struct manifest *manifest, const char *folder, bool (*wanted)(const char *name),
+                            struct manifest_findings *out);
+/* Adds the files of the folder that are not listed; hidden ones are passed over. */
+enum status manifest_find_added(const struct manifest *manifest, const char *folder, struct manifest_findings *out);
+/* "model.safetensors: block 3 (bytes 201326592 to 268435455): not as it was written"; returns `text`. */
+char *manifest_finding_print(const struct manifest_finding *finding, char text[MANIFEST_TEXT_BYTES]);
+
+#endif

@@ -1,0 +1,21 @@
+/* What a run that goes on starts from. */
+#ifndef BALLAST_TRAIN_RUN_ORIGIN_H
+#define BALLAST_TRAIN_RUN_ORIGIN_H
+
+#include "train/checkpoint.h"
+#include "train/run_folder.h"
+
+struct run_origin {
+    char *checkpoint; /* the newest; NULL: none yet, it starts with the model. The caller frees it */
+    struct checkpoint_state state;
+};
+
+/* Finds it, checks all its files, and run.json against it (run_changes.h). The policy is that of run.json. BAD_INPUT
+ * hints at an older checkpoint where the newest is damaged. */
+enum status run_origin_find(const char *run_folder, struct run_settings *settings, struct run_origin *out);
+/* The plan to go on with, under the options that were given. What is another than before, where
+ * options->allow_recipe_change admits that, is warned of and added to settings->changes. */
+enum status run_origin_resolve(const struct run_origin *origin, const char *run_folder,
+                               const struct plan_options *options, struct run_settings *settings, struct plan *out);
+
+#endif
