@@ -111,7 +111,9 @@ if(cmocka_FOUND)
     endif()
     if(TARGET ballast_cuda)
         # Its own functions stand before those of the CUDA runtime.
-        target_link_options(test_cuda_graphs PRIVATE -Wl,--allow-multiple-definition)
+        foreach(program IN ITEMS test_cuda_device test_cuda_graphs)
+            target_link_options(${program} PRIVATE -Wl,--allow-multiple-definition)
+        endforeach()
     endif()
     # Device code runs where there is no device, too: these tests with the kernels compiled for the CPU.
     include(CheckLanguage)

@@ -123,7 +123,8 @@ struct backend {
     /* Whether it can be used at all: BAD_INPUT for a wrong setting and where there is no such device, FAILED for a
      * machine that it does not know. */
     enum status (*check)(void);
-    /* Instruction set in use ("avx512", "avx2", "generic"; "sm_90"): part of the recipe, since results depend on it. */
+    /* Instruction set in use ("avx512", "avx2", "generic"; "sm_90-132sm+cublaslt-13.0.2"): part of the recipe, since
+     * results depend on it. */
     const char *(*isa)(void);
     /* The dtype that it is made for: bf16 where products of bf16 are done in hardware. */
     enum dtype (*fastest_dtype)(void);

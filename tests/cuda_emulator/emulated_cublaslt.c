@@ -38,10 +38,6 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *out) {
     *out = malloc(1);
     return *out ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-    free(handle);
-    return CUBLAS_STATUS_SUCCESS;
-}
 const char *cublasLtGetStatusString(cublasStatus_t status) { return status == CUBLAS_STATUS_SUCCESS ? "done" : "bad"; }
 
 cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t to, size_t size, cudaDataType type,

@@ -147,7 +147,7 @@ static void test_bad_recipe_texts(void **state) {
     refuse(path, changed("recipe", "document_attention", json_string("")), "document_attention: ''",
            "the legal values are across and within");
     char *name = spaces(RECIPE_NAME_BYTES), *text = spaces(RECIPE_TEXT_BYTES);
-    refuse(path, changed("recipe", "isa", json_string(name)), "isa: is longer than 31 bytes", "length is 31 bytes");
+    refuse(path, changed("recipe", "isa", json_string(name)), "isa: is longer than 63 bytes", "length is 63 bytes");
     refuse(path, changed("recipe", "lora", json_string(text)), "lora: is longer than 1023", "length is 1023 bytes");
     refuse(path, changed("recipe", "freeze", json_string(text)), "freeze: is longer than", "length is 1023 bytes");
     free(name);

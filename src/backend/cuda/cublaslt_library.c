@@ -39,7 +39,6 @@ static void *find(const char *name) {
 FORWARD(size_t, cublasLtGetVersion, (void), (), 0)
 FORWARD(const char *, cublasLtGetStatusString, (cublasStatus_t status), (status), SONAME " cannot be opened")
 FORWARD_CALL(cublasLtCreate, (cublasLtHandle_t * handle), (handle))
-FORWARD_CALL(cublasLtDestroy, (cublasLtHandle_t handle), (handle))
 FORWARD_CALL(cublasLtMatrixLayoutInit_internal,
              (cublasLtMatrixLayout_t layout, size_t size, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld),
              (layout, size, type, rows, cols, ld))

@@ -23,7 +23,7 @@ struct cuda_matmul {
 /* The most that an algorithm may ask for (NVIDIA's advice for compute capability 9.0), and how it wants it. */
 enum { WORKSPACE_MOST = 32 << 20, OWN_ALIGN = 256 };
 
-/* All choices in use, and the library, which goes with the last of them. */
+/* All choices in use, and the library once it is open. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct choice *choices;
 static cublasLtHandle_t library;
@@ -109,12 +109,23 @@ static enum status preference_init(const struct cuda_matmul_spec *spec, cublasLt
     return prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &result, sizeof result);
 }
 
+static enum status open_library(void) {
+    return library ? STATUS_OK : check(cublasLtCreate(&library), "cannot be used");
+}
+
+enum status cuda_matmul_open(void) {
+    pthread_mutex_lock(&lock);
+    enum status status = open_library();
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 /* The first algorithm that the library's rules put forward: they look at the spec and the card, and measure nothing. */
 static enum status choose(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul, struct choice *choice) {
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t best = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
     int found = 0;
-    if (!library) TRY(check(cublasLtCreate(&library), "cannot be used"));
+    TRY(open_library());
     TRY(preference_init(spec, &preference));
     TRY(check(cublasLtMatmulAlgoGetHeuristic(library, &matmul->operation, &matmul->b, &matmul->a, &matmul->addend,
                                              &matmul->c, &preference, 1, &best, &found),
@@ -124,13 +135,6 @@ static enum status choose(const struct cuda_matmul_spec *spec, struct cuda_matmu
     choice->algorithm = best.algo;
     choice->workspace_bytes = best.workspaceSize;
     return STATUS_OK;
-}
-
-static void choice_free(struct choice *choice) {
-    mem_free(choice);
-    if (choices || !library) return;
-    cublasLtDestroy(library);
-    library = NULL;
 }
 
 static enum status find_or_choose(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul) {
@@ -144,7 +148,7 @@ static enum status find_or_choose(const struct cuda_matmul_spec *spec, struct cu
     if (!choice) return STATUS_FAILED;
     enum status status = choose(spec, matmul, choice);
     if (status != STATUS_OK) {
-        choice_free(choice);
+        mem_free(choice);
         return status;
     }
     choice->spec = *spec;
@@ -178,7 +182,7 @@ void cuda_matmul_free(struct cuda_matmul *matmul) {
         while (*at != matmul->choice)
             at = &(*at)->next;
         *at = matmul->choice->next;
-        choice_free(matmul->choice);
+        mem_free(matmul->choice);
     }
     pthread_mutex_unlock(&lock);
     mem_free(matmul);

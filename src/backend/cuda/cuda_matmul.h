@@ -24,6 +24,8 @@ static inline struct cuda_matmul_spec cuda_matmul_aligned(struct matmul_spec pro
 }
 
 struct cuda_matmul;
+/* Makes the library ready on the current device: it takes what it takes of the device's memory. It stays open. */
+enum status cuda_matmul_open(void);
 /* For the current device. */
 enum status cuda_matmul_create(const struct cuda_matmul_spec *spec, struct cuda_matmul **out);
 /* Bytes that cuda_matmul_run needs, 64-byte aligned. */
