@@ -113,6 +113,21 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* An algorithm is good for alignments, all of them powers of two. */
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algorithm,
+                                       cublasLtMatmulHeuristicResult_t *result) {
+    (void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d;
+    FAULT_CALL();
+    uint32_t alignment[4];
+    memcpy(alignment, algorithm->data, sizeof alignment);
+    for (int i = 0; i < 4; i++)
+        if (alignment[i] == 0 || (alignment[i] & (alignment[i] - 1)) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+    *result = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS, .workspaceSize = ALGORITHM_WORKSPACE};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 static float element(const void *data, const struct layout *layout, uint64_t row, uint64_t column) {
     int64_t at = (int64_t)row + (int64_t)column * layout->stride;
     return layout->type == CUDA_R_16BF ? bf16_to_float(((const uint16_t *)data)[at]) : ((const float *)data)[at];

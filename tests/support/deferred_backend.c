@@ -71,6 +71,7 @@ static struct device {
     int waiting; /* threads */
     int threads; /* of kernels */
     int number;
+    char products[256];
     int64_t items, fail_at;
     atomic_llong kernels_left; /* calls until one is refused; negative: none is */
     atomic_llong batched;      /* kernels that were asked for together */
@@ -557,6 +558,18 @@ static enum status capacity(int64_t bytes[TIER_COUNT]) {
     return STATUS_OK;
 }
 
+static enum status pin_products(const char *lines) {
+    snprintf(device.products, sizeof device.products, "%s", lines);
+    return STATUS_OK;
+}
+
+/* What it chooses by itself depends on which device it is. */
+static enum status list_products(char *lines, size_t bytes) {
+    if (!device.products[0]) snprintf(device.products, sizeof device.products, "product %02x\n", device.number);
+    snprintf(lines, bytes, "%s", device.products);
+    return STATUS_OK;
+}
+
 static const struct backend backend = {.name = "deferred",
                                        .check = check_backend,
                                        .isa = isa,
@@ -570,6 +583,8 @@ static const struct backend backend = {.name = "deferred",
                                        .set_threads = set_threads,
                                        .supports = supports,
                                        .kernel_create = kernel_create,
+                                       .pin_products = pin_products,
+                                       .list_products = list_products,
                                        .zero = zero,
                                        .copy = copy,
                                        .streams = &streams,
@@ -583,6 +598,7 @@ const struct backend *deferred_begin_with(uint64_t seed,
                                           enum status (*create_kernel)(const struct node *node, struct kernel **out)) {
     device.kernel_create = create_kernel;
     device.seed = seed;
+    device.products[0] = '\0';
     device.draws = 0;
     device.threads = device.waiting = 0;
     device.items = 0;

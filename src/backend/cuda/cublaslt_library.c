@@ -60,6 +60,11 @@ FORWARD_CALL(cublasLtMatmulAlgoGetHeuristic,
               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
               cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t results[], int *count),
              (handle, operation, a, b, c, d, preference, wanted, results, count))
+FORWARD_CALL(cublasLtMatmulAlgoCheck,
+             (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
+              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+              const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulHeuristicResult_t *result),
+             (handle, operation, a, b, c, d, algorithm, result))
 FORWARD_CALL(cublasLtMatmul,
              (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void *alpha, const void *a,
               cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
