@@ -73,10 +73,10 @@ static enum status rounds_measure(struct engine *engine, const char *path, bool 
 }
 
 static enum status engine_measure(struct engine *engine, const char *path, enum dtype dtype, int rounds) {
-    const struct file_map *map = &engine->setup->model->weights->maps.items[0];
-    printf("%s, %.2f GB, as %s\n", path, (double)map->bytes * 1e-9, dtype_name(dtype));
-    TRY(rounds_measure(engine, path, true, rounds, (double)map->bytes));
-    return rounds_measure(engine, path, false, rounds, (double)map->bytes);
+    const struct file_input *input = &engine->setup->model->weights->inputs.items[0];
+    printf("%s, %.2f GB, as %s\n", path, (double)input->bytes * 1e-9, dtype_name(dtype));
+    TRY(rounds_measure(engine, path, true, rounds, (double)input->bytes));
+    return rounds_measure(engine, path, false, rounds, (double)input->bytes);
 }
 
 static enum status dtype_measure(const char *folder, const char *path, enum dtype dtype, int rounds) {
@@ -110,17 +110,18 @@ static uint16_t f16_from_float(float value) {
     return bits;
 }
 
-static void tensor_write(struct file_writer *writer, const struct safetensors *set,
-                         const struct safetensors_tensor *tensor, bool bf16) {
+static enum status tensor_write(struct file_writer *writer, const struct safetensors *set,
+                                const struct safetensors_tensor *tensor, bool bf16) {
     float values[BLOCK];
     uint16_t halves[BLOCK];
     for (size_t done = 0; done < tensor->elements; done += BLOCK) {
         size_t count = tensor->elements - done < BLOCK ? tensor->elements - done : BLOCK;
-        safetensors_convert(set, tensor, done, count, DTYPE_F32, values);
+        TRY(safetensors_convert(set, tensor, done, count, DTYPE_F32, values));
         for (size_t i = 0; i < count; i++)
             halves[i] = bf16 ? bf16_from_float(values[i]) : f16_from_float(values[i]);
         file_writer_write(writer, halves, count * sizeof *halves);
     }
+    return STATUS_OK;
 }
 
 static enum status half_write(const struct safetensors *set, const char *dtype, const char *path) {
@@ -143,10 +144,12 @@ static enum status half_write(const struct safetensors *set, const char *dtype, 
     TRY(file_writer_open(path, &writer));
     file_writer_write(&writer, &bytes, sizeof bytes);
     file_writer_print(&writer, "%-*s", (int)bytes, text);
-    for (size_t i = 0; i < set->tensors.count; i++)
-        tensor_write(&writer, set, &set->tensors.items[i], strcmp(dtype, "BF16") == 0);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < set->tensors.count && status == STATUS_OK; i++)
+        status = tensor_write(&writer, set, &set->tensors.items[i], strcmp(dtype, "BF16") == 0);
     free(text);
-    return file_writer_close(&writer);
+    enum status closed = file_writer_close(&writer);
+    return status == STATUS_OK ? closed : status;
 }
 
 static enum status convert(const char *folder, const char *dtype, const char *to) {

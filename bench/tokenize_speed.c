@@ -64,12 +64,13 @@ static enum status text_measure(const struct tokenizer *tokenizer, const char *t
 
 static enum status file_measure(const char *tokenizer_path, const char *text_path) {
     struct tokenizer *tokenizer;
-    struct file_map map;
+    char *text;
+    size_t bytes;
     TRY(tokenizer_open(tokenizer_path, &tokenizer));
-    enum status status = file_map_open(text_path, &map);
+    enum status status = file_read(text_path, SIZE_MAX - 1, &text, &bytes);
     if (status == STATUS_OK) {
-        status = text_measure(tokenizer, (const char *)map.data, map.bytes);
-        file_map_close(&map);
+        status = text_measure(tokenizer, text, bytes);
+        mem_free(text);
     }
     tokenizer_free(tokenizer);
     return status;

@@ -19,9 +19,10 @@ if command -v protoc-c >/dev/null; then
 else
     without=src/train/event_file.c
 fi
-# Without liburing and libmicrohttpd the build leaves these out too.
+# Without liburing, libmicrohttpd and libedit the build leaves these out too.
 if [ ! -e /usr/include/liburing.h ]; then without="$without src/store/disk_uring.c"; fi
 if [ ! -e /usr/include/microhttpd.h ]; then without="$without src/report/serve.c"; fi
+if [ ! -e /usr/include/histedit.h ]; then without="$without src/cli/line_edit.c"; fi
 failed=0
 for file in $(find src -name '*.c' | sort); do
     case " $without " in *" $file "*) continue ;; esac

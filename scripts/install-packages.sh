@@ -4,7 +4,7 @@
 # Needs root or sudo only when something is missing. Asks nothing.
 set -eu
 
-build='gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev libutf8proc-dev libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev'
+build='gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev libutf8proc-dev libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev libedit-dev'
 test='libcmocka-dev clang libclang-rt-14-dev libomp-dev'
 # On x86-64 the tests also compile for arm64.
 cross='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'

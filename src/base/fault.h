@@ -30,6 +30,8 @@ bool fault_point(enum fault_kind kind);
 /* Makes the `nth` operation of this kind from now on fail (1 = the next), and all later ones too if `sticky`; nth 0
  * disarms. */
 void fault_arm(enum fault_kind kind, int64_t nth, bool sticky);
+/* The same, but the process ends by SIGKILL in place of the operation. */
+void fault_arm_kill(enum fault_kind kind, int64_t nth);
 /* Operations of this kind since the process began. */
 int64_t fault_count(enum fault_kind kind);
 

@@ -2,12 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +12,7 @@
 #include "base/file_behind.h"
 
 enum { WRITER_BYTES = FILE_PIECE_BYTES };
+const char file_temporary_prefix[] = ".tmp-";
 
 static int open_checked(const char *path, int flags, mode_t mode) {
     return fault_point(FAULT_OPEN) ? -1 : open(path, flags | O_CLOEXEC, mode);
@@ -46,60 +44,6 @@ static enum status open_regular(const char *path, int *descriptor, size_t *bytes
     return STATUS_OK;
 }
 
-/* Maps what an open file has, or will have, and closes it. */
-static enum status map_open_file(const char *path, int file, size_t bytes, struct file_map *out) {
-    void *data = NULL;
-    if (bytes > 0) {
-        data = fault_point(FAULT_READ) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
-        if (data == MAP_FAILED) {
-            enum status status = input_failed(path, "map");
-            close(file);
-            return status;
-        }
-    }
-    close(file);
-    *out = (struct file_map){.data = data, .bytes = bytes};
-    return STATUS_OK;
-}
-
-enum status file_map_open(const char *path, struct file_map *out) {
-    int file;
-    size_t bytes;
-    TRY(open_regular(path, &file, &bytes));
-    return map_open_file(path, file, bytes, out);
-}
-
-enum status file_map_open_ahead(const char *path, size_t bytes, struct file_map *out) {
-    int file;
-    size_t there;
-    TRY(open_regular(path, &file, &there));
-    return map_open_file(path, file, bytes, out);
-}
-
-void file_map_close(struct file_map *map) {
-    if (map->data) munmap((void *)(uintptr_t)map->data, map->bytes);
-    *map = (struct file_map){0};
-}
-
-/* Only a wish, as both callers have it: where it is not granted, all goes on more slowly. */
-static void advise(const struct file_map *map, const void *from, size_t bytes, int advice) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)map->data, begin = (uintptr_t)from;
-    uintptr_t end = begin + bytes, stop = start + map->bytes;
-    if (begin < start) begin = start;
-    if (end > stop) end = stop;
-    if (begin >= end) return;
-    begin -= begin % page;
-    (void)madvise((void *)begin, end - begin, advice);
-}
-
-void file_map_expect(const struct file_map *map, const void *from, size_t bytes) {
-    advise(map, from, bytes, MADV_WILLNEED);
-}
-
-void file_map_forget(const struct file_map *map, const void *from, size_t bytes) {
-    advise(map, from, bytes, MADV_DONTNEED);
-}
-
 static bool read_fully(int file, char *text, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
         ssize_t got = fault_point(FAULT_READ) ? -1 : read(file, text + done, bytes - done);
@@ -112,8 +56,8 @@ static bool read_fully(int file, char *text, size_t bytes) {
 }
 
 enum status file_read(const char *path, size_t limit_bytes, char **text, size_t *bytes) {
-    int file;
-    size_t size;
+    int file = -1;
+    size_t size = 0;
     TRY(open_regular(path, &file, &size));
     if (size > limit_bytes) {
         close(file);
@@ -277,18 +221,6 @@ static enum status write_whole(const char *path, int flags, const void *data, si
     return file_writer_close(&writer);
 }
 
-/* A name in the same folder that nobody else has: a run's folder clears such away when the process ended too early.
- * NULL without memory. */
-static char *name_beside(const char *path) {
-    uint64_t number;
-    const char *slash = strrchr(path, '/');
-    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) {
-        (void)output_failed(path, "name a temporary file for");
-        return NULL;
-    }
-    return mem_format("%.*s.tmp-%016" PRIx64, slash ? (int)(slash - path + 1) : 0, path, number);
-}
-
 static enum status replace_by(const char *beside, const char *path, const char *text, size_t bytes) {
     TRY(write_whole(beside, O_EXCL, text, bytes, NULL));
     enum status status = file_rename(beside, path);
@@ -299,7 +231,7 @@ static enum status replace_by(const char *beside, const char *path, const char *
 enum status file_replace(const char *path, const char *text, size_t bytes) {
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, O_TRUNC, text, bytes, NULL);
-    char *beside = name_beside(path);
+    char *beside = path_beside(path, file_temporary_prefix);
     if (!beside) return STATUS_FAILED;
     enum status status = replace_by(beside, path, text, bytes);
     mem_free(beside);
@@ -312,14 +244,29 @@ static bool is_same_file(const char *a, const char *b) {
            first.st_ino == second.st_ino;
 }
 
+static void copy_bytes(const struct file_input *from, struct file_writer *to) {
+    for (size_t at = 0, here; at < from->bytes && to->status == STATUS_OK; at += here) {
+        unsigned char piece[1 << 16];
+        here = from->bytes - at < sizeof piece ? from->bytes - at : sizeof piece;
+        to->status = file_input_read(from, at, here, piece);
+        if (to->status == STATUS_OK) file_writer_write(to, piece, here);
+    }
+}
+
 enum status file_copy(const char *from, const char *to) { return file_copy_summed(from, to, NULL); }
 
 enum status file_copy_summed(const char *from, const char *to, struct file_sums *sums) {
-    struct file_map map;
-    TRY(file_map_open(from, &map));
+    struct file_input input;
+    struct file_writer writer;
+    TRY(file_input_open(from, &input));
     enum status status = is_same_file(from, to)
                              ? status_set(STATUS_FAILED, "%s: cannot be copied to itself (%s)", from, to)
-                             : write_whole(to, O_TRUNC, map.data, map.bytes, sums);
-    file_map_close(&map);
+                             : file_writer_open(to, &writer);
+    if (status == STATUS_OK) {
+        writer.sums = sums;
+        copy_bytes(&input, &writer);
+        status = file_writer_close(&writer);
+    }
+    file_input_close(&input);
     return status;
 }

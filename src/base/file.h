@@ -1,4 +1,4 @@
-/* Files: whole reads, maps, and writes that leave either the old file or the new one. All with fault points. */
+/* Files: whole reads, and writes that leave either the old file or the new one. All with fault points. */
 #ifndef BALLAST_BASE_FILE_H
 #define BALLAST_BASE_FILE_H
 
@@ -6,30 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file_input.h"
 #include "base/file_sums.h"
 #include "base/folder.h"
 #include "base/mem.h"
 #include "base/status.h"
 
-/* A file mapped read-only. Pages belong to the page cache, not to the process's anonymous memory. */
-struct file_map {
-    const unsigned char *data; /* NULL when bytes is 0 */
-    size_t bytes;
-};
-/* STATUS_BAD_INPUT, naming the file, when it cannot be opened or is not a regular file. */
-enum status file_map_open(const char *path, struct file_map *out);
-/* The same for a file that will grow: maps `bytes` (at least 1) of it, of which those that lie beyond its end must not
- * be touched before they were written. What others then write shows in the map. */
-enum status file_map_open_ahead(const char *path, size_t bytes, struct file_map *out);
-void file_map_close(struct file_map *map);
-/* Begins to read the pages of [from, from + bytes) that lie in the map, without waiting for them. */
-void file_map_expect(const struct file_map *map, const void *from, size_t bytes);
-/* Takes the pages of [from, from + bytes) that lie in the map out of the process's resident memory; they stay valid and
- * are mapped again when touched. For files that are read once, front to back. */
-void file_map_forget(const struct file_map *map, const void *from, size_t bytes);
-
-/* The whole file in fresh memory with a NUL after it (the caller frees with mem_free); BAD_INPUT when larger than
- * `limit_bytes`. */
+/* The whole file in fresh memory with a NUL after it (the caller frees with mem_free); BAD_INPUT, naming the file, when
+ * it cannot be opened, is not a regular file, or is larger than `limit_bytes`. No file is mapped (file_input.h says
+ * why). */
 enum status file_read(const char *path, size_t limit_bytes, char **text, size_t *bytes);
 
 /* Buffered writing to a new file; errors stick and are reported by file_writer_close, which also syncs to disk.
@@ -60,8 +45,9 @@ enum status file_writer_close(struct file_writer *writer);
 /* Closes and removes without an error. */
 void file_writer_abandon(struct file_writer *writer);
 
-/* Writes text beside `path` under a name of its own, syncs, renames over it and syncs the folder. A device or pipe is
- * written to directly. */
+/* Writes text beside `path` under a name of its own (path_beside with this prefix), syncs, renames over it and syncs
+ * the folder. A device or pipe is written to directly. */
+extern const char file_temporary_prefix[];
 enum status file_replace(const char *path, const char *text, size_t bytes);
 /* BAD_INPUT when `from` cannot be read, FAILED when `to` cannot be written or is the same file. */
 enum status file_copy(const char *from, const char *to);

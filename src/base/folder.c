@@ -3,10 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -126,6 +129,25 @@ enum status folder_publish(const char *from, const char *to) {
     return file_rename(from, to);
 }
 
+bool folder_is_at(const char *path, int descriptor) {
+    struct stat there, open;
+    return stat(path, &there) == 0 && fstat(descriptor, &open) == 0 && there.st_dev == open.st_dev &&
+           there.st_ino == open.st_ino;
+}
+
+enum status folder_lock(const char *path, int *descriptor, bool *locked) {
+    int folder = fault_point(FAULT_OPEN) ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    bool taken = flock(folder, LOCK_EX | LOCK_NB) == 0;
+    if (!taken && errno == EWOULDBLOCK) {
+        close(folder);
+        return status_set(STATUS_BAD_INPUT, "%s: another process is working on it", path);
+    }
+    *descriptor = folder;
+    if (locked) *locked = taken;
+    return STATUS_OK;
+}
+
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static enum status read_names(const char *path, DIR *folder, struct names *names) {
@@ -169,6 +191,24 @@ char *path_join(const char *folder, const char *name) {
     size_t length = strlen(folder);
     const char *between = length == 0 || folder[length - 1] == '/' ? "" : "/";
     return mem_format("%s%s%s", folder, between, name);
+}
+
+enum { BESIDE_DIGITS = 16 };
+
+char *path_beside(const char *path, const char *prefix) {
+    uint64_t number;
+    const char *slash = strrchr(path, '/');
+    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) {
+        (void)folder_failed(path, "name a temporary file for");
+        return NULL;
+    }
+    return mem_format("%.*s%s%0*" PRIx64, slash ? (int)(slash - path + 1) : 0, path, prefix, BESIDE_DIGITS, number);
+}
+
+bool name_is_beside(const char *name, const char *prefix) {
+    size_t length = strlen(prefix);
+    if (strncmp(name, prefix, length) != 0) return false;
+    return strspn(name + length, "0123456789abcdef") == BESIDE_DIGITS && name[length + BESIDE_DIGITS] == '\0';
 }
 
 bool path_ends(const char *path, const char *suffix) {

@@ -24,6 +24,13 @@ enum status folder_remove(const char *path);
  * syncs the parent. On failure both are as they were, or, where only the last sync failed, the folder is at `to`. */
 enum status folder_publish(const char *from, const char *to);
 
+/* Takes an existing folder for this process until the descriptor is closed (a process that ends lets go of it).
+ * BAD_INPUT when it cannot be opened or another process has it. Where the file system has no locks the folder is only
+ * open, and `*locked` (which may be NULL) becomes false. */
+enum status folder_lock(const char *path, int *descriptor, bool *locked);
+/* Whether a path leads to the folder that is open, and not to another one or to nothing. */
+bool folder_is_at(const char *path, int descriptor);
+
 /* Names in a folder, sorted, without "." and ".."; free with names_free. BAD_INPUT when it cannot be listed. */
 struct names {
     char **items;
@@ -38,6 +45,12 @@ char *path_join(const char *folder, const char *name);
 const char *path_name(const char *path);
 /* Whether it ends so: path_ends("a/b.txt", ".txt"). */
 bool path_ends(const char *path, const char *suffix);
+
+/* A path in the same folder that nobody else has: `prefix` and 16 random hexadecimal digits. In fresh memory; NULL,
+ * with the message set, without memory or randomness. */
+char *path_beside(const char *path, const char *prefix);
+/* Whether a name is one of those. */
+bool name_is_beside(const char *name, const char *prefix);
 
 /* Renames over whatever file has the name `to`, and syncs the folder that holds it. The source must be synced already.
  */

@@ -70,6 +70,10 @@ const char *status_name(enum status code) {
     return "unknown status";
 }
 
+bool status_is_stop(enum status code) {
+    return code == STATUS_HUNG_UP || code == STATUS_INTERRUPTED || code == STATUS_TERMINATED;
+}
+
 void status_clear(void) { message[0] = hint[0] = '\0'; }
 
 void bug_report(const char *file, int line, const char *format, ...) {

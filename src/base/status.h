@@ -7,11 +7,15 @@
 #ifndef BALLAST_BASE_STATUS_H
 #define BALLAST_BASE_STATUS_H
 
+#include <stdbool.h>
+
 #define STATUS_LIST(X)                                                                                                 \
     X(OK, 0, "done")                                                                                                   \
     X(FAILED, 1, "failed after the inputs were accepted")                                                              \
     X(BAD_INPUT, 2, "the command line or an input file is wrong")                                                      \
     X(NO_FIT, 3, "no plan fits the machine")                                                                           \
+    X(QUIT, 4, "ended by a second signal, without a checkpoint")                                                       \
+    X(HUNG_UP, 129, "stopped by SIGHUP after a checkpoint")                                                            \
     X(INTERRUPTED, 130, "stopped by SIGINT after a checkpoint")                                                        \
     X(TERMINATED, 143, "stopped by SIGTERM after a checkpoint")
 
@@ -36,6 +40,8 @@ const char *status_message(void);
 const char *status_hint_text(void);
 const char *status_name(enum status code);
 void status_clear(void);
+/* Whether it stands for a signal that stopped a run after a checkpoint. */
+bool status_is_stop(enum status code);
 
 #define TRY(expression)                                                                                                \
     do {                                                                                                               \

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +43,8 @@ static enum status run_command(const struct command *command, int count, char **
     if (status == STATUS_OK && options.help)
         help_print_command(command, stdout);
     else if (status == STATUS_OK) {
+        /* A log's reader that goes away (`| head`) ends no training: metrics.jsonl has all that is printed. */
+        if (command->bit & (COMMAND_TRAIN | COMMAND_RESUME)) signal(SIGPIPE, SIG_IGN);
         log_set_quiet(options_flag(&options, OPT_QUIET));
         if (!options_flag(&options, OPT_QUIET)) progress_view_open(stderr);
         option_effects_tell(&options);
@@ -67,7 +70,7 @@ static enum status run_help(int count, char **words) {
         tokenizer_print_document(stdout);
         return STATUS_OK;
     }
-    if (strcmp(words[0], "chat") == 0) {
+    if (strcmp(words[0], "templates") == 0) {
         jinja_print_document(stdout);
         return STATUS_OK;
     }
@@ -104,8 +107,7 @@ int cli_run(int count, char **words) {
     enum status status = finish_output(dispatch(count, words));
     live_line_wipe();
     if (status == STATUS_OK) return STATUS_OK;
-    bool stopped = status == STATUS_INTERRUPTED || status == STATUS_TERMINATED;
-    if (stopped && status_message()[0])
+    if (status_is_stop(status) && status_message()[0])
         fprintf(stderr, "ballast: %s\n", status_message());
     else
         fprintf(stderr, "ballast: error: %s\n", status_message()[0] ? status_message() : status_name(status));

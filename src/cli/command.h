@@ -17,7 +17,7 @@ struct command {
 };
 
 extern const struct command command_init, command_plan, command_train, command_resume, command_eval, command_generate,
-    command_profile, command_simulate, command_inspect, command_merge, command_report;
+    command_profile, command_simulate, command_inspect, command_merge, command_report, command_chat;
 extern const struct command *const commands[COMMAND_COUNT];
 /* NULL when there is none of that name. */
 const struct command *command_find(const char *name);

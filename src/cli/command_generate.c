@@ -1,70 +1,162 @@
 #include <stdio.h>
+#include <string.h>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
-#include "base/size.h"
 #include "cli/command.h"
+#include "cli/new_file.h"
 #include "cli/step_options.h"
-#include "train/generate.h"
-#include "train/train_setup.h"
+#include "cli/text_options.h"
+#include "train/generate_batch.h"
 
-/* The prompt comes out when the model is open, so that nothing is printed when it cannot be. */
-static void begin_text(void *payload, const struct train_setup *setup, const char *note) {
-    const struct generate_options *generate = payload;
-    const struct memory_report *memory = &setup->memory[TIER_DEVICE];
-    char all[SIZE_TEXT], parameters[SIZE_TEXT], cache[SIZE_TEXT];
-    log_note("memory: %s, of which parameters %s, caches of %lld tokens %s",
-             size_print(setup->program_bytes[TIER_DEVICE], all),
-             size_print(memory->by_kind[BUFFER_PARAMETERS], parameters), (long long)setup->plan.recipe.sequence_length,
-             size_print(memory->by_kind[BUFFER_CACHE], cache));
-    if (note[0]) log_note("from generation_config.json: %s", note);
-    fputs(generate->prompt, stdout);
-    fflush(stdout);
-}
+enum { BATCH_DEFAULT = 8 };
+
+/* What was asked for, and what is open. */
+struct request {
+    const struct options *options;
+    const char *text, *file; /* the prompt, or the file of prompts; the other is NULL */
+    struct writer_model model;
+    struct prompt_encoder encoder;
+    struct prompts prompts;
+    struct writer writer;
+};
 
 static bool write_text(void *payload, const char *text, size_t bytes) {
     (void)payload;
     return fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
 }
 
-static void print_speed(const struct generate_result *result) {
-    double prompt = result->prompt_seconds, rest = result->seconds;
-    log_note("%lld prompt tokens, %.1f tokens/s; %lld new tokens, %.1f tokens/s", (long long)result->prompt_tokens,
-             prompt > 0 ? (double)result->prompt_tokens / prompt : 0, (long long)result->tokens,
-             rest > 0 && result->tokens > 1 ? (double)(result->tokens - 1) / rest : 0);
+static double rate(int64_t tokens, double seconds) { return seconds > 0 && tokens > 0 ? (double)tokens / seconds : 0; }
+
+static enum status write_one(struct request *request) {
+    struct generate_result result;
+    if (!request->encoder.chat) fputs(request->text, stdout);
+    fflush(stdout);
+    TRY(generate_continue(&request->writer, 0, &request->prompts.items[0].ids, write_text, NULL, &result));
+    putchar('\n');
+    log_note("%lld prompt tokens, %.1f tokens/s; %lld new tokens, %.1f tokens/s", (long long)result.prompt_tokens,
+             rate(result.prompt_tokens, result.prompt_seconds), (long long)result.tokens,
+             rate(result.tokens - 1, result.seconds));
+    return STATUS_OK;
+}
+
+/* Standard output, or a file. */
+static enum status put_line(struct file_writer *file, const char *line) {
+    if (!file) {
+        bool written = printf("%s\n", line) >= 0 && fflush(stdout) == 0;
+        return written ? STATUS_OK : status_set(STATUS_FAILED, "standard output: cannot be written");
+    }
+    file_writer_print(file, "%s\n", line);
+    return file_writer_flush(file);
+}
+
+/* One line of JSON for each prompt: it, the text, its tokens and why it ended. */
+static enum status write_line(void *payload, const struct batch_text *text) {
+    json_t *line = json_pack("{s:s%, s:I, s:I, s:s}", "text", text->text, text->bytes, "prompt_tokens",
+                             (json_int_t)text->result->prompt_tokens, "tokens", (json_int_t)text->result->tokens,
+                             "finish", generate_finish_name(text->result->finish));
+    json_t *whole = line ? json_copy(text->prompt->source) : NULL;
+    int failed = !whole || json_object_update(whole, line) != 0;
+    char *printed = failed ? NULL : json_dumps(whole, JSON_PRESERVE_ORDER | JSON_COMPACT);
+    json_decref(whole);
+    json_decref(line);
+    if (!printed) return status_no_memory(text->bytes, "a text");
+    enum status status = put_line(payload, printed);
+    json_text_free(printed);
+    return status;
+}
+
+static enum status write_many(struct request *request) {
+    const char *path = options_text(request->options, OPT_OUTPUT);
+    struct file_writer out;
+    struct generate_result total;
+    if (path) TRY(file_writer_open(path, &out));
+    enum status status = generate_batch(&request->writer, &request->prompts, write_line, path ? &out : NULL, &total);
+    enum status closed = path ? file_writer_close(&out) : STATUS_OK; /* what was written before a failure stays */
+    TRY(status);
+    TRY(closed);
+    log_note("%zu texts: %lld prompt tokens, %lld new tokens in %.1f s, %.1f tokens/s", request->prompts.count,
+             (long long)total.prompt_tokens, (long long)total.tokens, total.seconds, rate(total.tokens, total.seconds));
+    return STATUS_OK;
+}
+
+/* Whether a file is one that was written here: its first line tells. */
+static enum status read_texts(const char *path) {
+    enum { FIRST_LINE_BYTES = 1 << 20 };
+    struct file_input input;
+    TRY(file_input_open(path, &input));
+    size_t bytes = input.bytes < FIRST_LINE_BYTES ? input.bytes : FIRST_LINE_BYTES;
+    char *text = mem_array(bytes + 1, 1);
+    enum status status = text ? file_input_read(&input, 0, bytes, text) : STATUS_FAILED;
+    file_input_close(&input);
+    const char *end = status == STATUS_OK ? memchr(text, '\n', bytes) : NULL;
+    json_t *first = end ? json_loadb(text, (size_t)(end - text), 0, NULL) : NULL;
+    bool known = json_object_get(first, "text") && json_object_get(first, "finish");
+    json_decref(first);
+    mem_free(text);
+    TRY(status);
+    return known ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: is no file of texts", path);
+}
+
+static enum status check(const struct request *request) {
+    const struct options *options = request->options;
+    const char *output = options_text(options, OPT_OUTPUT);
+    if (!request->text == !request->file)
+        return status_set(STATUS_BAD_INPUT, "ballast generate: give either --prompt TEXT or --prompts FILE");
+    if (request->text && output) return status_set(STATUS_BAD_INPUT, "--output: is for the texts of --prompts FILE");
+    if (output) TRY(new_file_check(output, "a file of texts", read_texts));
+    if (options_given(options, OPT_SYSTEM) && !options_flag(options, OPT_CHAT))
+        return status_set(STATUS_BAD_INPUT, "--system: is for --chat");
+    return STATUS_OK;
+}
+
+/* What is wrong with prompts is said before memory is taken. */
+static enum status open_request(struct request *request) {
+    const struct options *options = request->options;
+    struct plan_options plan;
+    struct generate_options generate;
+    TRY(step_options_read(options, false, &plan));
+    if (request->text) plan.batch = 1;
+    if (plan.batch == 0) plan.batch = BATCH_DEFAULT;
+    text_options_read(options, request->encoder.chat, &generate);
+    TRY(step_options_read_chat_date(options, &request->encoder.time_s));
+    TRY(writer_model_open(options->arguments.items[0], &plan, &request->model));
+    TRY(request->text ? prompts_add_text(&request->encoder, request->text, &request->prompts)
+                      : prompts_read(&request->encoder, request->file, &request->prompts));
+    TRY(writer_model_load(&request->model));
+    return writer_create(&request->model.engine, request->model.tokenizer, &request->model.config, &generate,
+                         &request->writer);
 }
 
 static enum status run(const struct options *options) {
-    struct plan_options plan;
-    struct generate_options generate;
-    struct generate_result result;
-    TRY(step_options_read(options, false, &plan));
-    generate_options_init(&generate);
-    generate.prompt = options_text(options, OPT_PROMPT);
-    generate.tokens = options_whole(options, OPT_TOKENS);
-    if (options_given(options, OPT_TEMPERATURE)) generate.temperature = options_real(options, OPT_TEMPERATURE);
-    if (options_given(options, OPT_TOP_K)) generate.top_k = options_whole(options, OPT_TOP_K);
-    if (options_given(options, OPT_TOP_P)) generate.top_p = options_real(options, OPT_TOP_P);
-    if (options_given(options, OPT_REPETITION_PENALTY))
-        generate.repetition_penalty = options_real(options, OPT_REPETITION_PENALTY);
-    generate.ignore_end = options_flag(options, OPT_IGNORE_END);
-    generate.stops = options->values[OPT_STOP].texts.items;
-    generate.stop_count = options->values[OPT_STOP].texts.count;
-    TRY(generate_text(options->arguments.items[0], &plan, &generate, begin_text, write_text, &generate, &result));
-    putchar('\n');
-    print_speed(&result);
-    return STATUS_OK;
+    struct request request = {
+        .options = options, .text = options_text(options, OPT_PROMPT), .file = options_text(options, OPT_PROMPTS)};
+    request.encoder = (struct prompt_encoder){
+        .model = &request.model, .chat = options_flag(options, OPT_CHAT), .system = options_text(options, OPT_SYSTEM)};
+    TRY(check(&request));
+    enum status status = open_request(&request);
+    if (status == STATUS_OK) text_options_tell(&request.writer);
+    if (status == STATUS_OK) status = request.text ? write_one(&request) : write_many(&request);
+    writer_free(&request.writer);
+    prompts_free(&request.prompts);
+    prompt_encoder_close(&request.encoder);
+    writer_model_close(&request.model);
+    return status;
 }
 
 const struct command command_generate = {
     .bit = COMMAND_GENERATE,
     .name = "generate",
-    .arguments = "MODEL_DIR --prompt TEXT",
+    .arguments = "MODEL_DIR --prompt TEXT | --prompts FILE",
     .least = 1,
     .most = 1,
     .summary = "text from a model",
     .details =
-        "Prints the prompt and what the model goes on with. The same seed, prompt and recipe give the same text. "
-        "Keys and values of earlier tokens are kept in caches of --seq tokens; a text that outgrows them is computed "
-        "anew from its last half.",
+        "Prints the prompt and what the model goes on with; with --chat its answer alone, by its chat template. The "
+        "same "
+        "seed, prompt and recipe give the same text. Keys and values of earlier tokens are kept in caches of --seq "
+        "tokens; a text that outgrows them is computed anew from its last half. With --prompts, one line of JSON for "
+        "each of the file's prompts, --batch of them at a time, in their order: a text does not depend on the others.",
     .run = run,
 };

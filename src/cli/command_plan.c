@@ -70,7 +70,6 @@ static enum status run(const struct options *options) {
     TRY(step_options_read(options, false, &plan));
     plan.outline = true;
     step_options_read_optimizer(options, &training);
-    if (generate) plan.batch = plan.grain_sequences = plan.grains_per_pass = 0; /* it has one sequence */
     TRY(train_setup_create(options->arguments.items[0], generate ? SETUP_GENERATE : SETUP_TRAIN, &plan, &training,
                            &setup));
     struct step_summary prediction;

@@ -63,7 +63,8 @@ const struct command command_train = {
         "(a.txt:0.7 b.jsonl:0.3) sequences are drawn in exactly these proportions, else by size. Text is tokenized "
         "while "
         "steps run, and its tokens are kept for later runs once all are made. RUN_DIR gets "
-        "metrics.jsonl, checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT and SIGTERM finish the "
-        "step, write a checkpoint and exit with 130 or 143.",
+        "metrics.jsonl, checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT, SIGTERM and SIGHUP "
+        "finish the step, write a checkpoint and exit with 130, 143 or 129; a second SIGINT or SIGTERM ends at once, "
+        "with 4. Where nobody reads what it prints any more, it goes on.",
     .run = run,
 };

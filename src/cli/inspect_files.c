@@ -43,29 +43,32 @@ enum status inspect_weights(const char *path, json_t **out) {
     return *out ? STATUS_OK : status_no_memory(0, "a list of tensors");
 }
 
-static int64_t largest_id(const struct token_view *view) {
+static enum status find_largest_id(const struct token_view *view, int64_t *out) {
     enum { CHUNK = 4096 };
     int32_t ids[CHUNK], most = -1;
     for (int64_t first = 0; first < view->count; first += CHUNK) {
         int64_t count = view->count - first < CHUNK ? view->count - first : CHUNK;
-        token_view_read(view, first, count, ids);
+        TRY(token_view_read(view, first, count, ids));
         for (int64_t i = 0; i < count; i++)
             if (ids[i] > most) most = ids[i];
     }
-    return most;
+    *out = most;
+    return STATUS_OK;
 }
 
 enum status inspect_tokens(const char *path, json_t **out) {
-    struct file_map map;
+    struct file_input file;
     struct token_view view;
-    TRY(file_map_open(path, &map));
-    enum status status = token_file_parse(path, map.data, map.bytes, &view);
+    int64_t largest = -1;
+    TRY(file_input_open(path, &file));
+    enum status status = token_file_parse(path, &file, &view);
+    if (status == STATUS_OK) status = find_largest_id(&view, &largest);
     if (status == STATUS_OK) {
         *out = json_pack("{s:s, s:s, s:I, s:i, s:I}", "kind", "tokens", "file", path, "tokens", (json_int_t)view.count,
-                         "token_bytes", view.token_bytes, "largest_id", (json_int_t)largest_id(&view));
+                         "token_bytes", view.token_bytes, "largest_id", (json_int_t)largest);
         if (!*out) status = status_no_memory(0, "a summary");
     }
-    file_map_close(&map);
+    file_input_close(&file);
     return status;
 }
 

@@ -34,13 +34,60 @@ static void remove_keeping_message(const char *folder, enum status status) {
     mem_free(hint);
 }
 
+static const char beside_prefix[] = ".ballast-new-";
+
+/* A folder that its maker does not hold any more: it was killed. */
+static void remove_abandoned(const char *path) {
+    int lock;
+    bool locked;
+    if (folder_lock(path, &lock, &locked) != STATUS_OK) return;
+    if (locked && folder_is_at(path, lock)) (void)folder_remove(path);
+    close(lock);
+}
+
+/* In the folder where `beside` is to be. What cannot be removed stays: it is in nobody's way. */
+static enum status remove_leftovers(const char *beside) {
+    struct names names = {0};
+    const char *slash = strrchr(beside, '/');
+    char *parent = mem_format("%.*s.", slash ? (int)(slash - beside + 1) : 0, beside);
+    if (!parent) return STATUS_FAILED;
+    /* One that is still missing, or may not be read, shows none. */
+    enum status status = access(parent, R_OK) == 0 ? folder_list(parent, &names) : STATUS_OK;
+    for (size_t i = 0; i < names.count; i++) {
+        if (!name_is_beside(names.items[i], beside_prefix)) continue;
+        char *path = path_join(parent, names.items[i]);
+        if (path) remove_abandoned(path);
+        mem_free(path);
+    }
+    names_free(&names);
+    mem_free(parent);
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+}
+
+/* Until it is locked, another start may take the folder for a leftover. */
+static enum status create_locked(const char *beside, int *lock) {
+    TRY(folder_create(beside));
+    TRY(folder_lock(beside, lock, NULL));
+    if (folder_is_at(beside, *lock)) return STATUS_OK;
+    close(*lock);
+    return status_set(STATUS_FAILED, "%s: was removed", beside);
+}
+
+static enum status write_beside(const char *beside, const char *path,
+                                enum status (*write)(void *payload, const char *path), void *payload) {
+    int lock;
+    TRY(remove_leftovers(beside));
+    TRY(create_locked(beside, &lock));
+    enum status status = write(payload, beside);
+    if (status == STATUS_OK) status = folder_publish(beside, path);
+    close(lock);
+    return status;
+}
+
 enum status new_folder_write(const char *folder, enum status (*write)(void *payload, const char *path), void *payload) {
     TRY(new_folder_check(folder));
-    char *path = without_slashes(folder);
-    char *beside = path ? mem_format("%s.new-%d", path, (int)getpid()) : NULL;
-    enum status status = beside ? folder_create(beside) : STATUS_FAILED;
-    if (status == STATUS_OK) status = write(payload, beside);
-    if (status == STATUS_OK) status = folder_publish(beside, path);
+    char *path = without_slashes(folder), *beside = path ? path_beside(path, beside_prefix) : NULL;
+    enum status status = beside ? write_beside(beside, path, write, payload) : STATUS_FAILED;
     if (status != STATUS_OK && beside) remove_keeping_message(beside, status);
     mem_free(beside);
     mem_free(path);

@@ -51,18 +51,18 @@ static enum status write_tokenizer_config(const char *folder, int64_t context) {
 }
 
 static enum status write_tokenizer(const char *text_path, const struct model_config *config, const char *folder) {
-    struct file_map text;
+    struct file_input text;
     const char *specials[] = {end_of_text};
-    TRY(file_map_open(text_path, &text));
+    TRY(file_input_open(text_path, &text));
     char *path = path_join(folder, "tokenizer.json");
     enum status status = path ? STATUS_OK : STATUS_FAILED;
     if (path && text.bytes == 0) status = status_set(STATUS_BAD_INPUT, "%s: is empty", text_path);
     if (status == STATUS_OK) {
-        status = tokenizer_train((const char *)text.data, text.bytes, config->vocab_size, specials, 1, path);
+        status = tokenizer_train_file(&text, config->vocab_size, specials, 1, path);
         if (status == STATUS_BAD_INPUT) status_prefix(status, "%s", text_path);
     }
     mem_free(path);
-    file_map_close(&text);
+    file_input_close(&text);
     TRY(status);
     return write_tokenizer_config(folder, config->context);
 }

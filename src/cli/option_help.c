@@ -70,7 +70,7 @@ void help_print_program(FILE *out) {
     fputs(
         "  help       this text; `ballast help COMMAND` (or `ballast COMMAND --help`) shows all options and their\n"
         "             defaults; `ballast help options` prints docs/options.md, `ballast help models` docs/models.md,\n"
-        "             `ballast help tokenizers` docs/tokenizers.md, `ballast help chat` docs/chat.md;\n"
+        "             `ballast help tokenizers` docs/tokenizers.md, `ballast help templates` docs/chat.md;\n"
         "             `ballast help presets` lists published models that `ballast plan` knows by name\n"
         "  version    the program's version\n\n"
         "exit status: 0 done; 1 failed after the inputs were accepted; 2 the command line or an input file is wrong;\n"

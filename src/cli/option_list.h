@@ -15,24 +15,26 @@
       OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_SIMULATE | COMMAND_INSPECT),                  \
       .help = "print one JSON document on stdout and nothing else there")                                              \
     X(QUIET, .name = "quiet", .type = OPTION_FLAG,                                                                     \
-      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_GENERATE |     \
-                 COMMAND_REPORT),                                                                                      \
+      OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_CHAT |         \
+                 COMMAND_GENERATE | COMMAND_REPORT),                                                                   \
       .help = "leave out progress and notes; warnings and errors stay")                                                \
     X(OUTPUT, .name = "output", .letter = 'o', .type = OPTION_TEXT, .argument = "PATH",                                \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE | COMMAND_REPORT),                     \
+      OPTION_FOR(COMMAND_GENERATE | COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE | COMMAND_REPORT),  \
       .help = "train (required there): the run's folder, new or empty; merge (required there): the same of the "       \
               "model; plan: the plan file to write; profile: the "                                                     \
-              "cluster file to write; report: the HTML file (else RUN_DIR/report.html, or beside the plan)")
+              "cluster file to write; report: the HTML file (else RUN_DIR/report.html, or beside the plan); "          \
+              "generate: the file of texts of --prompts")
 
 /* Options that plan, train, resume, eval, generate and profile share. */
 #define OPTION_LIST_PLAN(X)                                                                                            \
     X(BATCH, .name = "batch", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                      \
-      .computed = "8, or what the plan file or the run says", .help = "sequences per step over all ranks")             \
-    X(SEQ, .name = "seq", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),                          \
+      .computed = "8, or what the plan file or the run says; --for generate: 1",                                       \
+      .help = "sequences per step over all ranks; of generate --prompts: texts at a time")                             \
+    X(SEQ, .name = "seq", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_MODEL),                         \
       .computed = "the model's context, at most 1024, or what the plan file or the run says",                          \
       .help = "tokens per sequence")                                                                                   \
     X(DTYPE, .name = "dtype", .type = OPTION_CHOICE, .argument = "bf16|fp32", .choices = "bf16|fp32",                  \
-      OPTION_FOR(COMMANDS_STEP),                                                                                       \
+      OPTION_FOR(COMMANDS_MODEL),                                                                                      \
       .computed = "bf16 where it is in hardware (AVX512-BF16, AMX or a GPU, see `ballast profile`) and thus several "  \
                   "times as fast, else fp32; or what the plan file or the run says",                                   \
       .help = "numbers of parameters and activations; sums and the optimizer are fp32 in both")                        \
@@ -47,43 +49,43 @@
     X(GRAINS_PER_PASS, .name = "grains-per-pass", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMANDS_STEP),  \
       .computed = "1, or what the plan file says",                                                                     \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
-    X(THREADS, .name = "threads", OPTION_WHOLE_RANGE(1, 4096), OPTION_FOR(COMMANDS_STEP),                              \
+    X(THREADS, .name = "threads", OPTION_WHOLE_RANGE(1, 4096), OPTION_FOR(COMMANDS_MODEL),                             \
       .computed = "the physical cores that the process may use", .help = "compute threads; part of the recipe")        \
-    X(SEED, .name = "seed", OPTION_WHOLE_RANGE(0, INT64_MAX), OPTION_FOR(COMMANDS_STEP | COMMAND_INIT),                \
+    X(SEED, .name = "seed", OPTION_WHOLE_RANGE(0, INT64_MAX), OPTION_FOR(COMMANDS_MODEL | COMMAND_INIT),               \
       .computed = "1, or what the plan file or the run says",                                                          \
       .help = "of all that is random: initial weights (init), order of the data, sampling")                            \
-    X(DEVICE, .name = "device", .type = OPTION_TEXT, .argument = "cpu|cuda[:N]",                                       \
-      OPTION_FOR(COMMANDS_STEP | COMMAND_PROFILE),                                                                     \
+    X(DEVICE, .name = "device", .type = OPTION_TEXT, .argument = "cpu|cuda[:N]", OPTION_FOR(COMMANDS_MODEL),           \
       .computed = "cuda where there is a GPU that this build can use, else cpu; or what the plan file or the run "     \
                   "was made on",                                                                                       \
       .help = "what computes: the processor, or the N-th GPU from 0; results depend on it, so a run goes on where it " \
               "began")                                                                                                 \
-    X(DEVICE_MEMORY, .name = "device-memory", .type = OPTION_SIZE, .argument = "SIZE", OPTION_FOR(COMMANDS_STEP),      \
+    X(DEVICE_MEMORY, .name = "device-memory", .type = OPTION_SIZE, .argument = "SIZE", OPTION_FOR(COMMANDS_MODEL),     \
       .computed = "memory available to the process (within its cgroup), less 64 MiB for the process and 5% left "      \
                   "free; what is free on the GPU, less 512 MiB",                                                       \
       .help = "the most that a step's arena may take")                                                                 \
-    X(HOST_MEMORY, .name = "host-memory", .type = OPTION_SIZE, .argument = "SIZE", OPTION_FOR(COMMANDS_STEP),          \
+    X(HOST_MEMORY, .name = "host-memory", .type = OPTION_SIZE, .argument = "SIZE", OPTION_FOR(COMMANDS_MODEL),         \
       .computed = "none on a processor, whose memory is its device tier; with a GPU the memory available to the "      \
                   "process, less 64 MiB and 5%",                                                                       \
       .help = "a host tier of this size beside the device tier")                                                       \
     X(DISK, .name = "disk", .type = OPTION_TEXT, .argument = "DIR[:SIZE]",                                             \
-      OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE | COMMAND_REPORT),                                                   \
+      OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT),                                                  \
       .computed = "none, or for simulate what the run had; SIZE: what is free there, less 5%",                         \
       .help = "folder for what does not fit in memory, and the most to take there")                                    \
     X(PARTITION, .name = "partition", .type = OPTION_TEXT, .argument = "P", OPTION_FOR(COMMANDS_STEP),                 \
       .refusal = "this version runs on one rank",                                                                      \
       .help = "how parameters, gradients and states are spread over ranks")                                            \
     X(CLUSTER, .name = "cluster", .type = OPTION_TEXT, .argument = "FILE",                                             \
-      OPTION_FOR(COMMANDS_STEP | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                      \
+      OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                     \
       .help = "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \
     X(PLAN, .name = "plan", .type = OPTION_TEXT, .argument = "FILE",                                                   \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL | COMMAND_GENERATE),                                                     \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL | COMMANDS_TEXT),                                                        \
       .help = "a plan that `ballast plan -o` wrote; plan options given beside it must agree with it")                  \
     X(FOR, .name = "for", .type = OPTION_CHOICE, .argument = "train|generate", .choices = "train|generate",            \
       OPTION_FOR(COMMAND_PLAN), .fallback = "train",                                                                   \
-      .help = "what to plan: a training step, or generating with key-value caches of --seq tokens")                    \
+      .help = "what to plan: a training step, or writing --batch texts at a time with key-value caches of --seq "      \
+              "tokens each")                                                                                           \
     X(STEPS, .name = "steps", OPTION_WHOLE_RANGE(1, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),    \
       .computed = "1000; resume: what the run says", .help = "optimizer steps of the whole run")                       \
     X(EPOCHS, .name = "epochs", OPTION_REAL_RANGE(0, 1e6), .above = true, OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),  \
@@ -131,7 +133,7 @@
       OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .fallback = "completions",                                             \
       .help = "which tokens of supervised examples (.jsonl with prompt and completion, or messages) count")            \
     X(CHAT_DATE, .name = "chat-date", .type = OPTION_TEXT, .argument = "YYYY-MM-DD",                                   \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .computed = "today, in UTC",                                           \
+      OPTION_FOR(COMMANDS_TEXT | COMMAND_TRAIN | COMMAND_EVAL), .computed = "today, in UTC",                           \
       .help = "the date that chat templates which ask for it are told; a run keeps it")                                \
     X(COLUMNS, .name = "columns", .type = OPTION_TEXT, .argument = "FIELD=KEY,...",                                    \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL), .computed = "the fields' own names",                                   \
@@ -178,24 +180,32 @@
     X(BATCHES, .name = "batches", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_EVAL), .fallback = "0", \
       .help = "the most batches of each file; 0: all")                                                                 \
     X(PROMPT, .name = "prompt", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                 \
-      .may_be_empty = true, .required = true, .help = "the text to go on from; \"\": from the end-of-text token")      \
-    X(TOKENS, .name = "tokens", OPTION_WHOLE_RANGE(1, 100000000), OPTION_FOR(COMMAND_GENERATE), .fallback = "100",     \
-      .help = "the most new tokens")                                                                                   \
-    X(TEMPERATURE, .name = "temperature", OPTION_REAL_RANGE(0, 100), OPTION_FOR(COMMAND_GENERATE),                     \
+      .may_be_empty = true, .help = "the text to go on from; \"\": from the end-of-text token")                        \
+    X(PROMPTS, .name = "prompts", .type = OPTION_TEXT, .argument = "FILE", OPTION_FOR(COMMAND_GENERATE),               \
+      .help =                                                                                                          \
+          "many prompts, one a line: of .jsonl {\"prompt\": TEXT} or {\"messages\": [...]}, else the line itself; "    \
+          "prints a line of JSON for each")                                                                            \
+    X(CHAT, .name = "chat", .type = OPTION_FLAG, OPTION_FOR(COMMAND_GENERATE),                                         \
+      .help = "take prompts as what a user says to the model, by its chat template, and print the answer alone")       \
+    X(SYSTEM, .name = "system", .type = OPTION_TEXT, .argument = "TEXT", OPTION_FOR(COMMANDS_TEXT),                    \
+      .help = "what the system says before the user (generate: with --chat)")                                          \
+    X(TOKENS, .name = "tokens", OPTION_WHOLE_RANGE(1, 100000000), OPTION_FOR(COMMANDS_TEXT),                           \
+      .computed = "100; of answers: as many as the caches of --seq tokens hold", .help = "the most new tokens")        \
+    X(TEMPERATURE, .name = "temperature", OPTION_REAL_RANGE(0, 100), OPTION_FOR(COMMANDS_TEXT),                        \
       .computed = "what the model's generation_config.json says (0 where that has do_sample false), else 0.8",         \
       .help = "divides the logits; 0: always the likeliest token")                                                     \
-    X(TOP_K, .name = "top-k", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMAND_GENERATE),                  \
+    X(TOP_K, .name = "top-k", OPTION_WHOLE_RANGE(0, OPTION_MOST_STEPS), OPTION_FOR(COMMANDS_TEXT),                     \
       .computed = "what generation_config.json says, else 0", .help = "draw among the k likeliest tokens; 0: all")     \
-    X(TOP_P, .name = "top-p", OPTION_REAL_RANGE(0, 1), .above = true, OPTION_FOR(COMMAND_GENERATE),                    \
+    X(TOP_P, .name = "top-p", OPTION_REAL_RANGE(0, 1), .above = true, OPTION_FOR(COMMANDS_TEXT),                       \
       .computed = "what generation_config.json says, else 1",                                                          \
       .help = "draw among the fewest likeliest tokens that hold this much probability")                                \
-    X(REPETITION_PENALTY, .name = "repetition-penalty", OPTION_REAL_RANGE(0.001, 1000), OPTION_FOR(COMMAND_GENERATE),  \
+    X(REPETITION_PENALTY, .name = "repetition-penalty", OPTION_REAL_RANGE(0.001, 1000), OPTION_FOR(COMMANDS_TEXT),     \
       .computed = "what generation_config.json says, else 1",                                                          \
       .help = "above 1 tokens that are in the prompt or the text are less likely to come again (their logits are "     \
               "divided by it, negative ones multiplied)")                                                              \
-    X(STOP, .name = "stop", .type = OPTION_TEXTS, .argument = "TEXT", OPTION_FOR(COMMAND_GENERATE),                    \
+    X(STOP, .name = "stop", .type = OPTION_TEXTS, .argument = "TEXT", OPTION_FOR(COMMANDS_TEXT),                       \
       .help = "end before this text; may be given several times")                                                      \
-    X(IGNORE_END, .name = "ignore-end", .type = OPTION_FLAG, OPTION_FOR(COMMAND_GENERATE),                             \
+    X(IGNORE_END, .name = "ignore-end", .type = OPTION_FLAG, OPTION_FOR(COMMANDS_TEXT),                                \
       .help = "go on after an end-of-text token")
 
 #define OPTION_LIST_INIT(X)                                                                                            \

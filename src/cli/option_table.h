@@ -27,6 +27,7 @@ enum option_type {
     X(MERGE, merge)                                                                                                    \
     X(EVAL, eval)                                                                                                      \
     X(GENERATE, generate)                                                                                              \
+    X(CHAT, chat)                                                                                                      \
     X(PROFILE, profile)                                                                                                \
     X(SIMULATE, simulate)                                                                                              \
     X(INSPECT, inspect)
@@ -40,7 +41,9 @@ enum command_bit {
     COMMAND_LIST(COMMAND_BIT)
 #undef COMMAND_BIT
         COMMANDS_ALL = (1 << COMMAND_COUNT) - 1,
+    COMMANDS_TEXT = COMMAND_GENERATE | COMMAND_CHAT,
     COMMANDS_STEP = COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE | COMMAND_PROFILE,
+    COMMANDS_MODEL = COMMANDS_STEP | COMMAND_CHAT, /* those that compute with one */
 };
 
 struct option {

@@ -150,11 +150,11 @@ void components_close(struct components *components) {
     vec_free(components);
 }
 
-int64_t component_fill_row(const struct component *component, const struct component_options *options, int64_t index,
-                           const struct row *row) {
+enum status component_fill_row(const struct component *component, const struct component_options *options,
+                               int64_t index, const struct row *row, int64_t *counted) {
     if (component->supervised)
-        return packing_fill_row(&component->packing, component->corpus, index, options->loss_on_all, row);
-    return row_fill_tokens(row, component->corpus, index * row->length, options->border);
+        return packing_fill_row(&component->packing, component->corpus, index, options->loss_on_all, row, counted);
+    return row_fill_tokens(row, component->corpus, index * row->length, options->border, counted);
 }
 
 void component_tell_cuts(const struct component *component) {

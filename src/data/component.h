@@ -52,9 +52,9 @@ struct component_rows {
 enum status component_require(const struct component *component, const struct component_options *options, int64_t train,
                               struct tokenize_effort effort, struct component_rows *out);
 
-/* Fills a row that is there; returns the number of targets that count. */
-int64_t component_fill_row(const struct component *component, const struct component_options *options, int64_t index,
-                           const struct row *row);
+/* Fills a row that is there; *counted is the number of targets that count. FAILED when it cannot be read. */
+enum status component_fill_row(const struct component *component, const struct component_options *options,
+                               int64_t index, const struct row *row, int64_t *counted);
 /* Says how many examples were cut or left out, if any were, and of texts that are whole what is to be said of them. */
 void component_tell_cuts(const struct component *component);
 

@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/file_input.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"
@@ -15,7 +15,7 @@ static const int64_t progress_ns = 3000000000;
 
 struct part {
     struct token_cache *cache; /* of a text; NULL for a token file */
-    struct file_map map;       /* of a token file */
+    struct file_input file;    /* a token file */
     uint64_t hash;             /* of its tokens */
     struct token_view view;    /* of what is there */
     int64_t first;             /* where it begins in the corpus */
@@ -35,8 +35,8 @@ struct corpus {
 };
 
 static enum status open_token_file(const struct source *source, int64_t vocab_size, struct part *out) {
-    TRY(file_map_open(source->path, &out->map));
-    TRY(token_file_parse(source->path, out->map.data, out->map.bytes, &out->view));
+    TRY(file_input_open(source->path, &out->file));
+    TRY(token_file_parse(source->path, &out->file, &out->view));
     return token_view_examine(source->path, &out->view, vocab_size, &out->hash);
 }
 
@@ -88,7 +88,7 @@ void corpus_close(struct corpus *corpus) {
     if (!corpus) return;
     for (size_t i = 0; i < corpus->part_count; i++) {
         token_cache_close(corpus->parts[i].cache);
-        file_map_close(&corpus->parts[i].map);
+        file_input_close(&corpus->parts[i].file);
     }
     mem_free(corpus->parts);
     pthread_cond_destroy(&corpus->changed);
@@ -214,23 +214,26 @@ static size_t find_part(const struct corpus *corpus, int64_t token) {
     return low;
 }
 
-/* As much as lies in one part; returns how much. */
-static int64_t read_part(struct corpus *corpus, int64_t first, int64_t count, int32_t *out) {
+/* As much as lies in one part: *count of the tokens. */
+static enum status read_part(struct corpus *corpus, int64_t first, int64_t *count, int32_t *out) {
     pthread_mutex_lock(&corpus->lock);
-    BUG_IF(first < 0 || count < 0 || first > corpus->tokens - count, "tokens %lld..+%lld of %lld", (long long)first,
-           (long long)count, (long long)corpus->tokens);
+    BUG_IF(first < 0 || *count < 0 || first > corpus->tokens - *count, "tokens %lld..+%lld of %lld", (long long)first,
+           (long long)*count, (long long)corpus->tokens);
     const struct part *part = &corpus->parts[find_part(corpus, first)];
     struct token_view view = part->view;
     int64_t from = first - part->first;
     pthread_mutex_unlock(&corpus->lock);
-    if (count > view.count - from) count = view.count - from;
-    token_view_read(&view, from, count, out);
-    return count;
+    if (*count > view.count - from) *count = view.count - from;
+    return token_view_read(&view, from, *count, out);
 }
 
-void corpus_read(struct corpus *corpus, int64_t first, int64_t count, int32_t *out) {
-    for (int64_t done = 0; done < count;)
-        done += read_part(corpus, first + done, count - done, out + done);
+enum status corpus_read(struct corpus *corpus, int64_t first, int64_t count, int32_t *out) {
+    for (int64_t done = 0; done < count;) {
+        int64_t here = count - done;
+        TRY(read_part(corpus, first + done, &here, out + done));
+        done += here;
+    }
+    return STATUS_OK;
 }
 
 uint64_t corpus_identity(struct corpus *corpus) {
@@ -240,6 +243,7 @@ uint64_t corpus_identity(struct corpus *corpus) {
         uint64_t fields[3] = {part->hash};
         if (part->cache) {
             fields[0] = token_cache_identity(part->cache);
+            if (fields[0] == 0) return 0;
         } else {
             fields[1] = (uint64_t)part->view.count;
             fields[2] = (uint64_t)part->view.token_bytes;

@@ -39,10 +39,11 @@ bool corpus_advance(struct corpus *corpus);
 /* Gives up memory that making gets anew. */
 void corpus_rest(struct corpus *corpus);
 
-/* Tokens first .. first+count-1, which must be there, into out[count]. */
-void corpus_read(struct corpus *corpus, int64_t first, int64_t count, int32_t *out);
+/* Tokens first .. first+count-1, which must be there, into out[count]. FAILED when they cannot be read. */
+enum status corpus_read(struct corpus *corpus, int64_t first, int64_t count, int32_t *out);
 
-/* Equal for equal tokens from equal files, made or not; others almost surely differ. It may read all texts. */
+/* Equal for equal tokens from equal files, made or not; others almost surely differ. It may read all texts; 0 when one
+ * cannot be read. */
 uint64_t corpus_identity(struct corpus *corpus);
 /* token_cache_tell_text of each text. */
 void corpus_tell_text(struct corpus *corpus, bool ended);

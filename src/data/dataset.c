@@ -279,6 +279,13 @@ int64_t dataset_tokens(const struct dataset *dataset) {
     return count_tokens(&dataset->train) + count_tokens(&dataset->valid);
 }
 
+static bool is_known(const struct components *components) {
+    bool known = true;
+    for (size_t i = 0; i < components->count; i++)
+        known = known && corpus_identity(components->items[i].corpus) != 0;
+    return known;
+}
+
 static uint64_t mix_components(const struct components *components, uint64_t hash) {
     for (size_t i = 0; i < components->count; i++) {
         const struct component *component = &components->items[i];
@@ -297,6 +304,7 @@ void dataset_tell_cuts(const struct dataset *dataset) {
 
 uint64_t dataset_fingerprint(const struct dataset *dataset) {
     const struct component_options *options = &dataset->options;
+    if (!is_known(&dataset->train) || !is_known(&dataset->valid)) return 0;
     uint64_t settings[5] = {(uint64_t)options->sequence_tokens, (uint64_t)options->border, options->pack_examples,
                             options->loss_on_all};
     memcpy(&settings[4], &dataset->valid_fraction, sizeof settings[4]);
@@ -312,19 +320,20 @@ static enum status fill_train_row(const struct dataset *dataset, int64_t positio
     struct component_rows rows;
     TRY(component_require(component, &dataset->options, row_order_window_end(draw.ordinal), dataset->effort, &rows));
     int64_t index = row_order_at(seed, draw.ordinal, rows.train);
-    *counted += component_fill_row(component, &dataset->options, index, row);
-    return STATUS_OK;
+    return component_fill_row(component, &dataset->options, index, row, counted);
 }
 
-static int64_t fill_valid_row(const struct dataset *dataset, int64_t position, const struct row *row) {
+static enum status fill_valid_row(const struct dataset *dataset, int64_t position, const struct row *row,
+                                  int64_t *counted) {
     for (size_t i = 0; i < dataset->spans.count; i++) {
         const struct span *span = &dataset->spans.items[i];
         if (position < span->count)
-            return component_fill_row(span->component, &dataset->options, span->first + position, row);
+            return component_fill_row(span->component, &dataset->options, span->first + position, row, counted);
         position -= span->count;
     }
     row_fill_padding(row, 0, 0);
-    return 0;
+    *counted = 0;
+    return STATUS_OK;
 }
 
 enum status dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
@@ -340,10 +349,9 @@ enum status dataset_fill(const struct dataset *dataset, enum dataset_split split
                           .targets = out->targets + at,
                           .positions = out->positions ? out->positions + at : NULL,
                           .segments = out->segments ? out->segments + at : NULL};
-        if (split == DATASET_TRAIN)
-            TRY(fill_train_row(dataset, first + i, &row, &counted));
-        else
-            counted += fill_valid_row(dataset, first + i, &row);
+        int64_t here;
+        TRY((split == DATASET_TRAIN ? fill_train_row : fill_valid_row)(dataset, first + i, &row, &here));
+        counted += here;
     }
     *targets = counted;
     return STATUS_OK;

@@ -24,8 +24,8 @@
  * filling a batch what it lacks, and dataset_tokenize_beside has a thread make the rest meanwhile. Batches are the same
  * however far that is. What is wrong with a text comes from the call that needs what could not be made.
  *
- * Any number of threads may fill batches. Tokens are mapped files and take no memory of the process's own; making them
- * takes some (dataset_tokenize_beside). */
+ * Any number of threads may fill batches. Tokens are read from files where they are used and take no memory; making
+ * them takes some (dataset_tokenize_beside). */
 #ifndef BALLAST_DATA_DATASET_H
 #define BALLAST_DATA_DATASET_H
 
@@ -65,7 +65,7 @@ struct dataset_options {
 /* Opens all files. Of text that is not in the cache the first rows are tokenized, and all that must be known at once:
  * examples, and the text of several sources without weights. BAD_INPUT, naming the file, when a file is missing,
  * malformed, empty, of another kind, or has an id that the model has not; when there are fewer tokens than one sequence
- * takes; when text comes without a tokenizer. FAILED when the cache cannot be written. Fails also without training
+ * takes; when text comes without a tokenizer. Fails also without training
  * paths unless there are valid_paths (evaluation: then there are 0 training sequences). */
 enum status dataset_open(const struct dataset_options *options, struct dataset **out);
 /* Says of each text that was tokenized beside how long that took or how far it came. NULL is allowed. */
@@ -99,8 +99,8 @@ int64_t dataset_tokens(const struct dataset *dataset);
  * one that is still being tokenized dataset_close says it). */
 void dataset_tell_cuts(const struct dataset *dataset);
 /* Equal for equal files and settings that give equal sequences; other things almost surely differ. For noticing on
- * resume that the data are not the same. It waits for no tokens, but reads text that was not read before; beside any
- * other call. */
+ * resume that the data are not the same. It waits for no tokens, but reads text that was not read before, and is 0
+ * where that cannot be read; beside any other call. */
 uint64_t dataset_fingerprint(const struct dataset *dataset);
 
 /* Arrays [batch*T]; positions and segments may be NULL. */
@@ -114,7 +114,8 @@ struct dataset_batch {
  * each source gives its sequences in an order that the seed and its number among the sources decide (row_order.h): a
  * pure function of the arguments, so that resuming needs the step only. Validation steps go through the sequences once,
  * in order; rows beyond the last have tokens 0 and targets DATASET_IGNORE. The split must have sequences; step is at
- * least 0 and batch at least 1. BAD_INPUT or FAILED where the text of a row could not be tokenized, as dataset_open. */
+ * least 0 and batch at least 1. BAD_INPUT or FAILED where the text of a row could not be tokenized, as dataset_open;
+ * FAILED where a file cannot be read any more, such as one that was cut short. */
 enum status dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
                          const struct dataset_batch *out, int64_t *targets);
 

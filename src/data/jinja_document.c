@@ -3,7 +3,7 @@
 static void print_text(FILE *out) {
     fputs(
         "# Supervised data and chat templates\n\n"
-        "Made by `ballast help chat > docs/chat.md`; a test compares.\n\n"
+        "Made by `ballast help templates > docs/chat.md`; a test compares.\n\n"
         "A `.jsonl` file whose first line has the keys of one of these forms holds supervised examples, one a line; "
         "all "
         "of\n"

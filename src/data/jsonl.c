@@ -192,3 +192,35 @@ enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes, const struct jso
     json_decref(value);
     return kind;
 }
+
+/* Bytes up to the last line's end. */
+static size_t whole_lines(const char *text, size_t bytes) {
+    while (bytes > 0 && text[bytes - 1] != '\n')
+        bytes--;
+    return bytes;
+}
+
+static bool has_line(const char *text, size_t bytes) {
+    struct line_reader reader = {.text = text, .bytes = bytes};
+    const char *line;
+    size_t length;
+    while (line_read(&reader, &line, &length))
+        if (!is_blank(line, length)) return true;
+    return false;
+}
+
+enum status jsonl_find_file_kind(const struct file_input *file, const struct jsonl_columns *columns,
+                                 enum jsonl_kind *out) {
+    enum { FIRST_BYTES = 1 << 16 };
+    for (size_t want = FIRST_BYTES;; want *= 2) {
+        size_t bytes = want < file->bytes ? want : file->bytes;
+        char *text = mem_array(bytes + 1, 1);
+        if (!text) return STATUS_FAILED;
+        enum status status = file_input_read(file, 0, bytes, text);
+        size_t lines = bytes == file->bytes ? bytes : whole_lines(text, bytes);
+        bool enough = bytes == file->bytes || has_line(text, lines);
+        if (status == STATUS_OK && enough) *out = jsonl_find_kind(text, lines, columns);
+        mem_free(text);
+        if (status != STATUS_OK || enough) return status;
+    }
+}

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file_input.h"
 #include "base/status.h"
 
 /* A place in a text of many lines. Zero-initialise but for `text` and `bytes`. */
@@ -57,6 +58,9 @@ enum jsonl_kind {
  * reading it then says what is wrong. "messages" come before "prompt" and "completion", these before "text", and all
  * of them before "conversations" and "instruction" with "output". */
 enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes, const struct jsonl_columns *columns);
+/* The same of a file, of which only the beginning is read. FAILED when it cannot be read. */
+enum status jsonl_find_file_kind(const struct file_input *file, const struct jsonl_columns *columns,
+                                 enum jsonl_kind *out);
 
 /* Parses a line. Blank lines are valid: *out is NULL. Otherwise *out is an object, which the caller drops with
  * json_decref. Whole numbers come as reals unless `whole_numbers`, when those beyond 64 bits are refused. BAD_INPUT

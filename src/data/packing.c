@@ -53,7 +53,7 @@ static enum status examine_ids(struct examination *examination, struct corpus *c
     int64_t tokens = corpus_extent(corpus).tokens;
     for (int64_t first = 0; first < tokens; first += BLOCK) {
         int64_t count = tokens - first < BLOCK ? tokens - first : BLOCK;
-        corpus_read(corpus, first, count, ids);
+        TRY(corpus_read(corpus, first, count, ids));
         for (int64_t i = 0; i < count; i++)
             TRY(examine_id(examination, (uint32_t)ids[i]));
     }
@@ -128,28 +128,30 @@ void packing_free(struct packing *packing) {
 }
 
 /* Both reads are of marked ids, one apart: an input's target follows it. */
-static int64_t fill_example(const struct packing *packing, struct corpus *corpus, uint32_t example, bool loss_on_all,
-                            int32_t segment, const struct row *row, int64_t *at) {
-    int64_t first = packing->starts[example], size = packing->starts[example + 1] - first - 1, counted = 0;
+static enum status fill_example(const struct packing *packing, struct corpus *corpus, uint32_t example,
+                                bool loss_on_all, int32_t segment, const struct row *row, int64_t *at,
+                                int64_t *counted) {
+    int64_t first = packing->starts[example], size = packing->starts[example + 1] - first - 1;
     if (size > row->length - *at) size = row->length - *at;
-    corpus_read(corpus, first, size, row->tokens + *at);
-    corpus_read(corpus, first + 1, size, row->targets + *at);
+    TRY(corpus_read(corpus, first, size, row->tokens + *at));
+    TRY(corpus_read(corpus, first + 1, size, row->targets + *at));
     for (int64_t i = 0; i < size; i++, ++*at) {
         uint32_t target = (uint32_t)row->targets[*at];
         bool counts = loss_on_all || (target & EXAMPLE_TRAINED);
         row->tokens[*at] = (int32_t)((uint32_t)row->tokens[*at] & EXAMPLE_ID);
         row->targets[*at] = counts ? (int32_t)(target & EXAMPLE_ID) : DATASET_IGNORE;
         row_place(row, *at, i, segment);
-        counted += counts;
+        *counted += counts;
     }
-    return counted;
+    return STATUS_OK;
 }
 
-int64_t packing_fill_row(const struct packing *packing, struct corpus *corpus, int64_t index, bool loss_on_all,
-                         const struct row *row) {
-    int64_t at = 0, counted = 0, from = packing->row_first[index], to = packing->row_first[index + 1];
+enum status packing_fill_row(const struct packing *packing, struct corpus *corpus, int64_t index, bool loss_on_all,
+                             const struct row *row, int64_t *counted) {
+    *counted = 0;
+    int64_t at = 0, from = packing->row_first[index], to = packing->row_first[index + 1];
     for (int64_t i = from; i < to; i++)
-        counted += fill_example(packing, corpus, packing->order[i], loss_on_all, (int32_t)(i - from), row, &at);
+        TRY(fill_example(packing, corpus, packing->order[i], loss_on_all, (int32_t)(i - from), row, &at, counted));
     row_fill_padding(row, at, (int32_t)(to - from));
-    return counted;
+    return STATUS_OK;
 }

@@ -35,9 +35,9 @@ struct packing_options {
 enum status packing_create(struct corpus *corpus, const struct packing_options *options, struct packing *out);
 void packing_free(struct packing *packing);
 
-/* Fills a row; returns the number of targets that count. */
-int64_t packing_fill_row(const struct packing *packing, struct corpus *corpus, int64_t index, bool loss_on_all,
-                         const struct row *row);
+/* Fills a row; *counted is the number of targets that count. FAILED when it cannot be read. */
+enum status packing_fill_row(const struct packing *packing, struct corpus *corpus, int64_t index, bool loss_on_all,
+                             const struct row *row, int64_t *counted);
 
 /* Rows for items of these sizes (1 to `room` each): row_of[i] for each item, by best fit in decreasing order; items of
  * size 0 get UINT32_MAX. *rows is their number. */

@@ -23,14 +23,16 @@ static int64_t place_tokens(const struct row *row, int64_t border) {
     return counted;
 }
 
-int64_t row_fill_tokens(const struct row *row, struct corpus *corpus, int64_t first, int64_t border) {
+enum status row_fill_tokens(const struct row *row, struct corpus *corpus, int64_t first, int64_t border,
+                            int64_t *counted) {
     int64_t length = row->length;
     /* Targets are the inputs moved on by one, so the row is read once with one token more. */
-    corpus_read(corpus, first, length, row->tokens);
+    TRY(corpus_read(corpus, first, length, row->tokens));
     for (int64_t i = 0; i + 1 < length; i++)
         row->targets[i] = row->tokens[i + 1];
-    corpus_read(corpus, first + length, 1, row->targets + length - 1);
-    return place_tokens(row, border);
+    TRY(corpus_read(corpus, first + length, 1, row->targets + length - 1));
+    *counted = place_tokens(row, border);
+    return STATUS_OK;
 }
 
 void row_fill_padding(const struct row *row, int64_t from, int32_t segment) {

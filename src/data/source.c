@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
+#include "base/file_input.h"
 #include "base/folder.h"
 #include "base/mem.h"
 #include "data/jsonl.h"
@@ -33,13 +33,16 @@ static const struct {
 
 /* One JSON value, or lines of them. */
 static enum status refuse_json(const char *path) {
-    struct file_map map;
-    TRY(file_map_open(path, &map));
-    size_t at = 0;
-    while (at < map.bytes && strchr(" \t\r\n", map.data[at]) && map.data[at])
+    char first[4096];
+    struct file_input file;
+    TRY(file_input_open(path, &file));
+    size_t at = 0, bytes = file.bytes < sizeof first ? file.bytes : sizeof first;
+    enum status status = file_input_read(&file, 0, bytes, first);
+    file_input_close(&file);
+    TRY(status);
+    while (at < bytes && strchr(" \t\r\n", first[at]) && first[at])
         at++;
-    bool array = at < map.bytes && map.data[at] == '[';
-    file_map_close(&map);
+    bool array = at < bytes && first[at] == '[';
     (void)status_set(STATUS_BAD_INPUT, "%s: %s is read only as JSON lines (.jsonl), one object a line", path,
                      array ? "an array" : "JSON");
     if (array) return status_hint(STATUS_BAD_INPUT, "make them of it: jq -c '.[]' %s > OUT.jsonl", path);
@@ -77,11 +80,13 @@ static enum status find_jsonl_kind(const char *path, const struct jsonl_columns 
                                              [JSONL_KIND_PROMPTS] = SOURCE_PROMPTS,
                                              [JSONL_KIND_CHAT] = SOURCE_CHAT,
                                              [JSONL_KIND_ALPACA] = SOURCE_ALPACA};
-    struct file_map map;
-    TRY(file_map_open(path, &map));
-    *kind = known[jsonl_find_kind((const char *)map.data, map.bytes, columns)];
-    file_map_close(&map);
-    return STATUS_OK;
+    enum jsonl_kind found;
+    struct file_input file;
+    TRY(file_input_open(path, &file));
+    enum status status = jsonl_find_file_kind(&file, columns, &found);
+    file_input_close(&file);
+    if (status == STATUS_OK) *kind = known[found];
+    return status;
 }
 
 static enum status add_file(const char *path, const struct jsonl_columns *columns, struct sources *sources) {

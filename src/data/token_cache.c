@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"
@@ -14,10 +15,9 @@ enum { NARROW_IDS = 1 << 16 };
 
 /* What it takes to make ids; all of it goes once they are whole. */
 struct making {
-    struct file_map text;
+    struct file_input text;
     struct chat_template *chat; /* of conversations */
     struct tokenizing *tokenizing;
-    struct token_cache_writer writer;
     XXH3_state_t *hash; /* of the text as it is read */
     size_t hashed;      /* bytes */
 };
@@ -31,7 +31,8 @@ struct token_cache {
     const char *form;          /* how Alpaca's examples are read; NULL: it has none */
     bool told_text;
     struct token_view view;
-    VEC(struct file_map) maps; /* the last one is the view's; others may still be read */
+    struct file_input found;          /* the cache of an earlier run */
+    struct token_cache_writer writer; /* else */
     struct making making;
     pthread_mutex_t hash_lock; /* of the text and its hash: one may want it while another makes ids */
     bool text_hashed;
@@ -59,8 +60,9 @@ static void mix_columns(const struct jsonl_columns *columns, uint64_t hash[2]) {
 /* All but the text's hash. */
 static enum status make_key(const struct token_cache_options *options, enum source_kind kind,
                             struct token_cache *cache) {
-    struct file_map tokenizer;
-    TRY(file_map_open(options->tokenizer_path, &tokenizer));
+    char *tokenizer;
+    size_t tokenizer_bytes;
+    TRY(file_read(options->tokenizer_path, SIZE_MAX - 1, &tokenizer, &tokenizer_bytes));
     bool narrow = cache->id_limit <= NARROW_IDS && !source_is_supervised(kind);
     cache->key = (struct token_cache_key){.magic = "BALTOKEN",
                                           .version = TOKEN_CACHE_VERSION,
@@ -73,41 +75,61 @@ static enum status make_key(const struct token_cache_options *options, enum sour
         cache->key.chat_hash[0] += CHAT_VERSION;
     }
     if (kind != SOURCE_TEXT) mix_columns(options->columns, cache->key.chat_hash);
-    hash_content(tokenizer.data, tokenizer.bytes, cache->key.tokenizer_hash);
-    file_map_close(&tokenizer);
+    hash_content(tokenizer, tokenizer_bytes, cache->key.tokenizer_hash);
+    mem_free(tokenizer);
     return STATUS_OK;
 }
 
-static void hash_text(struct token_cache *cache) {
-    const struct file_map *text = &cache->making.text;
-    if (!cache->text_hashed) hash_content(text->data, text->bytes, cache->key.text_hash);
-    cache->text_hashed = true;
+/* Bytes [from, to) of the text. */
+static enum status hash_part(const struct file_input *text, size_t from, size_t to, XXH3_state_t *state) {
+    enum { PIECE_BYTES = 1 << 16 };
+    unsigned char *piece = mem_array(PIECE_BYTES, 1);
+    enum status status = piece ? STATUS_OK : STATUS_FAILED;
+    for (size_t here; status == STATUS_OK && from < to; from += here) {
+        here = to - from < PIECE_BYTES ? to - from : PIECE_BYTES;
+        status = file_input_read(text, from, here, piece);
+        if (status == STATUS_OK) XXH3_128bits_update(state, piece, here);
+    }
+    mem_free(piece);
+    return status;
+}
+
+static void take_digest(const XXH3_state_t *state, uint64_t out[2]) {
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    out[0] = hash.low64;
+    out[1] = hash.high64;
+}
+
+static enum status hash_text(struct token_cache *cache) {
+    if (cache->text_hashed) return STATUS_OK;
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return status_set(STATUS_FAILED, "out of memory for a hash");
+    XXH3_128bits_reset(state);
+    enum status status = hash_part(&cache->making.text, 0, cache->making.text.bytes, state);
+    if (status == STATUS_OK) take_digest(state, cache->key.text_hash);
+    cache->text_hashed = status == STATUS_OK;
+    XXH3_freeState(state);
+    return status;
 }
 
 static void end_making(struct token_cache *cache) {
     struct making *making = &cache->making;
     tokenizing_free(making->tokenizing);
-    token_cache_writer_abandon(&making->writer);
     chat_template_free(making->chat);
     XXH3_freeState(making->hash);
     pthread_mutex_lock(&cache->hash_lock);
-    file_map_close(&making->text);
+    file_input_close(&making->text);
     pthread_mutex_unlock(&cache->hash_lock);
     *making = (struct making){0};
 }
 
-/* Maps the cache if it is there and good. */
+/* Opens the cache if it is there and good. */
 static enum status load(struct token_cache *cache) {
-    struct file_map map;
     if (!file_exists(cache->path)) return STATUS_OK;
-    hash_text(cache);
-    if (!token_cache_file_map(cache->path, &cache->key, &map, &cache->view, &cache->damage)) {
+    TRY(hash_text(cache));
+    if (!token_cache_file_open(cache->path, &cache->key, &cache->found, &cache->view, &cache->damage)) {
         log_note("%s: not the tokens of %s as it is now; made again", cache->path, cache->name);
         return STATUS_OK;
-    }
-    if (vec_push(&cache->maps, map) != STATUS_OK) {
-        file_map_close(&map);
-        return STATUS_FAILED;
     }
     cache->whole = true;
     end_making(cache);
@@ -130,8 +152,7 @@ static enum status prepare_making(const struct token_cache_options *options, enu
     making->hash = XXH3_createState();
     if (!making->hash) return status_set(STATUS_FAILED, "out of memory for a hash");
     XXH3_128bits_reset(making->hash);
-    return tokenizing_create(&tokenize, cache->name, (const char *)making->text.data, making->text.bytes,
-                             &making->tokenizing);
+    return tokenizing_create(&tokenize, cache->name, &making->text, &making->tokenizing);
 }
 
 static enum status open_cache(const struct token_cache_options *options, const struct source *source,
@@ -140,7 +161,7 @@ static enum status open_cache(const struct token_cache_options *options, const s
     cache->name = mem_string(source->path);
     cache->folder = mem_string(options->folder);
     if (!cache->name || !cache->folder) return STATUS_FAILED;
-    TRY(file_map_open(source->path, &making->text));
+    TRY(file_input_open(source->path, &making->text));
     if (making->text.bytes == 0) return status_set(STATUS_BAD_INPUT, "%s: is empty", source->path);
     if (source->kind == SOURCE_CHAT) {
         BUG_IF(!options->chat_folder, "conversations without a folder of the chat template");
@@ -182,9 +203,8 @@ enum status token_cache_open(const struct token_cache_options *options, const st
 void token_cache_close(struct token_cache *cache) {
     if (!cache) return;
     end_making(cache);
-    for (size_t i = 0; i < cache->maps.count; i++)
-        file_map_close(&cache->maps.items[i]);
-    vec_free(&cache->maps);
+    file_input_close(&cache->found);
+    token_cache_writer_close(&cache->writer);
     pthread_mutex_destroy(&cache->hash_lock);
     mem_free(cache->path);
     mem_free(cache->folder);
@@ -200,36 +220,17 @@ struct token_view token_cache_view(const struct token_cache *cache) {
 
 static enum status write_ids(void *payload, const uint32_t *ids, size_t count) {
     struct token_cache *cache = payload;
-    struct token_cache_writer *writer = &cache->making.writer;
+    struct token_cache_writer *writer = &cache->writer;
     for (size_t i = 0; i < count && cache->id_limit > cache->vocab_size; i++)
         if (ids[i] >= cache->vocab_size)
             return token_refuse_id(cache->name, writer->count + (int64_t)i, ids[i], cache->vocab_size);
     return token_cache_writer_write(writer, ids, count);
 }
 
-/* Has the map reach over all ids that were written. The file grows under the map, which reaches far ahead: a text has
- * hardly ever more ids than bytes. Others may be reading by the old map where there is a new one. */
-static enum status show_ids(struct token_cache *cache) {
-    struct token_cache_writer *writer = &cache->making.writer;
-    size_t bytes = (size_t)writer->count * cache->key.token_bytes, ahead = cache->key.text_bytes * 4;
-    struct file_map *map = cache->maps.count > 0 ? &cache->maps.items[cache->maps.count - 1] : NULL;
-    TRY(file_writer_flush(&writer->file));
-    if (bytes > 0 && (!map || map->bytes < bytes)) {
-        struct file_map made;
-        TRY(vec_reserve(&cache->maps, cache->maps.count + 1));
-        TRY(file_map_open_ahead(writer->beside, bytes > ahead ? 2 * bytes : ahead, &made));
-        map = &cache->maps.items[cache->maps.count++];
-        *map = made;
-    }
-    cache->view.tokens = map ? map->data : NULL;
-    cache->view.count = writer->count;
-    return STATUS_OK;
-}
-
 /* The key says what was read, which must be what lay there when the run began. */
 static enum status keep_hash(struct token_cache *cache) {
-    XXH128_hash_t hash = XXH3_128bits_digest(cache->making.hash);
-    uint64_t read[2] = {hash.low64, hash.high64}, *known = cache->key.text_hash;
+    uint64_t read[2], *known = cache->key.text_hash;
+    take_digest(cache->making.hash, read);
     pthread_mutex_lock(&cache->hash_lock);
     bool same = !cache->text_hashed || memcmp(read, known, sizeof read) == 0;
     if (same) memcpy(known, read, sizeof read);
@@ -240,7 +241,7 @@ static enum status keep_hash(struct token_cache *cache) {
 
 static enum status finish(struct token_cache *cache) {
     TRY(keep_hash(cache));
-    TRY(token_cache_writer_publish(&cache->making.writer, &cache->key, cache->id_limit, &cache->damage, cache->path));
+    token_cache_writer_publish(&cache->writer, &cache->key, cache->id_limit, &cache->damage);
     cache->whole = true;
     cache->took_ns = clock_now_ns() - cache->began_ns;
     end_making(cache);
@@ -250,17 +251,16 @@ static enum status finish(struct token_cache *cache) {
 enum status token_cache_advance(struct token_cache *cache, struct tokenize_effort effort) {
     struct making *making = &cache->making;
     BUG_IF(cache->whole, "%s: is whole", cache->name);
-    if (!making->writer.beside) {
+    if (!cache->writer.path) {
         cache->began_ns = clock_now_ns();
-        TRY(token_cache_writer_open(cache->folder, cache->path, (int)cache->key.token_bytes, &making->writer));
+        TRY(token_cache_writer_open(cache->folder, cache->path, (int)cache->key.token_bytes, &cache->writer));
     }
     enum status status = tokenizing_advance(making->tokenizing, effort, (struct token_sink){write_ids, cache});
     size_t done = tokenizing_done(making->tokenizing);
-    XXH3_128bits_update(making->hash, making->text.data + making->hashed, done - making->hashed);
+    cache->view = token_cache_writer_view(&cache->writer, cache->id_limit);
+    if (status == STATUS_OK) status = hash_part(&making->text, making->hashed, done, making->hash);
     making->hashed = done;
     cache->damage = tokenizing_damage(making->tokenizing);
-    enum status shown = show_ids(cache);
-    if (shown != STATUS_OK) return shown;
     return status == STATUS_OK && done == making->text.bytes ? finish(cache) : status;
 }
 
@@ -270,8 +270,8 @@ void token_cache_rest(struct token_cache *cache) {
 
 uint64_t token_cache_identity(struct token_cache *cache) {
     pthread_mutex_lock(&cache->hash_lock);
-    hash_text(cache);
-    uint64_t identity = XXH3_64bits(&cache->key, sizeof cache->key);
+    bool known = hash_text(cache) == STATUS_OK;
+    uint64_t identity = known ? XXH3_64bits(&cache->key, sizeof cache->key) : 0;
     pthread_mutex_unlock(&cache->hash_lock);
     return identity;
 }

@@ -1,4 +1,4 @@
-/* The ids of a text file, made once and kept in a cache file that later runs map.
+/* The ids of a text file, made once and kept in a cache file that later runs read.
  *
  * A cache holds the tokens, then a footer with the key that they were made from (size and hash of the text, hash of
  * tokenizer.json, EOS token) and their own hash. Those of supervised files are marked ids (example.h). One whose key or
@@ -29,7 +29,7 @@ struct token_cache_options {
 
 struct token_cache;
 
-/* Maps the ids of a .txt or .jsonl file if they are there; otherwise they are to be made. The tokenizer must outlive
+/* Opens the ids of a .txt or .jsonl file if they are there; otherwise they are to be made. The tokenizer must outlive
  * it. BAD_INPUT when the file cannot be read or is empty, when there is no tokenizer, or when an id that is there is
  * `vocab_size` or more. */
 enum status token_cache_open(const struct token_cache_options *options, const struct source *source,
@@ -37,18 +37,19 @@ enum status token_cache_open(const struct token_cache_options *options, const st
 /* What is not whole leaves nothing behind. NULL is allowed. */
 void token_cache_close(struct token_cache *cache);
 
-/* Whether all ids are there, in a file that later runs find. */
+/* Whether all ids are there. */
 bool token_cache_whole(const struct token_cache *cache);
-/* The ids that are there. Its memory stays as it is until token_cache_close. */
+/* The ids that are there. Its file stays open until token_cache_close. */
 struct token_view token_cache_view(const struct token_cache *cache);
 /* Makes some more ids of a text that is not whole. BAD_INPUT for a bad text or an id of `vocab_size` or more, FAILED
- * when the cache cannot be written; it is then never whole, and what was there stays there. */
+ * when the text cannot be read; it is then never whole, and what was there stays there. A cache that cannot be written
+ * is only warned of: its ids are then kept for this run alone. */
 enum status token_cache_advance(struct token_cache *cache, struct tokenize_effort effort);
 /* Gives up memory that advancing gets anew. */
 void token_cache_rest(struct token_cache *cache);
 
 /* Equal for texts that give equal ids by the same settings, whether or not they are there; others almost surely differ.
- * It may read the whole text, beside a thread that advances. */
+ * It may read the whole text, beside a thread that advances; 0 when it cannot be read. */
 uint64_t token_cache_identity(struct token_cache *cache);
 
 struct token_cache_progress {

@@ -1,17 +1,21 @@
 #include "data/token_cache_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/fault.h"
+#include "base/file_behind.h"
 #include "base/folder.h"
-#include "base/mem.h"
+#include "base/log.h"
 
 /* The last bytes of a cache. */
 struct cache_footer {
@@ -40,53 +44,72 @@ char *token_cache_path(const char *folder, const char *text_path) {
     return path;
 }
 
-static bool read_footer(const struct file_map *map, const struct token_cache_key *key, struct token_view *out,
+static bool hash_ids(const struct file_input *file, size_t bytes, uint64_t *out) {
+    enum { PIECE_BYTES = 1 << 16 };
+    XXH3_state_t *state = XXH3_createState();
+    unsigned char *piece = mem_array(PIECE_BYTES, 1);
+    bool good = state && piece;
+    if (good) XXH3_64bits_reset(state);
+    for (size_t at = 0, here; good && at < bytes; at += here) {
+        here = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        good = file_input_read(file, at, here, piece) == STATUS_OK;
+        if (good) XXH3_64bits_update(state, piece, here);
+    }
+    if (good) *out = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    mem_free(piece);
+    return good;
+}
+
+static bool read_footer(const struct file_input *file, const struct token_cache_key *key, struct token_view *out,
                         struct utf8_damage *damage) {
     struct cache_footer footer;
-    if (map->bytes < sizeof footer) return false;
-    size_t body = map->bytes - sizeof footer;
-    memcpy(&footer, map->data + body, sizeof footer);
+    if (file->bytes < sizeof footer) return false;
+    size_t body = file->bytes - sizeof footer, bytes;
+    uint64_t hash;
+    if (file_input_read(file, body, sizeof footer, &footer) != STATUS_OK) return false;
     if (footer.footer_hash != hash_footer(&footer) || memcmp(&footer.key, key, sizeof *key) != 0) return false;
-    size_t bytes;
     if (footer.count < 0 || !mem_multiply((size_t)footer.count, key->token_bytes, &bytes) || bytes != body)
         return false;
-    if (XXH3_64bits(map->data, body) != footer.tokens_hash) return false;
+    if (!hash_ids(file, body, &hash) || hash != footer.tokens_hash) return false;
     *damage = footer.damage;
     *out = (struct token_view){
-        .tokens = map->data, .token_bytes = (int)key->token_bytes, .count = footer.count, .id_limit = footer.id_limit};
+        .input = *file, .token_bytes = (int)key->token_bytes, .count = footer.count, .id_limit = footer.id_limit};
     return true;
 }
 
-bool token_cache_file_map(const char *path, const struct token_cache_key *key, struct file_map *map,
-                          struct token_view *view, struct utf8_damage *damage) {
-    if (!file_exists(path) || file_map_open(path, map) != STATUS_OK) return false;
-    if (read_footer(map, key, view, damage)) return true;
-    file_map_close(map);
+bool token_cache_file_open(const char *path, const struct token_cache_key *key, struct file_input *file,
+                           struct token_view *view, struct utf8_damage *damage) {
+    if (!file_exists(path) || file_input_open(path, file) != STATUS_OK) return false;
+    if (read_footer(file, key, view, damage)) return true;
+    file_input_close(file);
     return false;
 }
 
 /* FOLDER/….tokens.PID.NUMBER.new */
-static bool is_unfinished(const char *name, pid_t *writer) {
+static bool is_unfinished(const char *name) {
     const char *at = strstr(name, ".tokens.");
-    long process;
     int length = 0;
-    if (!at || sscanf(at, ".tokens.%ld.%*u.new%n", &process, &length) != 1 || length == 0 || at[length]) return false;
-    if (process <= 0 || process > INT_MAX) return false;
-    *writer = (pid_t)process;
-    return true;
+    return at && sscanf(at, ".tokens.%*u.%*u.new%n", &length) == 0 && length > 0 && at[length] == '\0';
 }
 
-/* One that cannot be removed stays. */
+/* A file that its writer does not hold any more. One that cannot be removed stays. */
+static void remove_abandoned(const char *path) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) unlink(path);
+    close(file);
+}
+
 static enum status remove_unfinished(const char *folder) {
     struct names names;
     if (folder_list(folder, &names) != STATUS_OK) return STATUS_FAILED;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
-        pid_t writer;
-        if (!is_unfinished(names.items[i], &writer) || kill(writer, 0) == 0 || errno != ESRCH) continue;
+        if (!is_unfinished(names.items[i])) continue;
         char *path = path_join(folder, names.items[i]);
         if (path)
-            unlink(path);
+            remove_abandoned(path);
         else
             status = STATUS_FAILED;
         mem_free(path);
@@ -95,24 +118,93 @@ static enum status remove_unfinished(const char *folder) {
     return status;
 }
 
-static void close_writer(struct token_cache_writer *writer) {
-    XXH3_freeState(writer->hash);
+/* Locked, so that others see that it is being written. */
+static int open_beside(struct token_cache_writer *writer, const char *folder) {
+    static atomic_uint number; /* one text may be named twice */
+    if (folder_create(folder) != STATUS_OK || remove_unfinished(folder) != STATUS_OK) return -1;
     mem_free(writer->beside);
-    *writer = (struct token_cache_writer){.file.descriptor = -1};
+    writer->beside = mem_format("%s.%ld.%u.new", writer->path, (long)getpid(), atomic_fetch_add(&number, 1));
+    if (!writer->beside) return -1;
+    int file = fault_point(FAULT_OPEN) ? -1 : open(writer->beside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file >= 0) (void)flock(file, LOCK_EX | LOCK_NB);
+    if (file < 0) (void)status_set(STATUS_FAILED, "%s: cannot create: %s", writer->beside, strerror(errno));
+    return file;
+}
+
+static int open_place(struct token_cache_writer *writer, const char *folder) {
+    const char *spare = getenv("TMPDIR");
+    int file = -1;
+    if (writer->place == PLACE_CACHE) return open_beside(writer, folder);
+    if (writer->place == PLACE_SPARE && !fault_point(FAULT_OPEN))
+        file = open(spare && spare[0] ? spare : "/var/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    if (writer->place == PLACE_MEMORY && !fault_point(FAULT_OPEN)) file = memfd_create("tokens", MFD_CLOEXEC);
+    if (file < 0) (void)status_set(STATUS_FAILED, "%s: cannot keep tokens: %s", writer->path, strerror(errno));
+    return file;
+}
+
+static enum status append(struct file_input *file, const void *data, size_t bytes) {
+    int error = file_write_fully(file->descriptor, data, bytes);
+    if (error != 0) return status_set(STATUS_FAILED, "%s: cannot write: %s", file->path, strerror(error));
+    file->bytes += bytes;
+    return STATUS_OK;
+}
+
+static enum status copy_ids(const struct file_input *from, struct file_input *to) {
+    enum { PIECE_BYTES = 1 << 16 };
+    unsigned char *piece = mem_array(PIECE_BYTES, 1);
+    enum status status = piece ? STATUS_OK : STATUS_FAILED;
+    for (size_t at = 0, here; status == STATUS_OK && at < from->bytes; at += here) {
+        here = from->bytes - at < PIECE_BYTES ? from->bytes - at : PIECE_BYTES;
+        status = file_input_read(from, at, here, piece);
+        if (status == STATUS_OK) status = append(to, piece, here);
+    }
+    mem_free(piece);
+    return status;
+}
+
+/* Opens the writer's place and takes what is written so far there. */
+static enum status begin_place(struct token_cache_writer *writer, const char *folder) {
+    TRY(vec_reserve(&writer->files, writer->files.count + 1));
+    struct file_input file = {.path = mem_string(writer->path), .descriptor = -1};
+    if (file.path) file.descriptor = open_place(writer, folder);
+    enum status status = file.descriptor >= 0 ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK && writer->files.count > 0)
+        status = copy_ids(&writer->files.items[writer->files.count - 1], &file);
+    if (status == STATUS_OK)
+        writer->files.items[writer->files.count++] = file;
+    else
+        file_input_close(&file);
+    return status;
+}
+
+static void drop_beside(struct token_cache_writer *writer) {
+    if (writer->beside) unlink(writer->beside);
+    mem_free(writer->beside);
+    writer->beside = NULL;
+}
+
+static void warn_without_cache(const char *path) {
+    log_warning("%s: the tokens of this run are not kept for later ones, as %s", path, status_message());
+    log_warning("XDG_CACHE_HOME names another folder for the cache; until then they are in %s (TMPDIR), or in memory",
+                getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
+}
+
+/* From the first place that can be had after the writer's, which failed as the message says. */
+static enum status move_on(struct token_cache_writer *writer) {
+    if (writer->place == PLACE_CACHE) warn_without_cache(writer->path);
+    drop_beside(writer);
+    while (++writer->place < PLACES)
+        if (begin_place(writer, NULL) == STATUS_OK) return STATUS_OK;
+    return STATUS_FAILED;
 }
 
 enum status token_cache_writer_open(const char *folder, const char *path, int token_bytes,
                                     struct token_cache_writer *out) {
-    static atomic_uint number; /* one text may be named twice */
-    TRY(folder_create(folder));
-    TRY(remove_unfinished(folder));
-    struct token_cache_writer writer = {.token_bytes = token_bytes, .hash = XXH3_createState()};
-    writer.beside = mem_format("%s.%ld.%u.new", path, (long)getpid(), atomic_fetch_add(&number, 1));
-    enum status status = writer.beside ? STATUS_OK : STATUS_FAILED;
-    if (!writer.hash) status = status_set(STATUS_FAILED, "out of memory for a hash");
-    if (status == STATUS_OK) status = file_writer_open(writer.beside, &writer.file);
+    struct token_cache_writer writer = {.path = path, .token_bytes = token_bytes, .hash = XXH3_createState()};
+    enum status status = writer.hash ? STATUS_OK : status_set(STATUS_FAILED, "out of memory for a hash");
+    if (status == STATUS_OK && begin_place(&writer, folder) != STATUS_OK) status = move_on(&writer);
     if (status != STATUS_OK) {
-        close_writer(&writer);
+        token_cache_writer_close(&writer);
         return status;
     }
     XXH3_64bits_reset(writer.hash);
@@ -120,46 +212,62 @@ enum status token_cache_writer_open(const char *folder, const char *path, int to
     return STATUS_OK;
 }
 
-static void write_bytes(struct token_cache_writer *writer, const void *data, size_t bytes) {
+static enum status write_bytes(struct token_cache_writer *writer, const void *data, size_t bytes) {
     XXH3_64bits_update(writer->hash, data, bytes);
-    file_writer_write(&writer->file, data, bytes);
+    while (append(&writer->files.items[writer->files.count - 1], data, bytes) != STATUS_OK)
+        TRY(move_on(writer));
+    return STATUS_OK;
 }
 
 enum status token_cache_writer_write(struct token_cache_writer *writer, const uint32_t *ids, size_t count) {
-    writer->count += (int64_t)count;
-    if (writer->token_bytes == 4) write_bytes(writer, ids, count * sizeof *ids);
-    uint16_t narrow[4096];
+    uint16_t narrow[16384];
     enum { NARROW = sizeof narrow / sizeof narrow[0] };
+    if (writer->token_bytes == 4) TRY(write_bytes(writer, ids, count * sizeof *ids));
     for (size_t done = 0; writer->token_bytes == 2 && done < count;) {
         size_t here = count - done < NARROW ? count - done : NARROW;
         for (size_t i = 0; i < here; i++)
             narrow[i] = (uint16_t)ids[done + i];
-        write_bytes(writer, narrow, here * sizeof narrow[0]);
+        TRY(write_bytes(writer, narrow, here * sizeof narrow[0]));
         done += here;
     }
-    return writer->file.status;
+    writer->count += (int64_t)count;
+    return STATUS_OK;
 }
 
-enum status token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key,
-                                       int64_t id_limit, const struct utf8_damage *damage, const char *path) {
+struct token_view token_cache_writer_view(const struct token_cache_writer *writer, int64_t id_limit) {
+    return (struct token_view){.input = writer->files.items[writer->files.count - 1],
+                               .token_bytes = writer->token_bytes,
+                               .count = writer->count,
+                               .id_limit = id_limit};
+}
+
+static enum status publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit,
+                           const struct utf8_damage *damage) {
+    struct file_input *file = &writer->files.items[writer->files.count - 1];
     struct cache_footer footer = {.key = *key,
                                   .count = writer->count,
                                   .id_limit = id_limit,
                                   .damage = *damage,
                                   .tokens_hash = XXH3_64bits_digest(writer->hash)};
     footer.footer_hash = hash_footer(&footer);
-    file_writer_write(&writer->file, &footer, sizeof footer);
-    enum status status = file_writer_close(&writer->file);
-    if (status == STATUS_OK) {
-        status = file_rename(writer->beside, path);
-        if (status != STATUS_OK) unlink(writer->beside);
-    }
-    close_writer(writer);
-    return status;
+    TRY(append(file, &footer, sizeof footer));
+    if (fault_point(FAULT_SYNC) || fsync(file->descriptor) != 0)
+        return status_set(STATUS_FAILED, "%s: cannot sync: %s", writer->beside, strerror(errno));
+    return file_rename(writer->beside, writer->path);
 }
 
-void token_cache_writer_abandon(struct token_cache_writer *writer) {
-    if (!writer->beside) return;
-    file_writer_abandon(&writer->file);
-    close_writer(writer);
+void token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit,
+                                const struct utf8_damage *damage) {
+    if (writer->place == PLACE_CACHE && publish(writer, key, id_limit, damage) != STATUS_OK)
+        warn_without_cache(writer->path);
+    drop_beside(writer);
+}
+
+void token_cache_writer_close(struct token_cache_writer *writer) {
+    for (size_t i = 0; i < writer->files.count; i++)
+        file_input_close(&writer->files.items[i]);
+    vec_free(&writer->files);
+    drop_beside(writer);
+    XXH3_freeState(writer->hash);
+    *writer = (struct token_cache_writer){0};
 }

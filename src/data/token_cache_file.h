@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <xxhash.h>
 
-#include "base/file.h"
+#include "base/file_input.h"
+#include "base/mem.h"
 #include "data/token_file.h"
 #include "data/utf8.h"
 
@@ -25,27 +26,40 @@ struct token_cache_key {
  * In fresh memory; NULL when out of memory or when there is no such text. */
 char *token_cache_path(const char *folder, const char *text_path);
 
-/* Maps a cache and reads all of it; false when it is not there, damaged or has another key. *damage is of the text. */
-bool token_cache_file_map(const char *path, const struct token_cache_key *key, struct file_map *map,
-                          struct token_view *view, struct utf8_damage *damage);
+/* Opens a cache and reads all of it; false when it is not there, damaged or has another key. `view` borrows `file`,
+ * *damage is of the text. */
+bool token_cache_file_open(const char *path, const struct token_cache_key *key, struct file_input *file,
+                           struct token_view *view, struct utf8_damage *damage);
 
+/* Where ids are kept that are being made. A file that cannot be written any more is left for the next place, with what
+ * it holds: without a cache, text is tokenized again by the next run, and that is all. */
+enum token_cache_place {
+    PLACE_CACHE,  /* beside the cache's path, which it then gets */
+    PLACE_SPARE,  /* a file without a name in $TMPDIR, or /var/tmp: it goes with the process */
+    PLACE_MEMORY, /* the same in memory */
+    PLACES
+};
 struct token_cache_writer {
-    struct file_writer file; /* path NULL: nothing is being written */
-    char *beside;            /* where it is written */
+    VEC(struct file_input) files; /* the last one has all ids that were written; others may still be read */
+    enum token_cache_place place;
+    const char *path; /* of the cache; borrowed. NULL: not open */
+    char *beside;     /* where it is written in PLACE_CACHE */
     XXH3_state_t *hash;
     int token_bytes;
     int64_t count; /* ids written */
 };
 
 /* Begins a cache in `folder`, which is created when missing; what processes left there that ended before theirs were
- * whole is removed. */
+ * whole is removed. FAILED where there is no place at all, or no memory. */
 enum status token_cache_writer_open(const char *folder, const char *path, int token_bytes,
                                     struct token_cache_writer *out);
 enum status token_cache_writer_write(struct token_cache_writer *writer, const uint32_t *ids, size_t count);
-/* The file gets its name. However it ends, the writer is closed. FAILED: nothing is left behind. */
-enum status token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key,
-                                       int64_t id_limit, const struct utf8_damage *damage, const char *path);
-/* Closes and removes what was written. One that is closed is left alone. */
-void token_cache_writer_abandon(struct token_cache_writer *writer);
+/* What was written, to be read for as long as the writer is not closed. */
+struct token_view token_cache_writer_view(const struct token_cache_writer *writer, int64_t id_limit);
+/* All is written: in PLACE_CACHE the file gets its name. One that cannot is only warned of. */
+void token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit,
+                                const struct utf8_damage *damage);
+/* Removes what was not published. One that is closed is left alone. */
+void token_cache_writer_close(struct token_cache_writer *writer);
 
 #endif

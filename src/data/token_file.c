@@ -3,7 +3,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { HEADER_BYTES = 256 * 4, BLOCK_BYTES = 1 << 18 };
+#include "base/mem.h"
+
+enum { HEADER_BYTES = 256 * 4, BLOCK_TOKENS = 1 << 16 };
 
 static const struct {
     int32_t magic, version;
@@ -25,12 +27,13 @@ static int find_format(const char *name, const int32_t *header) {
     return 0;
 }
 
-enum status token_file_parse(const char *name, const unsigned char *data, size_t bytes, struct token_view *out) {
+enum status token_file_parse(const char *name, const struct file_input *input, struct token_view *out) {
+    size_t bytes = input->bytes;
     if (bytes < HEADER_BYTES)
         return status_set(STATUS_BAD_INPUT, "%s: %zu bytes are less than a token file's header takes (%d)", name, bytes,
                           HEADER_BYTES);
     int32_t header[3];
-    memcpy(header, data, sizeof header);
+    TRY(file_input_read(input, 0, sizeof header, header));
     int token_bytes = find_format(name, header);
     if (token_bytes == 0) return STATUS_BAD_INPUT;
     size_t body = bytes - HEADER_BYTES;
@@ -39,24 +42,25 @@ enum status token_file_parse(const char *name, const unsigned char *data, size_t
                           "%s: count: %d tokens of %d bytes contradict the file's %zu bytes of tokens%s", name,
                           header[2], token_bytes, body,
                           header[2] >= 0 && (size_t)header[2] * (size_t)token_bytes > body ? " (truncated?)" : "");
-    *out = (struct token_view){.tokens = data + HEADER_BYTES,
+    *out = (struct token_view){.input = *input,
+                               .offset = HEADER_BYTES,
                                .token_bytes = token_bytes,
                                .count = header[2],
                                .id_limit = (int64_t)1 << 8 * token_bytes};
     return STATUS_OK;
 }
 
-static uint32_t token_at(const struct token_view *view, int64_t index) {
-    return view->token_bytes == 2 ? ((const uint16_t *)view->tokens)[index] : ((const uint32_t *)view->tokens)[index];
-}
-
-static uint32_t largest_token(const struct token_view *view, int64_t first, int64_t count) {
-    uint32_t largest = 0;
-    for (int64_t i = first; i < first + count; i++) {
-        uint32_t token = token_at(view, i);
-        if (token > largest) largest = token;
+enum status token_view_read(const struct token_view *view, int64_t first, int64_t count, int32_t *out) {
+    size_t width = (size_t)view->token_bytes, bytes = (size_t)count * width;
+    /* Narrow ids are read into the end of the room, and widened from the front. */
+    unsigned char *room = (unsigned char *)out + (size_t)count * sizeof *out - bytes;
+    TRY(file_input_read(&view->input, view->offset + (size_t)first * width, bytes, room));
+    for (int64_t i = 0; width == 2 && i < count; i++) {
+        uint16_t id;
+        memcpy(&id, room + (size_t)i * sizeof id, sizeof id);
+        out[i] = id;
     }
-    return largest;
+    return STATUS_OK;
 }
 
 enum status token_refuse_id(const char *name, int64_t index, uint32_t id, int64_t vocab_size) {
@@ -65,32 +69,49 @@ enum status token_refuse_id(const char *name, int64_t index, uint32_t id, int64_
     return status_hint(STATUS_BAD_INPUT, "were these tokens made for another model's tokenizer?");
 }
 
-static enum status refuse_token(const char *name, const struct token_view *view, int64_t from, int64_t vocab_size) {
-    while (token_at(view, from) < vocab_size)
-        from++;
-    return token_refuse_id(name, from, token_at(view, from), vocab_size);
+static enum status examine_block(const char *name, const int32_t *ids, int64_t first, int64_t count,
+                                 int64_t vocab_size) {
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < count; i++)
+        if ((uint32_t)ids[i] > largest) largest = (uint32_t)ids[i];
+    if (largest < vocab_size) return STATUS_OK;
+    int64_t at = 0;
+    while ((uint32_t)ids[at] < vocab_size)
+        at++;
+    return token_refuse_id(name, first + at, (uint32_t)ids[at], vocab_size);
+}
+
+/* Hashed as they lie in the file, then widened from the end. */
+static enum status examine_all(const char *name, const struct token_view *view, int64_t vocab_size, XXH3_state_t *state,
+                               int32_t *room) {
+    size_t width = (size_t)view->token_bytes;
+    for (int64_t first = 0; first < view->count; first += BLOCK_TOKENS) {
+        int64_t count = view->count - first < BLOCK_TOKENS ? view->count - first : BLOCK_TOKENS;
+        size_t bytes = (size_t)count * width;
+        TRY(file_input_read(&view->input, view->offset + (size_t)first * width, bytes, room));
+        XXH3_64bits_update(state, room, bytes);
+        if (view->id_limit <= vocab_size) continue;
+        for (int64_t i = count; width == 2 && i-- > 0;) {
+            uint16_t id;
+            memcpy(&id, (char *)room + (size_t)i * sizeof id, sizeof id);
+            room[i] = id;
+        }
+        TRY(examine_block(name, room, first, count, vocab_size));
+    }
+    return STATUS_OK;
 }
 
 enum status token_view_examine(const char *name, const struct token_view *view, int64_t vocab_size, uint64_t *hash) {
     XXH3_state_t *state = XXH3_createState();
-    if (!state) return status_set(STATUS_FAILED, "out of memory for a hash");
-    XXH3_64bits_reset(state);
-    enum status status = STATUS_OK;
-    int64_t block = BLOCK_BYTES / view->token_bytes;
-    for (int64_t first = 0; first < view->count && status == STATUS_OK; first += block) {
-        int64_t count = view->count - first < block ? view->count - first : block;
-        size_t token_bytes = (size_t)view->token_bytes;
-        XXH3_64bits_update(state, (const char *)view->tokens + (size_t)first * token_bytes,
-                           (size_t)count * token_bytes);
-        if (view->id_limit > vocab_size && largest_token(view, first, count) >= vocab_size)
-            status = refuse_token(name, view, first, vocab_size);
+    int32_t *room = mem_array(BLOCK_TOKENS, sizeof *room);
+    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    if (!state) status = status_set(STATUS_FAILED, "out of memory for a hash");
+    if (status == STATUS_OK) {
+        XXH3_64bits_reset(state);
+        status = examine_all(name, view, vocab_size, state, room);
     }
     if (status == STATUS_OK) *hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
+    mem_free(room);
     return status;
-}
-
-void token_view_read(const struct token_view *view, int64_t first, int64_t count, int32_t *out) {
-    for (int64_t i = 0; i < count; i++)
-        out[i] = (int32_t)token_at(view, first + i);
 }

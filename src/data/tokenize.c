@@ -16,11 +16,14 @@ enum {
     CHUNK_BYTES = 256 << 10,
     WINDOW_BYTES = 64, /* on each side of a cut */
     CUT_TRIES = 256,
+    LINE_BYTES = 16 << 10, /* beyond a chunk, of its last line: most are shorter */
     MESSAGE_BYTES = 1024,
 };
 
 struct chunk {
-    const char *text;
+    VEC(char) room; /* what was read: a window before the chunk, the chunk, and some more */
+    size_t before;  /* bytes of it before the chunk */
+    size_t first;   /* where the chunk begins in the text */
     size_t bytes;
     int64_t lines_before; /* in the file */
     struct token_ids ids;
@@ -38,8 +41,9 @@ struct encoders {
 
 struct tokenizing {
     struct tokenize_options options;
-    const char *name, *text;
-    size_t bytes, next;        /* next: where the next chunk begins */
+    const char *name;
+    const struct file_input *text;
+    size_t next;               /* where the next chunk begins */
     int64_t lines;             /* before next */
     size_t done;               /* bytes whose ids were sent */
     struct utf8_damage damage; /* in these */
@@ -62,10 +66,12 @@ static enum status encode(struct tokenizer_encoder *encoder, const char *text, s
     return tokenizer_encoder_run(encoder, text, bytes, false, (struct token_sink){.write = keep_ids, .payload = out});
 }
 
+static const char *text_of(const struct chunk *chunk) { return chunk->room.items + chunk->before; }
+
 /* Text of a .txt file, from anywhere in it. */
-static enum status encode_part(const struct tokenizing *t, struct tokenizer_encoder *encoder, const char *text,
-                               size_t bytes, struct token_ids *out) {
-    if (text == t->text) return encode(encoder, text, bytes, out);
+static enum status encode_part(struct tokenizer_encoder *encoder, bool first, const char *text, size_t bytes,
+                               struct token_ids *out) {
+    if (first) return encode(encoder, text, bytes, out);
     TRY(tokenizer_encoder_continue(encoder, (struct token_sink){.write = keep_ids, .payload = out}));
     TRY(tokenizer_encoder_push(encoder, text, bytes));
     return tokenizer_encoder_finish(encoder);
@@ -73,14 +79,16 @@ static enum status encode_part(const struct tokenizing *t, struct tokenizer_enco
 
 /* Whether encoding a window about a place gives the same ids whole and cut there. Words that pre-tokenizers make and
  * added tokens are far shorter than the window, so the whole text then does too. */
-static enum status examine_cut(struct tokenizing *t, size_t at, bool *good) {
-    size_t before = at < WINDOW_BYTES ? at : WINDOW_BYTES, left = t->bytes - at;
-    size_t after = left < WINDOW_BYTES ? left : WINDOW_BYTES;
-    const char *from = t->text + at - before;
+static enum status examine_cut(struct tokenizing *t, const struct chunk *chunk, size_t at, bool *good) {
+    struct tokenizer_encoder *encoder = t->encoders.items[0].plain;
+    size_t left = t->text->bytes - chunk->first - at, after = left < WINDOW_BYTES ? left : WINDOW_BYTES;
+    size_t before = chunk->before + at < WINDOW_BYTES ? chunk->before + at : WINDOW_BYTES;
+    bool first = chunk->first + at == before; /* the window begins where the text does */
+    const char *from = text_of(chunk) + at - before;
     t->whole.count = t->halves.count = 0;
-    TRY(encode_part(t, t->encoders.items[0].plain, from, before + after, &t->whole));
-    TRY(encode_part(t, t->encoders.items[0].plain, from, before, &t->halves));
-    TRY(encode_part(t, t->encoders.items[0].plain, from + before, after, &t->halves));
+    TRY(encode_part(encoder, first, from, before + after, &t->whole));
+    TRY(encode_part(encoder, first, from, before, &t->halves));
+    TRY(encode_part(encoder, false, from + before, after, &t->halves));
     *good = t->whole.count == t->halves.count &&
             memcmp(t->whole.items, t->halves.items, t->whole.count * sizeof *t->whole.items) == 0;
     return STATUS_OK;
@@ -93,52 +101,69 @@ static bool may_cut(const char *text, size_t at) {
     return is_space(text[at]) ? !is_space(text[at - 1]) : text[at - 1] == '\n';
 }
 
-/* The end of a chunk of a .txt file, which begins at t->next. */
-static enum status cut_text(struct tokenizing *t, size_t *end) {
-    size_t at = t->next + CHUNK_BYTES;
-    if (t->bytes - t->next <= CHUNK_BYTES) {
-        *end = t->bytes;
-        return STATUS_OK;
-    }
-    for (int tries = 0; at > t->next + CHUNK_BYTES / 2 && tries < CUT_TRIES; at--) {
-        if (!may_cut(t->text, at)) continue;
+/* Makes the room hold the text from a window before the chunk to `bytes` after its beginning, as far as there is any.
+ */
+static enum status read_room(const struct tokenizing *t, struct chunk *chunk, size_t bytes) {
+    size_t from = chunk->first - chunk->before, left = t->text->bytes - chunk->first;
+    size_t wanted = chunk->before + (bytes < left ? bytes : left), there = chunk->room.count;
+    if (wanted <= there) return STATUS_OK;
+    TRY(vec_reserve(&chunk->room, wanted));
+    TRY(file_input_read(t->text, from + there, wanted - there, chunk->room.items + there));
+    chunk->room.count = wanted;
+    return STATUS_OK;
+}
+
+/* The end of a chunk of a .txt file. */
+static enum status cut_text(struct tokenizing *t, struct chunk *chunk) {
+    size_t at = CHUNK_BYTES, left = t->text->bytes - chunk->first;
+    TRY(read_room(t, chunk, CHUNK_BYTES + WINDOW_BYTES));
+    const char *text = text_of(chunk);
+    chunk->bytes = left;
+    if (left <= CHUNK_BYTES) return STATUS_OK;
+    for (int tries = 0; at > CHUNK_BYTES / 2 && tries < CUT_TRIES; at--) {
+        if (!may_cut(text, at)) continue;
         bool good;
-        TRY(examine_cut(t, at, &good));
-        if (good) {
-            *end = at;
-            return STATUS_OK;
-        }
+        TRY(examine_cut(t, chunk, at, &good));
+        chunk->bytes = at;
+        if (good) return STATUS_OK;
         tries++;
     }
-    at = t->next + CHUNK_BYTES;
-    for (int back = 0; back < 3 && ((unsigned char)t->text[at] & 0xC0) == 0x80; back++)
+    at = CHUNK_BYTES;
+    for (int back = 0; back < 3 && ((unsigned char)text[at] & 0xC0) == 0x80; back++)
         at--;
-    *end = at;
+    chunk->bytes = at;
     return STATUS_OK;
 }
 
 /* The end of a chunk of whole lines. */
-static size_t cut_lines(struct tokenizing *t) {
-    struct line_reader reader = {.text = t->text + t->next, .bytes = t->bytes - t->next};
+static enum status cut_lines(struct tokenizing *t, struct chunk *chunk) {
+    size_t left = t->text->bytes - chunk->first, end = 0;
+    for (size_t bytes = CHUNK_BYTES + LINE_BYTES; end == 0; bytes *= 2) {
+        size_t there = bytes < left ? bytes : left;
+        TRY(read_room(t, chunk, there));
+        const char *text = text_of(chunk), *last = text + CHUNK_BYTES - 1;
+        const char *newline = there < CHUNK_BYTES ? NULL : memchr(last, '\n', there - (CHUNK_BYTES - 1));
+        if (newline) end = (size_t)(newline - text) + 1;
+        if (!newline && there == left) end = left;
+    }
+    struct line_reader reader = {.text = text_of(chunk), .bytes = end};
     const char *line;
     size_t bytes;
-    while (reader.next < CHUNK_BYTES && line_read(&reader, &line, &bytes))
+    while (line_read(&reader, &line, &bytes))
         continue;
     t->lines += reader.line;
-    return t->next + reader.next;
+    chunk->bytes = end;
+    return STATUS_OK;
 }
 
 static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
+    bool text = t->options.kind == SOURCE_TEXT;
     chunk->lines_before = t->lines;
-    size_t end = 0;
-    if (t->options.kind == SOURCE_TEXT)
-        TRY(cut_text(t, &end));
-    else
-        end = cut_lines(t);
-    chunk->text = t->text + t->next;
-    chunk->bytes = end - t->next;
-    chunk->ids.count = 0;
-    t->next = end;
+    chunk->first = t->next;
+    chunk->before = !text ? 0 : t->next < WINDOW_BYTES ? t->next : WINDOW_BYTES;
+    chunk->room.count = chunk->ids.count = 0;
+    TRY(text ? cut_text(t, chunk) : cut_lines(t, chunk));
+    t->next += chunk->bytes;
     return STATUS_OK;
 }
 
@@ -198,7 +223,7 @@ static enum status encode_line(const struct tokenizing *t, int thread, int64_t l
 }
 
 static enum status encode_lines(const struct tokenizing *t, int thread, struct chunk *chunk) {
-    struct line_reader reader = {.text = chunk->text, .bytes = chunk->bytes, .line = chunk->lines_before};
+    struct line_reader reader = {.text = text_of(chunk), .bytes = chunk->bytes, .line = chunk->lines_before};
     const char *line;
     size_t bytes;
     while (line_read(&reader, &line, &bytes)) {
@@ -214,9 +239,10 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
 static enum status encode_chunk(const struct tokenizing *t, int thread, struct chunk *chunk) {
     chunk->damage = (struct utf8_damage){0};
     if (t->options.kind != SOURCE_TEXT) return encode_lines(t, thread, chunk);
-    utf8_add_damage(&chunk->damage, chunk->text, chunk->bytes, chunk->text - t->text);
-    TRY(encode_part(t, t->encoders.items[thread].plain, chunk->text, chunk->bytes, &chunk->ids));
-    return chunk->text + chunk->bytes == t->text + t->bytes ? end_document(t, &chunk->ids) : STATUS_OK;
+    utf8_add_damage(&chunk->damage, text_of(chunk), chunk->bytes, (int64_t)chunk->first);
+    struct tokenizer_encoder *encoder = t->encoders.items[thread].plain;
+    TRY(encode_part(encoder, chunk->first == 0, text_of(chunk), chunk->bytes, &chunk->ids));
+    return chunk->first + chunk->bytes == t->text->bytes ? end_document(t, &chunk->ids) : STATUS_OK;
 }
 
 static void add_damage(struct utf8_damage *all, const struct utf8_damage *more) {
@@ -259,7 +285,7 @@ static enum status add_encoders(struct tokenizing *t) {
 
 /* The next chunks, as many as there are. */
 static enum status cut_wave(struct tokenizing *t, int most, int *count) {
-    for (*count = 0; *count < most && t->next < t->bytes; ++*count) {
+    for (*count = 0; *count < most && t->next < t->text->bytes; ++*count) {
         if (t->chunks.count == (size_t)*count) TRY(vec_push(&t->chunks, (struct chunk){0}));
         TRY(cut_chunk(t, &t->chunks.items[*count]));
     }
@@ -285,8 +311,10 @@ struct utf8_damage tokenizing_damage(const struct tokenizing *t) {
 }
 
 void tokenizing_rest(struct tokenizing *t) {
-    for (size_t i = 0; i < t->chunks.count; i++)
+    for (size_t i = 0; i < t->chunks.count; i++) {
         vec_free(&t->chunks.items[i].ids);
+        vec_free(&t->chunks.items[i].room);
+    }
     for (size_t i = 0; i < t->encoders.count; i++) {
         tokenizer_encoder_free(t->encoders.items[i].plain);
         example_encoder_free(t->encoders.items[i].examples);
@@ -298,12 +326,12 @@ void tokenizing_rest(struct tokenizing *t) {
     vec_free(&t->halves);
 }
 
-enum status tokenizing_create(const struct tokenize_options *options, const char *name, const char *text, size_t bytes,
+enum status tokenizing_create(const struct tokenize_options *options, const char *name, const struct file_input *text,
                               struct tokenizing **out) {
     BUG_IF(options->kind == SOURCE_TOKENS, "%s: token files are not text", name);
     struct tokenizing *t = mem_array(1, sizeof *t);
     if (!t) return STATUS_FAILED;
-    *t = (struct tokenizing){.options = *options, .name = name, .text = text, .bytes = bytes};
+    *t = (struct tokenizing){.options = *options, .name = name, .text = text};
     *out = t;
     return STATUS_OK;
 }

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file_input.h"
 #include "base/status.h"
 #include "data/chat_template.h"
 #include "data/source.h"
@@ -25,7 +26,7 @@ struct tokenize_options {
     const struct jsonl_columns *columns; /* of .jsonl files; NULL: none given */
 };
 
-/* How much of the machine to use at once: memory is at most 2 MiB a chunk and 5 MiB a thread, but for longer .jsonl
+/* How much of the machine to use at once: memory is at most 2.5 MiB a chunk and 5 MiB a thread, but for longer .jsonl
  * lines. */
 struct tokenize_effort {
     int threads; /* OpenMP's, of the calling thread; 1: only itself */
@@ -36,7 +37,7 @@ enum { TOKENIZE_MOST_CHUNKS = 64 };
 /* A file on its way to ids. Not for several threads at once. */
 struct tokenizing;
 /* `name` stands for the path in messages. `name`, the text and what the options point to must outlive it. */
-enum status tokenizing_create(const struct tokenize_options *options, const char *name, const char *text, size_t bytes,
+enum status tokenizing_create(const struct tokenize_options *options, const char *name, const struct file_input *text,
                               struct tokenizing **out);
 void tokenizing_free(struct tokenizing *tokenizing);
 
@@ -48,7 +49,8 @@ struct utf8_damage tokenizing_damage(const struct tokenizing *tokenizing);
  * document that is not empty. The template of the tokenizer's post-processor is not applied. Of supervised files they
  * are marked ids: prompt and completion are one text, with the template, and `eos_token` is trained on (example.h); for
  * conversations see chat.h.
- * BAD_INPUT for text that is not as it must be: what comes before its chunk is sent all the same. After a failure there
+ * BAD_INPUT for text that is not as it must be: what comes before its chunk is sent all the same. FAILED when it cannot
+ * be read. After a failure there
  * is nothing to do but to free. */
 enum status tokenizing_advance(struct tokenizing *tokenizing, struct tokenize_effort effort, struct token_sink sink);
 /* Gives up memory that the next call gets anew. */

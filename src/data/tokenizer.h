@@ -26,6 +26,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/file_input.h"
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -119,6 +120,9 @@ enum status tokenizer_encoder_finish(struct tokenizer_encoder *encoder);
  *
  * BAD_INPUT when `vocab_size` is less than the special tokens and bytes take, or more than the text can give; the
  * message says how many it can. */
+enum status tokenizer_train_file(const struct file_input *text, int64_t vocab_size, const char *const *special_tokens,
+                                 size_t special_token_count, const char *out_tokenizer_json);
+/* The same of a text in memory. */
 enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *special_tokens,
                             size_t special_token_count, const char *out_tokenizer_json);
 

@@ -20,7 +20,7 @@ static enum status ids_refuse(void *payload, const uint32_t *ids, size_t count) 
     BUG("training has no ids yet");
 }
 
-static enum status words_count(const char *text, size_t bytes, struct bpe_words *words) {
+static enum status words_count_by(const struct file_input *text, char *room, struct bpe_words *words) {
     struct split_pattern *pattern = NULL;
     struct text_chain *chain = NULL;
     TRY(split_pattern_compile("ByteLevel", tokenizer_gpt2_pattern, strlen(tokenizer_gpt2_pattern), false, &pattern));
@@ -28,15 +28,23 @@ static enum status words_count(const char *text, size_t bytes, struct bpe_words 
     const struct text_stage_spec stages[] = {{&text_mend_stage, NULL}, {&text_split_stage, &split}};
     enum status status = text_chain_create(stages, 2, (struct text_sink){word_take, words},
                                            (struct token_sink){ids_refuse, NULL}, &chain);
-    progress_begin(PROGRESS_BYTES, (int64_t)bytes, "tokenizer: counting words");
-    for (size_t part; status == STATUS_OK && bytes > 0; text += part, bytes -= part) {
-        part = bytes < PART_BYTES ? bytes : PART_BYTES;
-        status = text_chain_write(chain, text, part, part == bytes);
+    progress_begin(PROGRESS_BYTES, (int64_t)text->bytes, "tokenizer: counting words");
+    for (size_t at = 0, part; status == STATUS_OK && at < text->bytes; at += part) {
+        part = text->bytes - at < PART_BYTES ? text->bytes - at : PART_BYTES;
+        status = file_input_read(text, at, part, room);
+        if (status == STATUS_OK) status = text_chain_write(chain, room, part, at + part == text->bytes);
         progress_add((int64_t)part);
     }
     progress_end();
     text_chain_free(chain);
     split_pattern_free(pattern);
+    return status;
+}
+
+static enum status words_count(const struct file_input *text, struct bpe_words *words) {
+    char *room = mem_array(PART_BYTES, 1);
+    enum status status = room ? words_count_by(text, room, words) : STATUS_FAILED;
+    mem_free(room);
     return status;
 }
 
@@ -99,7 +107,7 @@ static enum status file_write(const struct bpe_vocabulary *vocabulary, size_t sp
     return status;
 }
 
-static enum status train(const char *text, size_t bytes, size_t vocab_size, const char *const *specials, size_t count,
+static enum status train(const struct file_input *text, size_t vocab_size, const char *const *specials, size_t count,
                          struct bpe_words *words, struct bpe_vocabulary *vocabulary) {
     uint32_t byte_ids[BYTES];
     TRY(specials_add(vocabulary, specials, count));
@@ -108,7 +116,7 @@ static enum status train(const char *text, size_t bytes, size_t vocab_size, cons
         return status_set(STATUS_BAD_INPUT,
                           "a vocabulary of %zu tokens is too small: bytes and special tokens take %zu", vocab_size,
                           vocabulary->tokens.count);
-    TRY(words_count(text, bytes, words));
+    TRY(words_count(text, words));
     TRY(bpe_train(words, byte_ids, vocab_size, LEAST_PAIR_COUNT, vocabulary));
     if (vocabulary->tokens.count == vocab_size) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "the text is too small for a vocabulary of %zu tokens: it gives %zu", vocab_size,
@@ -116,17 +124,22 @@ static enum status train(const char *text, size_t bytes, size_t vocab_size, cons
     return status_hint(STATUS_BAD_INPUT, "use a longer text, or a vocabulary of at most %zu", vocabulary->tokens.count);
 }
 
-enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *special_tokens,
-                            size_t special_token_count, const char *out_tokenizer_json) {
+enum status tokenizer_train_file(const struct file_input *text, int64_t vocab_size, const char *const *special_tokens,
+                                 size_t special_token_count, const char *out_tokenizer_json) {
     if (vocab_size < 0 || vocab_size > TOKENIZER_MOST_IDS)
         return status_set(STATUS_BAD_INPUT, "a vocabulary of %lld tokens: must be 0 to %d", (long long)vocab_size,
                           TOKENIZER_MOST_IDS);
     struct bpe_words words = {0};
     struct bpe_vocabulary vocabulary = {0};
-    enum status status =
-        train(text, bytes, (size_t)vocab_size, special_tokens, special_token_count, &words, &vocabulary);
+    enum status status = train(text, (size_t)vocab_size, special_tokens, special_token_count, &words, &vocabulary);
     bpe_words_free(&words);
     if (status == STATUS_OK) status = file_write(&vocabulary, special_token_count, out_tokenizer_json);
     bpe_vocabulary_free(&vocabulary);
     return status;
+}
+
+enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *special_tokens,
+                            size_t special_token_count, const char *out_tokenizer_json) {
+    struct file_input input = file_input_of_memory(text, bytes);
+    return tokenizer_train_file(&input, vocab_size, special_tokens, special_token_count, out_tokenizer_json);
 }

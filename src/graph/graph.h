@@ -40,7 +40,8 @@ struct graph {
     enum dtype dtype; /* compute dtype of parameters and activations */
     int64_t grain_sequences;
     int64_t sequence_length;
-    int64_t cache_positions; /* decoding: rows of the key-value caches; 0: there are none */
+    /* Decoding: texts with key-value caches, and the rows of each; 0: there are none. */
+    int64_t cache_texts, cache_positions;
 };
 
 /* An empty graph; NULL when out of memory. */

@@ -29,7 +29,7 @@ static const struct format {
      {"version https://git-lfs", NULL},
      "get the files themselves: git lfs pull, in their folder"},
 };
-enum { FORMATS = sizeof formats / sizeof *formats };
+enum { FORMATS = sizeof formats / sizeof *formats, FIRST_BYTES = 64 };
 
 static bool ends_with_any(const char *name, const char *suffixes) {
     size_t length = strlen(name);
@@ -61,15 +61,18 @@ static enum status refuse(const char *path, const struct format *format) {
     return status_hint(status_set(STATUS_BAD_INPUT, "%s: %s", path, format->what), "%s", format->hint);
 }
 
-enum status foreign_weights_refuse_content(const char *path, const unsigned char *data, size_t bytes) {
-    return refuse(path, find_by_content(data, bytes));
+enum status foreign_weights_refuse_content(const char *path, const struct file_input *file) {
+    unsigned char first[FIRST_BYTES];
+    size_t bytes = file->bytes < sizeof first ? file->bytes : sizeof first;
+    TRY(file_input_read(file, 0, bytes, first));
+    return refuse(path, find_by_content(first, bytes));
 }
 
 enum status foreign_weights_refuse_file(const char *path) {
-    struct file_map map;
-    TRY(file_map_open(path, &map));
-    enum status status = foreign_weights_refuse_content(path, map.data, map.bytes);
-    file_map_close(&map);
+    struct file_input file;
+    TRY(file_input_open(path, &file));
+    enum status status = foreign_weights_refuse_content(path, &file);
+    file_input_close(&file);
     return status;
 }
 

@@ -229,14 +229,19 @@ enum status model_build_graph(const struct model *model, enum model_purpose purp
     return build_into(model, purpose, graph_create(dtype, grain_sequences, sequence_length), out, out_tensor);
 }
 
-enum status model_build_decode_graph(const struct model *model, enum dtype dtype, int64_t tokens, int64_t positions,
+enum status model_build_decode_graph(const struct model *model, enum dtype dtype, const struct decode_shape *shape,
                                      struct graph **out, struct tensor **out_logits) {
-    TRY(check_sizes(&model->config, 1, positions));
-    if (tokens < 1 || tokens > positions)
-        return status_set(STATUS_BAD_INPUT, "%lld tokens at a time do not go into caches of %lld", (long long)tokens,
-                          (long long)positions);
-    struct graph *graph = graph_create(dtype, 1, tokens);
-    if (graph) graph->cache_positions = positions;
+    TRY(check_sizes(&model->config, 1, shape->positions));
+    TRY(check_sizes(&model->config, shape->sequences, shape->tokens));
+    if (shape->tokens > shape->positions)
+        return status_set(STATUS_BAD_INPUT, "%lld tokens at a time do not go into caches of %lld",
+                          (long long)shape->tokens, (long long)shape->positions);
+    if (shape->texts < 1 || shape->texts > INT32_MAX / shape->positions)
+        return status_set(STATUS_BAD_INPUT, "caches of %lld texts of %lld tokens: too many rows",
+                          (long long)shape->texts, (long long)shape->positions);
+    struct graph *graph = graph_create(dtype, shape->sequences, shape->tokens);
+    if (graph) graph->cache_texts = shape->texts;
+    if (graph) graph->cache_positions = shape->positions;
     return build_into(model, MODEL_DECODE, graph, out, out_logits);
 }
 

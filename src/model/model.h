@@ -71,8 +71,8 @@ enum model_purpose {
     /* The same with the input "segments" [S,T] int32: a token sees those of its own segment only. */
     MODEL_LOSS_SEGMENTED,
     MODEL_LOGITS, /* inputs "tokens" (and "positions"); activation "logits" [S,T,V] fp32 */
-    /* The same for tokens whose predecessors are in key-value caches (model_build_decode_graph): logits [S,1,V] of the
-     * last token that counts. */
+    /* The same for tokens whose predecessors are in key-value caches (model_build_decode_graph), with the input "rows"
+     * [S,T] int32, where in the caches they go (ops_attention_cache): logits [S,1,V] of the last token that counts. */
     MODEL_DECODE,
 };
 
@@ -141,9 +141,14 @@ void model_free(struct model *model);
 enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
                               int64_t grain_sequences, int64_t sequence_length, struct graph **out,
                               struct tensor **out_tensor);
-/* The graph of MODEL_DECODE for `tokens` tokens at a time of one sequence, with caches of `positions` rows. BAD_INPUT
- * when these are more than the model's context, or fewer than the tokens. */
-enum status model_build_decode_graph(const struct model *model, enum dtype dtype, int64_t tokens, int64_t positions,
+/* The graph of MODEL_DECODE: so many tokens at a time, of any of the texts, whose caches hold so many positions each.
+ */
+struct decode_shape {
+    int64_t sequences, tokens; /* S and T of what is computed at a time */
+    int64_t texts, positions;
+};
+/* BAD_INPUT when the positions are more than the model's context, or fewer than the tokens, or the caches too large. */
+enum status model_build_decode_graph(const struct model *model, enum dtype dtype, const struct decode_shape *shape,
                                      struct graph **out, struct tensor **out_logits);
 /* Parameters that take part in matrix products (for model FLOPs: 6 a token and parameter), and all parameters. */
 int64_t model_parameter_count(const struct graph *graph);

@@ -52,8 +52,11 @@ struct tensor *build_attention(struct builder *builder, struct tensor *q, struct
                                struct attention_attributes attributes) {
     struct graph *graph = builder->graph;
     const char *name = build_node_name(builder, "attention");
-    if (builder->purpose == MODEL_DECODE)
-        return ops_attention_cache(graph, name, q, k, v, graph->cache_positions, attributes);
+    if (builder->purpose == MODEL_DECODE) {
+        if (!builder->rows) builder->rows = build_input(builder, "rows");
+        struct attention_cache_attributes cache = {attributes, graph->cache_texts, graph->cache_positions};
+        return ops_attention_cache(graph, name, q, k, v, builder->rows, cache);
+    }
     return ops_attention(graph, name, q, k, v, builder->segments, attributes);
 }
 

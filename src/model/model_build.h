@@ -13,7 +13,8 @@ struct builder {
     enum model_purpose purpose;
     /* For build_attention; may be NULL. */
     struct tensor *segments;
-    int64_t layer; /* being built; names of its nodes and parameters hold it */
+    struct tensor *rows; /* MODEL_DECODE: where in the caches tokens go; made by build_attention */
+    int64_t layer;       /* being built; names of its nodes and parameters hold it */
 };
 
 /* An int32 input [S,T]. */

@@ -44,7 +44,7 @@ static json_t *summarise_weights(const struct safetensors *weights) {
         }
         bytes += tensor->bytes;
     }
-    return json_pack("{s:I, s:I, s:I, s:o}", "files", (json_int_t)weights->maps.count, "tensors",
+    return json_pack("{s:I, s:I, s:I, s:o}", "files", (json_int_t)weights->inputs.count, "tensors",
                      (json_int_t)weights->tensors.count, "bytes", (json_int_t)bytes, "dtypes", dtypes);
 }
 
@@ -118,8 +118,8 @@ static void print_weights(const struct safetensors *weights, FILE *out) {
         bytes += (int64_t)weights->tensors.items[i].bytes;
         seen[weights->tensors.items[i].dtype]++;
     }
-    fprintf(out, "weights      %zu tensors in %zu file%s, %s:", weights->tensors.count, weights->maps.count,
-            weights->maps.count == 1 ? "" : "s", size_print(bytes, size));
+    fprintf(out, "weights      %zu tensors in %zu file%s, %s:", weights->tensors.count, weights->inputs.count,
+            weights->inputs.count == 1 ? "" : "s", size_print(bytes, size));
     for (size_t i = 0; i < weights->tensors.count; i++) {
         const struct safetensors_tensor *tensor = &weights->tensors.items[i];
         if (seen[tensor->dtype] > 0) fprintf(out, " %lld %s", (long long)seen[tensor->dtype], tensor->dtype_name);

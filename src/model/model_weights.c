@@ -68,7 +68,9 @@ static enum status check_extra(const struct model *model, const struct safetenso
         if (!name) return STATUS_FAILED;
         const struct safetensors_tensor *embedding = safetensors_find(model->weights, name);
         mem_free(name);
-        if (embedding && safetensors_equal(model->weights, found, embedding)) return STATUS_OK;
+        bool equal = false;
+        if (embedding) TRY(safetensors_equal(model->weights, found, embedding, &equal));
+        if (equal) return STATUS_OK;
         return status_set(STATUS_BAD_INPUT, "%s: %s: differs from the embedding, but config.json ties the two",
                           found->file, found->name);
     }
@@ -78,7 +80,7 @@ static enum status check_extra(const struct model *model, const struct safetenso
 
 static enum status missing(const struct model *model, const char *name) {
     const struct safetensors *weights = model->weights;
-    bool one_file = weights->maps.count == 1 && weights->tensors.count > 0;
+    bool one_file = weights->inputs.count == 1 && weights->tensors.count > 0;
     return status_set(STATUS_BAD_INPUT, "%s: %s: missing; config.json asks for it",
                       one_file ? weights->tensors.items[0].file : model->folder, name);
 }

@@ -28,16 +28,16 @@ static enum status sort_tensors(struct safetensors *set) {
     return STATUS_OK;
 }
 
-/* Maps and parses one more file; `path` is copied. */
+/* Opens and parses one more file; `path` is copied. */
 static enum status add_file(struct safetensors *set, const char *path) {
     const char *file = scratch_format(&set->memory, "%s", path);
-    struct file_map map;
+    struct file_input input;
     if (!file) return STATUS_FAILED;
-    TRY(vec_reserve(&set->maps, set->maps.count + 1));
-    TRY(file_map_open(file, &map));
-    set->maps.items[set->maps.count++] = map;
-    TRY(foreign_weights_refuse_content(file, map.data, map.bytes));
-    return safetensors_parse(set, file, map.data, map.bytes);
+    TRY(vec_reserve(&set->inputs, set->inputs.count + 1));
+    TRY(file_input_open(file, &input));
+    set->inputs.items[set->inputs.count++] = input;
+    TRY(foreign_weights_refuse_content(file, &set->inputs.items[set->inputs.count - 1]));
+    return safetensors_parse(set, file);
 }
 
 static enum status finish(enum status status, struct safetensors *set, struct safetensors **out) {
@@ -59,14 +59,15 @@ enum status safetensors_open_memory(const char *name, const void *data, size_t b
     struct safetensors *set = mem_array(1, sizeof *set);
     if (!set) return STATUS_FAILED;
     const char *file = scratch_format(&set->memory, "%s", name);
-    return finish(file ? safetensors_parse(set, file, data, bytes) : STATUS_FAILED, set, out);
+    enum status status = file ? vec_push(&set->inputs, file_input_of_memory(data, bytes)) : STATUS_FAILED;
+    return finish(status == STATUS_OK ? safetensors_parse(set, file) : status, set, out);
 }
 
 void safetensors_close(struct safetensors *set) {
     if (!set) return;
-    for (size_t i = 0; i < set->maps.count; i++)
-        file_map_close(&set->maps.items[i]);
-    vec_free(&set->maps);
+    for (size_t i = 0; i < set->inputs.count; i++)
+        file_input_close(&set->inputs.items[i]);
+    vec_free(&set->inputs);
     vec_free(&set->tensors);
     scratch_free(&set->memory);
     mem_free(set);

@@ -1,4 +1,4 @@
-/* safetensors files: named tensors behind a JSON header, mapped and checked in full before anything is used.
+/* safetensors files: named tensors behind a JSON header, which is checked in full before anything is used.
  *
  * Layout: 8 bytes (the header's length N, little-endian), N bytes of JSON ({"NAME": {"dtype", "shape",
  * "data_offsets": [begin, end]}, ..., "__metadata__": {string: string}}), then the data; offsets count from the data's
@@ -56,17 +56,17 @@ struct safetensors_tensor {
     enum safetensors_dtype dtype;
     const char *dtype_name; /* as written in the file */
     int rank;
-    const int64_t *dims; /* row-major; may hold zeros */
-    size_t elements;     /* product of dims, 1 for rank 0 */
-    const unsigned char *data;
-    size_t bytes;
+    const int64_t *dims;  /* row-major; may hold zeros */
+    size_t elements;      /* product of dims, 1 for rank 0 */
+    size_t input;         /* which of the set's files it is in */
+    size_t offset, bytes; /* where in that file */
 };
 
 /* All tensors of one or several files. */
 struct safetensors {
     VEC(struct safetensors_tensor) tensors; /* sorted by name, names unique over all files */
-    VEC(struct file_map) maps;
-    struct scratch memory; /* of names, paths and dims */
+    VEC(struct file_input) inputs;          /* the files */
+    struct scratch memory;                  /* of names, paths and dims */
 };
 
 /* Opens one file. BAD_INPUT names the file, the tensor and what is wrong. */
@@ -90,10 +90,14 @@ char *safetensors_print_dims(const struct safetensors_tensor *tensor, char text[
 /* Whether values of this dtype can be converted to `to`: F32, BF16, F16 and F64 to fp32 and bf16; F64 to fp64, I32 to
  * int32. */
 bool safetensors_can_convert(enum safetensors_dtype from, enum dtype to);
-/* Converts elements [first, first + count) to `to`, rounding to nearest even, and lets go of the pages that were read.
- * The range must lie inside the tensor and the conversion be possible. Any number of threads may convert at once. */
-void safetensors_convert(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
-                         size_t count, enum dtype to, void *out);
+/* Reads elements [first, first + count) and converts them to `to`, rounding to nearest even. The range must lie inside
+ * the tensor and the conversion be possible. Any number of threads may convert at once. FAILED, naming the file, when
+ * it cannot be read, as one that was cut short. */
+enum status safetensors_convert(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
+                                size_t count, enum dtype to, void *out);
+/* Bytes [offset, offset + bytes) of a tensor, as they lie in the file. FAILED as safetensors_convert. */
+enum status safetensors_read(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t offset,
+                             size_t bytes, void *out);
 /* Has the system begin to read elements [first, first + count) from the disk, for a conversion that follows soon. */
 void safetensors_expect(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
                         size_t count);
@@ -107,13 +111,13 @@ struct safetensors_load {
     const struct byte_store *store;
     const void *key;
 };
-/* Converts them with OpenMP's threads, in the order of the files, which are read ahead. FAILED without memory, or when
- * a store does. */
+/* Converts them with OpenMP's threads, in the order of the files, which are read ahead. FAILED without memory, when a
+ * file cannot be read, or when a store does. */
 enum status safetensors_load(const struct safetensors_load *loads, size_t count);
 
-/* Whether both hold the same dtype, shape and bytes. */
-bool safetensors_equal(const struct safetensors *set, const struct safetensors_tensor *a,
-                       const struct safetensors_tensor *b);
+/* Whether both hold the same dtype, shape and bytes. FAILED without memory or when a file cannot be read. */
+enum status safetensors_equal(const struct safetensors *set, const struct safetensors_tensor *a,
+                              const struct safetensors_tensor *b, bool *equal);
 
 /* One tensor to be written. */
 struct safetensors_item {

@@ -42,20 +42,16 @@ CONVERSION(f64_to_f32, double, float, (float)value)
 CONVERSION(f64_to_bf16, double, uint16_t, bf16_from_float((float)value))
 #undef CONVERSION
 
-static void copy_2(const unsigned char *in, size_t count, unsigned char *out) { memcpy(out, in, 2 * count); }
-static void copy_4(const unsigned char *in, size_t count, unsigned char *out) { memcpy(out, in, 4 * count); }
-static void copy_8(const unsigned char *in, size_t count, unsigned char *out) { memcpy(out, in, 8 * count); }
-
 static const struct conversion {
     enum safetensors_dtype from;
     enum dtype to;
-    void (*run)(const unsigned char *in, size_t count, unsigned char *out);
+    void (*run)(const unsigned char *in, size_t count, unsigned char *out); /* NULL: the same bytes */
 } conversions[] = {
-    {SAFETENSORS_F32, DTYPE_F32, copy_4},       {SAFETENSORS_F32, DTYPE_BF16, f32_to_bf16},
-    {SAFETENSORS_BF16, DTYPE_F32, bf16_to_f32}, {SAFETENSORS_BF16, DTYPE_BF16, copy_2},
+    {SAFETENSORS_F32, DTYPE_F32, NULL},         {SAFETENSORS_F32, DTYPE_BF16, f32_to_bf16},
+    {SAFETENSORS_BF16, DTYPE_F32, bf16_to_f32}, {SAFETENSORS_BF16, DTYPE_BF16, NULL},
     {SAFETENSORS_F16, DTYPE_F32, f16_to_f32},   {SAFETENSORS_F16, DTYPE_BF16, f16_to_bf16},
     {SAFETENSORS_F64, DTYPE_F32, f64_to_f32},   {SAFETENSORS_F64, DTYPE_BF16, f64_to_bf16},
-    {SAFETENSORS_F64, DTYPE_F64, copy_8},       {SAFETENSORS_I32, DTYPE_I32, copy_4},
+    {SAFETENSORS_F64, DTYPE_F64, NULL},         {SAFETENSORS_I32, DTYPE_I32, NULL},
 };
 
 static const struct conversion *find_conversion(enum safetensors_dtype from, enum dtype to) {
@@ -66,37 +62,55 @@ static const struct conversion *find_conversion(enum safetensors_dtype from, enu
 
 bool safetensors_can_convert(enum safetensors_dtype from, enum dtype to) { return find_conversion(from, to) != NULL; }
 
-static void forget_pages(const struct safetensors *set, const unsigned char *data, size_t bytes) {
-    for (size_t i = 0; i < set->maps.count; i++)
-        file_map_forget(&set->maps.items[i], data, bytes);
+enum status safetensors_read(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t offset,
+                             size_t bytes, void *out) {
+    BUG_IF(offset > tensor->bytes || bytes > tensor->bytes - offset, "%s: beyond its end", tensor->name);
+    return file_input_read(&set->inputs.items[tensor->input], tensor->offset + offset, bytes, out);
 }
 
 void safetensors_expect(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
                         size_t count) {
     size_t element_bytes = safetensors_dtype_bits(tensor->dtype) / 8;
-    for (size_t i = 0; i < set->maps.count; i++)
-        file_map_expect(&set->maps.items[i], tensor->data + first * element_bytes, count * element_bytes);
+    file_input_expect(&set->inputs.items[tensor->input], tensor->offset + first * element_bytes, count * element_bytes);
 }
 
-void safetensors_convert(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
-                         size_t count, enum dtype to, void *out) {
+enum status safetensors_convert(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
+                                size_t count, enum dtype to, void *out) {
     const struct conversion *conversion = find_conversion(tensor->dtype, to);
     BUG_IF(!conversion || first > tensor->elements || count > tensor->elements - first, "%s: impossible conversion",
            tensor->name);
-    if (count == 0) return;
-    size_t from_bytes = safetensors_dtype_bits(tensor->dtype) / 8;
-    const unsigned char *in = tensor->data + first * from_bytes;
-    conversion->run(in, count, out);
-    forget_pages(set, in, count * from_bytes);
+    /* Stays in the second level's cache between reading and converting. */
+    unsigned char room[128 << 10];
+    size_t from_bytes = safetensors_dtype_bits(tensor->dtype) / 8, to_bytes = (size_t)dtype_bytes(to);
+    if (!conversion->run) return safetensors_read(set, tensor, first * from_bytes, count * from_bytes, out);
+    for (size_t done = 0, here; done < count; done += here) {
+        here = count - done < sizeof room / from_bytes ? count - done : sizeof room / from_bytes;
+        TRY(safetensors_read(set, tensor, (first + done) * from_bytes, here * from_bytes, room));
+        conversion->run(room, here, (unsigned char *)out + done * to_bytes);
+    }
+    return STATUS_OK;
 }
 
-bool safetensors_equal(const struct safetensors *set, const struct safetensors_tensor *a,
-                       const struct safetensors_tensor *b) {
-    if (a->dtype != b->dtype || a->rank != b->rank || a->bytes != b->bytes) return false;
-    for (int i = 0; i < a->rank; i++)
-        if (a->dims[i] != b->dims[i]) return false;
-    bool equal = a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0;
-    forget_pages(set, a->data, a->bytes);
-    forget_pages(set, b->data, b->bytes);
-    return equal;
+static enum status compare_bytes(const struct safetensors *set, const struct safetensors_tensor *a,
+                                 const struct safetensors_tensor *b, unsigned char *room, size_t half, bool *equal) {
+    for (size_t at = 0, here; *equal && at < a->bytes; at += here) {
+        here = a->bytes - at < half ? a->bytes - at : half;
+        TRY(safetensors_read(set, a, at, here, room));
+        TRY(safetensors_read(set, b, at, here, room + half));
+        *equal = memcmp(room, room + half, here) == 0;
+    }
+    return STATUS_OK;
+}
+
+enum status safetensors_equal(const struct safetensors *set, const struct safetensors_tensor *a,
+                              const struct safetensors_tensor *b, bool *equal) {
+    enum { HALF_BYTES = 1 << 18 };
+    bool same = a->dtype == b->dtype && a->rank == b->rank && a->bytes == b->bytes;
+    for (int i = 0; same && i < a->rank; i++)
+        same = a->dims[i] == b->dims[i];
+    unsigned char *room = mem_array(2 * HALF_BYTES, 1);
+    enum status status = room ? compare_bytes(set, a, b, room, HALF_BYTES, &same) : STATUS_FAILED;
+    mem_free(room);
+    if (status == STATUS_OK) *equal = same;
+    return status;
 }

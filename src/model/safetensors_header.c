@@ -17,7 +17,7 @@ struct entry {
 struct reader {
     struct safetensors *set;
     const char *file;
-    const unsigned char *data; /* after the header */
+    size_t data_offset; /* of what is after the header */
     size_t data_bytes;
     VEC(struct entry) entries;
 };
@@ -99,7 +99,8 @@ static enum status parse_tensor(struct reader *reader, const char *name, const j
     TRY(parse_offsets(reader, info, &entry));
     TRY(check_size(reader, &entry));
     entry.tensor.bytes = entry.end - entry.begin;
-    entry.tensor.data = reader->data ? reader->data + entry.begin : NULL;
+    entry.tensor.input = reader->set->inputs.count - 1;
+    entry.tensor.offset = reader->data_offset + entry.begin;
     return vec_push(&reader->entries, entry);
 }
 
@@ -157,34 +158,47 @@ static enum status parse_header(struct reader *reader, json_t *header) {
     return STATUS_OK;
 }
 
-static enum status header_length(const char *file, const unsigned char *data, size_t bytes, size_t *out) {
+static enum status header_length(const char *file, const struct file_input *input, size_t *out) {
+    unsigned char first[LENGTH_BYTES + 1];
+    size_t bytes = input->bytes;
     if (bytes < LENGTH_BYTES)
         return status_set(STATUS_BAD_INPUT, "%s: %zu bytes are too few for a safetensors file", file, bytes);
+    TRY(file_input_read(input, 0, bytes > LENGTH_BYTES ? sizeof first : LENGTH_BYTES, first));
     uint64_t length = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
-        length = length << 8 | data[i];
+        length = length << 8 | first[i];
     if (length > HEADER_LIMIT_BYTES)
         return status_set(STATUS_BAD_INPUT, "%s: header length: %llu bytes are more than the limit of %d", file,
                           (unsigned long long)length, HEADER_LIMIT_BYTES);
     if (length > bytes - LENGTH_BYTES)
         return status_set(STATUS_BAD_INPUT, "%s: header length: %llu bytes, but the file holds only %zu after it", file,
                           (unsigned long long)length, bytes - LENGTH_BYTES);
-    if (length == 0 || data[LENGTH_BYTES] != '{')
+    if (length == 0 || first[LENGTH_BYTES] != '{')
         return status_set(STATUS_BAD_INPUT, "%s: the header does not begin with '{'", file);
     *out = (size_t)length;
     return STATUS_OK;
 }
 
-enum status safetensors_parse(struct safetensors *set, const char *file, const unsigned char *data, size_t bytes) {
+static enum status read_header(const char *file, const struct file_input *input, size_t length, json_t **out) {
+    char *text = mem_array(length, 1);
+    if (!text) return STATUS_FAILED;
+    enum status status = file_input_read(input, LENGTH_BYTES, length, text);
+    if (status == STATUS_OK) status = json_parse_object(file, text, length, out);
+    mem_free(text);
+    return status;
+}
+
+enum status safetensors_parse(struct safetensors *set, const char *file) {
     size_t length = 0;
     json_t *header;
-    TRY(header_length(file, data, bytes, &length));
-    TRY(json_parse_object(file, (const char *)data + LENGTH_BYTES, length, &header));
+    const struct file_input *input = &set->inputs.items[set->inputs.count - 1];
+    TRY(header_length(file, input, &length));
+    TRY(read_header(file, input, length, &header));
     struct reader reader = {
         .set = set,
         .file = file,
-        .data = data + LENGTH_BYTES + length,
-        .data_bytes = bytes - LENGTH_BYTES - length,
+        .data_offset = LENGTH_BYTES + length,
+        .data_bytes = input->bytes - LENGTH_BYTES - length,
     };
     enum status status = parse_header(&reader, header);
     vec_free(&reader.entries);

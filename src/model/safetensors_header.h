@@ -4,7 +4,7 @@
 
 #include "model/safetensors.h"
 
-/* Appends the file's tensors, unsorted, to the set. `file` and `data` must live as long as the set. */
-enum status safetensors_parse(struct safetensors *set, const char *file, const unsigned char *data, size_t bytes);
+/* Appends the tensors of the set's last file, unsorted. `file`, its path, must live as long as the set. */
+enum status safetensors_parse(struct safetensors *set, const char *file);
 
 #endif

@@ -1,12 +1,14 @@
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/folder.h"
 #include "base/progress.h"
 #include "model/safetensors.h"
 
 /* Work is handed to threads in pieces of this many elements; pieces change nothing in the values. */
 enum { PIECE_ELEMENTS = BYTE_STORE_PIECE / 4 };
-/* Pieces that the disk reads ahead of those that are being converted: page faults alone would ask it for 128 KiB at a
- * time, and wait for each. */
+/* Pieces that the disk reads ahead of those that are being converted: reading alone would ask it for little at a time,
+ * and wait for each. */
 enum { AHEAD = 16 };
 
 struct piece {
@@ -32,8 +34,11 @@ static enum status add_pieces(const struct safetensors_load *load, struct pieces
 
 static int compare_pieces(const void *a, const void *b) {
     const struct piece *x = a, *y = b;
-    uintptr_t x_data = (uintptr_t)x->load->tensor->data, y_data = (uintptr_t)y->load->tensor->data;
-    if (x_data != y_data) return x_data < y_data ? -1 : 1;
+    const struct safetensors_tensor *x_tensor = x->load->tensor, *y_tensor = y->load->tensor;
+    uintptr_t x_set = (uintptr_t)x->load->set, y_set = (uintptr_t)y->load->set;
+    if (x_set != y_set) return x_set < y_set ? -1 : 1;
+    if (x_tensor->input != y_tensor->input) return x_tensor->input < y_tensor->input ? -1 : 1;
+    if (x_tensor->offset != y_tensor->offset) return x_tensor->offset < y_tensor->offset ? -1 : 1;
     return (x->first > y->first) - (x->first < y->first);
 }
 
@@ -43,11 +48,12 @@ static int64_t element_bytes(const struct safetensors_load *load) {
 
 static void count_read(const struct piece *piece) { progress_add((int64_t)piece->count * element_bytes(piece->load)); }
 
-static void convert(const struct piece *piece) {
+static enum status convert(const struct piece *piece) {
     const struct safetensors_load *load = piece->load;
     char *out = (char *)load->out + piece->first * (size_t)dtype_bytes(load->dtype);
-    safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, out);
+    TRY(safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, out));
     count_read(piece);
+    return STATUS_OK;
 }
 
 static void expect(const struct piece *piece) {
@@ -57,7 +63,7 @@ static void expect(const struct piece *piece) {
 static enum status put(const struct piece *piece, void *room) {
     const struct safetensors_load *load = piece->load;
     int64_t element = dtype_bytes(load->dtype);
-    safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, room);
+    TRY(safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, room));
     count_read(piece);
     return load->store->write(load->store->payload, load->key, (int64_t)piece->first * element,
                               (int64_t)piece->count * element, room);
@@ -80,11 +86,38 @@ static void begin_progress(const struct safetensors_load *loads, size_t count) {
     int64_t bytes = 0;
     for (size_t i = 0; i < count; i++)
         bytes += (int64_t)loads[i].tensor->elements * element_bytes(&loads[i]);
-    size_t files = count > 0 ? loads[0].set->maps.count : 0;
+    size_t files = count > 0 ? loads[0].set->inputs.count : 0;
     if (files > 1)
         progress_begin(PROGRESS_BYTES, bytes, "reading %zu files of weights", files);
     else if (count > 0)
         progress_begin(PROGRESS_BYTES, bytes, "reading %s", path_name(loads[0].tensor->file));
+}
+
+/* A failure of any thread, with its message: that stays with the thread that set it. */
+struct failure {
+    enum status status;
+    char message[1024];
+};
+
+static void note_failure(struct failure *failure, enum status status) {
+#pragma omp critical(load_failure)
+    {
+        failure->status = status;
+        snprintf(failure->message, sizeof failure->message, "%s", status_message());
+    }
+}
+
+static enum status convert_all(const struct pieces *pieces) {
+    struct failure failure = {STATUS_OK, ""};
+    for (size_t i = 0; i < AHEAD && i < pieces->count; i++)
+        expect(&pieces->items[i]);
+#pragma omp parallel for schedule(dynamic, 1)
+    for (size_t i = 0; i < pieces->count; i++) {
+        if (pieces->count - i > AHEAD) expect(&pieces->items[i + AHEAD]);
+        enum status status = has_address(&pieces->items[i]) ? convert(&pieces->items[i]) : STATUS_OK;
+        if (status != STATUS_OK) note_failure(&failure, status);
+    }
+    return failure.status == STATUS_OK ? STATUS_OK : status_set(failure.status, "%s", failure.message);
 }
 
 enum status safetensors_load(const struct safetensors_load *loads, size_t count) {
@@ -95,14 +128,8 @@ enum status safetensors_load(const struct safetensors_load *loads, size_t count)
     if (status == STATUS_OK && pieces.count > 0) {
         begin_progress(loads, count);
         qsort(pieces.items, pieces.count, sizeof *pieces.items, compare_pieces);
-        for (size_t i = 0; i < AHEAD && i < pieces.count; i++)
-            expect(&pieces.items[i]);
-#pragma omp parallel for schedule(dynamic, 1)
-        for (size_t i = 0; i < pieces.count; i++) {
-            if (pieces.count - i > AHEAD) expect(&pieces.items[i + AHEAD]);
-            if (has_address(&pieces.items[i])) convert(&pieces.items[i]);
-        }
-        status = put_all(&pieces);
+        status = convert_all(&pieces);
+        if (status == STATUS_OK) status = put_all(&pieces);
         progress_end();
     }
     vec_free(&pieces);

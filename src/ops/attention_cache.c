@@ -1,4 +1,4 @@
-/* Attention of new tokens over the keys and values of all tokens before them, for generating text. */
+/* Attention of new tokens over the keys and values of all tokens before them, for generating texts. */
 #include "ops/check.h"
 #include "ops/ops.h"
 
@@ -6,24 +6,32 @@ static const struct attention_cache_attributes *cache_of(const struct node *node
     return NODE_ATTRIBUTES(node, attention_cache_attributes);
 }
 
+static struct shape cache_shape(const struct shape *kv, const struct attention_cache_attributes *cache) {
+    struct shape shape = *kv;
+    shape.dims[0] = cache->texts;
+    shape.dims[1] = cache->positions;
+    return shape;
+}
+
 static enum status infer_attention_cache(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct attention_attributes *attention = &cache_of(node)->attention;
-    int64_t positions = cache_of(node)->positions;
+    const struct shape *rows = &node->in[3]->shape;
     TRY(check_activation(node, 0));
     if (attention->heads < 1 || attention->kv_heads < 1 || attention->heads % attention->kv_heads != 0)
         return status_set(STATUS_BAD_INPUT, "%lld heads are no multiple of %lld key-value heads",
                           (long long)attention->heads, (long long)attention->kv_heads);
     struct shape q = with_columns(node->in[0]->shape, attention->heads * attention->head_dim);
-    struct shape kv = with_columns(q, attention->kv_heads * attention->head_dim), cache = kv;
+    struct shape kv = with_columns(q, attention->kv_heads * attention->head_dim);
     TRY(check_shape(node, 0, &q));
     TRY(check_shape(node, 1, &kv));
     TRY(check_shape(node, 2, &kv));
-    if (positions < q.dims[1])
+    if (rows->dtype != DTYPE_I32 || rows->rank != 2 || rows->dims[0] != q.dims[0] || rows->dims[1] != q.dims[1])
+        return status_set(STATUS_BAD_INPUT, "rows must be int32 [S, T]");
+    if (cache_of(node)->positions < q.dims[1])
         return status_set(STATUS_BAD_INPUT, "%lld tokens do not go into a cache of %lld", (long long)q.dims[1],
-                          (long long)positions);
-    cache.dims[1] = positions;
+                          (long long)cache_of(node)->positions);
     out[0] = q;
-    out[1] = out[2] = cache;
+    out[1] = out[2] = cache_shape(&kv, cache_of(node));
     return STATUS_OK;
 }
 
@@ -38,13 +46,12 @@ static double flops_attention_cache(const struct node *node) {
 const struct op op_attention_cache = {
     .name = "attention_cache",
     .attribute_bytes = sizeof(struct attention_cache_attributes),
-    .inputs_least = 3,
-    .inputs = 3,
+    .inputs_least = 4,
+    .inputs = 4,
     .outputs = 3,
     .infer = infer_attention_cache,
     .flops = flops_attention_cache,
     .updates = 1u << 1 | 1u << 2,
-    .reads_scalars = true,
 };
 
 static enum status infer_last_token(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -64,16 +71,16 @@ const struct op op_last_token = {
 };
 
 struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
-                                   struct tensor *v, int64_t positions, struct attention_attributes attributes) {
-    if (!q || !k || !v) return NULL;
-    struct attention_cache_attributes cache = {.attention = attributes, .positions = positions};
-    struct shape shape = with_columns(q->shape, attributes.kv_heads * attributes.head_dim);
-    shape.dims[1] = positions;
-    struct tensor *in[OP_INPUTS_MAX] = {q, k, v};
+                                   struct tensor *v, struct tensor *rows,
+                                   struct attention_cache_attributes attributes) {
+    if (!q || !k || !v || !rows) return NULL;
+    struct shape kv = with_columns(q->shape, attributes.attention.kv_heads * attributes.attention.head_dim);
+    struct shape shape = cache_shape(&kv, &attributes);
+    struct tensor *in[OP_INPUTS_MAX] = {q, k, v, rows};
     struct tensor *into[OP_OUTPUTS_MAX] = {
         NULL, graph_tensor(graph, TENSOR_CACHE, graph_format(graph, "%s.keys", name), shape),
         graph_tensor(graph, TENSOR_CACHE, graph_format(graph, "%s.values", name), shape)};
-    struct node *node = graph_add(graph, &op_attention_cache, name, in, &cache, into);
+    struct node *node = graph_add(graph, &op_attention_cache, name, in, &attributes, into);
     return node ? node->out[0] : NULL;
 }
 

@@ -43,10 +43,10 @@
     X(attention)                                                                                                       \
     /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv */                                                                \
     X(attention_grad)                                                                                                  \
-    /* attention_cache.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D] of the next T positions                             \
-     *  -> y [S,T,Hq*D], keys += [S,P,Hk*D], values += [S,P,Hk*D]: k and v go to the caches' rows from                 \
-     *  SCALAR_CACHE_START on, then each token sees the rows up to its own. Only the first SCALAR_NEW_TOKENS tokens    \
-     *  count: the others fill up T, leave the caches alone and have y = 0 */                                          \
+    /* attention_cache.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], rows [S,T] int32                                   \
+     *  -> y [S,T,Hq*D], keys += [N,P,Hk*D], values += [N,P,Hk*D], caches of N texts: all k and v go to the caches'    \
+     *  rows, text * P + position, then each token sees the rows of its text up to its own. A token with row -1 does   \
+     *  not count: it leaves the caches alone and has y = 0. No two tokens have one row */                             \
     X(attention_cache)                                                                                                 \
     /* x [S,T,C] -> y [S,1,C]: the last token that counts, SCALAR_NEW_TOKENS - 1 */                                    \
     X(last_token)                                                                                                      \
@@ -92,7 +92,6 @@ enum scalar {
     SCALAR_LEARNING_RATE,      /* of this step */
     SCALAR_BIAS_CORRECTION,    /* 1 / (1 - beta1^t), t = 1 in the first step */
     SCALAR_BIAS_CORRECTION_SQ, /* 1 / sqrt(1 - beta2^t) */
-    SCALAR_CACHE_START,        /* decoding: position of the first token; tokens before it are in the caches */
     SCALAR_NEW_TOKENS,         /* decoding: how many of the program's tokens count, at least 1 */
     SCALAR_COUNT,
 };
@@ -148,7 +147,7 @@ struct attention_attributes {
 
 struct attention_cache_attributes {
     struct attention_attributes attention;
-    int64_t positions; /* rows of the caches */
+    int64_t texts, positions; /* rows of the caches: texts * positions */
 };
 
 #define ACTIVATION_LIST(X)                                                                                             \
@@ -203,10 +202,10 @@ struct tensor *ops_rope(struct graph *graph, const char *name, struct tensor *x,
 /* `segments` may be NULL. Causal. */
 struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
                              struct tensor *v, struct tensor *segments, struct attention_attributes attributes);
-/* The same for T tokens that follow SCALAR_CACHE_START others, whose keys and values are in two caches (TENSOR_CACHE)
- * of `positions` rows, made here. No gradient. */
+/* The same for tokens that follow others, whose keys and values are in two caches (TENSOR_CACHE), made here. No
+ * gradient. */
 struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
-                                   struct tensor *v, int64_t positions, struct attention_attributes attributes);
+                                   struct tensor *v, struct tensor *rows, struct attention_cache_attributes attributes);
 /* The last token that counts. */
 struct tensor *ops_last_token(struct graph *graph, const char *name, struct tensor *x);
 struct tensor *ops_activation(struct graph *graph, const char *name, struct tensor *x, enum activation function);

@@ -48,13 +48,21 @@ static int64_t limit_ids(const struct node *node) {
     return 0;
 }
 
+/* Tokens of a sequence follow what fills half of its text's cache. */
+static int64_t cache_row(const struct node *node, int64_t sequence, int64_t token, int64_t length) {
+    const struct attention_cache_attributes *cache = NODE_ATTRIBUTES(node, attention_cache_attributes);
+    return sequence % cache->texts * cache->positions + (cache->positions - length) / 2 + token;
+}
+
 /* Three segments a sequence; positions count; ids are spread over the table. */
 static void fill_ids(const struct node *node, const struct tensor *tensor, int32_t *to) {
     int64_t length = shape_columns(&tensor->shape), count = shape_elements(&tensor->shape), limit = limit_ids(node);
     bool segments = strcmp(tensor->name, "segments") == 0, positions = strcmp(tensor->name, "positions") == 0;
     for (int64_t i = 0; i < count; i++) {
         int64_t column = i % length;
-        if (segments)
+        if (node->op == &op_attention_cache)
+            to[i] = (int32_t)cache_row(node, i / length, column, length);
+        else if (segments)
             to[i] = (int32_t)(column * 3 / length);
         else if (positions)
             to[i] = (int32_t)(limit > 0 ? column % limit : column);
@@ -73,14 +81,11 @@ void operator_values_fill(const struct node *node, const struct tensor *tensor, 
 }
 
 void operator_values_scalars(const struct node *node, double scalars[SCALAR_COUNT]) {
-    int64_t tokens = node->in[0] && node->in[0]->shape.rank == 3 ? node->in[0]->shape.dims[1] : 1, cached = 0;
-    if (node->op == &op_attention_cache)
-        cached = (NODE_ATTRIBUTES(node, attention_cache_attributes)->positions - tokens) / 2;
+    int64_t tokens = node->in[0] && node->in[0]->shape.rank == 3 ? node->in[0]->shape.dims[1] : 1;
     memset(scalars, 0, SCALAR_COUNT * sizeof *scalars);
     scalars[SCALAR_LOSS_SCALE] = 1.0 / 4096;
     scalars[SCALAR_LEARNING_RATE] = 1e-4;
     scalars[SCALAR_BIAS_CORRECTION] = 5;
     scalars[SCALAR_BIAS_CORRECTION_SQ] = 10;
-    scalars[SCALAR_CACHE_START] = (double)cached;
     scalars[SCALAR_NEW_TOKENS] = (double)tokens;
 }

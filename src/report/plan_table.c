@@ -22,6 +22,15 @@ static void print_recipe(FILE *out, const struct plan *plan) {
             plural(recipe->threads), recipe->isa, recipe->seed);
 }
 
+static void print_texts(FILE *out, const struct train_setup *setup) {
+    const struct recipe *recipe = &setup->plan.recipe;
+    fprintf(out,
+            "recipe    %s, %" PRId64 " text%s at a time, caches of %" PRId64 " tokens, %d thread%s (%s), seed %" PRIu64
+            "\n",
+            dtype_name(recipe->dtype), setup->texts, plural(setup->texts), recipe->sequence_length, recipe->threads,
+            plural(recipe->threads), recipe->isa, recipe->seed);
+}
+
 static int32_t count_blocks(const struct train_setup *setup) { return graph_count_blocks(setup->main->graph); }
 
 static void print_policy(FILE *out, const struct train_setup *setup) {
@@ -135,7 +144,10 @@ static void print_tier(FILE *out, const struct train_setup *setup, enum tier tie
 
 void plan_table_print(FILE *out, const struct train_setup *setup, const struct step_summary *prediction) {
     print_model(out, setup);
-    print_recipe(out, &setup->plan);
+    if (setup->purpose == SETUP_GENERATE)
+        print_texts(out, setup);
+    else
+        print_recipe(out, &setup->plan);
     print_policy(out, setup);
     if (prediction && prediction->step_s > 0) print_prediction(out, setup, prediction);
     print_search(out, setup);

@@ -105,14 +105,22 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
     scalars[SCALAR_LEARNING_RATE] = learning_rate;
     scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - pow(recipe->beta1, t));
     scalars[SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(recipe->beta2, t));
+    engine->torn = true;
     TRY(runner_step(engine->main, scalars));
+    engine->torn = false;
     const double *loss = engine_data(engine->main, executable, "loss");
     const double *clip = engine_data(engine->main, executable, "clip");
     *out = (struct step_numbers){.loss = *loss * scale, .grad_norm = clip[0]};
     return STATUS_OK;
 }
 
-enum status engine_settle(struct engine *engine) { return runner_finish(engine->main); }
+enum status engine_settle(struct engine *engine) {
+    bool torn = engine->torn;
+    engine->torn = true;
+    TRY(runner_finish(engine->main));
+    engine->torn = torn;
+    return STATUS_OK;
+}
 
 enum status engine_repeat_step(struct engine *engine) { return runner_step(engine->main, engine->scalars); }
 

@@ -14,6 +14,7 @@ struct engine {
     struct byte_store homes;                             /* of weights and state that have no address, by tensor */
     struct runner *main, *validation, *prefill, *decode; /* NULL unless the setup has them */
     double scalars[SCALAR_COUNT];                        /* of the last training step */
+    bool torn; /* a step or its updates failed on the way: weights and state are those of no step */
 };
 
 /* Opens the arenas. The caller calls engine_close, also after a failure of what follows. */

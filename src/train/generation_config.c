@@ -158,7 +158,8 @@ static enum status read_object(const char *path, const json_t *object, int64_t v
     bool sample = true;
     if (ends && !json_is_null(ends)) {
         TRY(read_ends(path, ends, vocab, &out->ends));
-        out->ends_said = true;
+        out->ends_said = out->ends.count;
+        out->has_ends = true;
     }
     TRY(json_read_bool(path, object, "do_sample", &sample));
     out->greedy = !sample;
@@ -196,7 +197,7 @@ enum status generation_config_read(const struct model *model, struct generation_
     char *path = path_join(model->folder, file_name);
     enum status status = path ? read_file(path, &object) : STATUS_FAILED;
     if (status == STATUS_OK) status = generation_config_from_json(path, object, model->config.vocab_size, &config);
-    if (status == STATUS_OK && !config.ends_said) status = train_end_tokens(model, &config.ends);
+    if (status == STATUS_OK && !config.has_ends) status = train_end_tokens(model, &config.ends);
     json_decref(object);
     mem_free(path);
     if (status == STATUS_OK)
@@ -223,7 +224,7 @@ __attribute__((format(printf, 2, 3))) static void add_note(char note[GENERATION_
 }
 
 static void note_ends(const struct generation_config *config, char note[GENERATION_NOTE_BYTES]) {
-    for (size_t i = 0; i < config->ends.count; i++)
+    for (size_t i = 0; i < config->ends_said; i++)
         add_note(note, "%s%" PRIu32, i == 0 ? ", eos_token_id " : " ", config->ends.items[i]);
 }
 
@@ -238,7 +239,7 @@ void generation_config_apply(const struct generation_config *config, struct gene
                              char note[GENERATION_NOTE_BYTES]) {
     char text[GENERATION_NOTE_BYTES] = "";
     double top_k = (double)options->top_k;
-    if (config->ends_said && !options->ignore_end) note_ends(config, text);
+    if (!options->ignore_end) note_ends(config, text);
     if (config->greedy && options->temperature < 0) {
         options->temperature = 0;
         add_note(text, ", do_sample false");

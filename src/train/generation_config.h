@@ -12,7 +12,8 @@
 
 struct generation_config {
     struct token_ids ends; /* tokens that end a text: those of the file, else of config.json; may be none */
-    bool ends_said;        /* by the file */
+    size_t ends_said;      /* how many of them, from the first on, are the file's */
+    bool has_ends;         /* whether the file says it, be it none */
     bool greedy;           /* do_sample is false */
     double temperature, top_p, repetition_penalty; /* -1: not said */
     int64_t top_k;                                 /* -1: not said */

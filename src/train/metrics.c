@@ -21,8 +21,8 @@ enum status metrics_open(const char *path, const struct metrics_cut *cut, struct
     TRY(metrics_cut_find(path, cut, &bytes, validated));
     struct metrics metrics = {.path = mem_string(path), .descriptor = -1};
     if (!metrics.path) return STATUS_FAILED;
-    if (!fault_point(FAULT_OPEN)) metrics.descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     enum status status = STATUS_OK;
+    if (!fault_point(FAULT_OPEN)) metrics.descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (metrics.descriptor < 0)
         status = metrics_failed(path, "open");
     else if (ftruncate(metrics.descriptor, (off_t)bytes) != 0)
@@ -76,4 +76,17 @@ enum status metrics_write_validation(struct metrics *metrics, int64_t step, doub
 enum status metrics_sync(struct metrics *metrics) {
     if (fault_point(FAULT_SYNC) || fsync(metrics->descriptor) != 0) return metrics_failed(metrics->path, "sync");
     return STATUS_OK;
+}
+
+enum status metrics_copy(const struct metrics *metrics, const char *path) {
+    char piece[4096];
+    struct file_writer writer;
+    TRY(file_writer_open(path, &writer));
+    ssize_t got;
+    for (off_t at = 0; (got = pread(metrics->descriptor, piece, sizeof piece, at)) > 0; at += got)
+        file_writer_write(&writer, piece, (size_t)got);
+    if (got == 0) return file_writer_close(&writer);
+    enum status status = metrics_failed(metrics->path, "read");
+    file_writer_abandon(&writer);
+    return status;
 }

@@ -33,5 +33,7 @@ enum status metrics_append(struct metrics *metrics, const char *line, size_t byt
 enum status metrics_write_step(struct metrics *metrics, const struct train_step *step);
 enum status metrics_write_validation(struct metrics *metrics, int64_t step, double loss);
 enum status metrics_sync(struct metrics *metrics);
+/* What the open file holds, even one that has no name any more, as a new file. */
+enum status metrics_copy(const struct metrics *metrics, const char *path);
 
 #endif

@@ -12,6 +12,11 @@ struct span {
     size_t begin, end;
 };
 
+struct metrics_text {
+    char *data;
+    size_t bytes;
+};
+
 struct cutting {
     const char *path;
     const struct metrics_cut *cut;
@@ -81,10 +86,10 @@ static enum status judge(struct cutting *cutting, const char *line, size_t bytes
     return status == STATUS_BAD_INPUT ? STATUS_OK : status;
 }
 
-static enum status walk(struct cutting *cutting, const struct file_map *map) {
+static enum status walk(struct cutting *cutting, const struct metrics_text *text) {
     size_t begin = 0;
-    for (int64_t number = 1; begin < map->bytes; number++) {
-        const char *line = (const char *)map->data + begin, *end = memchr(line, '\n', map->bytes - begin);
+    for (int64_t number = 1; begin < text->bytes; number++) {
+        const char *line = text->data + begin, *end = memchr(line, '\n', text->bytes - begin);
         enum verdict verdict;
         if (!end) break;
         struct span span = {begin, begin + (size_t)(end - line) + 1};
@@ -102,7 +107,7 @@ static enum status walk(struct cutting *cutting, const struct file_map *map) {
     return STATUS_OK;
 }
 
-static size_t gather(const struct cutting *cutting, const unsigned char *from, char *to) {
+static size_t gather(const struct cutting *cutting, const char *from, char *to) {
     size_t at = 0, used = 0;
     for (size_t i = 0; i <= cutting->bad_within; i++) {
         bool last = i == cutting->bad_within;
@@ -114,11 +119,11 @@ static size_t gather(const struct cutting *cutting, const unsigned char *from, c
     return used;
 }
 
-static enum status leave_out(struct cutting *cutting, const struct file_map *map) {
+static enum status leave_out(struct cutting *cutting, const struct metrics_text *text) {
     char *kept = mem_array(cutting->end, 1), *aside = mem_format("%s.damaged", cutting->path);
     enum status status = kept && aside ? file_copy(cutting->path, aside) : STATUS_FAILED;
     if (status == STATUS_OK) {
-        cutting->end = gather(cutting, map->data, kept);
+        cutting->end = gather(cutting, text->data, kept);
         status = file_replace(cutting->path, kept, cutting->end);
     }
     if (status == STATUS_OK)
@@ -132,14 +137,14 @@ static enum status leave_out(struct cutting *cutting, const struct file_map *map
 
 enum status metrics_cut_find(const char *path, const struct metrics_cut *cut, size_t *bytes, bool *validated) {
     struct cutting cutting = {.path = path, .cut = cut};
-    struct file_map map = {0};
-    if (file_exists(path)) TRY(file_map_open(path, &map));
-    enum status status = walk(&cutting, &map);
-    if (status == STATUS_OK && cutting.bad_within > 0) status = leave_out(&cutting, &map);
+    struct metrics_text text = {0};
+    if (file_exists(path)) TRY(file_read(path, SIZE_MAX - 1, &text.data, &text.bytes));
+    enum status status = walk(&cutting, &text);
+    if (status == STATUS_OK && cutting.bad_within > 0) status = leave_out(&cutting, &text);
     if (status == STATUS_OK && cutting.missing > 0)
         log_warning("%s: %" PRId64 " of %" PRId64 " steps have no line: %s; the run goes on from its checkpoint", path,
                     cutting.missing, cut->step, cutting.ranges);
-    file_map_close(&map);
+    mem_free(text.data);
     vec_free(&cutting.bad);
     *bytes = cutting.end;
     *validated = cutting.validated;

@@ -23,7 +23,7 @@ const char *run_state_name(enum run_state state) {
 
 static enum run_state state_of(enum status status) {
     if (status == STATUS_OK) return RUN_FINISHED;
-    return (int)status > 128 ? RUN_STOPPED : RUN_FAILED; /* 128 and a signal's number */
+    return status_is_stop(status) ? RUN_STOPPED : RUN_FAILED;
 }
 
 static enum status write_end(const char *run_folder, enum run_state state, int64_t step, const char *message) {

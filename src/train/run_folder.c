@@ -8,21 +8,35 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
 
 enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
 static const char temporary_prefix[] = ".tmp-", replaced_prefix[] = ".old-";
 
+/* What a start that was killed leaves before there is a run.json: an unfinished one, or what older versions made first,
+ * an empty folder of checkpoints. */
+static bool is_unborn(const char *folder, const char *name) {
+    if (name_is_beside(name, file_temporary_prefix)) return true;
+    if (strcmp(name, "checkpoints") != 0) return false;
+    char *path = path_join(folder, name);
+    struct names names = {0};
+    bool empty = path && file_is_folder(path) && folder_list(path, &names) == STATUS_OK && names.count == 0;
+    names_free(&names);
+    mem_free(path);
+    return empty;
+}
+
 enum status run_folder_check_new(const char *path) {
     if (!file_exists(path)) return STATUS_OK;
     if (!file_is_folder(path)) return status_set(STATUS_BAD_INPUT, "%s: exists and is not a folder", path);
     struct names names;
     TRY(folder_list(path, &names));
-    bool empty = names.count == 0, run = false;
-    for (size_t i = 0; i < names.count; i++)
+    bool empty = true, run = false;
+    for (size_t i = 0; i < names.count; i++) {
+        empty = empty && is_unborn(path, names.items[i]);
         run |= strcmp(names.items[i], "run.json") == 0;
+    }
     names_free(&names);
     if (empty) return STATUS_OK;
     if (!run) {
@@ -59,14 +73,31 @@ enum status run_folder_write(const char *path, const struct run_settings *settin
     return status;
 }
 
-enum status run_folder_create(const char *path, const struct run_settings *settings) {
+static enum status remove_unborn(const char *folder) {
+    struct names names;
+    TRY(folder_list(folder, &names));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
+        char *path = is_unborn(folder, names.items[i]) ? path_join(folder, names.items[i]) : NULL;
+        if (path) status = folder_remove(path);
+        mem_free(path);
+    }
+    names_free(&names);
+    return status;
+}
+
+/* Two processes may have found the folder empty: what it holds counts once it is locked. */
+enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock) {
+    int held = -1;
     TRY(folder_create(path));
-    char *checkpoints = path_join(path, "checkpoints");
-    if (!checkpoints) return STATUS_FAILED;
-    enum status status = folder_create(checkpoints);
-    if (status == STATUS_OK) status = run_folder_write(path, settings); /* last: it makes the folder a run */
-    if (status != STATUS_OK) (void)rmdir(checkpoints);                  /* empty, the folder can still become one */
-    mem_free(checkpoints);
+    TRY(run_folder_lock(path, &held));
+    enum status status = run_folder_check_new(path);
+    if (status == STATUS_OK) status = remove_unborn(path);
+    if (status == STATUS_OK) status = run_folder_write(path, settings);
+    if (status == STATUS_OK)
+        *lock = held;
+    else
+        run_folder_unlock(held);
     return status;
 }
 
@@ -105,16 +136,20 @@ static enum status read_settings(const char *file, const json_t *object, struct 
     return plan_from_json(file, plan, &out->plan);
 }
 
+/* A folder without run.json. */
+static enum status refuse_other(const char *path) {
+    bool unborn = run_folder_check_new(path) == STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: is not the folder of a run: it has no run.json", path);
+    return unborn ? status_hint(status, "a run that ended before its first step is begun again: ballast train")
+                  : status;
+}
+
 enum status run_folder_read(const char *path, struct run_settings *out) {
     char *file = path_join(path, "run.json");
     if (!file) return STATUS_FAILED;
     json_t *object = NULL;
     struct run_settings settings = {0};
-    enum status status = file_exists(file) ? json_read_object(file, RUN_FILE_LIMIT_BYTES, &object)
-                                           : status_set(STATUS_BAD_INPUT,
-                                                        "%s: is not the folder of a run: it has no "
-                                                        "run.json",
-                                                        path);
+    enum status status = file_exists(file) ? json_read_object(file, RUN_FILE_LIMIT_BYTES, &object) : refuse_other(path);
     if (status == STATUS_OK) status = read_settings(file, object, &settings);
     json_decref(object);
     mem_free(file);
@@ -132,14 +167,7 @@ void run_settings_free(struct run_settings *settings) {
 }
 
 enum status run_folder_lock(const char *path, int *lock) {
-    int descriptor = fault_point(FAULT_OPEN) ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
-    if (flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        close(descriptor);
-        return status_set(STATUS_BAD_INPUT, "%s: another process is working on this run", path);
-    }
-    *lock = descriptor; /* where locks are not to be had, the run goes on without */
-    return STATUS_OK;
+    return folder_lock(path, lock, NULL); /* where locks are not to be had, the run goes on without */
 }
 
 void run_folder_unlock(int lock) {

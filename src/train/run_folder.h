@@ -28,10 +28,12 @@ struct run_settings {
     struct scratch memory; /* of all strings */
 };
 
-/* BAD_INPUT when the path is something else than a missing or empty folder. */
+/* BAD_INPUT when the path is something else than a missing or empty folder. One that holds nothing but what a killed
+ * start left counts as empty. */
 enum status run_folder_check_new(const char *path);
-/* Creates the folder and writes run.json; the last of what a new run needs. */
-enum status run_folder_create(const char *path, const struct run_settings *settings);
+/* Creates the folder, takes its lock and then writes run.json; the last of what a new run needs. BAD_INPUT when another
+ * process has the folder, or it has become something else meanwhile: then nothing is written. */
+enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock);
 /* BAD_INPUT when the folder is not a run's. The caller calls run_settings_free. */
 enum status run_folder_read(const char *path, struct run_settings *out);
 /* Writes run.json again. */

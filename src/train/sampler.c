@@ -95,14 +95,14 @@ enum status sampler_choose(struct sampler *sampler, const struct sampler_input *
     return STATUS_OK;
 }
 
-enum status sampler_draw(struct sampler *sampler, const struct sampler_input *input, int64_t position,
+enum status sampler_draw(struct sampler *sampler, const struct sampler_input *input, uint32_t text, int64_t position,
                          uint32_t *token) {
     int64_t count, chosen = 0;
     TRY(sampler_choose(sampler, input, &count));
     double sum = 0;
     for (int64_t i = 0; i < count; i++)
         sum += sampler->choices[i].weight;
-    double at = random_uniform(sampler->seed, RANDOM_SAMPLE, 0, (uint64_t)position) * sum;
+    double at = random_uniform(sampler->seed, RANDOM_SAMPLE, text, (uint64_t)position) * sum;
     for (; chosen < count - 1; chosen++) {
         at -= sampler->choices[chosen].weight;
         if (at < 0) break;

@@ -3,15 +3,15 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "train/generate.h"
 #include "train/train_data.h"
+#include "train/writer.h"
 
 enum status samples_prepare(const struct model *model, const struct train_options *options, struct samples *samples) {
     samples->file.descriptor = -1;
     if (options->sample_every == 0) return STATUS_OK;
     TRY(train_tokenizer_require(model, &samples->tokenizer));
     TRY(generation_config_read(model, &samples->config));
-    return generate_encode_prompt(model, samples->tokenizer, options->sample_prompt, &samples->prompt);
+    return writer_encode_prompt(model, samples->tokenizer, options->sample_prompt, &samples->prompt);
 }
 
 enum status samples_open(const char *run_folder, int64_t step, struct samples *samples) {
@@ -57,16 +57,27 @@ static enum status write_line(struct samples *samples, int64_t step, const char 
     return status;
 }
 
+static enum status write_sample(const struct samples *samples, const struct engine *engine,
+                                const struct generate_options *options, struct collected *collected) {
+    struct writer writer;
+    struct token_ids ids = {0};
+    TRY(writer_create(engine, samples->tokenizer, &samples->config, options, &writer));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < samples->prompt.count && status == STATUS_OK; i++)
+        status = vec_push(&ids, samples->prompt.items[i]);
+    if (status == STATUS_OK) status = generate_continue(&writer, 0, &ids, collect, collected, NULL);
+    vec_free(&ids);
+    writer_free(&writer);
+    return status;
+}
+
 enum status samples_take(struct samples *samples, const struct engine *engine, const struct train_options *options,
                          int64_t step, char **text) {
     struct generate_options generate;
     struct collected collected = {0};
-    char note[GENERATION_NOTE_BYTES];
     generate_options_init(&generate);
     generate.tokens = options->sample_tokens;
-    generation_config_apply(&samples->config, &generate, note);
-    enum status status = generate_continue(engine, samples->tokenizer, &samples->config, &samples->prompt, &generate,
-                                           collect, &collected, NULL);
+    enum status status = write_sample(samples, engine, &generate, &collected);
     if (status == STATUS_OK) status = collected.status;
     if (status == STATUS_OK) status = vec_push(&collected.text, '\0');
     if (status == STATUS_OK) status = write_line(samples, step, options->sample_prompt, collected.text.items);

@@ -1,12 +1,82 @@
 #include "train/stop_signal.h"
 
-static volatile sig_atomic_t received;
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static const int64_t same_request_ns = 100000000;
+
+static atomic_int received;
+static atomic_llong received_ns, step_now, step_saved;
+static atomic_bool run_saves;
+
+/* A handler may call nothing that is not async-signal-safe: no printf. */
+struct text {
+    char bytes[256];
+    size_t used;
+};
+
+static void put(struct text *text, const char *words) {
+    for (; *words && text->used < sizeof text->bytes; words++)
+        text->bytes[text->used++] = *words;
+}
+
+static void put_number(struct text *text, long long number) {
+    char digits[24];
+    size_t at = sizeof digits;
+    digits[--at] = '\0';
+    do
+        digits[--at] = (char)('0' + number % 10);
+    while (number /= 10);
+    put(text, digits + at);
+}
+
+static void put_lost(struct text *text) {
+    long long saved = atomic_load(&step_saved);
+    put(text, saved > 0 ? "the steps since " : "all steps");
+    if (saved > 0) put_number(text, saved);
+}
+
+/* Below a live line. */
+static void say(struct text *text) {
+    put(text, "\n");
+    if (isatty(STDERR_FILENO)) (void)!write(STDERR_FILENO, "\n", 1);
+    (void)!write(STDERR_FILENO, text->bytes, text->used);
+}
+
+static void say_stopping(void) {
+    struct text text = {0};
+    bool saves = atomic_load(&run_saves);
+    put(&text, "ballast: finishing step ");
+    put_number(&text, atomic_load(&step_now));
+    put(&text,
+        saves ? ", then saving; again: quit and lose " : "; nothing is saved, as --save-every is 0; again: lose ");
+    put_lost(&text);
+    say(&text);
+}
+
+_Noreturn static void quit(void) {
+    struct text text = {0};
+    put(&text, "ballast: quit by a second signal: ");
+    put_lost(&text);
+    put(&text, " are lost");
+    say(&text);
+    _exit(STATUS_QUIT);
+}
 
 static void note_signal(int number) {
-    received = number;
-    /* The person who asks twice does not want to wait for a checkpoint. */
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
+    int before = 0, kept = errno;
+    int64_t now_ns = clock_now_ns();
+    if (atomic_compare_exchange_strong(&received, &before, number)) {
+        atomic_store(&received_ns, now_ns);
+        say_stopping();
+    } else if (number != SIGHUP && now_ns - atomic_load(&received_ns) >= same_request_ns) {
+        quit();
+    }
+    errno = kept;
 }
 
 static void install(int number, struct sigaction *saved) {
@@ -16,15 +86,26 @@ static void install(int number, struct sigaction *saved) {
     if (saved->sa_handler != SIG_IGN) sigaction(number, &action, NULL);
 }
 
-void stop_signal_begin(struct stop_signal *saved) {
-    received = 0;
+void stop_signal_begin(struct stop_signal *saved, bool saves) {
+    atomic_store(&received, 0);
+    atomic_store(&run_saves, saves);
     install(SIGINT, &saved->interrupt);
     install(SIGTERM, &saved->terminate);
+    install(SIGHUP, &saved->hang_up);
 }
 
-int stop_signal_received(void) { return received; }
+int stop_signal_received(void) { return atomic_load(&received); }
 
 void stop_signal_end(const struct stop_signal *saved) {
     sigaction(SIGINT, &saved->interrupt, NULL);
     sigaction(SIGTERM, &saved->terminate, NULL);
+    sigaction(SIGHUP, &saved->hang_up, NULL);
+}
+
+void stop_signal_tell_step(int64_t step) { atomic_store(&step_now, step); }
+void stop_signal_tell_saved(int64_t step) { atomic_store(&step_saved, step); }
+
+enum status stop_signal_status(int number) {
+    if (number == SIGTERM) return STATUS_TERMINATED;
+    return number == SIGHUP ? STATUS_HUNG_UP : STATUS_INTERRUPTED;
 }

@@ -23,7 +23,7 @@
 static const struct train_events no_events;
 
 static void start_run(const char *folder, const struct train_events *events, struct train_run *run) {
-    *run = (struct train_run){.folder = folder, .events = events ? events : &no_events, .saved_step = -1};
+    *run = (struct train_run){.folder = folder, .events = events ? events : &no_events, .saved_step = -1, .lock = -1};
     run->metrics.descriptor = run->events_file.descriptor = run->samples.file.descriptor = -1;
 }
 
@@ -35,6 +35,8 @@ static void close_run(struct train_run *run) {
     train_data_close(&run->data);
     train_setup_free(&run->setup);
     mem_free(run->newest);
+    run_folder_unlock(run->lock);
+    mem_free(run->rescued);
 }
 
 static enum status require_training_data(const struct train_run *run) {
@@ -124,7 +126,7 @@ static enum status hint_checkpoint(const struct train_run *run, enum status stat
 static enum status run_to_end(struct train_run *run) {
     const struct train_events *events = run->events;
     struct stop_signal saved;
-    stop_signal_begin(&saved);
+    stop_signal_begin(&saved, run->options->save_every > 0);
     if (events->begin)
         events->begin(events->payload, &run->setup, run->folder, run->state.step, run->options->steps,
                       dataset_tokens(run->data.dataset));
@@ -191,22 +193,16 @@ static enum status make_settings(const char *model_folder, const struct train_op
 }
 
 static enum status begin_locked(struct train_run *run, struct run_settings *settings) {
-    int lock = -1;
     TRY(engine_open(&run->setup, &run->engine));
     TRY(checkpoint_verify_model(settings->model_folder, run->setup.model));
     TRY(engine_load_weights(&run->engine));
     TRY(engine_require_finite(&run->engine, run->setup.model->folder));
     settings->plan = run->setup.plan;
     TRY(set_limits(&run->setup.limits, settings));
-    TRY(run_folder_check_new(run->folder));
-    TRY(run_folder_create(run->folder, settings));
-    if (run_folder_lock(run->folder, &lock) != STATUS_OK)
-        return hint_checkpoint(run, STATUS_FAILED); /* the folder is a run's now */
+    TRY(run_folder_create(run->folder, settings, &run->lock));
     enum status status = plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder);
     if (status == STATUS_OK) status = open_metrics(run);
-    if (status == STATUS_OK) status = run_to_end(run);
-    run_folder_unlock(lock);
-    return status;
+    return status == STATUS_OK ? run_to_end(run) : status;
 }
 
 enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
@@ -217,6 +213,7 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
     start_run(run_folder, events, &run);
     enum status status = make_settings(model_folder, options, &settings);
     run.options = &settings.options;
+    run.settings = &settings;
     run.plan_path = plan->plan_path;
     if (status == STATUS_OK)
         status = train_setup_create(settings.model_folder, SETUP_TRAIN, plan, &settings.options, &run.setup);
@@ -249,7 +246,12 @@ static enum status load_checkpoint(struct train_run *run, const char *checkpoint
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {
-    if (dataset_fingerprint(run->data.dataset) == state->data) return STATUS_OK;
+    uint64_t found = dataset_fingerprint(run->data.dataset);
+    if (found == 0) return status_set(STATUS_BAD_INPUT, "data: a text cannot be read");
+    if (state->data == 0)
+        log_warning("data: some could not be read when the checkpoint was written; whether they are the same is not "
+                    "known");
+    if (state->data == 0 || state->data == found) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "data: they are not those of the run");
     return status_hint(status, "a resumed run needs the same files; train anew on others with %s/model", run->folder);
 }
@@ -316,13 +318,16 @@ static enum status clear_leftovers(const char *run_folder) {
     return status;
 }
 
-static enum status resume_locked(const char *run_folder, const struct plan_options *plan,
+/* The run takes the lock over. */
+static enum status resume_locked(const char *run_folder, int lock, const struct plan_options *plan,
                                  const struct resume_options *options, const struct train_events *events) {
     struct run_settings settings = {0};
     struct run_origin origin = {0};
     struct train_run run;
     start_run(run_folder, events, &run);
     run.options = &settings.options;
+    run.settings = &settings;
+    run.lock = lock;
     enum status status = run_folder_read(run_folder, &settings);
     if (status == STATUS_OK) status = check_options(run_folder, &settings.options);
     if (status == STATUS_OK) status = require_checkpoints(run_folder, &settings.options);
@@ -342,7 +347,5 @@ enum status train_resume(const char *run_folder, const struct plan_options *plan
     if (!file_is_folder(run_folder)) return status_set(STATUS_BAD_INPUT, "%s: is not a folder", run_folder);
     int lock = -1;
     TRY(run_folder_lock(run_folder, &lock));
-    enum status status = resume_locked(run_folder, plan, options, events);
-    run_folder_unlock(lock);
-    return status;
+    return resume_locked(run_folder, lock, plan, options, events);
 }

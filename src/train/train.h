@@ -83,8 +83,9 @@ struct train_events {
 /* Trains the model in `model_folder` into `run_folder`, which must not exist or be empty.
  * OK; BAD_INPUT (nothing is written, unless it is text that a later step was to read: checkpoints are then as after a
  * failure); NO_FIT; FAILED (disk full, a loss that is not finite: the last checkpoint is
- * whole); INTERRUPTED or TERMINATED after SIGINT or SIGTERM, which are handled while this runs: the step is finished
- * and a checkpoint written; a second signal ends the process. `events` may be NULL. */
+ * whole, and of the last step where only what came after it failed); INTERRUPTED, TERMINATED or HUNG_UP after SIGINT,
+ * SIGTERM or SIGHUP, which are handled while this runs: the step is finished and a checkpoint written; a second signal
+ * ends the process (stop_signal.h). `events` may be NULL. */
 enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
                         const struct train_options *options, const struct train_events *events);
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "train/run_length.h"
+#include "train/run_rescue.h"
 #include "train/stop_signal.h"
 
 /* Waits for the checkpoint that is being written, if any. */
@@ -12,6 +13,7 @@ static enum status finish_save(struct train_run *run) {
     char *folder;
     TRY(checkpoint_writer_finish(&run->writer, &folder));
     if (!folder) return STATUS_OK;
+    stop_signal_tell_saved(run->writer.state.step);
     mem_free(run->newest);
     run->newest = folder;
     if (run->events->saved) run->events->saved(run->events->payload, run->writer.state.step, folder);
@@ -99,9 +101,12 @@ static enum status one_step(struct train_run *run) {
     struct step_numbers numbers;
     step_record_begin(&run->record, run->engine.main, run->state.step, is_doubtful(run));
     int64_t start = clock_now_ns();
-    TRY(engine_step(&run->engine, run->data.dataset, run->state.step, learning_rate, &numbers));
+    enum status stepped = engine_step(&run->engine, run->data.dataset, run->state.step, learning_rate, &numbers);
+    run->whole = stepped != STATUS_OK && !run->engine.torn; /* what could not begin has changed nothing */
+    TRY(stepped);
     int64_t elapsed = clock_now_ns() - start;
-    TRY(step_record_end(&run->record, run->engine.main, run->state.step, (double)elapsed * 1e-9, run->folder));
+    enum status recorded =
+        step_record_end(&run->record, run->engine.main, run->state.step, (double)elapsed * 1e-9, run->folder);
     if (!isfinite(numbers.loss) || !isfinite(numbers.grad_norm))
         return refuse_nonfinite(run, run->state.step + 1, &numbers);
     run->state.step++;
@@ -111,6 +116,8 @@ static enum status one_step(struct train_run *run) {
     struct train_step step;
     describe_step(run, &numbers, learning_rate, elapsed > 0 ? elapsed : 1, &step);
     TRY(record_step(run, &step));
+    run->whole = true;
+    TRY(recorded);
     if (run->events->step) run->events->step(run->events->payload, &step);
     check_prediction(run, &step);
     return STATUS_OK;
@@ -157,8 +164,17 @@ static enum status sample(struct train_run *run) {
     return STATUS_OK;
 }
 
+/* Far less than a step takes, but a network's file system may be asked. */
+enum { LOOKS_AFTER_STEPS = 100 };
+
+static enum status require_place(const struct train_run *run) {
+    return run_is_in_place(run) ? STATUS_OK
+                                : status_set(STATUS_FAILED, "%s: is not the run's folder any more", run->folder);
+}
+
 static enum status begin_save(struct train_run *run) {
     if (run->saved_step == run->state.step) return STATUS_OK;
+    TRY(require_place(run));
     TRY(finish_save(run));
     TRY(engine_settle(&run->engine));
     run->saved_step = run->state.step;
@@ -175,6 +191,8 @@ static bool save_due(const struct train_run *run, bool ends) {
 /* From step to step; OK after the last. */
 static enum status run_steps(struct train_run *run) {
     for (;;) {
+        stop_signal_tell_step(run->state.step + 1);
+        if (run->state.step % LOOKS_AFTER_STEPS == 0) TRY(require_place(run));
         if (checkpoint_writer_ended(&run->writer)) TRY(finish_save(run));
         if (validation_due(run) && !stop_signal_received()) TRY(validate(run));
         if (sample_due(run) && !stop_signal_received()) TRY(sample(run));
@@ -186,7 +204,7 @@ static enum status run_steps(struct train_run *run) {
             TRY(finish_save(run));
             status_set(STATUS_INTERRUPTED, "stopped by a signal after step %" PRId64 " of %" PRId64, run->state.step,
                        run->options->steps);
-            enum status status = signal == SIGTERM ? STATUS_TERMINATED : STATUS_INTERRUPTED;
+            enum status status = stop_signal_status(signal);
             if (run->options->save_every == 0) return status_hint(status, "nothing was saved: --save-every is 0");
             return status_hint(status, "go on with: ballast resume %s", run->folder);
         }
@@ -194,11 +212,31 @@ static enum status run_steps(struct train_run *run) {
     }
 }
 
-/* A run that fails finishes its checkpoint all the same; the first error is the one to report. */
+/* A checkpoint of the last step, wherever the run's folder is now. */
+static enum status save_displaced(struct train_run *run) {
+    const char *how, *name = run->folder;
+    TRY(run_rescue(run, &how));
+    run->saved_step = -1;
+    TRY(begin_save(run));
+    TRY(finish_save(run));
+    return status_set(STATUS_FAILED,
+                      "%s: was %s while it was trained; stopped after step %" PRId64 ", go on with: ballast resume %s",
+                      name, how, run->state.step, run->folder);
+}
+
+/* What a run that fails can still save: the checkpoint that is being written, and one of the last step where nothing
+ * but what came after it failed. */
+static void save_after(struct train_run *run) {
+    bool tried = run->saved_step == run->state.step, written = finish_save(run) == STATUS_OK;
+    bool wanted = run->options->save_every > 0 && run->whole && !run->engine.torn && run->state.step > 0;
+    if (written && wanted && !tried && begin_save(run) == STATUS_OK) (void)finish_save(run);
+}
+
+/* The first error is the one to report. */
 static enum status finish_after(struct train_run *run, enum status status) {
     char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
     if (message && hint) {
-        (void)finish_save(run);
+        save_after(run);
         status_hint(status_set(status, "%s", message), "%s", hint);
     }
     mem_free(message);
@@ -206,13 +244,22 @@ static enum status finish_after(struct train_run *run, enum status status) {
     return status;
 }
 
+/* Whatever failed where the folder is gone failed for that. */
+static enum status end_loop(struct train_run *run, enum status status) {
+    if (run_is_in_place(run) || !run->whole || run->engine.torn) return finish_after(run, status);
+    (void)finish_save(run);
+    return save_displaced(run);
+}
+
 enum status train_loop(struct train_run *run) {
     checkpoint_writer_open(run->folder, &run->engine, run->data.dataset, run->options, &run->metrics, &run->writer);
     dataset_tokenize_beside(run->data.dataset);
     const struct program *program = run->setup.main->program;
+    run->whole = true;
+    stop_signal_tell_saved(run->newest ? run->state.step : 0);
     enum status status = step_record_open(program, run->state.step, run->options->steps, &run->record);
     if (status == STATUS_OK) status = run_steps(run);
-    if (status != STATUS_OK) status = finish_after(run, status);
+    if (status != STATUS_OK) status = end_loop(run, status);
     step_record_close(&run->record);
     checkpoint_writer_close(&run->writer);
     return status;

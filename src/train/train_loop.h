@@ -13,6 +13,9 @@
 /* A run with everything open. */
 struct train_run {
     const char *folder;
+    int lock;      /* of the folder, held open */
+    char *rescued; /* the folder's path where it is not the one that was given; NULL else */
+    const struct run_settings *settings;
     const struct train_events *events; /* never NULL */
     const struct train_options *options;
     const char *plan_path; /* which may hold a predicted time: --plan, or the folder's on resume; NULL: none */
@@ -24,6 +27,7 @@ struct train_run {
     struct samples samples;
     struct lr_shape lr;
     struct checkpoint_state state; /* after the last step */
+    bool whole;                    /* weights, optimizer state and metrics are those after the state's step */
     struct checkpoint_writer writer;
     struct step_record record;
     int64_t saved_step;             /* of the newest checkpoint that was begun; -1: none */

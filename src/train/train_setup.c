@@ -10,7 +10,6 @@
 #include "cluster/cluster.h"
 #include "graph/differentiate.h"
 #include "ops/ops.h"
-#include "train/generate.h"
 #include "train/setup_compile.h"
 
 static enum status add_backward(struct graph *graph, struct tensor *loss, const struct recipe *recipe) {
@@ -35,20 +34,22 @@ static enum status compile_one(const struct train_setup *setup, enum model_purpo
     return executable_create_beside(setup->backend, graph, plan, resident, out);
 }
 
-/* One sequence at a time, whatever batch the plan is for. */
-static struct plan plan_of_text(const struct plan *plan) {
+/* One grain of so many sequences, whatever batch the plan is for. */
+static struct plan plan_of_texts(const struct plan *plan, int64_t sequences) {
     struct plan text = *plan;
-    text.recipe.batch = text.recipe.grain_sequences = text.policy.grains_per_pass = 1;
+    text.recipe.batch = text.recipe.grain_sequences = sequences;
+    text.policy.grains_per_pass = 1;
     return text;
 }
 
-static enum status compile_text(const struct train_setup *setup, int64_t tokens, const struct plan *plan,
-                                const struct executable *resident, struct executable **out) {
-    const struct recipe *recipe = &plan->recipe;
-    struct plan text = plan_of_text(plan);
+static enum status compile_texts(const struct train_setup *setup, int64_t sequences, int64_t tokens,
+                                 const struct plan *plan, const struct executable *resident, struct executable **out) {
+    struct decode_shape shape = {
+        .sequences = sequences, .tokens = tokens, .texts = setup->texts, .positions = plan->recipe.sequence_length};
+    struct plan text = plan_of_texts(plan, sequences);
     struct graph *graph;
     struct tensor *logits;
-    TRY(model_build_decode_graph(setup->model, recipe->dtype, tokens, recipe->sequence_length, &graph, &logits));
+    TRY(model_build_decode_graph(setup->model, plan->recipe.dtype, &shape, &graph, &logits));
     return executable_create_beside(setup->backend, graph, &text, resident, out);
 }
 
@@ -68,10 +69,10 @@ static enum status compile_training(const struct train_setup *setup, const struc
 static enum status compile_generation(const struct train_setup *setup, const struct plan *plan,
                                       struct train_setup *out) {
     int64_t positions = plan->recipe.sequence_length;
-    int64_t chunk = positions < GENERATE_CHUNK ? positions : GENERATE_CHUNK;
-    TRY(compile_text(setup, chunk, plan, out->main, &out->prefill));
+    int64_t chunk = positions < PREFILL_TOKENS ? positions : PREFILL_TOKENS;
+    TRY(compile_texts(setup, 1, chunk, plan, out->main, &out->prefill));
     if (!out->main) out->main = out->prefill;
-    return compile_text(setup, 1, plan, out->prefill, &out->decode);
+    return compile_texts(setup, DECODE_TEXTS, 1, plan, out->prefill, &out->decode);
 }
 
 enum status setup_compile(const struct train_setup *setup, const struct plan *plan, struct train_setup *out) {
@@ -198,8 +199,19 @@ static enum status finish(struct train_setup *setup, const struct plan_options *
     return describe(setup);
 }
 
-static enum status resolve(struct train_setup *setup, const struct plan_options *options,
+/* For texts the batch is how many have caches, whatever a plan file says of a training step's. */
+static struct plan_options take_texts(struct train_setup *setup, const struct plan_options *options) {
+    struct plan_options rest = *options;
+    setup->texts = 1;
+    if (setup->purpose != SETUP_GENERATE) return rest;
+    if (options->batch > 0) setup->texts = options->batch;
+    rest.batch = rest.grain_sequences = rest.grains_per_pass = 0;
+    return rest;
+}
+
+static enum status resolve(struct train_setup *setup, const struct plan_options *asked,
                            const struct train_options *training) {
+    const struct plan_options taken = take_texts(setup, asked), *options = &taken;
     int64_t context = setup->model->config.context;
     struct plan base;
     setup->recipe_fixed = setup->policy_fixed = options->plan_path != NULL;
@@ -208,7 +220,7 @@ static enum status resolve(struct train_setup *setup, const struct plan_options 
     TRY(plan_options_resolve(options, training, setup->backend, &setup->model->config,
                              options->plan_path ? &base : NULL, options->plan_path, &setup->plan));
     if (setup->purpose == SETUP_GENERATE) {
-        setup->plan = plan_of_text(&setup->plan);
+        setup->plan = plan_of_texts(&setup->plan, 1);
         /* A plan made for training may be longer than the context; a length that was asked for is refused below. */
         bool given = options->sequence_length > 0;
         if (!given && setup->plan.recipe.sequence_length > context) setup->plan.recipe.sequence_length = context;
@@ -237,6 +249,7 @@ enum status train_setup_create_planned(const char *model_folder, const struct pl
     struct train_setup setup = {.purpose = SETUP_TRAIN,
                                 .backend = plan_options_backend(options, &plan->recipe),
                                 .plan = *plan,
+                                .texts = 1,
                                 .samples = training->sample_every > 0,
                                 .recipe_fixed = true};
     enum status status = model_open(model_folder, &setup.model);

@@ -17,8 +17,10 @@
 enum setup_purpose {
     SETUP_TRAIN,    /* a training step */
     SETUP_EVALUATE, /* the loss of a batch */
-    SETUP_GENERATE, /* logits of one sequence */
+    SETUP_GENERATE, /* logits of texts */
 };
+
+enum { PREFILL_TOKENS = 64, DECODE_TEXTS = 8 };
 
 struct train_setup {
     enum setup_purpose purpose;
@@ -29,8 +31,9 @@ struct train_setup {
     struct executable *main;       /* the purpose's program; SETUP_GENERATE: the prefill */
     struct executable *validation; /* SETUP_TRAIN: the loss of a batch, in the same arena; else NULL */
     /* For text, with their caches, in the same arena: SETUP_GENERATE, and SETUP_TRAIN where `samples`; else NULL. */
-    struct executable *prefill; /* at most GENERATE_CHUNK tokens at a time */
-    struct executable *decode;  /* one token at a time */
+    struct executable *prefill; /* PREFILL_TOKENS tokens of one text at a time */
+    struct executable *decode;  /* one token each of DECODE_TEXTS texts at a time */
+    int64_t texts;              /* that there are caches for: the options' batch, default 1; 1 where `samples` */
     bool samples;
     struct memory_options limits;
     struct cluster cluster;      /* of --cluster; all zero without: its rates are then measured where they are needed */

@@ -147,19 +147,18 @@ static void check_cached(const char *name, enum dtype dtype, double most) {
                                 values_of(&instance, "k"),    values_of(&instance, "v"),      NULL};
     plain.y = mem_array((size_t)shape_elements(shape), sizeof(double));
     op_instance_run_all(&instance);
-    int64_t tokens = (int64_t)instance.scalars[SCALAR_NEW_TOKENS], kv = at->kv_heads * at->head_dim;
-    for (int64_t s = 0; s < shape->dims[0]; s++) {
-        double *keys = plain.keys + s * cache->positions * kv, *values = plain.values + s * cache->positions * kv;
-        size_t bytes = (size_t)(tokens * kv) * sizeof(double);
-        memcpy(keys + OP_CASE_CACHED * kv, plain.k + s * shape->dims[1] * kv, bytes);
-        memcpy(values + OP_CASE_CACHED * kv, plain.v + s * shape->dims[1] * kv, bytes);
-        for (int64_t t = 0; t < tokens; t++)
-            for (int64_t head = 0; head < at->heads; head++) {
-                int64_t row = ((s * shape->dims[1] + t) * at->heads + head) * at->head_dim;
-                int64_t first = head * at->kv_heads / at->heads * at->head_dim;
-                plain_cached_row(cache, OP_CASE_CACHED + t + 1, plain.q + row, keys + first, values + first,
-                                 plain.y + row);
-            }
+    int64_t kv = at->kv_heads * at->head_dim, tokens = shape->dims[0] * shape->dims[1];
+    for (int64_t i = 0; i < tokens; i++) {
+        int64_t row = op_case_cache_row(instance.node, i / shape->dims[1], i % shape->dims[1]);
+        if (row < 0) continue;
+        memcpy(plain.keys + row * kv, plain.k + i * kv, (size_t)kv * sizeof(double));
+        memcpy(plain.values + row * kv, plain.v + i * kv, (size_t)kv * sizeof(double));
+        int64_t end = row % cache->positions + 1, text = (row + 1 - end) * kv;
+        for (int64_t head = 0; head < at->heads; head++) {
+            int64_t to = (i * at->heads + head) * at->head_dim, first = head * at->kv_heads / at->heads * at->head_dim;
+            plain_cached_row(cache, end, plain.q + to, plain.keys + text + first, plain.values + text + first,
+                             plain.y + to);
+        }
     }
     double *y = values_of(&instance, "y"), *keys = values_of(&instance, "keys"),
            *values = values_of(&instance, "values");

@@ -231,13 +231,13 @@ static double *numbers(const struct fixture *fixture, const struct safetensors_t
         int32_t integer;
         float narrow;
         if (tensor->dtype == SAFETENSORS_I32) {
-            safetensors_convert(fixture->tensors, tensor, i, 1, DTYPE_I32, &integer);
+            assert_int_equal(safetensors_convert(fixture->tensors, tensor, i, 1, DTYPE_I32, &integer), STATUS_OK);
             values[i] = integer;
         } else if (tensor->dtype == SAFETENSORS_F32) {
-            safetensors_convert(fixture->tensors, tensor, i, 1, DTYPE_F32, &narrow);
+            assert_int_equal(safetensors_convert(fixture->tensors, tensor, i, 1, DTYPE_F32, &narrow), STATUS_OK);
             values[i] = (double)narrow;
         } else {
-            safetensors_convert(fixture->tensors, tensor, i, 1, DTYPE_F64, &values[i]);
+            assert_int_equal(safetensors_convert(fixture->tensors, tensor, i, 1, DTYPE_F64, &values[i]), STATUS_OK);
         }
     }
     return values;

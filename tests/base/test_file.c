@@ -12,14 +12,9 @@
 #include "support/unit.h"
 
 static void assert_holds(const char *path, const void *data, size_t bytes) {
-    struct file_map map;
-    if (file_map_open(path, &map) != STATUS_OK) fail_msg("%s", status_message());
-    assert_int_equal(map.bytes, bytes);
-    if (bytes > 0) assert_memory_equal(map.data, data, bytes);
-    file_map_close(&map);
     char *text;
     size_t read;
-    assert_int_equal(file_read(path, bytes, &text, &read), STATUS_OK);
+    if (file_read(path, bytes, &text, &read) != STATUS_OK) fail_msg("%s", status_message());
     assert_int_equal(read, bytes);
     if (bytes > 0) assert_memory_equal(text, data, bytes);
     assert_int_equal(text[bytes], 0);
@@ -71,13 +66,10 @@ static void lines_of_any_length_are_printed(void **state) {
 }
 
 static void assert_unreadable(const char *path, const char *said) {
-    struct file_map map;
     char *text;
     size_t bytes;
-    assert_int_equal(file_map_open(path, &map), STATUS_BAD_INPUT);
-    assert_non_null(strstr(status_message(), path));
-    assert_non_null(strstr(status_message(), said));
     assert_int_equal(file_read(path, 1000, &text, &bytes), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), path));
     assert_non_null(strstr(status_message(), said));
 }
 
@@ -217,9 +209,6 @@ static enum status write_much_behind(void *folder) {
 static enum status read_it(void *folder) {
     char *text;
     size_t bytes;
-    struct file_map map;
-    TRY(file_map_open(temp_path(folder, "in"), &map));
-    file_map_close(&map);
     TRY(file_read(temp_path(folder, "in"), 100, &text, &bytes));
     mem_free(text);
     return file_copy(temp_path(folder, "in"), temp_path(folder, "copy"));

@@ -27,8 +27,8 @@ static json_t *parse_whole(const char *text) {
 }
 
 static void test_help_and_version(void **state) {
-    static const char *const all[] = {"init",     "plan",    "train",    "resume", "eval",
-                                      "generate", "profile", "simulate", "inspect"};
+    static const char *const all[] = {"init",     "plan", "train",   "resume",   "eval",
+                                      "generate", "chat", "profile", "simulate", "inspect"};
     struct program_run run = PROGRAM(*state, "help");
     assert_int_equal(run.status, 0);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -56,7 +56,7 @@ static void test_help_and_version(void **state) {
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "meta-llama/Llama-3.1-8B"));
     program_run_free(&run);
-    run = PROGRAM(*state, "help", "chat");
+    run = PROGRAM(*state, "help", "templates");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "`raise_exception`"));
     program_run_free(&run);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "cli/new_model.h"
@@ -74,6 +75,47 @@ static void test_each_allocation_may_fail(void **state) {
     assert_true(fault_sweep(FAULT_ALLOCATE, false, make_and_check, &attempt) > 20);
 }
 
+/* The next start makes the model and removes what the killed one left. */
+static void make_after_kill(void *payload) {
+    const struct attempt *attempt = payload;
+    if (!file_exists(temp_path(attempt->folder, "model"))) run_apart(make, payload);
+    check_left_over(attempt);
+    assert_int_equal(temp_count(attempt->folder), 2);
+    remove_model(attempt);
+}
+
+static enum status make_and_remove(void *payload) {
+    TRY(make(payload));
+    remove_model(payload);
+    return STATUS_OK;
+}
+
+static void test_killed_at_any_operation(void **state) {
+    struct attempt attempt = {.folder = *state, .text = temp_path(*state, "text.txt")};
+    make_text(attempt.text, 2000);
+    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        assert_true(fault_sweep_killed(kinds[i], make_and_remove, make_after_kill, &attempt) > 0);
+}
+
+/* Somebody else's model that is still being made. */
+static void test_what_is_held_stays(void **state) {
+    struct attempt attempt = {.folder = *state};
+    int lock;
+    const char *made = temp_path(*state, ".ballast-new-0123456789abcdef"),
+               *others = temp_path(*state, ".ballast-new-x");
+    assert_int_equal(folder_create(made), STATUS_OK);
+    assert_int_equal(folder_create(others), STATUS_OK);
+    assert_int_equal(folder_lock(made, &lock, NULL), STATUS_OK);
+    run_apart(make, &attempt);
+    assert_true(file_is_folder(made));
+    close(lock);
+    remove_model(&attempt);
+    run_apart(make, &attempt);
+    assert_false(file_exists(made));
+    assert_true(file_is_folder(others)); /* none of ours: another name */
+}
+
 static void test_same_seed_same_bytes(void **state) {
     struct attempt attempt = {.folder = *state};
     char *first, *second;
@@ -93,9 +135,9 @@ static void test_same_seed_same_bytes(void **state) {
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
     const struct CMUnitTest tests[] = {
-        CASE(test_each_file_operation_may_fail),
-        CASE(test_each_allocation_may_fail),
-        CASE(test_same_seed_same_bytes),
+        CASE(test_killed_at_any_operation), /* first: before this process has OpenMP's threads */
+        CASE(test_what_is_held_stays),       CASE(test_each_file_operation_may_fail),
+        CASE(test_each_allocation_may_fail), CASE(test_same_seed_same_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

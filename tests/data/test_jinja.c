@@ -257,7 +257,7 @@ static void the_document_is_as_generated(void **state) {
     jinja_print_document(out);
     assert_int_equal(fclose(out), 0);
     assert_int_equal(file_read(BALLAST_SOURCE "/docs/chat.md", 1 << 20, &document, &document_bytes), STATUS_OK);
-    if (strcmp(printed, document) != 0) fail_msg("docs/chat.md is old: ballast help chat > docs/chat.md");
+    if (strcmp(printed, document) != 0) fail_msg("docs/chat.md is old: ballast help templates > docs/chat.md");
     mem_free(document);
     free(printed);
 }

@@ -108,7 +108,8 @@ static void rows_hold_each_example_once(void **state) {
         for (int64_t r = 0; r < packing.rows; r++) {
             int32_t tokens[LENGTH], targets[LENGTH], positions[LENGTH], segments[LENGTH];
             struct row row = {LENGTH, tokens, targets, positions, segments};
-            int64_t counted = packing_fill_row(&packing, examples.corpus, r, false, &row), expected = 0;
+            int64_t counted, expected = 0;
+            assert_int_equal(packing_fill_row(&packing, examples.corpus, r, false, &row, &counted), STATUS_OK);
             int number = -1, position = 0, segment = -1;
             for (int i = 0; i < LENGTH; i++) {
                 if (positions[i] == 0) {
@@ -157,10 +158,13 @@ static void loss_on_all_counts_every_successor(void **state) {
     assert_int_equal(packing.rows, 2);
     int32_t tokens[LENGTH], targets[LENGTH];
     struct row row = {.length = LENGTH, .tokens = tokens, .targets = targets};
-    assert_int_equal(packing_fill_row(&packing, examples.corpus, 0, true, &row), 4);
+    int64_t counted;
+    assert_int_equal(packing_fill_row(&packing, examples.corpus, 0, true, &row, &counted), STATUS_OK);
+    assert_int_equal(counted, 4);
     assert_int_equal(targets[3], 1004);
     assert_int_equal(targets[4], DATASET_IGNORE);
-    assert_int_equal(packing_fill_row(&packing, examples.corpus, 1, true, &row), 8);
+    assert_int_equal(packing_fill_row(&packing, examples.corpus, 1, true, &row, &counted), STATUS_OK);
+    assert_int_equal(counted, 8);
     assert_int_equal(targets[7], 3008);
     packing_free(&packing);
     corpus_close(examples.corpus);

@@ -340,9 +340,11 @@ static void faults_are_reported(void **state) {
     struct place *place = *state;
     place->base.options.documents_apart = true;
     mem_free(write_examples(place, 10, 3));
-    assert_true(fault_sweep(FAULT_ALLOCATE, false, open_once, place) >= 20);
-    assert_true(fault_sweep(FAULT_OPEN, false, open_once, place) >= 4);
-    assert_true(fault_sweep(FAULT_WRITE, false, open_once, place) >= 1);
+    /* Without its cache a text is tokenized all the same. */
+    const struct fault_subject subject = {.body = open_once, .payload = place};
+    assert_true(fault_sweep_bearable(FAULT_ALLOCATE, false, FAULT_EVERY, &subject).reported >= 20);
+    assert_true(fault_sweep_bearable(FAULT_OPEN, false, FAULT_EVERY, &subject).reported >= 2);
+    assert_true(fault_sweep_bearable(FAULT_WRITE, false, FAULT_EVERY, &subject).hit >= 1);
 }
 
 int main(void) {

@@ -53,7 +53,8 @@ static enum status run_to_end(const struct tokenize_options *options, const char
                               struct token_sink sink) {
     struct tokenizing *tokenizing;
     enum status status = STATUS_OK;
-    TRY(tokenizing_create(options, "input", text, bytes, &tokenizing));
+    struct file_input input = file_input_of_memory(text, bytes);
+    TRY(tokenizing_create(options, "input", &input, &tokenizing));
     while (status == STATUS_OK && tokenizing_done(tokenizing) < bytes) {
         size_t before = tokenizing_done(tokenizing);
         status = tokenizing_advance(tokenizing, (struct tokenize_effort){omp_get_max_threads(), chunks}, sink);
@@ -109,7 +110,8 @@ static struct utf8_damage damage_of(const char *text, size_t bytes, int chunks) 
     struct tokenize_effort effort = {omp_get_max_threads(), chunks};
     struct token_ids ids = {0};
     struct tokenizing *tokenizing;
-    assert_int_equal(tokenizing_create(&options, "input", text, bytes, &tokenizing), STATUS_OK);
+    struct file_input input = file_input_of_memory(text, bytes);
+    assert_int_equal(tokenizing_create(&options, "input", &input, &tokenizing), STATUS_OK);
     while (tokenizing_done(tokenizing) < bytes)
         assert_int_equal(tokenizing_advance(tokenizing, effort, (struct token_sink){collect, &ids}), STATUS_OK);
     struct utf8_damage damage = tokenizing_damage(tokenizing);

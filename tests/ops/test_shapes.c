@@ -15,6 +15,10 @@ static void expect_refusal(struct graph *graph, struct tensor *result, const cha
     graph_free(graph);
 }
 
+static struct tensor *cache_rows(struct graph *graph) {
+    return graph_tensor(graph, TENSOR_INPUT, "rows", shape_make(DTYPE_I32, 2, 2, 5, 1));
+}
+
 static void test_refusals(void **state) {
     (void)state;
     struct graph *graph = graph_create(DTYPE_F32, 2, 5);
@@ -47,10 +51,16 @@ static void test_refusals(void **state) {
     graph = graph_create(DTYPE_F32, 2, 5);
     struct attention_attributes even = {.heads = 4, .kv_heads = 4, .head_dim = 2};
     struct tensor *x = activation(graph, 8);
-    expect_refusal(graph, ops_attention_cache(graph, "attention", x, x, x, 4, even), "5 tokens do not go into a cache");
+    expect_refusal(graph,
+                   ops_attention_cache(graph, "attention", x, x, x, cache_rows(graph),
+                                       (struct attention_cache_attributes){even, 3, 4}),
+                   "5 tokens do not go into a cache");
     graph = graph_create(DTYPE_F32, 2, 5);
     q = activation(graph, 18), k = activation(graph, 8);
-    expect_refusal(graph, ops_attention_cache(graph, "attention", q, k, k, 9, odd), "no multiple");
+    expect_refusal(graph,
+                   ops_attention_cache(graph, "attention", q, k, k, cache_rows(graph),
+                                       (struct attention_cache_attributes){odd, 3, 9}),
+                   "no multiple");
 }
 
 /* After the first error nothing more is built and the message stays. */
@@ -82,7 +92,8 @@ static void test_costs(void **state) {
     o = ops_attention(graph, "windowed", x, x, x, NULL, heads);
     op_cost(o->producer, &cost);
     assert_true(cost.flops == 4.0 * 2 * 4 * 9 * 2); /* 1 + 2 + 2 + 2 + 2 */
-    o = ops_attention_cache(graph, "cached", x, x, x, 7, heads);
+    o = ops_attention_cache(graph, "cached", x, x, x, cache_rows(graph),
+                            (struct attention_cache_attributes){heads, 3, 7});
     op_cost(o->producer, &cost);
     assert_true(cost.flops == 4.0 * 2 * 5 * 8 * 2); /* a window of full caches for each token */
     graph_free(graph);

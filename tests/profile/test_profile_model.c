@@ -47,7 +47,8 @@ static struct graph *build_graph(const struct variant *variant) {
     struct tensor *output;
     enum status status;
     if (variant->purpose == MODEL_DECODE) {
-        status = model_build_decode_graph(model, variant->dtype, 4, 2 * TOKENS, &graph, &output);
+        status = model_build_decode_graph(model, variant->dtype, &(struct decode_shape){2, 4, 3, 2 * TOKENS}, &graph,
+                                          &output);
     } else {
         status = model_build_graph(model, variant->purpose, variant->dtype, 2, TOKENS, &graph, &output);
         if (status == STATUS_OK) status = graph_differentiate(graph, output);

@@ -43,12 +43,14 @@ static double *doubles(const struct reference *reference, const struct safetenso
     double *values = mem_array(tensor->elements, sizeof *values);
     assert_non_null(values);
     if (tensor->dtype == SAFETENSORS_F64) {
-        safetensors_convert(reference->tensors, tensor, 0, tensor->elements, DTYPE_F64, values);
+        assert_int_equal(safetensors_convert(reference->tensors, tensor, 0, tensor->elements, DTYPE_F64, values),
+                         STATUS_OK);
         return values;
     }
     float *narrow = mem_array(tensor->elements, sizeof *narrow);
     assert_non_null(narrow);
-    safetensors_convert(reference->tensors, tensor, 0, tensor->elements, DTYPE_F32, narrow);
+    assert_int_equal(safetensors_convert(reference->tensors, tensor, 0, tensor->elements, DTYPE_F32, narrow),
+                     STATUS_OK);
     for (size_t i = 0; i < tensor->elements; i++)
         values[i] = (double)narrow[i];
     mem_free(narrow);
@@ -59,7 +61,8 @@ static int32_t *integers(const struct reference *reference, const char *name) {
     const struct safetensors_tensor *tensor = tensor_of(reference, "%s", name);
     int32_t *values = mem_array(tensor->elements, sizeof *values);
     assert_non_null(values);
-    safetensors_convert(reference->tensors, tensor, 0, tensor->elements, DTYPE_I32, values);
+    assert_int_equal(safetensors_convert(reference->tensors, tensor, 0, tensor->elements, DTYPE_I32, values),
+                     STATUS_OK);
     return values;
 }
 

@@ -205,7 +205,7 @@ static void test_runners_may_fail(void **state) {
     struct harness harness;
     harness_open(&options, &harness);
     assert_true(harness.executable->program->streams > 3);
-    assert_int_equal(fault_sweep(FAULT_ALLOCATE, false, create_and_free, &harness), 3);
+    assert_int_equal(fault_sweep(FAULT_ALLOCATE, false, create_and_free, &harness), 5);
     assert_int_equal(fault_sweep(FAULT_SUBMIT, false, create_and_free, &harness), harness.executable->program->streams);
     harness_close(&harness);
 }

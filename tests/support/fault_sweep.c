@@ -1,8 +1,12 @@
 #include "support/fault_sweep.h"
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "support/unit.h"
 
@@ -35,6 +39,38 @@ int fault_sweep_harmless(enum fault_kind kind, bool sticky, enum status (*body)(
         if (status != STATUS_OK) fail_msg("operation %d of kind %d hit: %s", nth, (int)kind, status_message());
         if (!met) return nth - 1;
     }
+}
+
+/* Its wait status. With nth 0 it is not killed. */
+static int run_child(enum fault_kind kind, int nth, enum status (*body)(void *payload), void *payload) {
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (nth > 0) fault_arm_kill(kind, nth);
+        enum status status = body(payload);
+        if (status != STATUS_OK) fprintf(stderr, "%s\n", status_message());
+        _exit(status);
+    }
+    int state;
+    assert_int_equal(waitpid(child, &state, 0), child);
+    return state;
+}
+
+int fault_sweep_killed(enum fault_kind kind, enum status (*body)(void *payload), void (*after)(void *payload),
+                       void *payload) {
+    for (int nth = 1;; nth++) {
+        int state = run_child(kind, nth, body, payload);
+        if (WIFEXITED(state) && WEXITSTATUS(state) == STATUS_OK) return nth - 1;
+        if (!WIFSIGNALED(state) || WTERMSIG(state) != SIGKILL)
+            fail_msg("kill %d of kind %d: wait status %#x", nth, (int)kind, (unsigned)state);
+        after(payload);
+    }
+}
+
+void run_apart(enum status (*body)(void *payload), void *payload) {
+    int state = run_child(FAULT_OPEN, 0, body, payload);
+    if (!WIFEXITED(state) || WEXITSTATUS(state) != STATUS_OK) fail_msg("wait status %#x", (unsigned)state);
 }
 
 /* jansson may keep a block of its own where another one failed. */

@@ -15,6 +15,14 @@ int fault_sweep(enum fault_kind kind, bool sticky, enum status (*body)(void *pay
 /* The same for kinds that are no failure (FAULT_SHORT, FAULT_SLOW): every run must return OK. */
 int fault_sweep_harmless(enum fault_kind kind, bool sticky, enum status (*body)(void *payload), void *payload);
 
+/* Runs `body` in processes of their own, of which the nth is killed (SIGKILL) in place of its nth operation of the
+ * kind, until one gets to its end, which must be OK; after each kill `after` is called here. Neither may have run
+ * OpenMP in this process before: its threads do not outlive a fork. Returns how many were killed. */
+int fault_sweep_killed(enum fault_kind kind, enum status (*body)(void *payload), void (*after)(void *payload),
+                       void *payload);
+/* Runs `body` once in a process of its own; ends the cmocka test where it is not OK. */
+void run_apart(enum status (*body)(void *payload), void *payload);
+
 /* jansson allocates through fault points too, until called with false: for tests that make each allocation fail.
  * fault_sweep_bearable then also checks that none of its blocks is left. */
 void json_faults(bool on);

@@ -194,15 +194,23 @@ static void build_attention(struct graph *graph, const struct op_case *op_case, 
 
 static void build_attention_cache(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct attention_cache_attributes attributes = {.attention = attention_of(sizes),
-                                                    .positions = sizes->length + OP_CASE_CACHED + 3};
+                                                    .texts = sizes->sequences + 1,
+                                                    .positions = sizes->length + OP_CASE_CACHED + sizes->sequences};
     int64_t q = sizes->heads * sizes->head_dim, kv = sizes->kv_heads * sizes->head_dim;
     struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "q", q), activation(graph, op_case, "k", kv),
-                                        activation(graph, op_case, "v", kv)};
-    struct shape cache = shape_make(graph->dtype, 3, graph->grain_sequences, attributes.positions, kv);
+                                        activation(graph, op_case, "v", kv), integers(graph, "rows")};
+    struct shape cache = shape_make(graph->dtype, 3, attributes.texts, attributes.positions, kv);
     struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", q),
                                           graph_tensor(graph, TENSOR_CACHE, "keys", cache),
                                           graph_tensor(graph, TENSOR_CACHE, "values", cache)};
     add(graph, &op_attention_cache, "attention.cache", &attributes, in, out);
+}
+
+int64_t op_case_cache_row(const struct node *node, int64_t sequence, int64_t token) {
+    const struct attention_cache_attributes *cache = NODE_ATTRIBUTES(node, attention_cache_attributes);
+    int64_t length = node->in[0]->shape.dims[1];
+    if (length > 1 && token == length - 1) return -1;
+    return (sequence + 1) % cache->texts * cache->positions + OP_CASE_CACHED + sequence + token;
 }
 
 static void build_last_token(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {

@@ -9,8 +9,11 @@
 #include "graph/graph.h"
 #include "ops/ops.h"
 
-/* Tokens that are in caches before the case's. */
+/* Tokens that are in the first sequence's caches before the case's; each further one has one more. */
 enum { OP_CASE_CACHED = 9 };
+/* Where in the caches a token of a case of attention_cache goes: the texts are not in the order of the sequences, and
+ * the last of several tokens does not count (-1). */
+int64_t op_case_cache_row(const struct node *node, int64_t sequence, int64_t token);
 
 struct op_sizes {
     int64_t sequences, length, columns, inner;

@@ -194,6 +194,7 @@ static double integer_value(const struct op_instance *instance, const char *name
     int64_t length = instance->graph->sequence_length, vocab = weight ? weight->shape.dims[0] : 1;
     if (first->op == &op_embedding) vocab -= NODE_ATTRIBUTES(first, embedding_attributes)->first_row;
     if (strcmp(name, "positions") == 0) return (double)(index % length + 3);
+    if (strcmp(name, "rows") == 0) return (double)op_case_cache_row(first, index / length, index % length);
     if (strcmp(name, "segments") == 0) return (double)(index % length * 3 / length);
     if (strcmp(name, "targets") == 0 && index % 7 == 3) return -1;
     return (double)(random % (uint32_t)vocab);
@@ -247,7 +248,6 @@ void op_instance_fill(struct op_instance *instance, uint64_t seed) {
         if (!overwritten(instance, tensor) && !has_view(instance, tensor)) fill_tensor(instance, tensor, seed);
     }
     instance->scalars[SCALAR_LOSS_SCALE] = 1.0 / 37;
-    instance->scalars[SCALAR_CACHE_START] = OP_CASE_CACHED;
     int64_t length = instance->graph->sequence_length;
     instance->scalars[SCALAR_NEW_TOKENS] = (double)(length > 1 ? length - 1 : 1);
     instance->scalars[SCALAR_LEARNING_RATE] = 3e-3;

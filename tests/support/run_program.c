@@ -34,7 +34,7 @@ static char *read_whole(const char *path) {
     return text;
 }
 
-pid_t program_start(const char *folder, const char *const *words) {
+static pid_t start(const char *folder, const char *input, const char *const *words) {
     char *list[WORDS_MAX + 2] = {(char *)(uintptr_t)BALLAST_PROGRAM};
     size_t count = 0;
     for (; words[count]; count++) {
@@ -45,7 +45,7 @@ pid_t program_start(const char *folder, const char *const *words) {
     assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
     posix_spawn_file_actions_t actions;
     assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 0, input, O_RDONLY, 0);
     int flags = O_WRONLY | O_CREAT | O_TRUNC;
     posix_spawn_file_actions_addopen(&actions, 1, temp_path(folder, ".stdout"), flags, 0600);
     posix_spawn_file_actions_addopen(&actions, 2, temp_path(folder, ".stderr"), flags, 0600);
@@ -65,6 +65,12 @@ pid_t program_start(const char *folder, const char *const *words) {
     posix_spawnattr_destroy(&attributes);
     if (error != 0) fail_msg("%s: cannot start: %s", BALLAST_PROGRAM, strerror(error));
     return process;
+}
+
+pid_t program_start(const char *folder, const char *const *words) { return start(folder, "/dev/null", words); }
+
+struct program_run program_run_input(const char *folder, const char *input, const char *const *words) {
+    return program_finish(folder, start(folder, input, words));
 }
 
 struct program_run program_finish(const char *folder, pid_t process) {

@@ -14,6 +14,8 @@ struct program_run {
 struct program_run program_run(const char *folder, const char *const *words);
 /* PROGRAM(folder, "plan", "model", "--json") */
 #define PROGRAM(folder, ...) program_run(folder, (const char *const[]){__VA_ARGS__, NULL})
+/* The same with the file `input` as standard input. */
+struct program_run program_run_input(const char *folder, const char *input, const char *const *words);
 void program_run_free(struct program_run *run);
 
 /* The same in two halves, so that the test can act in between. */

@@ -10,9 +10,9 @@
 #include "support/deferred_backend.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
+#include "support/text_writer.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
-#include "train/generate.h"
 
 static const char text[] = "the river ran by the old mill and the river ran on to the sea, to the sea by the mill";
 
@@ -176,43 +176,27 @@ static void test_resuming(void **state) {
     deferred_end();
 }
 
-struct collected {
-    char text[4096];
-    size_t bytes;
-};
-
-static bool collect(void *payload, const char *piece, size_t bytes) {
-    struct collected *collected = payload;
-    assert_true(collected->bytes + bytes < sizeof collected->text);
-    memcpy(collected->text + collected->bytes, piece, bytes);
-    collected->bytes += bytes;
-    return true;
-}
-
-static void generate(const struct tiny_run *run, const struct backend *backend, struct collected *out) {
-    struct plan_options plan;
+static void generate(const struct tiny_run *run, const struct backend *backend, char out[TEXT_WRITER_BYTES]) {
+    struct plan_options plan = text_writer_plan(32);
     struct generate_options options;
     struct generate_result result;
-    plan_options_init(&plan);
     plan.backend = backend;
-    plan.threads = 2;
-    plan.sequence_length = 32;
     generate_options_init(&options);
-    options.prompt = "the river ran by the old mill and the";
     options.tokens = 40;
-    expect_status(generate_text(run->model, &plan, &options, NULL, collect, out, &result), STATUS_OK, NULL);
+    expect_status(text_writer_run(run->model, &plan, &options, "the river ran by the old mill and the", out, &result),
+                  STATUS_OK, NULL);
 }
 
 static void test_generating(void **state) {
     struct tiny_run run;
-    struct collected plain = {0}, other = {0};
+    char plain[TEXT_WRITER_BYTES], other[TEXT_WRITER_BYTES];
     make_run(*state, &run);
-    generate(&run, NULL, &plain);
-    generate(&run, deferred_begin(1), &other);
+    generate(&run, NULL, plain);
+    generate(&run, deferred_begin(1), other);
     assert_true(deferred_launches() > 0);
     deferred_end();
-    assert_true(plain.bytes > 0);
-    assert_string_equal(plain.text, other.text);
+    assert_true(plain[0] != '\0');
+    assert_string_equal(plain, other);
 }
 
 static double evaluate(const struct tiny_run *run, const struct backend *backend) {

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "support/temp_folder.h"
+#include "support/text_writer.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
@@ -67,12 +68,12 @@ static void test_steps_allocate_nothing(void **state) {
 
 static void test_generation_needs_a_tokenizer(void **state) {
     (void)state;
-    struct plan_options plan;
+    struct plan_options plan = text_writer_plan(TINY_TOKENS);
     struct generate_options options;
-    plan_options_init(&plan);
+    char text[TEXT_WRITER_BYTES];
     generate_options_init(&options);
-    expect_status(generate_text(BALLAST_FIXTURES "/models/llama", &plan, &options, NULL, NULL, NULL, NULL),
-                  STATUS_BAD_INPUT, "tokenizer.json");
+    expect_status(text_writer_run(BALLAST_FIXTURES "/models/llama", &plan, &options, "a", text, NULL), STATUS_BAD_INPUT,
+                  "tokenizer.json");
 }
 
 int main(void) {

@@ -125,15 +125,16 @@ static bool describe_file(const char *folder, int index, char text[4096]) {
     text[0] = '\0';
     for (size_t i = 0; i < names.count && !found; i++) {
         if (strncmp(names.items[i], "events.out.tfevents.", 20) != 0 || index-- > 0) continue;
-        struct file_map map;
-        assert_int_equal(file_map_open(temp_path(folder, names.items[i]), &map), STATUS_OK);
-        struct reader file = {map.data, map.data + map.bytes};
+        char *whole;
+        size_t bytes;
+        assert_int_equal(file_read(temp_path(folder, names.items[i]), 1 << 24, &whole, &bytes), STATUS_OK);
+        struct reader file = {(unsigned char *)whole, (unsigned char *)whole + bytes};
         while (file.at < file.end) {
             char event[256];
             describe_event(next_record(&file), event);
             snprintf(text + strlen(text), 4096 - strlen(text), "%s\n", event);
         }
-        file_map_close(&map);
+        mem_free(whole);
         found = true;
     }
     names_free(&names);

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
+#include "support/text_writer.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 #include "train/generation_config.h"
@@ -149,24 +150,16 @@ static void test_warnings(void **state) {
     mem_free(said);
 }
 
-static bool ignore_text(void *payload, const char *bytes, size_t count) {
-    (void)payload, (void)bytes, (void)count;
-    return true;
-}
-
 static int64_t count_tokens(const char *model, bool ignore_end) {
-    struct plan_options plan;
+    struct plan_options plan = text_writer_plan(64);
     struct generate_options options;
     struct generate_result result;
-    plan_options_init(&plan);
-    plan.threads = 2;
-    plan.sequence_length = 64;
-    plan.memory.device_bytes = 256 << 20;
+    char out[TEXT_WRITER_BYTES];
     generate_options_init(&options);
-    options.prompt = "the river";
     options.tokens = NEW;
     options.ignore_end = ignore_end;
-    expect_status(generate_text(model, &plan, &options, NULL, ignore_text, NULL, &result), STATUS_OK, NULL);
+    expect_status(text_writer_run(model, &plan, &options, "the river", out, &result), STATUS_OK, NULL);
+    assert_int_equal(result.finish, result.tokens < NEW ? GENERATE_FINISH_END : GENERATE_FINISH_LENGTH);
     return result.tokens;
 }
 

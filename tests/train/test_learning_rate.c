@@ -69,7 +69,7 @@ static void test_recorded_rates(void **state) {
     assert_int_equal(lrs->elements, STEPS);
     double rates[STEPS];
     assert_true(safetensors_can_convert(lrs->dtype, DTYPE_F64));
-    safetensors_convert(set, lrs, 0, STEPS, DTYPE_F64, rates);
+    assert_int_equal(safetensors_convert(set, lrs, 0, STEPS, DTYPE_F64, rates), STATUS_OK);
     for (int s = 0; s < STEPS; s++)
         expect_near(lr_at_step(&shape, s), rates[s], s);
     safetensors_close(set);

@@ -70,12 +70,19 @@ static void stop_by_signal(const char *folder, int number, enum status expected)
 static void test_stopped_by_a_signal(void **state) {
     stop_by_signal(*state, SIGINT, STATUS_INTERRUPTED);
     stop_by_signal(*state, SIGTERM, STATUS_TERMINATED);
+    stop_by_signal(*state, SIGHUP, STATUS_HUNG_UP);
 }
 
 static void raise_twice(void *payload, const struct train_step *step) {
     (void)payload;
-    if (step->step != 1) return;
+    if (step->step == 3) usleep(500000); /* the checkpoint of step 2 comes to its end beside */
+    if (step->step != 4) return;
     raise(SIGINT);
+    raise(SIGTERM); /* at once: timeout(1) sends two */
+    raise(SIGHUP);  /* a shell sends several */
+    usleep(200000);
+    raise(SIGHUP);
+    assert_true(write(STDERR_FILENO, "still there\n", 12) == 12);
     raise(SIGTERM);
 }
 
@@ -86,16 +93,24 @@ static void test_second_signal_ends_at_once(void **state) {
     tiny_run_make(*state, "llama", &run);
     run.plan.threads = 1;
     snprintf(folder, sizeof folder, "%s/twice", (const char *)*state);
+    const char *said = temp_path(*state, "said.txt");
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         struct train_events events = {.step = raise_twice};
+        if (!freopen(said, "w", stderr)) _exit(99);
         _exit(tiny_run_begin(&run, folder, &events) == STATUS_OK ? 0 : 1);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_QUIT);
+    char *text;
+    size_t bytes;
+    assert_int_equal(file_read(said, 1 << 16, &text, &bytes), STATUS_OK);
+    assert_string_equal(text, "ballast: finishing step 4, then saving; again: quit and lose the steps since 2\n"
+                              "still there\nballast: quit by a second signal: the steps since 2 are lost\n");
+    mem_free(text);
 }
 
 static void test_from_the_start_without_a_checkpoint(void **state) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -81,6 +82,68 @@ static void test_one_process_at_a_time(void **state) {
     run_folder_unlock(second);
 }
 
+/* The other process has the folder, and has not written into it yet. */
+static void test_the_loser_of_two_starts_writes_nothing(void **state) {
+    struct tiny_run run;
+    int lock = -1;
+    tiny_run_make(*state, "llama", &run);
+    const char *folder = temp_path(*state, "race");
+    assert_int_equal(folder_create(folder), STATUS_OK);
+    assert_int_equal(run_folder_lock(folder, &lock), STATUS_OK);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_BAD_INPUT, "another process");
+    assert_int_equal(temp_count(folder), 0);
+    run_folder_unlock(lock);
+}
+
+/* It looked when the folder was empty, and gets the lock when the other run is done. */
+static void test_a_run_that_came_between_is_left_alone(void **state) {
+    struct run_settings settings = {.model_folder = "/model"};
+    int lock = -1;
+    const char *folder = temp_path(*state, "between");
+    train_options_init(&settings.options);
+    assert_int_equal(folder_create(folder), STATUS_OK);
+    temp_write_text(temp_path(folder, "run.json"), "{}");
+    expect_status(run_folder_create(folder, &settings, &lock), STATUS_BAD_INPUT, "holds a run already");
+    expect_untouched(folder, "run.json", "{}");
+}
+
+struct birth {
+    const char *folder;
+    struct run_settings settings;
+};
+
+static enum status create_run(void *payload) {
+    struct birth *birth = payload;
+    int lock = -1;
+    TRY(run_folder_create(birth->folder, &birth->settings, &lock));
+    run_folder_unlock(lock);
+    return folder_remove(birth->folder);
+}
+
+/* Either it is a run's folder, which can be resumed, or one that a new run can begin in. */
+static void create_after_kill(void *payload) {
+    struct birth *birth = payload;
+    int lock = -1;
+    if (!file_exists(temp_path(birth->folder, "run.json"))) {
+        expect_status(run_folder_check_new(birth->folder), STATUS_OK, NULL);
+        expect_status(run_folder_create(birth->folder, &birth->settings, &lock), STATUS_OK, NULL);
+        run_folder_unlock(lock);
+        assert_int_equal(temp_count(birth->folder), 1); /* run.json */
+    }
+    assert_int_equal(folder_remove(birth->folder), STATUS_OK);
+}
+
+static void test_killed_while_it_is_made(void **state) {
+    struct birth birth = {.folder = temp_path(*state, "born"), .settings = {.model_folder = "/model"}};
+    train_options_init(&birth.settings.options);
+    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        assert_true(fault_sweep_killed(kinds[i], create_run, create_after_kill, &birth) > 0);
+    /* What older versions left. */
+    assert_int_equal(folder_create(temp_path(birth.folder, "checkpoints")), STATUS_OK);
+    create_after_kill(&birth);
+}
+
 static void expect_cut(const char *folder, const char *before, struct metrics_cut cut, const char *after,
                        bool validated) {
     const char *path = temp_path(folder, "cut.jsonl");
@@ -155,6 +218,9 @@ static void test_metrics_have_all_digits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed_while_it_is_made), /* first: before this process has OpenMP's threads */
+        cmocka_unit_test(test_the_loser_of_two_starts_writes_nothing),
+        cmocka_unit_test(test_a_run_that_came_between_is_left_alone),
         cmocka_unit_test(test_other_folders_are_left_alone),
         cmocka_unit_test(test_a_run_is_not_begun_twice),
         cmocka_unit_test(test_bad_settings_write_nothing),

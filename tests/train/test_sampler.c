@@ -18,8 +18,8 @@ static void count_draws(struct generate_options options, int counts[5]) {
         counts[i] = 0;
     for (int d = 0; d < DRAWS; d++) {
         uint32_t token, again;
-        assert_int_equal(sampler_draw(&sampler, &input, d, &token), STATUS_OK);
-        assert_int_equal(sampler_draw(&sampler, &input, d, &again), STATUS_OK);
+        assert_int_equal(sampler_draw(&sampler, &input, 0, d, &token), STATUS_OK);
+        assert_int_equal(sampler_draw(&sampler, &input, 0, d, &again), STATUS_OK);
         assert_int_equal(token, again);
         assert_true(token < 5);
         counts[token]++;
@@ -71,7 +71,7 @@ static void test_bad_values(void **state) {
     const struct sampler_input broken = {.logits = values};
     uint32_t token;
     assert_int_equal(sampler_create(&good, 1, 2, &sampler), STATUS_OK);
-    assert_int_equal(sampler_draw(&sampler, &broken, 0, &token), STATUS_FAILED);
+    assert_int_equal(sampler_draw(&sampler, &broken, 0, 0, &token), STATUS_FAILED);
     sampler_free(&sampler);
 }
 

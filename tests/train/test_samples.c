@@ -9,9 +9,9 @@
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
+#include "support/text_writer.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
-#include "train/generate.h"
 
 static const char text[] = "the river ran by the old mill and the river ran on to the sea, to the sea by the mill";
 
@@ -99,28 +99,16 @@ static void test_same_after_resume(void **state) {
 }
 
 /* The last sample is what `generate` writes with the run's seed. */
-static void append_text(char *to, const char *from, size_t bytes) { strncat(to, from, bytes); }
-
-static bool collect(void *payload, const char *bytes, size_t count) {
-    append_text(payload, bytes, count);
-    return true;
-}
-
 static void generate(const char *model, struct generate_options *options, char *out) {
-    struct plan_options plan;
+    struct plan_options plan = text_writer_plan(TINY_TOKENS);
     struct generate_result result;
-    plan_options_init(&plan);
-    plan.threads = 2;
-    plan.sequence_length = TINY_TOKENS;
-    plan.memory.device_bytes = 256 << 20;
-    out[0] = '\0';
-    expect_status(generate_text(model, &plan, options, NULL, collect, out, &result), STATUS_OK, NULL);
+    expect_status(text_writer_run(model, &plan, options, "the river", out, &result), STATUS_OK, NULL);
     assert_true(result.tokens <= options->tokens);
 }
 
 static void test_generate_writes_the_same(void **state) {
     struct text_run run;
-    char folder[512], found[1024], *samples, path[600];
+    char folder[512], found[TEXT_WRITER_BYTES], *samples, path[600];
     size_t bytes;
     make_run(*state, &run);
     snprintf(folder, sizeof folder, "%s/compared", (const char *)*state);
@@ -128,7 +116,6 @@ static void test_generate_writes_the_same(void **state) {
     snprintf(path, sizeof path, "%s/model", folder);
     struct generate_options options;
     generate_options_init(&options);
-    options.prompt = "the river";
     options.tokens = 9;
     generate(path, &options, found);
     assert_int_equal(file_read(temp_path(folder, "samples.jsonl"), 1 << 16, &samples, &bytes), STATUS_OK);
@@ -138,7 +125,7 @@ static void test_generate_writes_the_same(void **state) {
     json_decref(last);
     mem_free(samples);
     /* Texts that stop are the beginnings of those that do not. */
-    char stopped[1024], end[3] = {found[4], found[5], '\0'};
+    char stopped[TEXT_WRITER_BYTES], end[3] = {found[4], found[5], '\0'};
     const char *stops[] = {end};
     options.stops = stops;
     options.stop_count = 1;
@@ -148,7 +135,8 @@ static void test_generate_writes_the_same(void **state) {
     *at = '\0';
     assert_string_equal(stopped, found);
     end[0] = '\0';
-    expect_status(generate_text(path, &run.run.plan, &options, NULL, collect, stopped, NULL), STATUS_BAD_INPUT, "stop");
+    struct plan_options plan = text_writer_plan(TINY_TOKENS);
+    expect_status(text_writer_run(path, &plan, &options, "the river", stopped, NULL), STATUS_BAD_INPUT, "stop");
 }
 
 static void require_beside(const struct program *training, const struct program *generating) {
@@ -189,18 +177,14 @@ static void test_programs_in_one_arena(void **state) {
 static struct text_run swept;
 
 static enum status generate_once(void *payload) {
-    struct plan_options plan;
+    struct plan_options plan = text_writer_plan(TINY_TOKENS);
     struct generate_options options;
-    char out[1024] = "";
+    char out[TEXT_WRITER_BYTES];
     (void)payload;
-    plan_options_init(&plan);
     plan.threads = 1;
-    plan.sequence_length = TINY_TOKENS;
-    plan.memory.device_bytes = 256 << 20;
     generate_options_init(&options);
-    options.prompt = "the river";
     options.tokens = 3;
-    return generate_text(swept.model, &plan, &options, NULL, collect, out, NULL);
+    return text_writer_run(swept.model, &plan, &options, "the river", out, NULL);
 }
 
 static void test_faults_in_generation(void **state) {

@@ -1,4 +1,4 @@
-/* Attention over caches, for generating text: new keys and values are appended, then each query of each head is a
+/* Attention over caches, for generating texts: new keys and values go to their rows, then each query of each head is a
  * block's work, whose warps share the keys among them. */
 #include <float.h>
 
@@ -9,8 +9,9 @@ constexpr int CACHE_WARPS = 16, CACHE_THREADS = CACHE_WARPS * WARP, CACHE_HEAD_D
 struct cache_query {
     const void *q, *keys, *values;
     void *y;
+    const int32_t *rows;                            /* of the caches, by token */
     int64_t q_stride, k_stride, v_stride, y_stride; /* elements from one position to the next */
-    int64_t length, positions, start, tokens, window;
+    int64_t positions, window;
     int heads, kv_heads, head_dim;
     float scale;
 };
@@ -48,22 +49,22 @@ __device__ struct seen<EACH> see_keys(const struct cache_query &query, const T *
     return seen;
 }
 
-/* Block: heads of a token before the next token, tokens before the next sequence. */
+/* Block: heads of a token before the next token. */
 template <typename T, int EACH>
 __global__ void __launch_bounds__(CACHE_THREADS) cache_kernel(struct cache_query query) {
     __shared__ float largest[CACHE_WARPS], sums[CACHE_WARPS], parts[CACHE_WARPS][EACH * WARP];
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     int head = (int)(blockIdx.x % (unsigned)query.heads);
-    int64_t row = blockIdx.x / (unsigned)query.heads, sequence = row / query.length, token = row % query.length;
-    T *y = (T *)query.y + row * query.y_stride + (int64_t)head * query.head_dim;
-    if (token >= query.tokens) {
+    int64_t token = blockIdx.x / (unsigned)query.heads, row = query.rows[token];
+    T *y = (T *)query.y + token * query.y_stride + (int64_t)head * query.head_dim;
+    if (row < 0) {
         for (int i = (int)threadIdx.x; i < query.head_dim; i += CACHE_THREADS)
             y[i] = narrow<T>(0);
         return;
     }
-    int64_t end = query.start + token + 1, first = query.window > 0 && end > query.window ? end - query.window : 0;
-    int64_t kv_head = (int64_t)head * query.kv_heads / query.heads, at = sequence * query.positions;
-    const T *q = (const T *)query.q + row * query.q_stride + (int64_t)head * query.head_dim;
+    int64_t end = row % query.positions + 1, first = query.window > 0 && end > query.window ? end - query.window : 0;
+    int64_t kv_head = (int64_t)head * query.kv_heads / query.heads, at = row - row % query.positions;
+    const T *q = (const T *)query.q + token * query.q_stride + (int64_t)head * query.head_dim;
     const T *keys = (const T *)query.keys + at * query.k_stride + kv_head * query.head_dim;
     const T *values = (const T *)query.values + at * query.v_stride + kv_head * query.head_dim;
     struct seen<EACH> seen = see_keys<T, EACH>(query, q, keys, values, first, end);
@@ -91,17 +92,31 @@ static const struct attention_cache_attributes *cache_of(const struct node *node
     return NODE_ATTRIBUTES(node, attention_cache_attributes);
 }
 
-/* The new rows of one sequence go to rows of its cache. */
-static void append_rows(const struct node *node, const struct kernel_call *call, int which, int64_t sequence,
-                        int64_t start, int64_t tokens) {
-    const struct tensor *from = node->in[which], *cache = node->out[which];
-    size_t element = (size_t)dtype_bytes(from->shape.dtype), bytes = (size_t)shape_columns(&from->shape) * element;
-    void *to = operand_row(cache, call->out[which], sequence * cache->shape.dims[1] + start);
-    const void *rows = operand_row(from, call->in[which], sequence * from->shape.dims[1]);
-    cuda_require(cudaMemcpy2DAsync(to, (size_t)tensor_row_stride(cache) * element, rows,
-                                   (size_t)tensor_row_stride(from) * element, bytes, (size_t)tokens,
-                                   cudaMemcpyDeviceToDevice, stream_of(call)),
-                 "a copy");
+/* Keys or values of the tokens on their way into a cache. Block: a token. */
+template <typename T> struct appending {
+    const T *from;
+    T *to;
+    const int32_t *rows;
+    int64_t from_stride, to_stride, columns;
+};
+
+template <typename T> __global__ void append_kernel(struct appending<T> appending) {
+    int64_t row = appending.rows[blockIdx.x];
+    if (row < 0) return;
+    const T *from = appending.from + (int64_t)blockIdx.x * appending.from_stride;
+    T *to = appending.to + row * appending.to_stride;
+    for (int64_t i = threadIdx.x; i < appending.columns; i += THREADS)
+        to[i] = from[i];
+}
+
+template <typename T> static void append_launch(const struct node *node, const struct kernel_call *call, int which) {
+    const struct tensor *from = node->in[which], *to = node->out[which];
+    struct appending<T> appending = {
+        .from = (const T *)call->in[which], .to = (T *)call->out[which], .rows = (const int32_t *)call->in[3],
+        .from_stride = tensor_row_stride(from), .to_stride = tensor_row_stride(to),
+        .columns = shape_columns(&from->shape),
+    };
+    launch(append_kernel<T>, grid_size(shape_rows(&from->shape)), THREADS, 0, stream_of(call), appending);
 }
 
 template <typename T> static void cache_launch(const struct cache_query &query, int64_t rows, cudaStream_t stream) {
@@ -114,33 +129,26 @@ template <typename T> static void cache_launch(const struct cache_query &query, 
 static enum status attention_cache_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct attention_attributes *attention = &cache_of(node)->attention;
-    const struct shape *q = &node->in[0]->shape;
-    int64_t start = (int64_t)call->scalars[SCALAR_CACHE_START], tokens = (int64_t)call->scalars[SCALAR_NEW_TOKENS];
-    BUG_IF(start < 0 || tokens < 1 || tokens > q->dims[1] || start + tokens > cache_of(node)->positions,
-           "%s: tokens outside the cache", node->name);
-    for (int64_t s = 0; s < q->dims[0]; s++) {
-        append_rows(node, call, 1, s, start, tokens);
-        append_rows(node, call, 2, s, start, tokens);
-    }
+    for (int which = 1; which <= 2; which++)
+        FOR_ELEMENT(node->in[which]->shape.dtype, append_launch, node, call, which);
     struct cache_query query = {
         .q = call->in[0],
         .keys = call->out[1],
         .values = call->out[2],
         .y = call->out[0],
+        .rows = (const int32_t *)call->in[3],
         .q_stride = tensor_row_stride(node->in[0]),
         .k_stride = tensor_row_stride(node->out[1]),
         .v_stride = tensor_row_stride(node->out[2]),
         .y_stride = tensor_row_stride(node->out[0]),
-        .length = q->dims[1],
         .positions = cache_of(node)->positions,
-        .start = start,
-        .tokens = tokens,
         .window = attention->window,
         .heads = (int)attention->heads,
         .kv_heads = (int)attention->kv_heads,
         .head_dim = (int)attention->head_dim,
         .scale = (float)attention->scale,
     };
+    const struct shape *q = &node->in[0]->shape;
     FOR_ELEMENT(q->dtype, cache_launch, query, shape_rows(q), stream_of(call));
     return cuda_outcome();
 }

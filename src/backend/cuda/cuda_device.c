@@ -80,8 +80,9 @@ const char *cuda_device_isa(void) { return cuda_device_check() == STATUS_OK ? is
 enum status cuda_device_enter(void) { return cuda_status(cudaSetDevice(selected), "cudaSetDevice"); }
 
 /* Of the device's memory, what is still taken after it was measured: graphs (128 MiB at most, cuda_graphs.c) and code,
- * which is loaded when it is first run. Own kernels have 4 MiB of it, all together; a library's kernel has some MiB, and
- * only those that run are loaded: CUDA_MODULE_LOADING=EAGER would load all that cuBLASLt has, several hundred MiB. */
+ * which is loaded when it is first run. Own kernels have 4 MiB of it, all together; a library's kernel has some MiB,
+ * and only those that run are loaded: CUDA_MODULE_LOADING=EAGER would load all that cuBLASLt has, several hundred MiB.
+ */
 #define LATER_BYTES ((int64_t)512 << 20)
 
 /* Measured when the context and cuBLASLt's handle are there. */

@@ -7,9 +7,9 @@
 #include "backend/cuda/cuda_device.h"
 #include "base/mem.h"
 
-/* Graphs take memory of the device beside the arenas, of what is left there for CUDA itself (LATER_BYTES of cuda_device.c):
- * some 64 KiB a kernel (362, 395 and 458 MB in use with one graph of 500, 1000 and 2000 empty kernels, as a user of
- * driver 470 told NVIDIA's forum). So all graphs of the process together take about 128 MiB at most. */
+/* Graphs take memory of the device beside the arenas, of what is left there for CUDA itself (LATER_BYTES of
+ * cuda_device.c): some 64 KiB a kernel (362, 395 and 458 MB in use with one graph of 500, 1000 and 2000 empty kernels,
+ * as a user of driver 470 told NVIDIA's forum). So all graphs of the process together take about 128 MiB at most. */
 enum { NODES_MOST = 2048 };
 
 struct cuda_graph {

@@ -1,4 +1,5 @@
-/* Standard streams that are closed at the start, or whose reader goes away: no file gets what was meant for them. */
+/* What a shell may do to a run: streams that are closed at the start or whose reader goes away, a limit on the size of
+ * files, no folder for the cache. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <stdio.h>
@@ -67,9 +68,37 @@ static void test_printing_to_a_closed_stream_fails(void **state) {
                      0);
 }
 
+#define TRAIN "$B train model text.txt --steps 6 --save-every 3 --batch 3 --seq 16 --threads 1 --dtype fp32 -o "
+
+/* The run goes on without anybody who reads what it prints. */
+static void test_a_log_whose_reader_goes_away(void **state) {
+    int status = shell(*state, "{ " TRAIN "piped; echo $? > status.txt; } 2>&1 | true; test $(cat status.txt) = 0");
+    assert_int_equal(status, 0);
+    assert_true(file_is_folder(temp_path(*state, "piped/model")));
+}
+
+/* The optimizer's file is larger; all else is smaller. */
+static void test_a_limit_on_files(void **state) {
+    int status = shell(*state, "(ulimit -f 250; " TRAIN "limited 2> err.txt); test $? = 1 && "
+                               "grep -q 'optimizer.safetensors: cannot write: File too large' err.txt");
+    assert_int_equal(status, 0);
+    assert_false(file_exists(temp_path(*state, "limited/checkpoints/.tmp-step-00000003")));
+}
+
+static void test_no_folder_for_the_cache(void **state) {
+    int status = shell(*state, "XDG_CACHE_HOME=/proc/none " TRAIN "uncached 2> err.txt && "
+                               "grep -q '^warning: XDG_CACHE_HOME names' err.txt");
+    assert_int_equal(status, 0);
+    assert_true(files_equal(temp_path(*state, "piped/model/model.safetensors"),
+                            temp_path(*state, "uncached/model/model.safetensors")));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_closed_at_the_start),
+        cmocka_unit_test(test_a_log_whose_reader_goes_away),
+        cmocka_unit_test(test_a_limit_on_files),
+        cmocka_unit_test(test_no_folder_for_the_cache),
         cmocka_unit_test(test_printing_to_a_closed_stream_fails),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);

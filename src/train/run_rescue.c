@@ -1,0 +1,76 @@
+#include "train/run_rescue.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "train/run_folder.h"
+
+bool run_is_in_place(const struct train_run *run) { return folder_is_at(run->folder, run->lock); }
+
+/* The path of the open folder; NULL where it has none, or none that this process sees. */
+static char *find_path(int folder) {
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 0) return NULL;
+    path[length] = '\0';
+    return folder_is_at(path, folder) ? mem_string(path) : NULL;
+}
+
+/* A name for what is left of the run, beside its old one. */
+static char *choose_name(const char *folder) {
+    size_t length = strlen(folder);
+    while (length > 1 && folder[length - 1] == '/')
+        length--;
+    char *name = mem_format("%.*s.rescued", (int)length, folder);
+    if (!name || !file_exists(name)) return name;
+    char *prefix = mem_format("%s-", path_name(name)), *other = prefix ? path_beside(name, prefix) : NULL;
+    mem_free(prefix);
+    mem_free(name);
+    return other;
+}
+
+/* The new folder's lock takes the place of the old one's. */
+static enum status begin_beside(struct train_run *run, const char *path) {
+    int lock;
+    TRY(run_folder_create(path, run->settings, &lock));
+    run_folder_unlock(run->lock);
+    run->lock = lock;
+    char *metrics = path_join(path, "metrics.jsonl");
+    enum status status = metrics ? metrics_copy(&run->metrics, metrics) : STATUS_FAILED;
+    mem_free(metrics);
+    return status;
+}
+
+/* Checkpoints copy the tokenizer's files from the newest one before; where that is gone, from the model that the run
+ * began with. */
+static enum status move_model_home(struct train_run *run, bool renamed) {
+    struct model *model = run->setup.model;
+    if (model->config.adapter.rank > 0) return STATUS_OK;
+    char *home = renamed && run->newest ? mem_format("%s/checkpoints/%s", run->folder, path_name(run->newest))
+                                        : mem_string(run->settings->model_folder);
+    if (!home) return STATUS_FAILED;
+    mem_free(model->folder);
+    model->folder = home;
+    return STATUS_OK;
+}
+
+enum status run_rescue(struct train_run *run, const char **how) {
+    char *path = find_path(run->lock);
+    bool renamed = path != NULL;
+    *how = renamed ? "renamed" : "removed";
+    if (!renamed) path = choose_name(run->folder);
+    enum status status = path ? STATUS_OK : STATUS_FAILED;
+    if (path && !renamed) status = begin_beside(run, path);
+    if (status != STATUS_OK) {
+        mem_free(path);
+        return STATUS_FAILED;
+    }
+    mem_free(run->rescued);
+    run->folder = run->rescued = path;
+    run->writer.source.run_folder = path;
+    return move_model_home(run, renamed);
+}

@@ -1,0 +1,132 @@
+/* A run whose folder is renamed or removed while it trains, or whose data are cut short. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+struct displacement {
+    const char *folder, *moved; /* moved NULL: removed */
+    int64_t at;
+    bool again;   /* another folder gets the name */
+    int64_t last; /* step that was seen */
+};
+
+static void displace(void *payload, const struct train_step *step) {
+    struct displacement *what = payload;
+    what->last = step->step;
+    if (step->step != what->at) return;
+    if (what->moved)
+        assert_int_equal(rename(what->folder, what->moved), 0);
+    else
+        while (folder_remove(what->folder) != STATUS_OK) /* a checkpoint is being written into it */
+            continue;
+    if (what->again) assert_int_equal(folder_create(what->folder), STATUS_OK);
+}
+
+static void make_run(const char *folder, struct tiny_run *run) {
+    tiny_run_make(folder, "llama", run);
+    run->plan.threads = 1;
+}
+
+static void expect_goes_on(const char *rescued, const char *whole) {
+    expect_status(tiny_run_resume(rescued, 0, NULL), STATUS_OK, NULL);
+    char *left = tiny_run_metrics(rescued), *right = tiny_run_metrics(whole);
+    assert_string_equal(left, right);
+    mem_free(left);
+    mem_free(right);
+    assert_true(
+        files_equal(temp_path(rescued, "model/model.safetensors"), temp_path(whole, "model/model.safetensors")));
+}
+
+static void test_displaced_before_a_checkpoint(void **state) {
+    struct tiny_run run;
+    char whole[512], folder[512], moved[512], rescued[600];
+    make_run(*state, &run);
+    snprintf(whole, sizeof whole, "%s/whole", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    for (int again = 0; again < 2; again++) {
+        snprintf(folder, sizeof folder, "%s/renamed-%d", (const char *)*state, again);
+        snprintf(moved, sizeof moved, "%s/moved-%d", (const char *)*state, again);
+        struct displacement renamed = {.folder = folder, .moved = moved, .at = 3, .again = again};
+        struct train_events events = {.step = displace, .payload = &renamed};
+        expect_status(tiny_run_begin(&run, folder, &events), STATUS_FAILED, "was renamed");
+        assert_non_null(strstr(status_message(), moved));
+        assert_true(renamed.last <= 4); /* where a checkpoint was due, or before it where one was being written */
+        assert_true(again ? temp_count(folder) == 0 : !file_exists(folder));
+        expect_goes_on(moved, whole);
+
+        snprintf(folder, sizeof folder, "%s/removed-%d", (const char *)*state, again);
+        snprintf(rescued, sizeof rescued, "%s.rescued", folder);
+        struct displacement removed = {.folder = folder, .at = 3, .again = again};
+        events.payload = &removed;
+        expect_status(tiny_run_begin(&run, folder, &events), STATUS_FAILED, "was removed");
+        assert_non_null(strstr(status_message(), rescued));
+        assert_true(removed.last <= 4);
+        assert_true(again ? temp_count(folder) == 0 : !file_exists(folder));
+        expect_goes_on(rescued, whole);
+    }
+}
+
+static void test_noticed_without_a_checkpoint(void **state) {
+    struct tiny_run run;
+    make_run(*state, &run);
+    run.options.steps = 1000;
+    run.options.save_every = 900;
+    run.options.valid_every = 0;
+    char folder[512], moved[512];
+    snprintf(folder, sizeof folder, "%s/long", (const char *)*state);
+    snprintf(moved, sizeof moved, "%s/long-moved", (const char *)*state);
+    struct displacement what = {.folder = folder, .moved = moved, .at = 10};
+    struct train_events events = {.step = displace, .payload = &what};
+    expect_status(tiny_run_begin(&run, folder, &events), STATUS_FAILED, "was renamed");
+    assert_int_equal(what.last, 100);
+    assert_true(file_is_folder(temp_path(moved, "checkpoints/step-00000100")));
+}
+
+/* Parents are made again. */
+static void test_removed_with_its_parent(void **state) {
+    struct tiny_run run;
+    make_run(*state, &run);
+    char folder[600], parent[512];
+    snprintf(parent, sizeof parent, "%s/parent", (const char *)*state);
+    snprintf(folder, sizeof folder, "%s/run/", parent);
+    struct displacement what = {.folder = parent, .at = 3};
+    struct train_events events = {.step = displace, .payload = &what};
+    expect_status(tiny_run_begin(&run, folder, &events), STATUS_FAILED, "was removed");
+    expect_status(tiny_run_resume(temp_path(*state, "parent/run.rescued"), 0, NULL), STATUS_OK, NULL);
+}
+
+static void cut_data(void *payload, const struct train_step *step) {
+    if (step->step == 3) assert_int_equal(truncate(payload, 1024 + 20), 0);
+}
+
+/* What was read was right: the last step is saved, and goes on once the file is whole again. */
+static void test_data_cut_short(void **state) {
+    struct tiny_run run;
+    make_run(*state, &run);
+    char folder[512], whole[512], kept[512];
+    snprintf(whole, sizeof whole, "%s/whole-data", (const char *)*state);
+    snprintf(folder, sizeof folder, "%s/cut-data", (const char *)*state);
+    snprintf(kept, sizeof kept, "%s/kept.bin", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    assert_int_equal(file_copy(run.data, kept), STATUS_OK);
+    struct train_events events = {.step = cut_data, .payload = run.data};
+    expect_status(tiny_run_begin(&run, folder, &events), STATUS_FAILED, "data.bin: was cut short");
+    assert_non_null(strstr(status_hint_text(), "checkpoints/step-00000003"));
+    assert_int_equal(rename(kept, run.data), 0);
+    expect_goes_on(folder, whole);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_displaced_before_a_checkpoint),
+        cmocka_unit_test(test_noticed_without_a_checkpoint),
+        cmocka_unit_test(test_data_cut_short),
+        cmocka_unit_test(test_removed_with_its_parent),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}
