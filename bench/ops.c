@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/process.h"
 #include "support/op_instance.h"
 
@@ -31,7 +32,7 @@ static double best_ns(struct op_instance *instance) {
     int64_t best = INT64_MAX, total = 0;
     for (int run = 0; run < RUNS_LEAST || total < time_least_ns; run++) {
         int64_t start = clock_now_ns();
-        kernel->run(kernel, &instance->calls[last]);
+        BUG_IF(kernel->run(kernel, &instance->calls[last]) != STATUS_OK, "%s", status_message());
         int64_t taken = clock_now_ns() - start;
         if (taken < best) best = taken;
         total += taken;

@@ -58,10 +58,10 @@ static enum status time_calls(const struct operands *operands, int rounds, doubl
     enum status status = operator_bench_open(&backend_cpu, operands, &memory, &bench);
     for (int round = 0; round <= rounds && status == STATUS_OK; round++) {
         double begin = cpu_now_s();
-        operator_bench_run(&bench);
+        status = operator_bench_run(&bench);
         if (round > 0) *least = fmin(*least, cpu_now_s() - begin);
     }
-    if (status == STATUS_OK) operator_bench_close(&bench);
+    if (bench.kernel) operator_bench_close(&bench);
     bench_memory_free(&memory);
     return status;
 }

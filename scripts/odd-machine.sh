@@ -6,7 +6,7 @@
 #   4g        4 GiB of memory (a cgroup, v1 or v2)
 #   no-uring  io_uring switched off (for the whole machine, until the command ends)
 #   no-ipv6   a network of its own that has a loopback without IPv6
-#   user      a user without rights and without a home (the build folder's Testing is made writable)
+#   user      a user without rights and without a home (the build folder is made writable for all)
 #   clock     a wall clock that runs backwards
 # All but avx2, one-core and clock need root.
 set -eu
@@ -58,8 +58,7 @@ no-ipv6)
     exec unshare --net sh -c 'ip link set lo up; echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; exec "$@"' sh "$@"
     ;;
 user)
-    mkdir -p "$here/build/Testing"
-    chmod -R a+rwX "$here/build/Testing"
+    chmod -R a+rwX "$here/build"
     exec setpriv --reuid=65534 --regid=65534 --clear-groups env -u HOME -u XDG_CACHE_HOME "$@"
     ;;
 clock) run_with_clock "$@" ;;

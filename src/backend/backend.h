@@ -32,14 +32,22 @@ struct kernel_call {
 
 enum { KERNELS_TOGETHER = 32 };
 
+/* Does its work, or asks the call's stream for it. FAILED where the device or a library refuses it; a device may also
+ * report what was asked for earlier (backend_streams). */
+struct kernel;
+typedef enum status kernel_run(const struct kernel *kernel, const struct kernel_call *call);
+/* For 1 to KERNELS_TOGETHER kernels. */
+typedef enum status kernel_run_together(const struct kernel *const *kernels, const struct kernel_call *calls,
+                                        int count);
+
 /* A kernel made ready for one node: everything that needs memory or compilation was done when it was created. It may
  * hold state of its own, so one stream runs it, one call at a time (program_verify checks it). */
 struct kernel {
-    void (*run)(const struct kernel *kernel, const struct kernel_call *call);
-    /* Does what `run` of each of 1 to KERNELS_TOGETHER kernels would do one after the other, all of this function and
+    kernel_run *run;
+    /* Does what `run` of each kernel would do one after the other, all of this function and
      * asked for on one stream; none writes what another reads or writes. Only where workspace_bytes is 0. NULL: there
      * is no such function. */
-    void (*run_together)(const struct kernel *const *kernels, const struct kernel_call *calls, int count);
+    kernel_run_together *run_together;
     void (*release)(struct kernel *kernel); /* frees the kernel itself too */
     const struct node *node;
     int64_t workspace_bytes;
@@ -115,7 +123,8 @@ struct backend {
     /* Whether it can be used at all: BAD_INPUT for a wrong setting and where there is no such device, FAILED for a
      * machine that it does not know. */
     enum status (*check)(void);
-    /* Instruction set in use ("avx512", "avx2", "generic"; "sm_90"): part of the recipe, since results depend on it. */
+    /* Instruction set in use ("avx512", "avx2", "generic"; "sm_90-132sm+cublaslt-13.0.2"): part of the recipe, since
+     * results depend on it. */
     const char *(*isa)(void);
     /* The dtype that it is made for: bf16 where products of bf16 are done in hardware. */
     enum dtype (*fastest_dtype)(void);
@@ -143,6 +152,12 @@ struct backend {
     /* The kernel of one node, whose operands are in the device tier; the caller calls kernel->release. Kernels of equal
      * nodes may share their compiled part. */
     enum status (*kernel_create)(const struct node *node, struct kernel **out);
+    /* What the device's library takes for each product of matrices, as a recipe has it (plan/products.h): kernels that
+     * are created from now on take what `lines` say, and what the library puts forward for products that they lack.
+     * BAD_INPUT from kernel_create where it refuses what is said. `list_products`: of all kernels that there are;
+     * FAILED for lack of room. NULL, both: there is nothing to choose. */
+    enum status (*pin_products)(const char *lines);
+    enum status (*list_products)(char *lines, size_t bytes);
     /* bytes of zeros, in the device tier; used for accumulators */
     void (*zero)(void *to, int64_t bytes, void *stream);
     /* Copies between the device and the host tier. */

@@ -4,16 +4,13 @@
 
 static void release(struct kernel *kernel) { mem_free(kernel); }
 
-void *kernel_new(const struct node *node, size_t bytes,
-                 void (*run)(const struct kernel *kernel, const struct kernel_call *call)) {
+void *kernel_new(const struct node *node, size_t bytes, kernel_run *run) {
     struct kernel *kernel = mem_array(1, bytes);
     if (kernel) *kernel = (struct kernel){.run = run, .release = release, .node = node};
     return kernel;
 }
 
-enum status kernel_plain(const struct node *node,
-                         void (*run)(const struct kernel *kernel, const struct kernel_call *call),
-                         int64_t workspace_bytes, struct kernel **out) {
+enum status kernel_plain(const struct node *node, kernel_run *run, int64_t workspace_bytes, struct kernel **out) {
     struct kernel *kernel = kernel_new(node, sizeof *kernel, run);
     if (!kernel) return STATUS_FAILED;
     kernel->workspace_bytes = workspace_bytes;

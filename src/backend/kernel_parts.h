@@ -5,12 +5,9 @@
 #include "backend/backend.h"
 
 /* A zeroed kernel of `bytes` (it begins with a struct kernel), released by freeing it; NULL when out of memory. */
-void *kernel_new(const struct node *node, size_t bytes,
-                 void (*run)(const struct kernel *kernel, const struct kernel_call *call));
+void *kernel_new(const struct node *node, size_t bytes, kernel_run *run);
 /* The same for kernels that are a struct kernel and no more. */
-enum status kernel_plain(const struct node *node,
-                         void (*run)(const struct kernel *kernel, const struct kernel_call *call),
-                         int64_t workspace_bytes, struct kernel **out);
+enum status kernel_plain(const struct node *node, kernel_run *run, int64_t workspace_bytes, struct kernel **out);
 
 /* Row `row` of an operand, whose tensor says how rows are apart; NULL for an operand that is left out. */
 void *operand_row(const struct tensor *tensor, void *data, int64_t row);

@@ -13,7 +13,7 @@
 #include "cluster/rates.h"
 
 /* Version 1 had no rates; it is still read. */
-enum { CLUSTER_VERSION = 2, CLUSTER_NAME_BYTES = 96, CLUSTER_ISA_BYTES = 32, CLUSTER_TIERS_MAX = 3 };
+enum { CLUSTER_VERSION = 2, CLUSTER_NAME_BYTES = 96, CLUSTER_ISA_BYTES = 64, CLUSTER_TIERS_MAX = 3 };
 
 struct cluster_tier {
     char name[16];          /* "device", "host" or "disk" */

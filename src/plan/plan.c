@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/nearest.h"
+#include "plan/products.h"
 
 enum { PLAN_FILE_LIMIT_BYTES = 1 << 24, THREADS_MAX = 4096 };
 static const int64_t SEQUENCES_MAX = (int64_t)1 << 24, TOKENS_MAX = (int64_t)1 << 24;
@@ -75,6 +76,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
 #define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
     RECIPE_TEXTS(SET_TEXT)
+    if (recipe->products[0]) failed |= json_object_set_new(object, "products", products_to_json(recipe->products));
     if (!failed) return object;
     json_decref(object);
     (void)status_no_memory(0, "a recipe's JSON");
@@ -126,9 +128,10 @@ static enum status read_integer(const char *file, const json_t *object, const ch
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 2 };
+    enum { OPTIONAL_FIELDS = 3 };
     static const char *const known[] = {"lora",
                                         "freeze",
+                                        "products",
                                         "dtype",
                                         "isa",
                                         "document_attention",
@@ -155,6 +158,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
+    TRY(products_from_json(file, json_object_get(object, "products"), recipe->products, sizeof recipe->products));
     *out = *recipe;
     return STATUS_OK;
 }

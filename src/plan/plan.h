@@ -12,7 +12,13 @@
 #include "cluster/tier.h"
 #include "graph/tensor.h"
 
-enum { PLAN_VERSION = 1, RECIPE_NAME_BYTES = 32, RECIPE_TEXT_BYTES = 1024, POLICY_SCHEDULE_BYTES = 16384 };
+enum {
+    PLAN_VERSION = 1,
+    RECIPE_NAME_BYTES = 64,
+    RECIPE_TEXT_BYTES = 1024,
+    RECIPE_PRODUCTS_BYTES = 32768,
+    POLICY_SCHEDULE_BYTES = 16384
+};
 
 /* Whether attention within a sequence goes across the borders of documents. */
 enum document_attention {
@@ -36,7 +42,10 @@ struct recipe {
     char lora[RECIPE_TEXT_BYTES];   /* adapters, as model_set_adapter takes them; "": none */
     char freeze[RECIPE_TEXT_BYTES]; /* what is not trained, as model_set_frozen takes it; "": nothing */
     char isa[RECIPE_NAME_BYTES];    /* the backend's instruction set */
-    int kernels_version;            /* the backend's, of the program that ran it */
+    /* What a device's library took for each product (plan/products.h), filled in when kernels are made; "": nothing, as
+     * on a CPU, whose products have one way each. */
+    char products[RECIPE_PRODUCTS_BYTES];
+    int kernels_version; /* the backend's, of the program that ran it */
 };
 
 /* All zero but for the grains: the plain policy, where everything stays on the device. */

@@ -116,7 +116,7 @@ static enum status time_call(const struct bench *bench, struct sample *out) {
     struct kernel_call call = bench->call;
     call.scalars = scalars;
     struct stopwatch stopwatch = stopwatch_begin();
-    bench->kernel->run(bench->kernel, &call);
+    TRY(bench->kernel->run(bench->kernel, &call));
     if (streams) TRY(streams->finish(bench->stream));
     *out = stopwatch_end(&stopwatch);
     out->seconds /= bench->flops * 1e-9;

@@ -146,7 +146,7 @@ static void *operand_data(const struct operator_bench *bench, int operand) {
     return storage_data(bench, storage, bench->next) + tensor_storage_offset(tensor);
 }
 
-void operator_bench_run(struct operator_bench *bench) {
+enum status operator_bench_run(struct operator_bench *bench) {
     bool works = bench->kernel->workspace_bytes > 0;
     struct kernel_call call = {.workspace = works ? bench->base + bench->workspace_offset : NULL,
                                .scalars = bench->scalars,
@@ -155,14 +155,11 @@ void operator_bench_run(struct operator_bench *bench) {
         call.in[i] = operand_data(bench, i);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
         call.out[i] = operand_data(bench, OP_INPUTS_MAX + i);
-    bench->kernel->run(bench->kernel, &call);
     bench->next = (bench->next + 1) % bench->copies;
+    return bench->kernel->run(bench->kernel, &call);
 }
 
-static enum status ask(void *bench) {
-    operator_bench_run(bench);
-    return STATUS_OK;
-}
+static enum status ask(void *bench) { return operator_bench_run(bench); }
 
 static enum status time_calls(struct operator_bench *bench, int calls, struct sample *out) {
     return work_clock_time(&bench->clock, ask, bench, calls, out);

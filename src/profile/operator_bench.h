@@ -38,8 +38,8 @@ struct operator_bench {
 enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
                                 struct bench_memory *memory, struct operator_bench *out);
 void operator_bench_close(struct operator_bench *bench);
-/* One call, which a backend with streams is only asked for, on the clock's. */
-void operator_bench_run(struct operator_bench *bench);
+/* One call, which a backend with streams is only asked for, on the clock's. FAILED when the kernel does. */
+enum status operator_bench_run(struct operator_bench *bench);
 
 /* Calls until `budget_s` or 60 ms are spent, at most 10 of them and at least two: the first, which may take twice the
  * time of those after it, counts only where it is the only one, since it takes more than 0.3 s. On a device a call of a

@@ -129,8 +129,9 @@ static enum status copy_memory(struct rate_work *work) {
 
 enum status rate_work_run(struct rate_work *work) {
     if (work->graph) {
-        operator_bench_run(&work->kernel);
-        return work_clock_finish(&work->kernel.clock);
+        enum status status = operator_bench_run(&work->kernel);
+        enum status finished = work_clock_finish(&work->kernel.clock);
+        return status == STATUS_OK ? finished : status;
     }
     enum status status = uses_disk(work->activity) ? copy_disk(work) : copy_memory(work);
     enum status finished = work_clock_finish(&work->clock);

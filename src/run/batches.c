@@ -33,9 +33,7 @@ static bool instructions_clash(const struct program *program, const struct instr
 }
 
 /* The function that does several; NULL where the instruction has none. */
-static void (*together_of(const struct executable *executable,
-                          const struct instruction *instruction))(const struct kernel *const *,
-                                                                  const struct kernel_call *, int) {
+static kernel_run_together *together_of(const struct executable *executable, const struct instruction *instruction) {
     bool of_device = instruction->opcode == OPCODE_KERNEL && instruction->tier != TIER_HOST &&
                      !runner_on_host(executable->program, instruction);
     const struct kernel *kernel = of_device ? executable->kernels[instruction->node->id] : NULL;

@@ -67,7 +67,9 @@ enum status executable_create_beside(const struct backend *backend, struct graph
     }
     *executable = (struct executable){.backend = backend, .graph = graph, .threads = plan->recipe.threads};
     executable->kernels = mem_array(graph->nodes.count, sizeof(struct kernel *));
-    enum status status = executable->kernels ? create_kernels(executable) : STATUS_FAILED;
+    enum status status = executable->kernels ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK && backend->pin_products) status = backend->pin_products(plan->recipe.products);
+    if (status == STATUS_OK) status = create_kernels(executable);
     if (status == STATUS_OK) status = compile(executable, plan, resident ? resident->program : NULL);
     if (status == STATUS_OK) status = create_host_kernels(executable);
     if (status != STATUS_OK) {

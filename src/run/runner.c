@@ -41,13 +41,13 @@ static const struct kernel *make_call(const struct runner *runner, const struct 
     return (apart ? executable->host_kernels : executable->kernels)[instruction->node->id];
 }
 
-static void run_kernel(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+static enum status run_kernel(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
     struct kernel_call call;
     const struct kernel *kernel = make_call(runner, instruction, run, stream, &call);
-    kernel->run(kernel, &call);
+    return kernel->run(kernel, &call);
 }
 
-void runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *stream) {
+enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *stream) {
     const struct program *program = runner->executable->program;
     const struct kernel *kernels[KERNELS_TOGETHER];
     struct kernel_call calls[KERNELS_TOGETHER];
@@ -58,7 +58,7 @@ void runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *s
         kernels[count] = make_call(runner, instruction, run, stream, &calls[count]);
         count++;
     }
-    kernels[0]->run_together(kernels, calls, count);
+    return kernels[0]->run_together(kernels, calls, count);
 }
 
 static void run_zero(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
@@ -70,7 +70,7 @@ static void run_zero(struct runner *runner, const struct instruction *instructio
 
 enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
     switch (instruction->opcode) {
-    case OPCODE_KERNEL: run_kernel(runner, instruction, run, stream); break;
+    case OPCODE_KERNEL: return run_kernel(runner, instruction, run, stream);
     case OPCODE_ZERO: run_zero(runner, instruction, run, stream); break;
     case OPCODE_COPY: return runner_copy(runner, instruction, stream);
     }
@@ -93,8 +93,7 @@ enum status runner_status(struct runner *runner) {
     return runner->hint[0] ? status_hint(status, "%s", runner->hint) : status;
 }
 
-/* Where one fails, it is named; so is one that only finds that an earlier one did. */
-static enum status name_failure(const struct instruction *instruction, enum status status) {
+enum status runner_name_failure(const struct instruction *instruction, enum status status) {
     if (status == STATUS_OK || !instruction->node) return status;
     return status_prefix(status, "%s (%s)", instruction->node->name, instruction->node->op->name);
 }
@@ -112,7 +111,7 @@ void runner_run_instruction(struct runner *runner, const struct instruction *ins
     if (streams && runner_on_host(runner->executable->program, instruction)) status = streams->finish(stream);
     if (status == STATUS_OK) status = runner_ask(runner, instruction, run, stream);
     if (streams && status == STATUS_OK) status = streams->check();
-    if (name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
+    if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
 void runner_run_batch(struct runner *runner, int32_t first, int64_t run, void *stream) {
@@ -120,10 +119,10 @@ void runner_run_batch(struct runner *runner, int32_t first, int64_t run, void *s
     const struct instruction *instruction = &program->instructions.items[first];
     if (leaves_out(runner, instruction) || runner->failed) return;
     if (runner->gate && runner_changes_state(program, instruction)) runner->gate(runner->gate_payload);
-    runner_ask_batch(runner, first, run, stream);
     const struct backend_streams *streams = runner->executable->backend->streams;
-    enum status status = streams ? streams->check() : STATUS_OK;
-    if (name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
+    enum status status = runner_ask_batch(runner, first, run, stream);
+    if (streams && status == STATUS_OK) status = streams->check();
+    if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
 /* Each issue has an event of its own, which no other thread touches. */

@@ -29,11 +29,9 @@ static enum status ask_for_all(struct runner *runner, const struct span *span, v
     for (int32_t i = span->first; i <= span->last && status == STATUS_OK; i++) {
         if (program->instructions.items[i].stream != own) continue;
         int32_t last = runner->batches[i];
-        if (last == i || last > span->last) {
-            status = runner_ask(runner, &program->instructions.items[i], 0, stream);
-            continue;
-        }
-        runner_ask_batch(runner, i, 0, stream);
+        if (last > span->last) last = i;
+        status = last == i ? runner_ask(runner, &program->instructions.items[i], 0, stream)
+                           : runner_ask_batch(runner, i, 0, stream);
         i = last;
     }
     return status;
@@ -70,7 +68,8 @@ void runner_launch(struct runner *runner, const struct span *span, void *stream)
     if (runner->failed) return;
     enum status status = graphs_of(runner)->launch(runner->graphs[span - runner->spans.all.items], stream);
     if (status == STATUS_OK) status = runner->executable->backend->streams->check();
-    if (status != STATUS_OK) runner_keep_failure(runner);
+    const struct instruction *first = &runner->executable->program->instructions.items[span->first];
+    if (runner_name_failure(first, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
 struct runner_graph_count runner_count_graphs(const struct runner *runner) {

@@ -58,7 +58,7 @@ struct runner {
     int64_t steps_begun; /* workers run a step when this passes their own count */
     int64_t steps_ended[STREAMS_MAX];
     bool stopping;
-    atomic_bool failed; /* a copy failed; nothing runs any more */
+    atomic_bool failed; /* a kernel, a copy or the device failed; nothing runs any more */
     char message[RUNNER_MESSAGE_BYTES], hint[RUNNER_MESSAGE_BYTES];
     struct worker workers[STREAMS_MAX];
 };
@@ -69,11 +69,14 @@ void runner_run_instruction(struct runner *runner, const struct instruction *ins
 /* Runs issues of the batch that begins at the instruction, as the other does that of one. */
 void runner_run_batch(struct runner *runner, int32_t first, int64_t run, void *stream);
 /* The same as runner_ask for a batch. */
-void runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *stream);
-/* Asks for the work of one issue and nothing else. FAILED where a copy of the disk's does. */
+enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *stream);
+/* Asks for the work of one issue and nothing else. FAILED where a kernel or a copy of the disk's does. */
 enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream);
 /* Whether it changes parameters or the optimizer's state. */
 bool runner_changes_state(const struct program *program, const struct instruction *instruction);
+/* The status; where it is a failure, the message names the instruction, which may only have found that an earlier one
+ * failed. */
+enum status runner_name_failure(const struct instruction *instruction, enum status status);
 /* Keeps the calling thread's message, if it is the first. */
 void runner_keep_failure(struct runner *runner);
 /* Where the operand's bytes are for kernels and copies; NULL on the disk. */

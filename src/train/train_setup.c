@@ -183,7 +183,9 @@ static enum status describe(struct train_setup *setup) {
         TRY(program_report_memory(setup->main->program, tier, &setup->memory[tier]));
     }
     count_flops(setup);
-    return STATUS_OK;
+    struct recipe *recipe = &setup->plan.recipe;
+    const struct backend *backend = setup->backend;
+    return backend->list_products ? backend->list_products(recipe->products, sizeof recipe->products) : STATUS_OK;
 }
 
 static enum status finish(struct train_setup *setup, const struct plan_options *options) {

@@ -1,5 +1,7 @@
 /* Captures that fail, where there is no device: CUDA's functions are this file's. What fails is over with the capture,
  * gives back what it took, and a graph without a call that was refused never comes to be. */
+#include <string.h>
+
 #include "support/unit.h"
 
 #ifdef BALLAST_CUDA
@@ -9,6 +11,7 @@
 static struct runtime {
     cudaError_t begin, end, instantiate; /* what they return */
     size_t nodes;                        /* of what is captured */
+    cudaError_t query;                   /* of the device */
     cudaError_t last;                    /* error that was not asked for yet */
     int begun, ended, captured, ready, launched;
 } runtime;
@@ -123,22 +126,45 @@ static void test_failures(void **state) {
     expect_failure(capture(&graph));
 }
 
-/* A launch that the runtime refuses, a fill whose failure it alone notes, and a product of which it does not know,
- * since cuBLASLt has a runtime of its own. */
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    (void)stream;
+    return runtime.query;
+}
+
+/* A launch that the runtime refuses, and a fill whose failure it alone notes. */
 static void test_refused_calls(void **state) {
     (void)state;
     void *graph;
     reset();
     assert_int_equal(cuda_graphs.begin(NULL), STATUS_OK);
     cuda_require(keep(cudaErrorInvalidValue), "a launch");
+    assert_int_equal(cuda_outcome(), STATUS_FAILED);
     expect_failure(cuda_graphs.end(NULL, &graph));
     assert_int_equal(cuda_graphs.begin(NULL), STATUS_OK);
     (void)keep(cudaErrorInvalidValue);
     expect_failure(cuda_graphs.end(NULL, &graph));
-    assert_int_equal(cuda_graphs.begin(NULL), STATUS_OK);
-    cuda_refused("cuBLASLt: a product", "not supported");
-    expect_failure(cuda_graphs.end(NULL, &graph));
-    assert_false(cuda_capture_spoil());
+}
+
+/* A product of which the runtime does not know, since cuBLASLt has one of its own: the library's words where the device
+ * is well, even while it works; else the device's. The first failure of a run is the one that is told. */
+static void test_refused_products(void **state) {
+    (void)state;
+    const cudaError_t well[] = {cudaSuccess, cudaErrorNotReady};
+    for (int i = 0; i < 2; i++) {
+        reset();
+        runtime.query = well[i];
+        cuda_refused(NULL, "cuBLASLt: a product", "not supported");
+        cuda_require(cudaErrorInvalidValue, "a launch");
+        assert_int_equal(cuda_outcome(), STATUS_FAILED);
+        assert_string_equal(status_message(), "cuBLASLt: a product: not supported");
+        assert_non_null(strstr(status_hint_text(), "CUBLASLT_LOG_LEVEL"));
+        assert_int_equal(cuda_outcome(), STATUS_OK);
+    }
+    runtime.query = cudaErrorIllegalAddress;
+    cuda_refused(NULL, "cuBLASLt: a product", "internal error");
+    assert_int_equal(cuda_outcome(), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "illegal memory access"));
+    assert_non_null(strstr(status_hint_text(), "CUDA_LAUNCH_BLOCKING"));
 }
 
 /* What graphs take of the device's memory is bounded, over all of them. */
@@ -177,9 +203,9 @@ static void test_off(void **state) {
 
 int main(void) {
     unsetenv("BALLAST_CUDA_GRAPHS");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_capture), cmocka_unit_test(test_failures),
-                                       cmocka_unit_test(test_refused_calls), cmocka_unit_test(test_memory),
-                                       cmocka_unit_test(test_off)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_capture),       cmocka_unit_test(test_failures),
+                                       cmocka_unit_test(test_refused_calls), cmocka_unit_test(test_refused_products),
+                                       cmocka_unit_test(test_memory),        cmocka_unit_test(test_off)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

@@ -39,11 +39,16 @@ extern dim3 blockDim, gridDim;
  * with those of all (of a block: NULL for threads that have ended). */
 typedef void emulator_combine(void **arguments, int count);
 void emulator_meet(bool block, emulator_combine *combine, void *argument);
+/* What a call comes to before it does anything: a planted fault (FAULT_DEVICE), or that of a device which has failed.
+ */
+cudaError_t emulator_call(void);
 void emulator_launch(const cudaLaunchConfig_t *config, const std::function<void()> &thread);
 [[noreturn]] void emulator_fail(const char *what);
 
 template <typename... P, typename... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...), A... arguments) {
+    cudaError_t error = emulator_call();
+    if (error != cudaSuccess) return error;
     emulator_launch(config, [=] { kernel(arguments...); });
     return cudaSuccess;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "emulated_faults.h"
 
 /* What the opaque descriptions hold here. */
 struct layout {
@@ -26,18 +27,22 @@ _Static_assert(sizeof(struct preference) <= sizeof(cublasLtMatmulPreferenceOpaqu
 
 enum { ALGORITHM_WORKSPACE = 1000 };
 
+/* The library's own words for a fault, of which the runtime does not know. */
+#define FAULT_CALL()                                                                                                   \
+    do {                                                                                                               \
+        if (emulated_device_refuses()) return CUBLAS_STATUS_INTERNAL_ERROR;                                            \
+    } while (0)
+
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *out) {
+    FAULT_CALL();
     *out = malloc(1);
     return *out ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
-}
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-    free(handle);
-    return CUBLAS_STATUS_SUCCESS;
 }
 const char *cublasLtGetStatusString(cublasStatus_t status) { return status == CUBLAS_STATUS_SUCCESS ? "done" : "bad"; }
 
 cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t to, size_t size, cudaDataType type,
                                                  uint64_t rows, uint64_t cols, int64_t ld) {
+    FAULT_CALL();
     if (size < sizeof(struct layout) || rows < 1 || cols < 1 || ld < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
     *(struct layout *)to = (struct layout){type, rows, cols, ld};
     return CUBLAS_STATUS_SUCCESS;
@@ -45,6 +50,7 @@ cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t to, size
 
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t to, size_t size, cublasComputeType_t compute,
                                                cudaDataType_t scale) {
+    FAULT_CALL();
     if (size < sizeof(struct operation) || compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
         return CUBLAS_STATUS_INVALID_VALUE;
     *(struct operation *)to = (struct operation){.epilogue = CUBLASLT_EPILOGUE_DEFAULT};
@@ -53,6 +59,7 @@ cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t to, size_t s
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t to, cublasLtMatmulDescAttributes_t attribute,
                                               const void *value, size_t bytes) {
+    FAULT_CALL();
     struct operation *operation = (struct operation *)to;
     void *field = attribute == CUBLASLT_MATMUL_DESC_TRANSA         ? (void *)&operation->turn_a
                   : attribute == CUBLASLT_MATMUL_DESC_TRANSB       ? (void *)&operation->turn_b
@@ -65,6 +72,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t to, cublasLtM
 }
 
 cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t to, size_t size) {
+    FAULT_CALL();
     if (size < sizeof(struct preference)) return CUBLAS_STATUS_INVALID_VALUE;
     *(struct preference *)to =
         (struct preference){.reductions = CUBLASLT_REDUCTION_SCHEME_MASK, .alignment = {256, 256, 256, 256}};
@@ -74,6 +82,7 @@ cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t to,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
                                                     size_t bytes) {
+    FAULT_CALL();
     struct preference *preference = (struct preference *)to;
     if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && bytes == 8)
         memcpy(&preference->workspace, value, bytes);
@@ -93,6 +102,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t with, int asked,
                                               cublasLtMatmulHeuristicResult_t results[], int *found) {
+    FAULT_CALL();
     (void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d;
     const struct preference *preference = (const struct preference *)with;
     if (asked < 1 || (preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE)) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -100,6 +110,21 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS, .workspaceSize = ALGORITHM_WORKSPACE};
     memcpy(results[0].algo.data, preference->alignment, sizeof preference->alignment);
     *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* An algorithm is good for alignments, all of them powers of two. */
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algorithm,
+                                       cublasLtMatmulHeuristicResult_t *result) {
+    (void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d;
+    FAULT_CALL();
+    uint32_t alignment[4];
+    memcpy(alignment, algorithm->data, sizeof alignment);
+    for (int i = 0; i < 4; i++)
+        if (alignment[i] == 0 || (alignment[i] & (alignment[i] - 1)) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+    *result = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS, .workspaceSize = ALGORITHM_WORKSPACE};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -118,6 +143,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t with
                               const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
+    FAULT_CALL();
     (void)handle, (void)stream;
     const struct operation *operation = (const struct operation *)with;
     const struct layout *left = (const struct layout *)a_layout, *right = (const struct layout *)b_layout;

@@ -6,6 +6,11 @@
 
 #include <vector>
 
+extern "C" {
+#include "base/fault.h"
+}
+#include "emulated_faults.h"
+
 enum {
     LANES = 32,
     THREADS_MOST = 1024,
@@ -181,27 +186,39 @@ void emulator_launch(const cudaLaunchConfig_t *config, const std::function<void(
     launches++;
 }
 
+static cudaError_t device_error = cudaSuccess;
+
+cudaError_t emulator_call(void) {
+    if (device_error != cudaSuccess) return device_error;
+    return fault_point(FAULT_DEVICE) ? cudaErrorNotSupported : cudaSuccess;
+}
+
 /* The runtime's functions that are used: the device's memory is the host's. */
 extern "C" {
-cudaError_t cudaGetDeviceCount(int *count) {
-    *count = 1;
-    return cudaSuccess;
-}
-cudaError_t cudaGetDevice(int *device) {
-    *device = 0;
-    return cudaSuccess;
-}
+void emulated_device_fail(cudaError_t error) { device_error = error; }
+bool emulated_device_refuses(void) { return emulator_call() != cudaSuccess; }
+#define CALL(done)                                                                                                     \
+    do {                                                                                                               \
+        cudaError_t error = emulator_call();                                                                           \
+        if (error != cudaSuccess) return error;                                                                        \
+        done;                                                                                                          \
+        return cudaSuccess;                                                                                            \
+    } while (0)
+
+cudaError_t cudaGetDeviceCount(int *count) { CALL(*count = 1); }
+cudaError_t cudaGetDevice(int *device) { CALL(*device = 0); }
 /* Shared memory is asked for by who takes what there is: little, so that what does not fit is seen too. */
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int) {
     if (attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin) emulator_fail("an attribute that is not emulated");
-    *value = 2 << 10;
-    return cudaSuccess;
+    CALL(*value = 2 << 10);
 }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 cudaError_t cudaPeekAtLastError(void) { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t) { return "emulated"; }
+cudaError_t cudaStreamQuery(cudaStream_t) { CALL(); }
 cudaError_t cudaFuncSetAttribute(const void *, enum cudaFuncAttribute, int bytes) {
-    return bytes <= SHARED_BYTES ? cudaSuccess : cudaErrorInvalidValue;
+    if (bytes > SHARED_BYTES) return cudaErrorInvalidValue;
+    CALL();
 }
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     *out = aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -211,16 +228,12 @@ cudaError_t cudaFree(void *block) {
     free(block);
     return cudaSuccess;
 }
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) {
-    memcpy(to, from, bytes);
-    return cudaSuccess;
-}
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) { CALL(memcpy(to, from, bytes)); }
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                               size_t height, enum cudaMemcpyKind, cudaStream_t) {
     if (width > to_pitch || (width > from_pitch && height > 1)) emulator_fail("a copy with overlapping rows");
-    for (size_t row = 0; row < height; row++)
-        memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
-    return cudaSuccess;
+    CALL(for (size_t row = 0; row < height; row++)
+             memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width));
 }
-cudaError_t cudaDeviceSynchronize(void) { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize(void) { CALL(); }
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "plan/plan.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
@@ -25,6 +26,30 @@ static struct plan example(void) {
     };
 }
 
+static void test_products(void **state) {
+    static const char lines[] = "bf16>bf16:4x4x4 0a00\nfp32>fp32:8x8x8:bias ff01\n";
+    struct plan plan = example(), back;
+    const char *path = temp_path(*state, "plan.json");
+    snprintf(plan.recipe.products, sizeof plan.recipe.products, "%s", lines);
+    json_t *json = plan_to_json(&plan);
+    assert_int_equal(json_write(path, json), STATUS_OK);
+    assert_int_equal(plan_read(path, &back), STATUS_OK);
+    assert_string_equal(back.recipe.products, lines);
+    const char *const bad[] = {"", "0A", "1 2", "xy"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_t *products = json_object_get(json_object_get(json, "recipe"), "products");
+        json_object_set_new(products, "p", json_string(bad[i]));
+        assert_int_equal(json_write(path, json), STATUS_OK);
+        assert_int_equal(plan_read(path, &back), STATUS_BAD_INPUT);
+        assert_non_null(strstr(status_message(), "products: 'p' has no algorithm"));
+    }
+    json_object_set_new(json_object_get(json, "recipe"), "products", json_integer(1));
+    assert_int_equal(json_write(path, json), STATUS_OK);
+    assert_int_equal(plan_read(path, &back), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "products: must be an object"));
+    json_decref(json);
+}
+
 static void test_round_trip(void **state) {
     struct plan plan = example(), back;
     const char *path = temp_path(*state, "plan.json");
@@ -38,6 +63,7 @@ static void test_round_trip(void **state) {
     assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "clip_norm"));
     free(text);
+    assert_null(json_object_get(json_object_get(json, "recipe"), "products"));
     json_decref(json);
 }
 
@@ -147,7 +173,7 @@ static void test_bad_recipe_texts(void **state) {
     refuse(path, changed("recipe", "document_attention", json_string("")), "document_attention: ''",
            "the legal values are across and within");
     char *name = spaces(RECIPE_NAME_BYTES), *text = spaces(RECIPE_TEXT_BYTES);
-    refuse(path, changed("recipe", "isa", json_string(name)), "isa: is longer than 31 bytes", "length is 31 bytes");
+    refuse(path, changed("recipe", "isa", json_string(name)), "isa: is longer than 63 bytes", "length is 63 bytes");
     refuse(path, changed("recipe", "lora", json_string(text)), "lora: is longer than 1023", "length is 1023 bytes");
     refuse(path, changed("recipe", "freeze", json_string(text)), "freeze: is longer than", "length is 1023 bytes");
     free(name);
@@ -252,6 +278,7 @@ static void test_grains(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(test_products, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(test_bad_plans, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(test_bad_recipe_integers, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(test_bad_recipe_reals, temp_folder_make, temp_folder_drop),

@@ -145,6 +145,28 @@ static void test_failures(void **state) {
     }
 }
 
+/* A kernel that is refused ends the step, is named, and no later step runs. */
+static void test_refused_kernels(void **state) {
+    (void)state;
+    const struct policy policies[] = {{0}, streaming};
+    for (size_t p = 0; p < 2; p++)
+        for (int64_t at = 0; at < 40; at += 13) {
+            struct harness harness;
+            double scalars[SCALAR_COUNT] = {[SCALAR_LOSS_SCALE] = 1};
+            open_llama(deferred_begin((uint64_t)at), policies[p], &harness);
+            deferred_refuse_after(at);
+            assert_int_equal(runner_step(harness.runner, scalars), STATUS_FAILED);
+            const char *refused = strstr(status_message(), "): a kernel is refused, as planted");
+            assert_true(refused && strchr(status_message(), '(') < refused);
+            int64_t items = deferred_items();
+            assert_int_equal(runner_step(harness.runner, scalars), STATUS_FAILED);
+            assert_non_null(strstr(status_message(), "a kernel is refused, as planted"));
+            assert_int_equal(deferred_items(), items);
+            harness_close(&harness);
+            deferred_end();
+        }
+}
+
 struct sight {
     const struct harness *harness;
     int losses;
@@ -183,7 +205,10 @@ static void test_observer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_policies),
-                                       cmocka_unit_test(test_instructions_on_any_stream), cmocka_unit_test(test_gate),
-                                       cmocka_unit_test(test_failures), cmocka_unit_test(test_observer)};
+                                       cmocka_unit_test(test_instructions_on_any_stream),
+                                       cmocka_unit_test(test_gate),
+                                       cmocka_unit_test(test_failures),
+                                       cmocka_unit_test(test_refused_kernels),
+                                       cmocka_unit_test(test_observer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

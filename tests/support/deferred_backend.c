@@ -71,8 +71,10 @@ static struct device {
     int waiting; /* threads */
     int threads; /* of kernels */
     int number;
+    char products[256];
     int64_t items, fail_at;
-    atomic_llong batched; /* kernels that were asked for together */
+    atomic_llong kernels_left; /* calls until one is refused; negative: none is */
+    atomic_llong batched;      /* kernels that were asked for together */
     int64_t graphs, graphs_most, captures, launches;
     bool failed, stopping;
 } device = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
@@ -115,16 +117,15 @@ static struct kernel_call call_behind(const struct item *item, struct kernel_cal
     return call;
 }
 
-static void run_kernel(const struct item *item) {
+static enum status run_kernel(const struct item *item) {
     if (!item->together) {
         struct kernel_call call = call_behind(item, item->call);
-        item->kernel->run(item->kernel, &call);
-        return;
+        return item->kernel->run(item->kernel, &call);
     }
     struct kernel_call calls[KERNELS_TOGETHER];
     for (int i = 0; i < item->together->count; i++)
         calls[i] = call_behind(item, item->together->calls[i]);
-    item->together->kernels[0]->run_together(item->together->kernels, calls, item->together->count);
+    return item->together->kernels[0]->run_together(item->together->kernels, calls, item->together->count);
 }
 
 static void free_item(struct item *item) {
@@ -132,15 +133,16 @@ static void free_item(struct item *item) {
     free(item);
 }
 
-static void run_item(struct item *item) {
+static enum status run_item(struct item *item) {
     bool unused;
     switch (item->kind) {
-    case ITEM_KERNEL: run_kernel(item); break;
+    case ITEM_KERNEL: return run_kernel(item);
     case ITEM_ZERO: memset(behind_kernel(item->to), 0, (size_t)item->bytes); break;
     case ITEM_COPY: memcpy(behind(item->to, &unused), behind(item->from, &unused), (size_t)item->bytes); break;
     case ITEM_RECORD:
     case ITEM_WAIT: break;
     }
+    return STATUS_OK;
 }
 
 static bool may_run(const struct stream *stream) {
@@ -188,7 +190,7 @@ static void *work(void *argument) {
         threads = device.threads;
         pthread_mutex_unlock(&device.lock);
         if (sets) backend_cpu.set_threads(threads);
-        if (!failed) run_item(item);
+        if (!failed) BUG_IF(run_item(item) != STATUS_OK, "a kernel of the CPU's: %s", status_message());
         pthread_mutex_lock(&device.lock);
         finish_item(stream, item);
     }
@@ -470,13 +472,22 @@ struct deferred_kernel {
     struct kernel *own;
 };
 
-static void ask_kernel(const struct kernel *kernel, const struct kernel_call *call) {
-    struct item item = {.kind = ITEM_KERNEL, .kernel = ((const struct deferred_kernel *)kernel)->own, .call = *call};
-    if (call->scalars) memcpy(item.scalars, call->scalars, sizeof item.scalars);
-    ask(call->stream, &item);
+/* The one that was chosen, alone. */
+static enum status refuse_kernels(int count) {
+    long long left = atomic_fetch_sub(&device.kernels_left, count);
+    bool refuses = left >= 0 && left < count;
+    return refuses ? status_set(STATUS_FAILED, "a kernel is refused, as planted") : STATUS_OK;
 }
 
-static void ask_together(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+static enum status ask_kernel(const struct kernel *kernel, const struct kernel_call *call) {
+    struct item item = {.kind = ITEM_KERNEL, .kernel = ((const struct deferred_kernel *)kernel)->own, .call = *call};
+    if (call->scalars) memcpy(item.scalars, call->scalars, sizeof item.scalars);
+    TRY(refuse_kernels(1));
+    ask(call->stream, &item);
+    return STATUS_OK;
+}
+
+static enum status ask_together(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
     struct together together = {.count = count};
     struct item item = {.kind = ITEM_KERNEL, .together = &together};
     for (int i = 0; i < count; i++) {
@@ -484,8 +495,10 @@ static void ask_together(const struct kernel *const *kernels, const struct kerne
         together.calls[i] = calls[i];
     }
     if (calls[0].scalars) memcpy(item.scalars, calls[0].scalars, sizeof item.scalars);
+    TRY(refuse_kernels(count));
     device.batched += count;
     ask(calls[0].stream, &item);
+    return STATUS_OK;
 }
 
 static void release(struct kernel *kernel) {
@@ -545,6 +558,18 @@ static enum status capacity(int64_t bytes[TIER_COUNT]) {
     return STATUS_OK;
 }
 
+static enum status pin_products(const char *lines) {
+    snprintf(device.products, sizeof device.products, "%s", lines);
+    return STATUS_OK;
+}
+
+/* What it chooses by itself depends on which device it is. */
+static enum status list_products(char *lines, size_t bytes) {
+    if (!device.products[0]) snprintf(device.products, sizeof device.products, "product %02x\n", device.number);
+    snprintf(lines, bytes, "%s", device.products);
+    return STATUS_OK;
+}
+
 static const struct backend backend = {.name = "deferred",
                                        .check = check_backend,
                                        .isa = isa,
@@ -558,6 +583,8 @@ static const struct backend backend = {.name = "deferred",
                                        .set_threads = set_threads,
                                        .supports = supports,
                                        .kernel_create = kernel_create,
+                                       .pin_products = pin_products,
+                                       .list_products = list_products,
                                        .zero = zero,
                                        .copy = copy,
                                        .streams = &streams,
@@ -571,11 +598,13 @@ const struct backend *deferred_begin_with(uint64_t seed,
                                           enum status (*create_kernel)(const struct node *node, struct kernel **out)) {
     device.kernel_create = create_kernel;
     device.seed = seed;
+    device.products[0] = '\0';
     device.draws = 0;
     device.threads = device.waiting = 0;
     device.items = 0;
     device.batched = 0;
     device.fail_at = -1;
+    device.kernels_left = -1;
     device.graphs = device.captures = device.launches = 0;
     device.graphs_most = INT64_MAX;
     device.failed = device.stopping = false;
@@ -603,6 +632,8 @@ void deferred_fail_after(int64_t items) {
     device.fail_at = device.items + items;
     pthread_mutex_unlock(&device.lock);
 }
+
+void deferred_refuse_after(int64_t kernels) { device.kernels_left = kernels; }
 
 int64_t deferred_batched(void) { return device.batched; }
 int64_t deferred_items(void) {

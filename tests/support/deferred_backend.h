@@ -24,6 +24,9 @@ void deferred_end(void);
 
 /* The device's work fails when it has done so many more items, and stays failed until deferred_end. */
 void deferred_fail_after(int64_t items);
+/* So many more kernels are taken, and the one after them is refused when it is asked for; those that come later are
+ * taken again. */
+void deferred_refuse_after(int64_t kernels);
 /* Captures fail from now on while there are so many graphs: every other one at its beginning, the others at their end.
  */
 void deferred_limit_graphs(int64_t most);

@@ -261,6 +261,8 @@ static void poison_tensor(struct op_instance *instance, const struct tensor *ten
         memset(element(instance, tensor, row, 0), POISON, bytes);
 }
 
+static void require(enum status status) { BUG_IF(status != STATUS_OK, "%s", status_message()); }
+
 /* On a device the workspace is a buffer there for the time of the run. */
 static void run_on_device(struct op_instance *instance, int index, struct kernel_call call) {
     const struct kernel *kernel = instance->kernels[index];
@@ -270,7 +272,7 @@ static void run_on_device(struct op_instance *instance, int index, struct kernel
     copy_twins(instance, true);
     op_device_copy(workspace, own, bytes, true);
     call.workspace = workspace + CANARY_BYTES;
-    kernel->run(kernel, &call);
+    require(kernel->run(kernel, &call));
     op_device_wait();
     op_device_copy(workspace, own, bytes, false);
     copy_twins(instance, false);
@@ -283,7 +285,7 @@ static void run(struct op_instance *instance, int index, const struct kernel_cal
     if (instance->twins)
         run_on_device(instance, index, *call);
     else
-        kernel->run(kernel, call);
+        require(kernel->run(kernel, call));
 }
 
 void op_instance_run(struct op_instance *instance, int index) {

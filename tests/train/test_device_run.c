@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "support/deferred_backend.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
@@ -118,7 +119,35 @@ static void test_training(void **state) {
     }
 }
 
-/* Stopped on the device and gone on with there: check_bits compares what was read with what is written. */
+static void require_products(const char *folder, const char *expected) {
+    static const char *const files[] = {"plan.json", "run.json", "checkpoints/step-00000006/state.json"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[1024];
+        json_t *object;
+        struct plan plan;
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        expect_status(json_read_object(path, 1 << 20, &object), STATUS_OK, NULL);
+        const json_t *own = json_object_get(object, "plan");
+        expect_status(plan_from_json(path, own ? own : object, &plan), STATUS_OK, NULL);
+        assert_string_equal(plan.recipe.products, expected);
+        json_decref(object);
+    }
+}
+
+/* Another algorithm in run.json than the checkpoint was made with. */
+static void change_products(const char *folder) {
+    char path[1024];
+    json_t *object;
+    snprintf(path, sizeof path, "%s/run.json", folder);
+    expect_status(json_read_object(path, 1 << 20, &object), STATUS_OK, NULL);
+    json_t *recipe = json_object_get(json_object_get(object, "plan"), "recipe");
+    json_object_set_new(json_object_get(recipe, "products"), "product", json_string("07"));
+    expect_status(json_write(path, object), STATUS_OK, NULL);
+    json_decref(object);
+}
+
+/* Stopped on the device and gone on with there: check_bits compares what was read with what is written. Another device
+ * of the kind takes the algorithms that the first one chose. */
 static void test_resuming(void **state) {
     char plain[512], other[512];
     struct tiny_run run;
@@ -127,16 +156,24 @@ static void test_resuming(void **state) {
     snprintf(other, sizeof other, "%s/resumed", (const char *)*state);
     run.options.steps = 4;
     run.options.schedule_steps = 6;
+    deferred_choose(1);
     run.plan.backend = deferred_begin(3);
     expect_status(tiny_run_begin(&run, other, NULL), STATUS_OK, NULL);
     struct plan_options plan;
+    deferred_end();
+    deferred_choose(2);
     plan_options_init(&plan);
-    plan.backend = run.plan.backend;
+    plan.backend = deferred_begin(3);
     plan.memory.device_bytes = 256 << 20;
     expect_status(train_resume(other, &plan, &(struct resume_options){.steps = 6}, NULL), STATUS_OK, NULL);
-    deferred_end();
+    require_products(other, "product 01\n");
+    require_products(plain, "");
     require_same(plain, other, "model/model.safetensors");
     require_same(plain, other, "checkpoints/step-00000006/optimizer.safetensors");
+    change_products(other);
+    expect_status(train_resume(other, &plan, &(struct resume_options){.steps = 8}, NULL), STATUS_BAD_INPUT,
+                  "plan.recipe.products");
+    deferred_end();
 }
 
 static void generate(const struct tiny_run *run, const struct backend *backend, char out[TEXT_WRITER_BYTES]) {

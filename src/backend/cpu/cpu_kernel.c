@@ -15,10 +15,11 @@ static void rows_body(const void *context, int64_t begin, int64_t end) {
     run->kernel->rows(run->kernel->kernel.node, run->call, begin, end);
 }
 
-static void rows_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status rows_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct shape *shape = &kernel->node->out[0]->shape;
     struct rows_run run = {(const struct rows_kernel *)kernel, call};
     parallel_for(shape_rows(shape), parallel_rows(shape_columns(shape)), rows_body, &run);
+    return STATUS_OK;
 }
 
 enum status cpu_rows_create(const struct node *node, kernel_rows *rows, struct kernel **out) {

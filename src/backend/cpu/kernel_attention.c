@@ -56,17 +56,17 @@ static int64_t thread_workspace(const struct node *node) {
     return aligned_floats(cpu_simd()->attention_workspace(attention_of(node)->head_dim));
 }
 
-static void attention_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status attention_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct shape *q = &node->in[0]->shape;
     struct attention_run run = {.node = node, .call = call, .workspace = thread_workspace(node)};
     int64_t tiles = (q->dims[1] + cpu_simd()->attention_queries - 1) / cpu_simd()->attention_queries;
     parallel_tasks(tiles * q->dims[0] * attention_of(node)->heads, attention_threads(kernel), attention_task, &run);
+    return STATUS_OK;
 }
 
-enum status attention_kernel_create(const struct node *node,
-                                    void (*run)(const struct kernel *, const struct kernel_call *), int64_t shared,
-                                    int64_t own, struct kernel **out) {
+enum status attention_kernel_create(const struct node *node, kernel_run *run, int64_t shared, int64_t own,
+                                    struct kernel **out) {
     struct attention_kernel *kernel = kernel_new(node, sizeof *kernel, run);
     if (!kernel) return STATUS_FAILED;
     kernel->threads = parallel_threads();

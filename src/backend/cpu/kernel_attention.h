@@ -15,9 +15,8 @@ struct head_place {
 };
 
 /* A kernel with `shared` floats of workspace for all threads, and `own` for each. */
-enum status attention_kernel_create(const struct node *node,
-                                    void (*run)(const struct kernel *, const struct kernel_call *), int64_t shared,
-                                    int64_t own, struct kernel **out);
+enum status attention_kernel_create(const struct node *node, kernel_run *run, int64_t shared, int64_t own,
+                                    struct kernel **out);
 
 /* The head with what attention and its gradient read: q, k and v are inputs from index `q` on, then, at index
  * `segments`, perhaps segments. */

@@ -70,13 +70,14 @@ static void query_task(const void *context, int64_t task, int thread) {
     cpu_simd()->attention_query(&query, (float *)call->workspace + thread * run->kernel->scores);
 }
 
-static void attention_cache_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status attention_cache_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     int64_t tokens = shape_rows(&node->in[0]->shape);
     struct cache_run run = {(const struct cache_kernel *)kernel, call, call->in[3]};
     for (int64_t t = 0; t < tokens; t++)
         take_token(&run, t);
     parallel_tasks(tokens * cache_of(node)->attention.heads, run.kernel->threads, query_task, &run);
+    return STATUS_OK;
 }
 
 enum status cpu_attention_cache_create(const struct node *node, struct kernel **out) {
@@ -89,13 +90,14 @@ enum status cpu_attention_cache_create(const struct node *node, struct kernel **
     return STATUS_OK;
 }
 
-static void last_token_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status last_token_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct tensor *x = kernel->node->in[0], *y = kernel->node->out[0];
     int64_t length = x->shape.dims[1], last = (int64_t)call->scalars[SCALAR_NEW_TOKENS] - 1;
     BUG_IF(last < 0 || last >= length, "%s: no token %lld", kernel->node->name, (long long)last);
     size_t bytes = (size_t)(shape_columns(&x->shape) * dtype_bytes(x->shape.dtype));
     for (int64_t s = 0; s < x->shape.dims[0]; s++)
         memcpy(operand_row(y, call->out[0], s), operand_row(x, call->in[0], s * length + last), bytes);
+    return STATUS_OK;
 }
 
 enum status cpu_last_token_create(const struct node *node, struct kernel **out) {

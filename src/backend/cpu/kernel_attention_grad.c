@@ -119,7 +119,7 @@ static void key_task(const void *context, int64_t number, int thread) {
     cpu_simd()->attention_grad_finish(&head, key_tile, workspace);
 }
 
-static void attention_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status attention_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct gradient_run run = gradient_layout(kernel->node);
     float *workspace = call->workspace;
     run.call = call;
@@ -131,6 +131,7 @@ static void attention_grad_run(const struct kernel *kernel, const struct kernel_
     *run.begun = 0;
     parallel_tasks(gradient_heads(&run) * run.tiles, attention_threads(kernel), prepare_task, &run);
     parallel_tasks(run.sequences * run.kv_heads * run.tiles, attention_threads(kernel), key_task, &run);
+    return STATUS_OK;
 }
 
 enum status cpu_attention_grad_create(const struct node *node, struct kernel **out) {

@@ -22,10 +22,11 @@ static void embedding_grad_columns(const void *context, int64_t begin, int64_t e
     }
 }
 
-static void embedding_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status embedding_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct embedding_run run = {kernel->node, call};
     int64_t columns = shape_columns(&kernel->node->out[0]->shape);
     parallel_for(columns, parallel_columns(columns), embedding_grad_columns, &run);
+    return STATUS_OK;
 }
 
 enum status cpu_embedding_grad_create(const struct node *node, struct kernel **out) {
@@ -58,10 +59,11 @@ static void rope_table_rows(const void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void rope_table_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status rope_table_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct rope_table_run run = {(const struct rope_table_kernel *)kernel, call};
     int64_t rows = shape_rows(&kernel->node->out[0]->shape);
     parallel_for(rows, parallel_rows(64 * run.kernel->half), rope_table_rows, &run);
+    return STATUS_OK;
 }
 
 enum status cpu_rope_table_create(const struct node *node, struct kernel **out) {

@@ -81,8 +81,7 @@ static int64_t workspace_most(const struct head_products *products) {
     return most;
 }
 
-static enum status head_create(const struct node *node, bool gradient,
-                               void (*run)(const struct kernel *, const struct kernel_call *), struct kernel **out) {
+static enum status head_create(const struct node *node, bool gradient, kernel_run *run, struct kernel **out) {
     struct head_kernel *head = kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
@@ -171,26 +170,29 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
     *(double *)call->out[0] += total;
 }
 
-static void head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
     head_tiles((const struct head_kernel *)kernel, call, false);
+    return STATUS_OK;
 }
 
 enum status cpu_head_loss_create(const struct node *node, struct kernel **out) {
     return head_create(node, false, head_loss_run, out);
 }
 
-static void head_loss_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status head_loss_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     head_tiles((const struct head_kernel *)kernel, call, true);
+    return STATUS_OK;
 }
 
 enum status cpu_head_loss_grad_create(const struct node *node, struct kernel **out) {
     return head_create(node, true, head_loss_grad_run, out);
 }
 
-static void head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct head_kernel *head = (const struct head_kernel *)kernel;
     struct matmul_operands operands = {.a = call->in[0], .b = call->in[1], .bias = call->in[2], .c = call->out[0]};
     matmul_run(head->products.logits, &operands, call->workspace);
+    return STATUS_OK;
 }
 
 enum status cpu_head_logits_create(const struct node *node, struct kernel **out) {

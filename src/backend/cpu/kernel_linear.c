@@ -13,8 +13,8 @@ static void linear_release(struct kernel *kernel) {
     mem_free(kernel);
 }
 
-static enum status linear_create(const struct node *node, struct linear_product product,
-                                 void (*run)(const struct kernel *, const struct kernel_call *), struct kernel **out) {
+static enum status linear_create(const struct node *node, struct linear_product product, kernel_run *run,
+                                 struct kernel **out) {
     struct linear_kernel *kernel = kernel_new(node, sizeof *kernel, run);
     if (!kernel) return STATUS_FAILED;
     kernel->kernel.release = linear_release;
@@ -32,16 +32,18 @@ static void product_run(const struct kernel *kernel, const struct kernel_call *c
     matmul_run(((const struct linear_kernel *)kernel)->matmul, &operands, call->workspace);
 }
 
-static void linear_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status linear_run(const struct kernel *kernel, const struct kernel_call *call) {
     product_run(kernel, call, linear_operands(call));
+    return STATUS_OK;
 }
 
 enum status cpu_linear_create(const struct node *node, struct kernel **out) {
     return linear_create(node, linear_product(node), linear_run, out);
 }
 
-static void linear_dx_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status linear_dx_run(const struct kernel *kernel, const struct kernel_call *call) {
     product_run(kernel, call, linear_dx_operands(call));
+    return STATUS_OK;
 }
 
 enum status cpu_linear_dx_create(const struct node *node, struct kernel **out) {
@@ -52,17 +54,19 @@ static void sum_bias(const struct tensor *dy, const void *data, float *sum) {
     sum_columns(dy->shape.dtype, shape_rows(&dy->shape), shape_columns(&dy->shape), data, tensor_row_stride(dy), sum);
 }
 
-static void linear_dw_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status linear_dw_run(const struct kernel *kernel, const struct kernel_call *call) {
     product_run(kernel, call, linear_dw_operands(kernel->node, call));
     if (call->out[1]) sum_bias(kernel->node->in[1], call->in[1], call->out[1]);
+    return STATUS_OK;
 }
 
 enum status cpu_linear_dw_create(const struct node *node, struct kernel **out) {
     return linear_create(node, linear_dw_product(node), linear_dw_run, out);
 }
 
-static void bias_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status bias_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     sum_bias(kernel->node->in[0], call->in[0], call->out[0]);
+    return STATUS_OK;
 }
 
 enum status cpu_bias_grad_create(const struct node *node, struct kernel **out) {

@@ -82,27 +82,27 @@ static void norm_grad(const struct kernel *kernel, const struct kernel_call *cal
     if (dbias) sum_combine(blocks, run.group, run.dbiases, dbias);
 }
 
-static enum status norm_grad_create(const struct node *node,
-                                    void (*run)(const struct kernel *kernel, const struct kernel_call *call),
-                                    struct kernel **out) {
+static enum status norm_grad_create(const struct node *node, kernel_run *run, struct kernel **out) {
     int wanted = (node->out[1] != NULL) + (node->out[2] != NULL);
     return kernel_plain(node, run, wanted * partial_elements(node) * (int64_t)sizeof(float), out);
 }
 
-static void rms_norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status rms_norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     norm_grad(
         kernel, call,
         (struct norm_operands){.mean = -1, .rstd = 3, .addend = 4, .dbias = -1, .row = cpu_simd()->rms_norm_grad});
+    return STATUS_OK;
 }
 
 enum status cpu_rms_norm_grad_create(const struct node *node, struct kernel **out) {
     return norm_grad_create(node, rms_norm_grad_run, out);
 }
 
-static void layer_norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status layer_norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     norm_grad(
         kernel, call,
         (struct norm_operands){.mean = 3, .rstd = 4, .addend = 5, .dbias = 2, .row = cpu_simd()->layer_norm_grad});
+    return STATUS_OK;
 }
 
 enum status cpu_layer_norm_grad_create(const struct node *node, struct kernel **out) {

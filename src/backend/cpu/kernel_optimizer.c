@@ -15,9 +15,10 @@ static void gradient_sum_body(const void *context, int64_t begin, int64_t end) {
     cpu_simd()->add(DTYPE_F32, end - begin, a + begin, b + begin, (float *)call->out[0] + begin);
 }
 
-static void gradient_sum_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status gradient_sum_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct update_run run = {.call = call};
     parallel_for(shape_elements(&kernel->node->out[0]->shape), parallel_rows(1), gradient_sum_body, &run);
+    return STATUS_OK;
 }
 
 enum status cpu_gradient_sum_create(const struct node *node, struct kernel **out) {
@@ -34,20 +35,21 @@ static void squared_norm_body(const void *context, int64_t begin, int64_t end) {
     sums[begin / GRADIENT_NORM_BLOCK] = cpu_simd()->squared_sum(end - begin, (const float *)call->in[0] + begin);
 }
 
-static void squared_norm_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status squared_norm_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct update_run run = {.call = call};
     parallel_for(shape_elements(&kernel->node->in[0]->shape), GRADIENT_NORM_BLOCK, squared_norm_body, &run);
     double total = 0;
     for (int64_t i = 0; i < norm_blocks(kernel->node); i++)
         total += ((const double *)call->workspace)[i];
     *(double *)call->out[0] = total;
+    return STATUS_OK;
 }
 
 enum status cpu_squared_norm_create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, squared_norm_run, norm_blocks(node) * (int64_t)sizeof(double), out);
 }
 
-static void clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
     const double *squares = call->in[0];
     double *out = call->out[0], limit = NODE_ATTRIBUTES(kernel->node, clip_attributes)->limit, total = 0;
     for (int64_t i = 0; i < shape_elements(&kernel->node->in[0]->shape); i++)
@@ -56,6 +58,7 @@ static void clip_factor_run(const struct kernel *kernel, const struct kernel_cal
     if (factor > 1) factor = 1;
     out[0] = norm;
     out[1] = isfinite(norm) ? factor : (double)NAN;
+    return STATUS_OK;
 }
 
 enum status cpu_clip_factor_create(const struct node *node, struct kernel **out) {
@@ -71,12 +74,13 @@ static void adamw_body(const void *context, int64_t begin, int64_t end) {
                       (float *)call->out[1] + begin, (float *)call->out[2] + begin, rounded);
 }
 
-static void adamw_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status adamw_run(const struct kernel *kernel, const struct kernel_call *call) {
     double clip = ((const double *)call->in[1])[1];
-    if (isnan(clip)) return;
+    if (isnan(clip)) return STATUS_OK;
     struct update_run run = {.call = call, .step = adamw_step_of(kernel->node, call)};
     run.step.clip = (float)clip;
     parallel_for(shape_elements(&kernel->node->in[0]->shape), parallel_rows(1), adamw_body, &run);
+    return STATUS_OK;
 }
 
 enum status cpu_adamw_create(const struct node *node, struct kernel **out) {

@@ -167,12 +167,13 @@ static struct attention_pass forward_pass_of(enum dtype dtype, int64_t head_dim)
                              : forward_pass<f32_tiles<256, 32>>();
 }
 
-static void attention_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status attention_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     struct attention at = attention_of(node, call, 0, 3);
     at.y = heads_of(node->out[0], call->out[0], at.head_dim);
     at.lse = (float *)call->out[1];
     attention_pass_run(&((const struct attention_kernel *)kernel)->pass, at, at.heads, stream_of(call));
+    return cuda_outcome();
 }
 
 struct library_kernel {
@@ -185,7 +186,7 @@ static void library_release(struct kernel *kernel) {
     mem_free(kernel);
 }
 
-static void library_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status library_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct attention_cudnn_operands operands = {
         .q = call->in[0],
         .k = call->in[1],
@@ -195,6 +196,7 @@ static void library_run(const struct kernel *kernel, const struct kernel_call *c
         .scale = (float)NODE_ATTRIBUTES(kernel->node, attention_attributes)->scale,
     };
     attention_cudnn_run(((const struct library_kernel *)kernel)->plan, &operands, call->workspace, stream_of(call));
+    return cuda_outcome();
 }
 
 static bool has_vectors(const struct tensor *tensor) {

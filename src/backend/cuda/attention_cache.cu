@@ -126,7 +126,7 @@ template <typename T> static void cache_launch(const struct cache_query &query, 
     launch(kernel, grid_size(rows * query.heads), CACHE_THREADS, 0, stream, query);
 }
 
-static void attention_cache_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status attention_cache_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct attention_attributes *attention = &cache_of(node)->attention;
     for (int which = 1; which <= 2; which++)
@@ -150,6 +150,7 @@ static void attention_cache_run(const struct kernel *kernel, const struct kernel
     };
     const struct shape *q = &node->in[0]->shape;
     FOR_ELEMENT(q->dtype, cache_launch, query, shape_rows(q), stream_of(call));
+    return cuda_outcome();
 }
 
 enum status cuda_attention_cache_create(const struct node *node, struct kernel **out) {

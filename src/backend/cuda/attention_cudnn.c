@@ -394,7 +394,7 @@ void attention_cudnn_run(const struct attention_cudnn *at, const struct attentio
         status = execute(at, addresses, at->workspace_bytes > 0 ? (void *)aligned : NULL);
     pthread_mutex_unlock(&lock);
     /* On a device that has failed before, this fails too: that failure is what is to be told. */
-    if (status != CUDNN_STATUS_SUCCESS) cuda_refused("cuDNN: attention", cudnnGetErrorString(status));
+    if (status != CUDNN_STATUS_SUCCESS) cuda_refused(stream, "cuDNN: attention", cudnnGetErrorString(status));
 }
 
 bool attention_cudnn_wanted(void) {

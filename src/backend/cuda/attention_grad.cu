@@ -240,7 +240,7 @@ template <typename T> static void delta_launch(const struct attention &at, cudaS
     launch(delta_kernel<T>, grid_size(divide_up(warps, THREADS / WARP)), THREADS, 0, stream, at);
 }
 
-static void attention_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status attention_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct grad_passes *passes = &((const struct attention_grad_kernel *)kernel)->passes;
     cudaStream_t stream = stream_of(call);
@@ -256,6 +256,7 @@ static void attention_grad_run(const struct kernel *kernel, const struct kernel_
     attention_pass_run(&passes->queries, at, at.heads, stream);
     attention_pass_run(&passes->keys, at, at.kv_heads, stream);
     if (passes->values.kernel) attention_pass_run(&passes->values, at, at.kv_heads, stream);
+    return cuda_outcome();
 }
 
 enum status cuda_attention_grad_create(const struct node *node, struct kernel **out) {

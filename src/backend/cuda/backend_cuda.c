@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda_grain.h"
 #include "backend/cuda/cuda_graphs.h"
 #include "backend/cuda/cuda_kernel.h"
+#include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_streams.h"
 
@@ -41,6 +42,8 @@ const struct backend backend_cuda = {
     .set_threads = set_threads,
     .supports = cuda_supports,
     .kernel_create = kernel_create,
+    .pin_products = cuda_matmul_pin,
+    .list_products = cuda_matmul_list,
     .zero = zero,
     .copy = copy,
     .streams = &cuda_streams,

@@ -39,7 +39,6 @@ static void *find(const char *name) {
 FORWARD(size_t, cublasLtGetVersion, (void), (), 0)
 FORWARD(const char *, cublasLtGetStatusString, (cublasStatus_t status), (status), SONAME " cannot be opened")
 FORWARD_CALL(cublasLtCreate, (cublasLtHandle_t * handle), (handle))
-FORWARD_CALL(cublasLtDestroy, (cublasLtHandle_t handle), (handle))
 FORWARD_CALL(cublasLtMatrixLayoutInit_internal,
              (cublasLtMatrixLayout_t layout, size_t size, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld),
              (layout, size, type, rows, cols, ld))
@@ -61,6 +60,11 @@ FORWARD_CALL(cublasLtMatmulAlgoGetHeuristic,
               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
               cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t results[], int *count),
              (handle, operation, a, b, c, d, preference, wanted, results, count))
+FORWARD_CALL(cublasLtMatmulAlgoCheck,
+             (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
+              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+              const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulHeuristicResult_t *result),
+             (handle, operation, a, b, c, d, algorithm, result))
 FORWARD_CALL(cublasLtMatmul,
              (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void *alpha, const void *a,
               cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,

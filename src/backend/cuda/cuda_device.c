@@ -5,15 +5,14 @@
 #include <string.h>
 
 #include "backend/cuda/attention_cudnn.h"
+#include "backend/cuda/cuda_matmul.h"
 
-/* What CUDA itself (module loading, local memory, cuBLAS's workspace) takes beside the arenas. */
-#define OWN_BYTES ((int64_t)512 << 20)
 /* The least that the kernels are built for: bf16 in hardware came with it. */
 enum { LEAST_MAJOR = 8 };
 
 /* Set by cuda_device_select before other threads are started. */
 static int selected;
-static char isa[CLUSTER_ISA_BYTES]; /* "sm_90"; "" before the device was looked at */
+static char isa[CLUSTER_ISA_BYTES]; /* "" before the device was looked at */
 
 enum status cuda_status(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return STATUS_OK;
@@ -47,6 +46,23 @@ static enum status look_up(struct cudaDeviceProp *out) {
     return status_set(STATUS_BAD_INPUT, "no NVIDIA GPU can be used here: %s", cudaGetErrorString(error));
 }
 
+/* cuBLAS gives the same bits for the same architecture, number of multiprocessors and version alone: "sm_90-132sm+
+ * cublaslt-13.0.2". */
+static void name_isa(const struct cudaDeviceProp *properties) {
+    size_t version = cublasLtGetVersion();
+    snprintf(isa, sizeof isa, "sm_%d%d-%dsm+cublaslt-%zu.%zu.%zu%s", properties->major, properties->minor,
+             properties->multiProcessorCount, version / 10000, version / 100 % 100, version % 100,
+             attention_cudnn_version());
+}
+
+/* Makes the context, in which a thread that waits for the device sleeps: a spinning one would take a core from updates
+ * that the host makes. */
+static enum status make_context(void) {
+    TRY(cuda_status(cudaInitDevice(selected, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid),
+                    "cudaInitDevice"));
+    return cuda_device_enter();
+}
+
 enum status cuda_device_check(void) {
     struct cudaDeviceProp properties;
     if (isa[0]) return STATUS_OK;
@@ -54,8 +70,8 @@ enum status cuda_device_check(void) {
     if (properties.major < LEAST_MAJOR)
         return status_set(STATUS_FAILED, "%s is of compute capability %d.%d; %d.0 is the least", properties.name,
                           properties.major, properties.minor, LEAST_MAJOR);
-    TRY(cuda_device_enter());
-    snprintf(isa, sizeof isa, "sm_%d%d%s", properties.major, properties.minor, attention_cudnn_version());
+    TRY(make_context());
+    name_isa(&properties);
     return STATUS_OK;
 }
 
@@ -63,13 +79,22 @@ const char *cuda_device_isa(void) { return cuda_device_check() == STATUS_OK ? is
 
 enum status cuda_device_enter(void) { return cuda_status(cudaSetDevice(selected), "cudaSetDevice"); }
 
+/* Of the device's memory, what is still taken after it was measured: graphs (128 MiB at most, cuda_graphs.c) and code,
+ * which is loaded when it is first run. Own kernels have 4 MiB of it, all together; a library's kernel has some MiB,
+ * and only those that run are loaded: CUDA_MODULE_LOADING=EAGER would load all that cuBLASLt has, several hundred MiB.
+ */
+#define LATER_BYTES ((int64_t)512 << 20)
+
+/* Measured when the context and cuBLASLt's handle are there. */
 enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]) {
     size_t there = 0, all = 0;
     struct cluster_memory memory;
+    TRY(cuda_device_check());
     TRY(cuda_device_enter());
+    TRY(cuda_matmul_open());
     TRY(cuda_status(cudaMemGetInfo(&there, &all), "cudaMemGetInfo"));
     cluster_find_memory(&memory);
-    bytes[TIER_DEVICE] = (int64_t)there > OWN_BYTES ? (int64_t)there - OWN_BYTES : 0;
+    bytes[TIER_DEVICE] = (int64_t)there > LATER_BYTES ? (int64_t)there - LATER_BYTES : 0;
     bytes[TIER_HOST] = memory.capacity_bytes;
     bytes[TIER_DISK] = 0;
     return STATUS_OK;

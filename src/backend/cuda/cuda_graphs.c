@@ -7,9 +7,9 @@
 #include "backend/cuda/cuda_device.h"
 #include "base/mem.h"
 
-/* Graphs take memory of the device beside the arenas, of what is left there for CUDA itself (cuda_device.c: 512 MiB):
- * some 64 KiB a kernel (362, 395 and 458 MB in use with one graph of 500, 1000 and 2000 empty kernels, as a user of
- * driver 470 told NVIDIA's forum). So all graphs of the process together take about 128 MiB at most. */
+/* Graphs take memory of the device beside the arenas, of what is left there for CUDA itself (LATER_BYTES of
+ * cuda_device.c): some 64 KiB a kernel (362, 395 and 458 MB in use with one graph of 500, 1000 and 2000 empty kernels,
+ * as a user of driver 470 told NVIDIA's forum). So all graphs of the process together take about 128 MiB at most. */
 enum { NODES_MOST = 2048 };
 
 struct cuda_graph {
@@ -18,16 +18,10 @@ struct cuda_graph {
 };
 
 static atomic_int nodes_taken;
-static _Thread_local bool capturing, spoiled;
 
 static bool are_off(void) {
     const char *choice = getenv("BALLAST_CUDA_GRAPHS");
     return choice && strcmp(choice, "off") == 0;
-}
-
-bool cuda_capture_spoil(void) {
-    spoiled = true;
-    return capturing;
 }
 
 /* A refusal stays the runtime's last error until it is asked for. What a device that has failed says comes back with
@@ -42,10 +36,7 @@ static enum status refuse(cudaError_t error, const char *what) {
 static enum status begin(void *stream) {
     if (are_off()) return status_set(STATUS_FAILED, "BALLAST_CUDA_GRAPHS=off");
     cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-    if (error != cudaSuccess) return refuse(error, "cudaStreamBeginCapture");
-    capturing = true;
-    spoiled = false;
-    return STATUS_OK;
+    return error == cudaSuccess ? STATUS_OK : refuse(error, "cudaStreamBeginCapture");
 }
 
 /* Takes the nodes off what is left, if there is so much. */
@@ -85,14 +76,12 @@ static enum status make_ready(cudaGraph_t captured, void **out) {
     return STATUS_OK;
 }
 
-/* What has failed in the capture may have told the runtime (a launch), the library that asked (cuda_capture_spoil), or
- * this call alone. */
+/* What has failed in the capture may have told the runtime (a fill), or this call alone. */
 static enum status end(void *stream, void **out) {
     cudaGraph_t captured = NULL;
     cudaError_t error = cudaStreamEndCapture(stream, &captured);
     if (error == cudaSuccess) error = cudaPeekAtLastError();
-    if (error == cudaSuccess && (spoiled || !captured)) error = cudaErrorStreamCaptureInvalidated;
-    capturing = false;
+    if (error == cudaSuccess && !captured) error = cudaErrorStreamCaptureInvalidated;
     enum status status = error == cudaSuccess ? make_ready(captured, out) : refuse(error, "cudaStreamEndCapture");
     if (captured) (void)cudaGraphDestroy(captured);
     return status;

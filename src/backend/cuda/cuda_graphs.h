@@ -6,8 +6,4 @@
 
 extern const struct backend_graphs cuda_graphs;
 
-/* For a call that a library has refused: whether it was part of a capture by this thread, which then comes to nothing,
- * and no more. A graph without that call must not be. */
-bool cuda_capture_spoil(void);
-
 #endif

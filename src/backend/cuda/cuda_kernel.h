@@ -1,8 +1,8 @@
 /* What the kernels of the CUDA backend share on the host's side. Each family of operators is one file: its device code
  * and the functions that make its kernels.
  *
- * Operands are in device memory; run() puts work on the call's stream and returns. Results are the same bits whenever
- * the same kernel runs on the same card: no sum is left to the order in which threads happen to come. */
+ * Operands are in device memory; run() puts work on the call's stream and returns cuda_outcome(). Results are the same
+ * bits whenever the same kernel runs on the same card: no sum is left to the order in which threads happen to come. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 #define BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 
@@ -36,12 +36,13 @@ enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 
 /* STATUS_FAILED with the library's text. */
 enum status cuda_failed(cudaError_t error, const char *what);
-/* For run(), which has no way to fail: what fails on the device, or already has, stays the runtime's last error
- * (cudaPeekAtLastError), for whoever asked for the run to see, and what fails in a capture (cuda_graphs.h) fails the
- * capture. Any other failure that the runtime forgets ends the process. */
+/* Within a run, whose calls are made without checks: notes a failure, of which the thread's first one counts. */
 void cuda_require(cudaError_t error, const char *what);
-/* The same for a call that a library has refused, in its words. */
-void cuda_refused(const char *what, const char *words);
+/* The same for a call that a library has refused, in its words: unless the device turns out to have failed before. */
+void cuda_refused(cudaStream_t stream, const char *what, const char *words);
+/* What the run comes to, at its end: OK, or FAILED with the message of what was noted, and nothing is noted any more.
+ */
+enum status cuda_outcome(void);
 
 static inline cudaStream_t stream_of(const struct kernel_call *call) { return (cudaStream_t)call->stream; }
 

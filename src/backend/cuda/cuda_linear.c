@@ -14,8 +14,8 @@ static void linear_release(struct kernel *kernel) {
 }
 
 /* `sums` bytes of workspace are for sums over rows. */
-static enum status linear_create(const struct node *node, struct linear_product product, int64_t sums,
-                                 void (*run)(const struct kernel *, const struct kernel_call *), struct kernel **out) {
+static enum status linear_create(const struct node *node, struct linear_product product, int64_t sums, kernel_run *run,
+                                 struct kernel **out) {
     const struct cuda_matmul_spec spec = {
         .product = product.spec,
         .a_alignment = cuda_alignment(product.a),
@@ -41,16 +41,18 @@ static void product_run(const struct kernel *kernel, const struct kernel_call *c
     cuda_matmul_run(((const struct linear_kernel *)kernel)->matmul, &operands, call->workspace, stream_of(call));
 }
 
-static void linear_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status linear_run(const struct kernel *kernel, const struct kernel_call *call) {
     product_run(kernel, call, linear_operands(call));
+    return cuda_outcome();
 }
 
 enum status cuda_linear_create(const struct node *node, struct kernel **out) {
     return linear_create(node, linear_product(node), 0, linear_run, out);
 }
 
-static void linear_dx_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status linear_dx_run(const struct kernel *kernel, const struct kernel_call *call) {
     product_run(kernel, call, linear_dx_operands(call));
+    return cuda_outcome();
 }
 
 enum status cuda_linear_dx_create(const struct node *node, struct kernel **out) {
@@ -67,10 +69,11 @@ static int64_t bias_workspace(const struct tensor *dy) {
     return cuda_sum_workspace(shape_rows(&dy->shape), shape_columns(&dy->shape));
 }
 
-static void linear_dw_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status linear_dw_run(const struct kernel *kernel, const struct kernel_call *call) {
     int64_t sums_at = ((const struct linear_kernel *)kernel)->sums_at;
     product_run(kernel, call, linear_dw_operands(kernel->node, call));
     if (call->out[1]) sum_bias(kernel->node->in[1], call, call->in[1], sums_at, call->out[1]);
+    return cuda_outcome();
 }
 
 enum status cuda_linear_dw_create(const struct node *node, struct kernel **out) {
@@ -78,8 +81,9 @@ enum status cuda_linear_dw_create(const struct node *node, struct kernel **out) 
     return linear_create(node, linear_dw_product(node), sums, linear_dw_run, out);
 }
 
-static void bias_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status bias_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     sum_bias(kernel->node->in[0], call, call->in[0], 0, call->out[0]);
+    return cuda_outcome();
 }
 
 enum status cuda_bias_grad_create(const struct node *node, struct kernel **out) {

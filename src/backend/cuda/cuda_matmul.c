@@ -2,6 +2,9 @@
 
 #include <cublasLt.h>
 #include <pthread.h>
+#include <string.h>
+
+#include "backend/cuda/cuda_products.h"
 
 /* The algorithm for a spec; products of equal specs share it. */
 struct choice {
@@ -23,9 +26,10 @@ struct cuda_matmul {
 /* The most that an algorithm may ask for (NVIDIA's advice for compute capability 9.0), and how it wants it. */
 enum { WORKSPACE_MOST = 32 << 20, OWN_ALIGN = 256 };
 
-/* All choices in use, and the library, which goes with the last of them. */
+/* All choices in use, what the recipe says of others, and the library once it is open. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct choice *choices;
+static char *pinned; /* NULL: nothing */
 static cublasLtHandle_t library;
 
 static enum status check(cublasStatus_t status, const char *what) {
@@ -109,12 +113,22 @@ static enum status preference_init(const struct cuda_matmul_spec *spec, cublasLt
     return prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &result, sizeof result);
 }
 
+static enum status open_library(void) {
+    return library ? STATUS_OK : check(cublasLtCreate(&library), "cannot be used");
+}
+
+enum status cuda_matmul_open(void) {
+    pthread_mutex_lock(&lock);
+    enum status status = open_library();
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 /* The first algorithm that the library's rules put forward: they look at the spec and the card, and measure nothing. */
-static enum status choose(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul, struct choice *choice) {
+static enum status put_forward(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul, struct choice *choice) {
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t best = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
     int found = 0;
-    if (!library) TRY(check(cublasLtCreate(&library), "cannot be used"));
     TRY(preference_init(spec, &preference));
     TRY(check(cublasLtMatmulAlgoGetHeuristic(library, &matmul->operation, &matmul->b, &matmul->a, &matmul->addend,
                                              &matmul->c, &preference, 1, &best, &found),
@@ -126,11 +140,53 @@ static enum status choose(const struct cuda_matmul_spec *spec, struct cuda_matmu
     return STATUS_OK;
 }
 
-static void choice_free(struct choice *choice) {
-    mem_free(choice);
-    if (choices || !library) return;
-    cublasLtDestroy(library);
-    library = NULL;
+/* What the run was begun with. */
+static enum status take_pinned(const char *product, struct cuda_matmul *matmul, struct choice *choice) {
+    cublasLtMatmulHeuristicResult_t found = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    cublasStatus_t checked = cublasLtMatmulAlgoCheck(library, &matmul->operation, &matmul->b, &matmul->a,
+                                                     &matmul->addend, &matmul->c, &choice->algorithm, &found);
+    if (checked == CUBLAS_STATUS_SUCCESS) checked = found.state;
+    choice->workspace_bytes = found.workspaceSize;
+    if (checked == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= WORKSPACE_MOST) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "recipe: products: cuBLASLt does not take the algorithm of %s: %s", product,
+                     cublasLtGetStatusString(checked));
+    return status_hint(STATUS_BAD_INPUT, "go on where the run was begun, with its driver and libraries; or train anew "
+                                         "from the model of its last checkpoint");
+}
+
+static enum status choose(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul, struct choice *choice) {
+    char product[CUDA_PRODUCT_BYTES];
+    unsigned char *algorithm = (unsigned char *)choice->algorithm.data;
+    TRY(open_library());
+    cuda_product_name(spec, product);
+    if (pinned && cuda_product_find(pinned, product, algorithm, sizeof choice->algorithm.data))
+        return take_pinned(product, matmul, choice);
+    return put_forward(spec, matmul, choice);
+}
+
+enum status cuda_matmul_pin(const char *lines) {
+    char *copy = mem_string(lines);
+    if (!copy) return STATUS_FAILED;
+    pthread_mutex_lock(&lock);
+    mem_free(pinned);
+    pinned = copy;
+    pthread_mutex_unlock(&lock);
+    return STATUS_OK;
+}
+
+enum status cuda_matmul_list(char *lines, size_t bytes) {
+    enum status status = STATUS_OK;
+    size_t used = 0;
+    lines[0] = '\0';
+    pthread_mutex_lock(&lock);
+    for (const struct choice *choice = choices; choice && status == STATUS_OK; choice = choice->next) {
+        char product[CUDA_PRODUCT_BYTES];
+        cuda_product_name(&choice->spec, product);
+        status = cuda_product_add(product, (const unsigned char *)choice->algorithm.data, sizeof choice->algorithm.data,
+                                  lines, bytes, &used);
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 static enum status find_or_choose(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul) {
@@ -144,7 +200,7 @@ static enum status find_or_choose(const struct cuda_matmul_spec *spec, struct cu
     if (!choice) return STATUS_FAILED;
     enum status status = choose(spec, matmul, choice);
     if (status != STATUS_OK) {
-        choice_free(choice);
+        mem_free(choice);
         return status;
     }
     choice->spec = *spec;
@@ -178,7 +234,7 @@ void cuda_matmul_free(struct cuda_matmul *matmul) {
         while (*at != matmul->choice)
             at = &(*at)->next;
         *at = matmul->choice->next;
-        choice_free(matmul->choice);
+        mem_free(matmul->choice);
     }
     pthread_mutex_unlock(&lock);
     mem_free(matmul);
@@ -217,5 +273,5 @@ void cuda_matmul_run(struct cuda_matmul *matmul, const struct matmul_operands *o
                                 operands->c, &matmul->c, &choice->algorithm,
                                 choice->workspace_bytes ? (void *)aligned : NULL, choice->workspace_bytes, stream);
     /* On a device that has failed before, this fails too: that failure is what is to be told. */
-    if (status != CUBLAS_STATUS_SUCCESS) cuda_refused("cuBLASLt: a product", cublasLtGetStatusString(status));
+    if (status != CUBLAS_STATUS_SUCCESS) cuda_refused(stream, "cuBLASLt: a product", cublasLtGetStatusString(status));
 }

@@ -1,6 +1,5 @@
 /* Matrix products by cuBLASLt: c = a b (+ bias) (+ addend), sums in fp32 (never TF32). One algorithm for each spec,
- * chosen when the product is made, by a rule that gives the same one in every run on the same card: a sum's order
- * depends on the spec and the card alone. */
+ * chosen when the product is made: what a run was begun with, else what the library puts forward without measuring. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_MATMUL_H
 #define BALLAST_BACKEND_CUDA_CUDA_MATMUL_H
 
@@ -24,6 +23,11 @@ static inline struct cuda_matmul_spec cuda_matmul_aligned(struct matmul_spec pro
 }
 
 struct cuda_matmul;
+/* Makes the library ready on the current device: it takes what it takes of the device's memory. It stays open. */
+enum status cuda_matmul_open(void);
+/* backend.h says what these do. */
+enum status cuda_matmul_pin(const char *lines);
+enum status cuda_matmul_list(char *lines, size_t bytes);
 /* For the current device. */
 enum status cuda_matmul_create(const struct cuda_matmul_spec *spec, struct cuda_matmul **out);
 /* Bytes that cuda_matmul_run needs, 64-byte aligned. */

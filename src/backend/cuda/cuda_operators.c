@@ -1,4 +1,4 @@
-#include "backend/cuda/cuda_graphs.h"
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_kernel.h"
 
 const struct cuda_operator cuda_operators[] = {
@@ -24,17 +24,32 @@ enum status cuda_kernel_create(const struct node *node, struct kernel **out) {
     return status_set(STATUS_FAILED, "CUDA has no kernel for %s", node->op->name);
 }
 
-enum status cuda_failed(cudaError_t error, const char *what) {
-    return status_set(STATUS_FAILED, "CUDA: %s: %s", what, cudaGetErrorString(error));
-}
+enum status cuda_failed(cudaError_t error, const char *what) { return cuda_status(error, what); }
+
+/* Its words are the thread's message. */
+static _Thread_local bool noted;
 
 void cuda_require(cudaError_t error, const char *what) {
-    if (error != cudaSuccess) cuda_refused(what, cudaGetErrorString(error));
+    if (error == cudaSuccess || noted) return;
+    noted = true;
+    (void)cuda_status(error, what);
 }
 
-void cuda_refused(const char *what, const char *words) {
-    bool only_captured = cuda_capture_spoil();
-    BUG_IF(!only_captured && cudaPeekAtLastError() == cudaSuccess, "CUDA: %s: %s", what, words);
+/* Libraries have words of their own for a device that had failed before they were called; a stream has the device's. */
+void cuda_refused(cudaStream_t stream, const char *what, const char *words) {
+    cudaError_t error = cudaStreamQuery(stream);
+    if (error != cudaErrorNotReady) cuda_require(error, what);
+    if (noted) return;
+    noted = true;
+    (void)status_hint(status_set(STATUS_FAILED, "%s: %s", what, words),
+                      "the GPU itself is well: CUBLASLT_LOG_LEVEL=5 and CUDNN_LOGLEVEL_DBG=3 in the environment have "
+                      "the libraries say why they refuse");
+}
+
+enum status cuda_outcome(void) {
+    bool failed = noted;
+    noted = false;
+    return failed ? STATUS_FAILED : STATUS_OK;
 }
 
 int64_t cuda_alignment(const struct tensor *tensor) {

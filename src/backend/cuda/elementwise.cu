@@ -140,18 +140,21 @@ template <typename E> static void rows_run(const struct node *node, const struct
         rows_launch<E, float, 1>(rows, count, stream);
 }
 
-static void add_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status add_run(const struct kernel *kernel, const struct kernel_call *call) {
     rows_run<add_element>(kernel->node, call, {});
+    return cuda_outcome();
 }
 
-static void scale_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status scale_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct rows rows = {.factor = (float)NODE_ATTRIBUTES(kernel->node, scale_attributes)->factor};
     rows_run<scale_element>(kernel->node, call, rows);
+    return cuda_outcome();
 }
 
-template <typename E> static void activation_run(const struct kernel *kernel, const struct kernel_call *call) {
+template <typename E> static enum status activation_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct rows rows = {.function = NODE_ATTRIBUTES(kernel->node, activation_attributes)->function};
     rows_run<E>(kernel->node, call, rows);
+    return cuda_outcome();
 }
 
 enum status cuda_add_create(const struct node *node, struct kernel **out) {

@@ -21,7 +21,7 @@ static void embedding_launch(const struct node *node, const struct kernel_call *
            tensor_row_stride(node->out[0]) * element / unit);
 }
 
-static void embedding_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status embedding_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
     const char *table = (const char *)operand_row(node->in[1], call->in[1], first_row);
@@ -31,6 +31,7 @@ static void embedding_run(const struct kernel *kernel, const struct kernel_call 
         embedding_launch<uint16_t>(node, call, table);
     else
         embedding_launch<uint32_t>(node, call, table);
+    return cuda_outcome();
 }
 
 enum status cuda_embedding_create(const struct node *node, struct kernel **out) {
@@ -83,8 +84,9 @@ template <typename T> static void grad_launch(const struct node *node, const str
            (float *)call->out[0] + attributes->first_row * columns, columns);
 }
 
-static void embedding_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status embedding_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     FOR_ELEMENT(kernel->node->in[1]->shape.dtype, grad_launch, kernel->node, call);
+    return cuda_outcome();
 }
 
 enum status cuda_embedding_grad_create(const struct node *node, struct kernel **out) {
@@ -92,7 +94,7 @@ enum status cuda_embedding_grad_create(const struct node *node, struct kernel **
 }
 
 /* Rows of the last tokens lie a sequence apart: one copy of a strided rectangle. */
-static void last_token_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status last_token_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct tensor *x = kernel->node->in[0], *y = kernel->node->out[0];
     int64_t length = x->shape.dims[1], last = (int64_t)call->scalars[SCALAR_NEW_TOKENS] - 1;
     BUG_IF(last < 0 || last >= length, "%s: no token %lld", kernel->node->name, (long long)last);
@@ -102,6 +104,7 @@ static void last_token_run(const struct kernel *kernel, const struct kernel_call
     cuda_require(cudaMemcpy2DAsync(call->out[0], to_pitch, operand_row(x, call->in[0], last), from_pitch, bytes,
                                    (size_t)x->shape.dims[0], cudaMemcpyDeviceToDevice, stream_of(call)),
                  "a copy");
+    return cuda_outcome();
 }
 
 enum status cuda_last_token_create(const struct node *node, struct kernel **out) {

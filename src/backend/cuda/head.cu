@@ -255,8 +255,7 @@ static enum status head_prepare(struct head_kernel *head, bool gradient) {
     return STATUS_OK;
 }
 
-static enum status head_create(const struct node *node, bool gradient,
-                               void (*run)(const struct kernel *, const struct kernel_call *), struct kernel **out) {
+static enum status head_create(const struct node *node, bool gradient, kernel_run *run, struct kernel **out) {
     struct head_kernel *head = (struct head_kernel *)kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
@@ -333,16 +332,18 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
            (const double *)workspace_at(call, head->workspace.losses), head->tiles.rows, (double *)call->out[0]);
 }
 
-static void head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
     head_tiles((const struct head_kernel *)kernel, call, false);
+    return cuda_outcome();
 }
 
 enum status cuda_head_loss_create(const struct node *node, struct kernel **out) {
     return head_create(node, false, head_loss_run, out);
 }
 
-static void head_loss_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status head_loss_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     head_tiles((const struct head_kernel *)kernel, call, true);
+    return cuda_outcome();
 }
 
 enum status cuda_head_loss_grad_create(const struct node *node, struct kernel **out) {
@@ -355,13 +356,14 @@ static void bias_launch(float *logits, const void *bias, int64_t vocab, int64_t 
            count);
 }
 
-static void head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct head_kernel *head = (const struct head_kernel *)kernel;
     struct matmul_operands operands = {.a = call->in[0], .b = call->in[1], .c = call->out[0]};
     cuda_matmul_run(head->products.logits, &operands, call->workspace, stream_of(call));
     if (call->in[2])
         FOR_ELEMENT(kernel->node->in[0]->shape.dtype, bias_launch, (float *)call->out[0], call->in[2],
                     head->tiles.vocab, head->tiles.rows * head->tiles.vocab, stream_of(call));
+    return cuda_outcome();
 }
 
 enum status cuda_head_logits_create(const struct node *node, struct kernel **out) {

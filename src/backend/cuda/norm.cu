@@ -205,7 +205,7 @@ static bool groups_are_vectors(const struct shape *shape, int64_t group) {
     return group * dtype_bytes(shape->dtype) % 16 == 0;
 }
 
-static void norm_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status norm_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     bool centered = node->op == &op_layer_norm;
     const struct shape *x = &node->in[0]->shape;
@@ -229,6 +229,7 @@ static void norm_run(const struct kernel *kernel, const struct kernel_call *call
                    rows_are_vectors(node->in[1], norm.weight) && rows_are_vectors(node->out[0], norm.y) &&
                    (!norm.bias || rows_are_vectors(node->in[2], norm.bias));
     FOR_ELEMENT(x->dtype, norm_launch, norm, centered, vectors, stream_of(call));
+    return cuda_outcome();
 }
 
 enum status cuda_rms_norm_create(const struct node *node, struct kernel **out) {
@@ -247,7 +248,7 @@ template <typename T> static void weight_launch(const struct norm_gradient &norm
 }
 
 /* dx comes last: it may take over the addend's place, and nothing else reads that. */
-static void norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     bool centered = node->op == &op_layer_norm_grad;
     int rstd = centered ? 4 : 3, addend = rstd + 1;
@@ -282,6 +283,7 @@ static void norm_grad_run(const struct kernel *kernel, const struct kernel_call 
     if (dweight) cuda_sum_combine(stream, cuda_sum_blocks(count), group, norm.dweights, dweight);
     if (dbias) cuda_sum_combine(stream, cuda_sum_blocks(count), group, norm.dbiases, dbias);
     if (norm.dx) FOR_ELEMENT(x->dtype, dx_launch, norm, vectors, stream);
+    return cuda_outcome();
 }
 
 static enum status norm_grad_create(const struct node *node, struct kernel **out) {

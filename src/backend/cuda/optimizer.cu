@@ -90,30 +90,32 @@ static void squares_add(struct table<squares> *table, const struct node *node, c
 }
 
 /* Of gradients that are a block each: its sum is the result. */
-static void squared_norms_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+static enum status squared_norms_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
     struct table<squares> table = {};
     unsigned blocks = 0;
     for (int i = 0; i < count; i++)
         squares_add(&table, kernels[i]->node, &calls[i], (double *)calls[i].out[0], &blocks);
     launch(square_kernel, blocks, THREADS, 0, stream_of(calls), table);
+    return cuda_outcome();
 }
 
-static void squared_norm_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status squared_norm_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct table<squares> table = {};
     unsigned blocks = 0;
     double *sums = (double *)call->workspace;
     squares_add(&table, kernel->node, call, sums, &blocks);
     launch(square_kernel, blocks, THREADS, 0, stream_of(call), table);
     launch(total_kernel, 1, THREADS, 0, stream_of(call), (const double *)sums, (int64_t)blocks, (double *)call->out[0]);
+    return cuda_outcome();
 }
 
-template <void (*TOGETHER)(const struct kernel *const *, const struct kernel_call *, int)>
-static void alone(const struct kernel *kernel, const struct kernel_call *call) {
-    TOGETHER(&kernel, call, 1);
+template <kernel_run_together *TOGETHER>
+static enum status alone(const struct kernel *kernel, const struct kernel_call *call) {
+    return TOGETHER(&kernel, call, 1);
 }
 
 /* A kernel that is run with others like it. */
-template <void (*TOGETHER)(const struct kernel *const *, const struct kernel_call *, int)>
+template <kernel_run_together *TOGETHER>
 static enum status together_create(const struct node *node, struct kernel **out) {
     TRY(kernel_plain(node, alone<TOGETHER>, 0, out));
     (*out)->run_together = TOGETHER;
@@ -125,10 +127,11 @@ enum status cuda_squared_norm_create(const struct node *node, struct kernel **ou
     return kernel_plain(node, squared_norm_run, norm_blocks(node) * (int64_t)sizeof(double), out);
 }
 
-static void clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
     launch(clip_kernel, 1, THREADS, 0, stream_of(call), (const double *)call->in[0],
            shape_elements(&kernel->node->in[0]->shape), NODE_ATTRIBUTES(kernel->node, clip_attributes)->limit,
            (double *)call->out[0]);
+    return cuda_outcome();
 }
 
 enum status cuda_clip_factor_create(const struct node *node, struct kernel **out) {
@@ -208,7 +211,7 @@ static struct adamw adamw_of(const struct node *node, const struct kernel_call *
     return adamw;
 }
 
-static void adamws_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+static enum status adamws_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
     struct table<adamw> table = {
         .count = count
     };
@@ -218,6 +221,7 @@ static void adamws_run(const struct kernel *const *kernels, const struct kernel_
         blocks += grid_size(divide_up(table.at[i].count, UPDATE_BLOCK));
     }
     launch(adamw_kernel, grid_size(blocks), THREADS, 0, stream_of(calls), table);
+    return cuda_outcome();
 }
 
 enum status cuda_adamw_create(const struct node *node, struct kernel **out) {

@@ -24,12 +24,13 @@ __global__ void angles_kernel(const __grid_constant__ struct frequencies frequen
     table[row * 2 * half + half + i] = (float)sin(angle);
 }
 
-static void rope_table_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status rope_table_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct rope_table_kernel *own = (const struct rope_table_kernel *)kernel;
     const struct shape *table = &kernel->node->out[0]->shape;
     int64_t rows = shape_rows(table), half = shape_columns(table) / 2;
     launch(angles_kernel, grid_size(divide_up(rows * half, THREADS)), THREADS, 0, stream_of(call), own->frequencies,
            (const int32_t *)call->in[0], rows, (int)half, (float *)call->out[0]);
+    return cuda_outcome();
 }
 
 enum status cuda_rope_table_create(const struct node *node, struct kernel **out) {
@@ -84,7 +85,7 @@ static void rope_launch(const struct rope &rope, int64_t rows, bool vectors, cud
         launch(rope_kernel<T, 1>, grid_size(rows), THREADS, 0, stream, rope);
 }
 
-static void rope_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status rope_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct rope_attributes *attributes = NODE_ATTRIBUTES(node, rope_attributes);
     const struct shape *x = &node->in[0]->shape;
@@ -102,6 +103,7 @@ static void rope_run(const struct kernel *kernel, const struct kernel_call *call
     bool vectors = rows_are_vectors(node->in[0], rope.x) && rows_are_vectors(node->out[0], rope.y) &&
                    rows_are_vectors(node->in[1], rope.table);
     FOR_ELEMENT(x->dtype, rope_launch, rope, shape_rows(x), vectors, stream_of(call));
+    return cuda_outcome();
 }
 
 enum status cuda_rope_create(const struct node *node, struct kernel **out) {

@@ -1,0 +1,91 @@
+/* How a GPU is made ready and what is left of its memory, where there is none: CUDA's functions are this file's. */
+#include <string.h>
+
+#include "support/unit.h"
+
+#ifdef BALLAST_CUDA
+#include <cublasLt.h>
+
+#include "backend/backend.h"
+#include "backend/cuda/cuda_device.h"
+
+enum { MULTIPROCESSORS = 132 };
+
+static struct runtime {
+    size_t free_bytes;   /* before the library's handle is there */
+    size_t handle_bytes; /* what that takes */
+    bool context;        /* there is one, which waits asleep */
+    bool handle;
+} runtime = {.free_bytes = (size_t)79 << 30, .handle_bytes = (size_t)96 << 20};
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = 2;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device) {
+    assert_int_equal(device, 1);
+    *out = (struct cudaDeviceProp){.name = "a card", .major = 9, .minor = 0, .multiProcessorCount = MULTIPROCESSORS};
+    return cudaSuccess;
+}
+
+cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
+    assert_int_equal(device, 1);
+    assert_int_equal(flags, cudaInitDeviceFlagsAreValid);
+    assert_int_equal(device_flags, cudaDeviceScheduleBlockingSync);
+    runtime.context = true;
+    return cudaSuccess;
+}
+
+/* Makes the context where there is none, whose threads would spin. */
+cudaError_t cudaSetDevice(int device) {
+    assert_int_equal(device, 1);
+    assert_true(runtime.context);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *there, size_t *all) {
+    assert_true(runtime.context);
+    *there = runtime.free_bytes - (runtime.handle ? runtime.handle_bytes : 0);
+    *all = (size_t)80 << 30;
+    return cudaSuccess;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+    static int place;
+    assert_true(runtime.context);
+    *handle = (cublasLtHandle_t)&place;
+    runtime.handle = true;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion(void) { return 130002; }
+
+static void test_isa(void **state) {
+    (void)state;
+    assert_int_equal(backend_cuda.select(1), STATUS_OK);
+    assert_int_equal(backend_cuda.check(), STATUS_OK);
+    assert_true(runtime.context);
+    const char *isa = backend_cuda.isa();
+    assert_string_equal(isa, "sm_90-132sm+cublaslt-13.0.2");
+    assert_ptr_equal(backend_of_isa(isa), &backend_cuda);
+}
+
+/* What the library takes is not offered to arenas. */
+static void test_capacity(void **state) {
+    (void)state;
+    int64_t bytes[TIER_COUNT], left = (int64_t)(runtime.free_bytes - runtime.handle_bytes);
+    assert_int_equal(backend_cuda.capacity(bytes), STATUS_OK);
+    assert_int_equal(bytes[TIER_DEVICE], left - ((int64_t)512 << 20));
+    runtime.free_bytes = runtime.handle_bytes;
+    assert_int_equal(backend_cuda.capacity(bytes), STATUS_OK);
+    assert_int_equal(bytes[TIER_DEVICE], 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_isa), cmocka_unit_test(test_capacity)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#else
+int main(void) { unit_skip_all("this build has no CUDA backend; needs the CUDA toolkit, 12 or later"); }
+#endif
