@@ -106,12 +106,12 @@ static int sweep(const char *place, const char *whole, enum fault_kind kind, boo
             return nth - 1;
         }
         if (status == STATUS_OK) {
-            removals++;
+            removals++; /* an old checkpoint that stays is a warning */
         } else {
             expect_status(status, STATUS_FAILED, NULL);
+            assert_true(status_message()[0] != '\0');
             assert_non_null(strstr(status_hint_text(), "the last good checkpoint is "));
         }
-        assert_true(status_message()[0] != '\0');
         char *newest;
         struct checkpoint_state state;
         assert_int_equal(checkpoint_find_newest(folder, &newest), STATUS_OK);
