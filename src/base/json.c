@@ -134,7 +134,7 @@ enum status json_write_summed(const char *path, const json_t *value, struct file
 }
 
 enum status json_write_compact(const char *path, const json_t *value, int digits) {
-    return write_text(path, value, JSON_COMPACT | JSON_REAL_PRECISION(digits), NULL);
+    return write_text(path, value, JSON_COMPACT | JSON_REAL_PRECISION((size_t)digits), NULL);
 }
 
 enum status json_refuse_unknown(const char *file, const char *where, const json_t *object, const char *const *known,
