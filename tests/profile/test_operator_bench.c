@@ -46,11 +46,12 @@ static void test_copies_fit_the_memory(void **state) {
     const int64_t weight = (int64_t)WIDTH * WIDTH * 4;
     const struct backend backend = with_cache(32 << 20);
     int64_t unbounded = memory_of(&backend, 0);
-    assert_true(unbounded > 3 * weight);
+    /* One copy is what the operator itself takes; below AVX-512 the product has a packed weight beside it. */
+    int64_t least = memory_of(&backend, 1);
+    assert_in_range(least, weight, 3 * weight);
+    assert_true(unbounded > least + 2 * weight);
     for (int64_t most = 8 << 20; most < unbounded; most *= 2)
-        assert_true(memory_of(&backend, most) <= most);
-    /* One copy is what the operator itself takes. */
-    assert_in_range(memory_of(&backend, 1), weight, 2 * weight);
+        assert_true(memory_of(&backend, most) <= (most > least ? most : least));
 }
 
 /* Two works of each kind are open at once: together some hundred MiB, however large the cache is. */
@@ -66,8 +67,9 @@ static void test_rates_take_no_more_for_a_large_cache(void **state) {
                              STATUS_OK);
             int64_t bytes = work.memory.arena.bytes;
             rate_work_close(&work);
-            /* The product takes 6 MiB whatever there is, the update what is left and a page for each operand. */
-            if (bytes > memory / 8 + (64 << 10) && bytes > 9 << 20)
+            /* The product takes 6 MiB whatever there is (11 with its packed weight, below AVX-512), the update what is
+             * left and a page for each operand. */
+            if (bytes > memory / 8 + (64 << 10) && bytes > 12 << 20)
                 fail_msg("%lld of %lld", (long long)bytes, (long long)memory);
         }
 }
