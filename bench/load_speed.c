@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/half.h"
 #include "base/process.h"
+#include "session/engine.h"
 #include "support/median.h"
-#include "train/engine.h"
 
 enum { ROUNDS_MOST = 9, READ_BYTES = 128 << 10, BLOCK = 4096 };
 

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "model/model.h"
 #include "model/safetensors.h"
-#include "run/runner.h"
+#include "runtime/runner.h"
 
 enum { SEQUENCES = 2, TOKENS_MOST = 64, THREADS = 2 };
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/process.h"
-#include "report/policy_words.h"
+#include "console/policy_words.h"
 #include "support/made_up_machine.h"
 #include "support/step_graph.h"
 

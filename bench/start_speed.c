@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "profile/profile.h"
+#include "session/engine.h"
 #include "support/median.h"
-#include "train/engine.h"
 #include "train/train_data.h"
 
 enum { STEPS_MOST = 99 };

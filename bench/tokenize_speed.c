@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 enum { LEAST_RUN = 1 << 18, LONGEST_RUN = 1 << 24 };
 

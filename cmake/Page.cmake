@@ -1,4 +1,4 @@
-# The page's sources as one C file (src/report/page_source.h). Scripts are put in by the order of their names.
+# The page's sources as one C file (src/page/page_source.h). Scripts are put in by the order of their names.
 # Included by the project it adds the rule; run by `cmake -P`, with SOURCE and OUTPUT, it is the rule.
 
 function(page_build folder output)
@@ -21,7 +21,7 @@ function(page_build folder output)
     math(EXPR after "${at} + 8")
     string(SUBSTRING "${page}" 0 ${at} before_text)
     string(SUBSTRING "${page}" ${after} -1 after_text)
-    set(source "#include \"report/page_source.h\"\n")
+    set(source "#include \"page/page_source.h\"\n")
     foreach(part before after)
         file(WRITE "${output}.${part}" "${${part}_text}")
         file(READ "${output}.${part}" bytes HEX)
@@ -40,9 +40,9 @@ if(CMAKE_SCRIPT_MODE_FILE)
     return()
 endif()
 
-file(GLOB page_sources CONFIGURE_DEPENDS src/report/page/*)
+file(GLOB page_sources CONFIGURE_DEPENDS src/page/sources/*)
 add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/page_source.c"
-    COMMAND "${CMAKE_COMMAND}" "-DSOURCE=${PROJECT_SOURCE_DIR}/src/report/page"
+    COMMAND "${CMAKE_COMMAND}" "-DSOURCE=${PROJECT_SOURCE_DIR}/src/page/sources"
         "-DOUTPUT=${PROJECT_BINARY_DIR}/page_source.c" -P "${CMAKE_CURRENT_LIST_FILE}"
     DEPENDS ${page_sources} "${CMAKE_CURRENT_LIST_FILE}"
     COMMENT "Making the page" VERBATIM)

@@ -21,7 +21,7 @@ else
 fi
 # Without liburing, libmicrohttpd and libedit the build leaves these out too.
 if [ ! -e /usr/include/liburing.h ]; then without="$without src/store/disk_uring.c"; fi
-if [ ! -e /usr/include/microhttpd.h ]; then without="$without src/report/serve.c"; fi
+if [ ! -e /usr/include/microhttpd.h ]; then without="$without src/page/serve.c"; fi
 if [ ! -e /usr/include/histedit.h ]; then without="$without src/cli/line_edit.c"; fi
 failed=0
 for file in $(find src -name '*.c' | sort); do

@@ -4,8 +4,8 @@
 #define BALLAST_BENCH_MODEL_STEP_H
 
 #include "model/model.h"
-#include "run/runner.h"
-#include "train/train_options.h"
+#include "runtime/runner.h"
+#include "session/train_options.h"
 
 struct model_step_options {
     const char *family; /* "gpt2" or "llama" */

@@ -6,13 +6,13 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/terminal.h"
+#include "chat/chat.h"
 #include "cli/command.h"
 #include "cli/option_effect.h"
-#include "data/jinja.h"
-#include "data/tokenizer.h"
+#include "console/progress_view.h"
 #include "model/model.h"
 #include "model/model_preset.h"
-#include "report/progress_view.h"
+#include "tokenizer/tokenizer.h"
 
 const struct command *const commands[COMMAND_COUNT] = {
 #define COMMAND_ENTRY(id, name) &command_##name,
@@ -71,7 +71,7 @@ static enum status run_help(int count, char **words) {
         return STATUS_OK;
     }
     if (strcmp(words[0], "templates") == 0) {
-        jinja_print_document(stdout);
+        chat_print_document(stdout);
         return STATUS_OK;
     }
     const struct command *command = command_find(words[0]);

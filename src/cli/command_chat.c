@@ -6,7 +6,7 @@
 #include "cli/step_options.h"
 #include "cli/text_options.h"
 #include "cli/typed_lines.h"
-#include "train/chat_session.h"
+#include "generate/chat_session.h"
 
 /* Set by Ctrl-C: an answer, or the wait for a line, ends, and the program goes on. */
 static volatile sig_atomic_t interrupted;

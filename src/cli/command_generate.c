@@ -8,7 +8,7 @@
 #include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cli/text_options.h"
-#include "train/generate_batch.h"
+#include "generate/generate_batch.h"
 
 enum { BATCH_DEFAULT = 8 };
 

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/new_model.h"
-#include "train/train_options.h"
+#include "session/train_options.h"
 
 /* An option for a field that the family's config has no key for. */
 static enum status check_field(const struct options *options, enum option_id id, const struct model_family *family,

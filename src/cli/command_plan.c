@@ -3,18 +3,18 @@
 
 #include "base/json.h"
 #include "base/size.h"
+#include "checkpoint/run_folder.h"
 #include "cli/command.h"
 #include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
+#include "console/described_table.h"
+#include "console/plan_table.h"
 #include "model/model_folder.h"
 #include "model/model_preset.h"
 #include "profile/described_device.h"
-#include "report/described_table.h"
-#include "report/plan_table.h"
-#include "train/plan_document.h"
-#include "train/run_folder.h"
-#include "train/train_setup.h"
+#include "session/plan_document.h"
+#include "session/train_setup.h"
 
 /* What was taken off before "available". */
 static void print_reserve(void) {

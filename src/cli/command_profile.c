@@ -7,9 +7,9 @@
 #include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
+#include "console/profile_table.h"
 #include "profile/profile_model.h"
-#include "report/profile_table.h"
-#include "train/train_setup.h"
+#include "session/train_setup.h"
 
 /* What is measured and what comes of it; `setup`, `costs` and the rows only with a model. */
 struct profiling {

@@ -8,8 +8,8 @@
 #include "cli/command.h"
 #include "cli/new_file.h"
 #include "cli/prediction.h"
-#include "report/page.h"
-#include "report/page_data.h"
+#include "page/page.h"
+#include "page/page_data.h"
 
 static enum status read_run(const char *folder, const char *beside, json_t **out) {
     struct page_run *run;

@@ -9,8 +9,8 @@
 #include "cli/command.h"
 #include "cli/new_file.h"
 #include "cli/prediction.h"
-#include "report/profile_table.h"
-#include "report/trace.h"
+#include "console/profile_table.h"
+#include "page/trace.h"
 
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30, TRACE_DIGITS = 12 };
 

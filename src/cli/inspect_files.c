@@ -6,9 +6,9 @@
 #include "cli/inspect.h"
 #include "cluster/cluster.h"
 #include "data/token_file.h"
-#include "data/tokenizer.h"
 #include "model/model.h"
 #include "plan/plan.h"
+#include "tokenizer/tokenizer.h"
 
 static const size_t JSON_LIMIT_BYTES = (size_t)256 << 20;
 

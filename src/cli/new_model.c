@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/new_folder.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 static const char end_of_text[] = "<|endoftext|>";
 

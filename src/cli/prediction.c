@@ -6,10 +6,10 @@
 #include "base/cache_folder.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/run_folder.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
-#include "train/plan_document.h"
-#include "train/run_folder.h"
+#include "session/plan_document.h"
 
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30 };
 

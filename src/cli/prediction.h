@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "cli/options.h"
 #include "profile/profile_model.h"
+#include "session/train_setup.h"
 #include "sim/step_summary.h"
-#include "train/train_setup.h"
 
 /* What is simulated, and all that is found out about it. */
 struct prediction {

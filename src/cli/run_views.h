@@ -3,8 +3,8 @@
 #define BALLAST_CLI_RUN_VIEWS_H
 
 #include "cli/options.h"
-#include "report/console.h"
-#include "report/serve.h"
+#include "console/console.h"
+#include "page/serve.h"
 
 struct run_views {
     struct console *console;

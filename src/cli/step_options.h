@@ -3,7 +3,7 @@
 #define BALLAST_CLI_STEP_OPTIONS_H
 
 #include "cli/options.h"
-#include "train/train_options.h"
+#include "session/train_options.h"
 
 /* The plan options that were given, all others "not given". `decided`: a run says what is left open, so no default is
  * taken from the machine. BAD_INPUT when the device that is asked for is not there. */

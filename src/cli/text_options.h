@@ -3,8 +3,8 @@
 #define BALLAST_CLI_TEXT_OPTIONS_H
 
 #include "cli/options.h"
-#include "train/generate.h"
-#include "train/writer.h"
+#include "generate/generate.h"
+#include "generate/writer.h"
 
 /* `answers`: without --tokens, texts may be as long as the caches hold. */
 void text_options_read(const struct options *options, bool answers, struct generate_options *out);

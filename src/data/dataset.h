@@ -35,7 +35,7 @@
 
 #include "base/status.h"
 #include "data/row.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 struct dataset;
 

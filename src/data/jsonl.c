@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 static const char *const field_names[JSONL_FIELDS] = {
 #define JSONL_FIELD_NAME(name, key) [JSONL_##name] = key,

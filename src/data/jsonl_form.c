@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 static const char *role_of(const char *from) {
     static const struct {

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/random.h"
-#include "data/example.h"
+#include "chat/example.h"
 
 enum { BLOCK = 1 << 14 };
 

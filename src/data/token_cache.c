@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"
-#include "data/chat.h"
+#include "chat/chat.h"
 #include "data/token_cache_file.h"
 
 enum { NARROW_IDS = 1 << 16 };

@@ -8,8 +8,8 @@
 
 #include "base/file_input.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "data/token_file.h"
-#include "data/utf8.h"
 
 enum { TOKEN_CACHE_VERSION = 2 }; /* changes when the same text would give other ids */
 

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/chat.h"
-#include "data/example.h"
+#include "base/utf8.h"
+#include "chat/chat.h"
+#include "chat/example.h"
 #include "data/jsonl.h"
 #include "data/jsonl_form.h"
-#include "data/utf8.h"
 
 enum {
     CHUNK_BYTES = 256 << 10,

@@ -12,10 +12,10 @@
 
 #include "base/file_input.h"
 #include "base/status.h"
-#include "data/chat_template.h"
+#include "base/utf8.h"
+#include "chat/chat_template.h"
 #include "data/source.h"
-#include "data/tokenizer.h"
-#include "data/utf8.h"
+#include "tokenizer/tokenizer.h"
 
 struct tokenize_options {
     const struct tokenizer *tokenizer;

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/metrics.h"
 
 struct checkpoint_writer {

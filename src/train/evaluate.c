@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/progress.h"
-#include "train/checkpoint.h"
-#include "train/engine.h"
+#include "checkpoint/checkpoint.h"
+#include "session/engine.h"
 #include "train/train_data.h"
 
 struct evaluation {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "train/train_options.h"
+#include "session/train_options.h"
 
 struct eval_options {
     const char *const *data_paths; /* files, or folders that hold valid.* */

@@ -2,7 +2,7 @@
 #ifndef BALLAST_TRAIN_LEARNING_RATE_H
 #define BALLAST_TRAIN_LEARNING_RATE_H
 
-#include "train/train_options.h"
+#include "session/train_options.h"
 
 struct lr_shape {
     enum lr_schedule schedule;

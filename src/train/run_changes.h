@@ -3,8 +3,8 @@
 #ifndef BALLAST_TRAIN_RUN_CHANGES_H
 #define BALLAST_TRAIN_RUN_CHANGES_H
 
-#include "train/checkpoint.h"
-#include "train/run_folder.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/run_folder.h"
 
 /* `state` is the checkpoint's, with the changes of its recipe that run.json records (recipe_change.h). BAD_INPUT
  * "RUN/run.json: FIELD: …" for another recipe, or other settings that say which data come when. Notes for all else. */

@@ -3,13 +3,13 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "train/train_data.h"
-#include "train/writer.h"
+#include "generate/writer.h"
+#include "session/model_tokenizer.h"
 
 enum status samples_prepare(const struct model *model, const struct train_options *options, struct samples *samples) {
     samples->file.descriptor = -1;
     if (options->sample_every == 0) return STATUS_OK;
-    TRY(train_tokenizer_require(model, &samples->tokenizer));
+    TRY(model_tokenizer_require(model, &samples->tokenizer));
     TRY(generation_config_read(model, &samples->config));
     return writer_encode_prompt(model, samples->tokenizer, options->sample_prompt, &samples->prompt);
 }

@@ -2,9 +2,9 @@
 #ifndef BALLAST_TRAIN_SAMPLES_H
 #define BALLAST_TRAIN_SAMPLES_H
 
-#include "data/tokenizer.h"
-#include "train/engine.h"
-#include "train/generation_config.h"
+#include "generate/generation_config.h"
+#include "session/engine.h"
+#include "tokenizer/tokenizer.h"
 #include "train/metrics.h"
 
 struct samples {

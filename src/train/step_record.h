@@ -2,7 +2,7 @@
 #ifndef BALLAST_TRAIN_STEP_RECORD_H
 #define BALLAST_TRAIN_STEP_RECORD_H
 
-#include "run/runner.h"
+#include "runtime/runner.h"
 
 /* A step of more issues is not recorded: its file would take more memory than a run leaves for such things. */
 enum { STEP_RECORD_EVENTS_MAX = 1 << 16 };

@@ -6,14 +6,15 @@
 #include <string.h>
 
 #include "base/cache_folder.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "checkpoint/run_folder.h"
 #include "data/source.h"
 #include "model/model_folder.h"
 #include "profile/profile.h"
 #include "profile/profile_model.h"
-#include "train/plan_document.h"
+#include "session/plan_document.h"
 #include "train/run_end.h"
-#include "train/run_folder.h"
 #include "train/run_length.h"
 #include "train/run_origin.h"
 #include "train/stop_signal.h"
@@ -186,7 +187,7 @@ static enum status make_settings(const char *model_folder, const struct train_op
                                  struct run_settings *out) {
     TRY(train_options_check(options));
     out->options = *options;
-    if (out->options.chat_time_s == 0) out->options.chat_time_s = train_today_s();
+    if (out->options.chat_time_s == 0) out->options.chat_time_s = clock_today_s();
     TRY(find_model(model_folder, &out->memory, &out->model_folder));
     TRY(copy_paths(options->data_paths, options->data_path_count, &out->memory, &out->options.data_paths));
     return copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths);

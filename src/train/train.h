@@ -18,10 +18,10 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "generate/generate.h"
+#include "session/train_options.h"
+#include "session/train_setup.h"
 #include "train/evaluate.h"
-#include "train/generate.h"
-#include "train/train_options.h"
-#include "train/train_setup.h"
 
 /* One step, as it goes to metrics.jsonl and to the console. */
 struct train_step {

@@ -7,11 +7,11 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/step_options.h"
-#include "data/tokenizer.h"
 #include "model/model.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
+#include "tokenizer/tokenizer.h"
 
 enum { WORDS_MAX = 32 };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "report/listen.h"
+#include "page/listen.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"

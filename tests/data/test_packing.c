@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/random.h"
-#include "data/example.h"
+#include "chat/example.h"
 #include "data/packing.h"
 #include "support/data_files.h"
 #include "support/fault_sweep.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/chat.h"
+#include "chat/chat.h"
 #include "data/jsonl.h"
 
 int LLVMFuzzerInitialize(int *count, char ***words);

@@ -4,8 +4,8 @@
  * An input is a file, then a NUL, then a text; without a NUL the text is the file itself. */
 #include <string.h>
 
-#include "data/tokenizer.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
+#include "tokenizer/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

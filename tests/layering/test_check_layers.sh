@@ -32,7 +32,7 @@ sh "$check" "$place"
 must_fail src/base/bad.c '#include "graph/high.h"' 'src/base/bad.c:1: base may not use graph'
 must_fail src/graph/bad.h '  #  include "cli/top.h"' 'graph may not use cli'
 must_fail src/data/bad.c '#include "train/loop.h"' 'data may not use train'
-must_fail src/backend/cpu/bad.c '#include "run/worker.h"' 'backend may not use run'
+must_fail src/backend/cpu/bad.c '#include "runtime/worker.h"' 'backend may not use runtime'
 must_fail src/graph/bad.c '#include "high.h"' 'names no room'
 must_fail src/graph/bad.c '#include "../cli/top.h"' 'not written from src'
 must_fail src/attic/bad.c '#include "base/low.h"' 'no room of the house'

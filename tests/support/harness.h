@@ -5,7 +5,7 @@
 
 #include "model/model.h"
 #include "model/safetensors.h"
-#include "run/runner.h"
+#include "runtime/runner.h"
 
 struct harness_options {
     /* NULL: that of the device which the environment's BALLAST_TEST_BACKEND names, else the CPU's. Where there is no

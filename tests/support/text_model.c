@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "data/tokenizer.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 #include "support/weight_files.h"
+#include "tokenizer/tokenizer.h"
 
 static void require(enum status status) {
     if (status != STATUS_OK) fail_msg("text_model_make: %s", status_message());

@@ -2,7 +2,7 @@
 #ifndef BALLAST_TESTS_TEXT_WRITER_H
 #define BALLAST_TESTS_TEXT_WRITER_H
 
-#include "train/writer.h"
+#include "generate/writer.h"
 
 enum { TEXT_WRITER_BYTES = 4096 };
 

@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/folder.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
-#include "train/crc32c.h"
 #include "train/event_file.h"
 
 /* RFC 3720, B.4, and the check value of the catalogue of CRCs. */

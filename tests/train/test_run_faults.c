@@ -7,11 +7,11 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/run_folder.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
-#include "train/run_folder.h"
 
 enum { FIRST_STEPS = 3, ALL_STEPS = 5 };
 

@@ -1,0 +1,28 @@
+/* Hashes for tables in memory. Not for files: values may differ between machines. */
+#ifndef BALLAST_BASE_HASH_H
+#define BALLAST_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* A bijection on 64 bits in which every input bit reaches every output bit. */
+static inline uint64_t hash_mix(uint64_t value) {
+    value = (value ^ value >> 32) * 0x9E3779B97F4A7C15u;
+    value = (value ^ value >> 29) * 0xBF58476D1CE4E5B9u;
+    return value ^ value >> 32;
+}
+
+static inline uint64_t hash_bytes(const char *text, size_t bytes) {
+    uint64_t hash = bytes, word;
+    for (; bytes >= sizeof word; text += sizeof word, bytes -= sizeof word) {
+        memcpy(&word, text, sizeof word);
+        hash = hash_mix(hash ^ word);
+    }
+    word = 0;
+    for (size_t i = 0; i < bytes; i++)
+        word = word << 8 | (unsigned char)text[i];
+    return hash_mix(hash ^ word);
+}
+
+#endif

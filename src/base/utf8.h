@@ -1,0 +1,55 @@
+/* UTF-8: reading it, mending it, and growing buffers of it. */
+#ifndef BALLAST_BASE_UTF8_H
+#define BALLAST_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+/* Bytes from .. to-1 of a text. */
+struct text_span {
+    size_t from, to;
+};
+
+/* A growing run of bytes: a VEC, freed with vec_free. */
+struct text_buffer {
+    char *items;
+    size_t count, capacity;
+};
+enum status text_append(struct text_buffer *buffer, const char *text, size_t bytes);
+/* Appends the text with each maximal ill-formed part (Unicode, section 3.9) as one U+FFFD. */
+enum status text_append_repaired(struct text_buffer *buffer, const char *text, size_t bytes);
+/* Appends one code point. */
+enum status text_append_code(struct text_buffer *buffer, uint32_t code);
+
+enum {
+    UTF8_BAD = 0x110000, /* a maximal ill-formed part */
+    UTF8_CUT = 0x110001, /* the text ends within what may become a character */
+    UTF8_REPLACEMENT = 0xFFFD
+};
+/* Reads the unit at `text` (bytes > 0): its length is returned and its code point, UTF8_BAD or UTF8_CUT stored. */
+size_t utf8_decode(const char *text, size_t bytes, uint32_t *code);
+/* The same for text that is known to be valid. */
+uint32_t utf8_decode_valid(const char *text, size_t *length);
+/* The last character of valid, non-empty text. */
+uint32_t utf8_decode_last(const char *text, size_t bytes, size_t *length);
+/* Writes a code point as 1 to 4 bytes and returns their number. */
+size_t utf8_encode(uint32_t code, char out[4]);
+/* Length of the longest valid prefix. */
+size_t utf8_valid_bytes(const char *text, size_t bytes);
+/* What of a text is not UTF-8 and is mended: bytes in ill-formed parts, the number of these, and where the first
+ * begins. Zero-initialise. */
+struct utf8_damage {
+    int64_t bytes, parts, first;
+};
+/* Adds that of a text which begins at byte `from` of the whole. */
+void utf8_add_damage(struct utf8_damage *damage, const char *text, size_t bytes, int64_t from);
+/* Length of the longest prefix of bytes below 128. */
+size_t utf8_ascii_bytes(const char *text, size_t bytes);
+/* The largest place <= `place` where a character of valid text begins. */
+size_t utf8_floor(const char *text, size_t place);
+
+#endif

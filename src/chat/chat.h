@@ -1,0 +1,41 @@
+/* Conversations as supervised examples: {"messages": [{"role", "content", …}, …], "tools": […]}. */
+#ifndef BALLAST_CHAT_CHAT_H
+#define BALLAST_CHAT_CHAT_H
+
+#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/status.h"
+#include "chat/chat_template.h"
+#include "chat/example.h"
+
+enum { CHAT_VERSION = 1 }; /* changes when the same conversation would give other marked ids */
+
+/* Belongs to one thread. */
+struct chat_encoder;
+/* Template and example encoder must outlive it. `now_s` is what the template is told of the time. */
+enum status chat_encoder_create(const struct chat_template *chat, struct example_encoder *examples, int64_t now_s,
+                                struct chat_encoder **out);
+void chat_encoder_free(struct chat_encoder *encoder);
+
+/* Appends the marked ids of a line's conversation; what is trained on are the assistant's turns, each of them once.
+ *
+ * Where the template has generation blocks, a conversation is one example and the blocks say what is trained on. Else
+ * each turn is what the template appends for it to what it makes of the messages before it with add_generation_prompt:
+ * what the model is given, and what it must then write, the marks at the turn's end included. All of the assistant's
+ * words are trained on, also those that the model is given (chat_turn.h). Turns that are rendered in the whole
+ * conversation as they are there (with most templates: all) share one example. Where a template renders earlier turns
+ * otherwise (without their thoughts, say), such turns get an example of their own, with the conversation up to them.
+ * The ids are those of the whole rendered text; example.h says how borders are found in them.
+ *
+ * BAD_INPUT, naming `file` and line, when the messages are malformed, the template fails, there are too many turns, or
+ * it cannot be told where a turn begins or ends.
+ */
+enum status chat_encode(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,
+                        struct token_ids *out);
+
+/* docs/chat.md: conversations as data, and what their templates may hold, from the tables by which they are read. */
+void chat_print_document(FILE *out);
+
+#endif

@@ -1,0 +1,80 @@
+/* docs/chat.md. */
+#include "chat/chat.h"
+#include "template/jinja.h"
+
+static void print_text(FILE *out) {
+    fputs(
+        "# Supervised data and chat templates\n\n"
+        "Made by `ballast help templates > docs/chat.md`; a test compares.\n\n"
+        "A `.jsonl` file whose first line has the keys of one of these forms holds supervised examples, one a line; "
+        "all "
+        "of\n"
+        "its lines must be of that form. `--columns` names other keys: `--columns "
+        "prompt=question,completion=answer`.\n\n"
+        "- `{\"prompt\": \"...\", \"completion\": \"...\"}`: one text, encoded as one (with the tokens that the "
+        "tokenizer's\n"
+        "  template adds), and the model's `eos_token_id` behind it. The completion and the end are trained on.\n"
+        "- `{\"messages\": [{\"role\": \"...\", \"content\": \"...\"}, ...], \"tools\": [...]}`: rendered by the "
+        "model's chat\n"
+        "  template as `transformers`' `apply_chat_template` does. The assistant's turns are trained on, each once: "
+        "what\n"
+        "  `{% generation %}` blocks make, where the template has them; else what the template appends for the turn "
+        "to\n"
+        "  the messages before it and `add_generation_prompt`, the mark at its end included. The assistant's own "
+        "words\n"
+        "  and the tags of its thoughts are trained on also where the generation prompt gives them. Words are found "
+        "by\n"
+        "  marks in the messages, not by what they are; a template that leaves it open where a turn begins or ends is\n"
+        "  refused and needs `{% generation %}` blocks. Turns that a template renders otherwise once others follow\n"
+        "  (without their thoughts) get an example of their own, with the conversation up to them.\n"
+        "- `{\"conversations\": [{\"from\": \"human\", \"value\": \"...\"}, {\"from\": \"gpt\", ...}], \"system\": "
+        "\"...\"}`,\n"
+        "  ShareGPT's form: the same as `messages`, with the roles `human`, `gpt`, `system` and `tool`.\n"
+        "- `{\"instruction\": \"...\", \"input\": \"...\", \"output\": \"...\"}`, Alpaca's form (`input` may be "
+        "missing or "
+        "empty):\n"
+        "  where the model has a chat template, a conversation whose question is the instruction, an empty line and "
+        "the\n"
+        "  input; else prompt and completion in the words of Alpaca (\"Below is an instruction ...\").\n\n"
+        "`--loss-on all` trains on all tokens. The loss is the mean over the tokens of a step that are trained on. "
+        "Where a\n"
+        "border between what is and what is not trained on falls within a token, the token counts as of what follows.\n"
+        "Examples longer than a sequence are cut, and those with nothing to train on within it are left out; a "
+        "message\n"
+        "says how many. With `--document-attention within` several examples are packed into a sequence, each a segment "
+        "of\n"
+        "its own with positions from 0; otherwise each has a sequence of its own. Neither changes the loss.\n\n"
+        "## Chat templates\n\n"
+        "`chat_template.jinja`, else `chat_template` of `tokenizer_config.json`: a text, or a list of named ones, of "
+        "which\n"
+        "`default` is taken, and `tool_use` for conversations with tools. Results are those of Jinja 3.1 in the "
+        "environment\n"
+        "that `transformers` 5 makes (`tests/chat/test_chat_template.c`). All that is not listed here is refused by "
+        "name,\n"
+        "with its line. `strftime_now` tells the date of `--chat-date`. Work, memory, output and depth are bounded.\n\n"
+        "- statements: `if`, `for` (with `if`, `else`, `loop`, `break`, `continue`), `set` (of names, of a "
+        "namespace's\n"
+        "  fields, of a body), `macro`, `raw`, `generation`; white space control with `trim_blocks` and "
+        "`lstrip_blocks`\n"
+        "- expressions: all operators, comparisons in chains, conditionals, slices, literals of lists, tuples and "
+        "dicts,\n"
+        "  calls with keywords\n",
+        out);
+}
+
+static void print_names(FILE *out, const char *title, enum jinja_names names) {
+    const char *name;
+    fprintf(out, "- %s: ", title);
+    for (size_t i = 0; (name = jinja_name(names, i)); i++)
+        fprintf(out, "%s`%s`", i == 0 ? "" : ", ", name);
+    fputs("\n", out);
+}
+
+void chat_print_document(FILE *out) {
+    print_text(out);
+    print_names(out, "filters", JINJA_FILTERS);
+    print_names(out, "tests", JINJA_TESTS);
+    print_names(out, "functions", JINJA_FUNCTIONS);
+    print_names(out, "methods of strings", JINJA_STRING_METHODS);
+    print_names(out, "methods of dicts", JINJA_DICT_METHODS);
+}

@@ -1,0 +1,34 @@
+/* Supervised examples as runs of marked ids: which tokens are trained on, and where examples begin. */
+#ifndef BALLAST_CHAT_EXAMPLE_H
+#define BALLAST_CHAT_EXAMPLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/utf8.h"
+#include "tokenizer/tokenizer.h"
+
+/* A marked id: the id in the low 30 bits, and two marks. */
+#define EXAMPLE_ID UINT32_C(0x3fffffff)
+#define EXAMPLE_TRAINED UINT32_C(0x40000000) /* a target of the loss */
+#define EXAMPLE_FIRST UINT32_C(0x80000000)   /* the first of an example */
+
+/* Turns texts into marked ids; belongs to one thread. */
+struct example_encoder;
+/* The tokenizer must outlive it. */
+enum status example_encoder_create(const struct tokenizer *tokenizer, struct example_encoder **out);
+void example_encoder_free(struct example_encoder *encoder);
+
+/* Appends the marked ids of a text of valid UTF-8 whose spans (in order, apart, at characters' borders) are trained on.
+ *
+ * The ids are those of the whole text. A border lies after as many of them as the ids of the text up to it have in
+ * common with them: where a token begins there, that is exact; a token that crosses the border, or that would have been
+ * another without what follows, counts as of what follows. `add_special_tokens` as for tokenizer_encode; `eos_token`,
+ * unless negative or the last id already, is added at the end and trained on. BAD_INPUT when a text has too many spans
+ * for its length. On failure `out` may hold a part. */
+enum status example_encode(struct example_encoder *encoder, const char *text, size_t bytes,
+                           const struct text_span *trained, size_t count, bool add_special_tokens, int64_t eos_token,
+                           struct token_ids *out);
+
+#endif

@@ -1,0 +1,112 @@
+#include "checkpoint/recipe_change.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+
+enum { NUMBER_MOST = 1 << 20 };
+
+void recipe_changes_free(struct recipe_changes *changes) { vec_free(&changes->items); }
+
+static enum status add(struct recipe_changes *changes, int64_t step, const char *field, const char *from,
+                       const char *to) {
+    struct recipe_change change = {.step = step};
+    if (strcmp(from, to) == 0) return STATUS_OK;
+    snprintf(change.field, sizeof change.field, "%s", field);
+    snprintf(change.from, sizeof change.from, "%s", from);
+    snprintf(change.to, sizeof change.to, "%s", to);
+    return vec_push(&changes->items, change);
+}
+
+static enum status add_number(struct recipe_changes *changes, int64_t step, const char *field, int from, int to) {
+    char before[RECIPE_NAME_BYTES], after[RECIPE_NAME_BYTES];
+    snprintf(before, sizeof before, "%d", from);
+    snprintf(after, sizeof after, "%d", to);
+    return add(changes, step, field, before, after);
+}
+
+enum status recipe_changes_add(struct recipe_changes *changes, int64_t step, const struct recipe *from,
+                               const struct recipe *to) {
+    TRY(add(changes, step, "isa", from->isa, to->isa));
+    TRY(add_number(changes, step, "kernels_version", from->kernels_version, to->kernels_version));
+    return add_number(changes, step, "threads", from->threads, to->threads);
+}
+
+static bool is_number(const char *field) {
+    return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0;
+}
+
+static void apply(const struct recipe_change *change, struct recipe *recipe) {
+    if (strcmp(change->field, "isa") == 0) {
+        memcpy(recipe->isa, change->to, sizeof recipe->isa);
+        recipe->products[0] = '\0'; /* they are the other's */
+    }
+    if (strcmp(change->field, "threads") == 0) recipe->threads = atoi(change->to);
+    if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
+}
+
+void recipe_changes_apply(struct recipe_changes *changes, int64_t step, struct recipe *recipe) {
+    for (size_t i = 0; i < changes->items.count; i++) {
+        if (changes->items.items[i].step < step) continue;
+        changes->items.items[i].step = step;
+        apply(&changes->items.items[i], recipe);
+    }
+}
+
+json_t *recipe_changes_to_json(const struct recipe_changes *changes) {
+    json_t *array = json_array();
+    int failed = !array;
+    for (size_t i = 0; i < changes->items.count; i++) {
+        const struct recipe_change *change = &changes->items.items[i];
+        failed |=
+            json_array_append_new(array, json_pack("{s:I, s:s, s:s, s:s}", "step", (json_int_t)change->step, "field",
+                                                   change->field, "from", change->from, "to", change->to));
+    }
+    if (!failed) return array;
+    json_decref(array);
+    (void)status_no_memory(0, "changes of a recipe");
+    return NULL;
+}
+
+static enum status read_value(const char *where, const json_t *object, const char *key, bool number,
+                              char out[RECIPE_NAME_BYTES]) {
+    TRY(json_require(where, object, key));
+    TRY(json_read_text(where, object, key, RECIPE_NAME_BYTES, out));
+    char *end = out;
+    long value = number ? strtol(out, &end, 10) : 1;
+    bool good = number ? *out && !*end && value >= 1 && value <= NUMBER_MOST : *out != '\0';
+    return good ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not legal", where, key, out);
+}
+
+static enum status read_change(const char *where, const json_t *object, struct recipe_change *out) {
+    struct recipe_change change = {0};
+    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
+    TRY(json_require(where, object, "step"));
+    TRY(json_read_int(where, object, "step", 0, INT64_MAX, &change.step));
+    TRY(json_require(where, object, "field"));
+    TRY(json_read_text(where, object, "field", sizeof change.field, change.field));
+    bool number = is_number(change.field);
+    if (!number && strcmp(change.field, "isa") != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: field: '%s' is no part of a recipe that may change", where,
+                          change.field);
+    TRY(read_value(where, object, "from", number, change.from));
+    TRY(read_value(where, object, "to", number, change.to));
+    *out = change;
+    return STATUS_OK;
+}
+
+enum status recipe_changes_from_json(const char *file, const json_t *array, struct recipe_changes *out) {
+    if (!array) return STATUS_OK;
+    if (!json_is_array(array)) return status_set(STATUS_BAD_INPUT, "%s: recipe_changes: must be an array", file);
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        char *where = mem_format("%s: recipe_changes: number %zu", file, i);
+        struct recipe_change change;
+        enum status status = where ? read_change(where, json_array_get(array, i), &change) : STATUS_FAILED;
+        mem_free(where);
+        TRY(status);
+        TRY(vec_push(&out->items, change));
+    }
+    return STATUS_OK;
+}

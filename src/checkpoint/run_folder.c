@@ -1,0 +1,277 @@
+#include "checkpoint/run_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
+static const char temporary_prefix[] = ".tmp-", replaced_prefix[] = ".old-";
+
+/* What a start that was killed leaves before there is a run.json: an unfinished one, or what older versions made first,
+ * an empty folder of checkpoints. */
+static bool is_unborn(const char *folder, const char *name) {
+    if (name_is_beside(name, file_temporary_prefix)) return true;
+    if (strcmp(name, "checkpoints") != 0) return false;
+    char *path = path_join(folder, name);
+    struct names names = {0};
+    bool empty = path && file_is_folder(path) && folder_list(path, &names) == STATUS_OK && names.count == 0;
+    names_free(&names);
+    mem_free(path);
+    return empty;
+}
+
+enum status run_folder_check_new(const char *path) {
+    if (!file_exists(path)) return STATUS_OK;
+    if (!file_is_folder(path)) return status_set(STATUS_BAD_INPUT, "%s: exists and is not a folder", path);
+    struct names names;
+    TRY(folder_list(path, &names));
+    bool empty = true, run = false;
+    for (size_t i = 0; i < names.count; i++) {
+        empty = empty && is_unborn(path, names.items[i]);
+        run |= strcmp(names.items[i], "run.json") == 0;
+    }
+    names_free(&names);
+    if (empty) return STATUS_OK;
+    if (!run) {
+        enum status status = status_set(STATUS_BAD_INPUT, "%s: holds something else; it is left as it is", path);
+        return status_hint(status, "give -o a new or an empty folder");
+    }
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: holds a run already; it is left as it is", path);
+    return status_hint(status, "go on with: ballast resume %s; or give -o another folder", path);
+}
+
+static json_t *limits_to_json(const struct memory_options *limits) {
+    return json_pack("{s:I, s:I, s:I, s:s}", "device_bytes", (json_int_t)limits->device_bytes, "host_bytes",
+                     (json_int_t)limits->host_bytes, "disk_bytes", (json_int_t)limits->disk_bytes, "disk_folder",
+                     limits->disk_folder);
+}
+
+enum status run_folder_write(const char *path, const struct run_settings *settings) {
+    json_t *options = train_options_to_json(&settings->options), *plan = plan_to_json(&settings->plan);
+    char *file = path_join(path, "run.json");
+    json_t *object = NULL, *changes = recipe_changes_to_json(&settings->changes);
+    enum status status = options && plan && file && changes ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) {
+        object = json_pack("{s:i, s:s, s:O, s:O, s:O, s:o}", "version", RUN_VERSION, "model", settings->model_folder,
+                           "options", options, "plan", plan, "recipe_changes", changes, "memory",
+                           limits_to_json(&settings->limits));
+        status = object ? json_write(file, object)
+                        : status_set(STATUS_FAILED, "%s: a path that is not UTF-8, or no memory", file);
+    }
+    json_decref(object);
+    json_decref(options);
+    json_decref(plan);
+    json_decref(changes);
+    mem_free(file);
+    return status;
+}
+
+static enum status remove_unborn(const char *folder) {
+    struct names names;
+    TRY(folder_list(folder, &names));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
+        char *path = is_unborn(folder, names.items[i]) ? path_join(folder, names.items[i]) : NULL;
+        if (path) status = folder_remove(path);
+        mem_free(path);
+    }
+    names_free(&names);
+    return status;
+}
+
+/* Two processes may have found the folder empty: what it holds counts once it is locked. */
+enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock) {
+    int held = -1;
+    TRY(folder_create(path));
+    TRY(run_folder_lock(path, &held));
+    enum status status = run_folder_check_new(path);
+    if (status == STATUS_OK) status = remove_unborn(path);
+    if (status == STATUS_OK) status = run_folder_write(path, settings);
+    if (status == STATUS_OK)
+        *lock = held;
+    else
+        run_folder_unlock(held);
+    return status;
+}
+
+/* Runs of older versions have none. */
+static enum status read_limits(const char *file, const json_t *object, struct memory_options *out) {
+    const char *folder = "";
+    if (!object) return STATUS_OK;
+    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: memory: must be an object", file);
+    TRY(json_read_int(file, object, "device_bytes", 0, INT64_MAX, &out->device_bytes));
+    TRY(json_read_int(file, object, "host_bytes", 0, INT64_MAX, &out->host_bytes));
+    TRY(json_read_int(file, object, "disk_bytes", 0, INT64_MAX, &out->disk_bytes));
+    TRY(json_read_string(file, object, "disk_folder", &folder));
+    if (strlen(folder) >= sizeof out->disk_folder)
+        return status_set(STATUS_BAD_INPUT, "%s: disk_folder: is longer than %d bytes", file, MEMORY_FOLDER_BYTES - 1);
+    memcpy(out->disk_folder, folder, strlen(folder) + 1);
+    return STATUS_OK;
+}
+
+static enum status read_settings(const char *file, const json_t *object, struct run_settings *out) {
+    int64_t version = 0;
+    const char *model = NULL;
+    TRY(json_require(file, object, "version"));
+    TRY(json_read_int(file, object, "version", RUN_VERSION, RUN_VERSION, &version));
+    TRY(json_require(file, object, "model"));
+    TRY(json_read_string(file, object, "model", &model));
+    out->model_folder = scratch_format(&out->memory, "%s", model);
+    if (!out->model_folder) return STATUS_FAILED;
+    TRY(json_require(file, object, "options"));
+    TRY(json_require(file, object, "plan"));
+    const json_t *options = json_object_get(object, "options"), *plan = json_object_get(object, "plan");
+    if (!json_is_object(options)) return status_set(STATUS_BAD_INPUT, "%s: options: must be an object", file);
+    if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
+    TRY(train_options_from_json(file, options, &out->memory, &out->options));
+    TRY(read_limits(file, json_object_get(object, "memory"), &out->limits));
+    TRY(recipe_changes_from_json(file, json_object_get(object, "recipe_changes"), &out->changes));
+    return plan_from_json(file, plan, &out->plan);
+}
+
+/* A folder without run.json. */
+static enum status refuse_other(const char *path) {
+    bool unborn = run_folder_check_new(path) == STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: is not the folder of a run: it has no run.json", path);
+    return unborn ? status_hint(status, "a run that ended before its first step is begun again: ballast train")
+                  : status;
+}
+
+enum status run_folder_read(const char *path, struct run_settings *out) {
+    char *file = path_join(path, "run.json");
+    if (!file) return STATUS_FAILED;
+    json_t *object = NULL;
+    struct run_settings settings = {0};
+    enum status status = file_exists(file) ? json_read_object(file, RUN_FILE_LIMIT_BYTES, &object) : refuse_other(path);
+    if (status == STATUS_OK) status = read_settings(file, object, &settings);
+    json_decref(object);
+    mem_free(file);
+    if (status != STATUS_OK)
+        run_settings_free(&settings);
+    else
+        *out = settings;
+    return status;
+}
+
+void run_settings_free(struct run_settings *settings) {
+    scratch_free(&settings->memory);
+    recipe_changes_free(&settings->changes);
+    *settings = (struct run_settings){0};
+}
+
+enum status run_folder_lock(const char *path, int *lock) {
+    return folder_lock(path, lock, NULL); /* where locks are not to be had, the run goes on without */
+}
+
+void run_folder_unlock(int lock) {
+    if (lock >= 0) close(lock);
+}
+
+enum status run_folder_is_held(const char *path, bool *held) {
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    *held = flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(descriptor);
+    return STATUS_OK;
+}
+
+static bool has_prefix(const char *name, const char *prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; }
+
+static enum status clear_one(const char *folder, const char *name) {
+    bool replaced = has_prefix(name, replaced_prefix);
+    if (!replaced && !has_prefix(name, temporary_prefix)) return STATUS_OK;
+    char *path = path_join(folder, name);
+    char *original = replaced ? path_join(folder, name + strlen(replaced_prefix)) : NULL;
+    enum status status = path && (original || !replaced) ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK)
+        status = replaced && !file_exists(original) ? file_rename(path, original) : folder_remove(path);
+    mem_free(original);
+    mem_free(path);
+    return status;
+}
+
+enum status run_folder_clear(const char *folder) {
+    if (!file_exists(folder)) return STATUS_OK;
+    struct names names;
+    TRY(folder_list(folder, &names));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < names.count && status == STATUS_OK; i++)
+        status = clear_one(folder, names.items[i]);
+    names_free(&names);
+    return status;
+}
+
+static char *prefixed(const char *folder, const char *prefix, const char *name) {
+    return mem_format("%s/%s%s", folder, prefix, name);
+}
+
+enum status run_folder_begin(const char *folder, const char *name, char **temporary) {
+    char *path = prefixed(folder, temporary_prefix, name);
+    if (!path) return STATUS_FAILED;
+    enum status status = folder_remove(path);
+    if (status == STATUS_OK) status = folder_create(path);
+    if (status != STATUS_OK)
+        mem_free(path);
+    else
+        *temporary = path;
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+}
+
+/* Between the two renames there is no folder/name; run_folder_clear puts the old one back if the process ends there. */
+static enum status replace(const char *temporary, const char *final, const char *old) {
+    if (!file_exists(final)) return folder_publish(temporary, final);
+    TRY(folder_remove(old));
+    TRY(file_rename(final, old));
+    enum status status = folder_publish(temporary, final);
+    if (status == STATUS_OK) return folder_remove(old);
+    if (!file_exists(final)) (void)rename(old, final);
+    return status;
+}
+
+enum status run_folder_publish(const char *folder, const char *name, char *temporary) {
+    char *final = path_join(folder, name), *old = prefixed(folder, replaced_prefix, name);
+    enum status status = final && old ? replace(temporary, final, old) : STATUS_FAILED;
+    mem_free(final);
+    mem_free(old);
+    if (status != STATUS_OK)
+        run_folder_abandon(temporary);
+    else
+        mem_free(temporary);
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+}
+
+void run_folder_abandon(char *temporary) {
+    char message[512], hint[512];
+    snprintf(message, sizeof message, "%s", status_message());
+    snprintf(hint, sizeof hint, "%s", status_hint_text());
+    /* What cannot be removed now is when the run goes on; the first error is the one to report. */
+    (void)folder_remove(temporary);
+    mem_free(temporary);
+    status_hint(status_set(STATUS_FAILED, "%s", message), "%s", hint);
+}
+
+enum status run_folder_drop(const char *folder, const char *name) {
+    char *path = path_join(folder, name), *aside = prefixed(folder, temporary_prefix, name);
+    enum status status = path && aside ? folder_remove(aside) : STATUS_FAILED;
+    if (status == STATUS_OK) status = file_rename(path, aside);
+    if (status == STATUS_OK) status = folder_remove(aside);
+    mem_free(path);
+    mem_free(aside);
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status path_make_absolute(const char *path, struct scratch *memory, const char **out) {
+    char absolute[PATH_MAX];
+    if (!realpath(path, absolute)) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    const char *copy = scratch_format(memory, "%s", absolute);
+    if (!copy) return STATUS_FAILED;
+    *out = copy;
+    return STATUS_OK;
+}

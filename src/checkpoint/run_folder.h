@@ -1,0 +1,64 @@
+/* The folder of a run: what it may be, its settings, its lock, and folders that appear whole or not at all.
+ *
+ *     run.json                    all settings; those that may change are read from here when it goes on
+ *     plan.json                   train/plan_document.h
+ *     metrics.jsonl               train/metrics.h
+ *     events.out.tfevents.*       train/event_file.h
+ *     samples.jsonl               train/samples.h
+ *     timeline.json               train/step_record.h
+ *     checkpoints/step-00000100   checkpoint/checkpoint.h
+ *     end.json                    train/run_end.h
+ *     model                       the result
+ *     .tmp-…                      being written or removed; cleared when a run begins or goes on */
+#ifndef BALLAST_CHECKPOINT_RUN_FOLDER_H
+#define BALLAST_CHECKPOINT_RUN_FOLDER_H
+
+#include "base/mem.h"
+#include "checkpoint/recipe_change.h"
+#include "session/train_options.h"
+
+enum { RUN_VERSION = 1 };
+
+struct run_settings {
+    const char *model_folder; /* absolute */
+    struct train_options options;
+    struct plan plan;
+    struct memory_options limits; /* that it had last; the disk's folder is absolute */
+    struct recipe_changes changes;
+    struct scratch memory; /* of all strings */
+};
+
+/* BAD_INPUT when the path is something else than a missing or empty folder. One that holds nothing but what a killed
+ * start left counts as empty. */
+enum status run_folder_check_new(const char *path);
+/* Creates the folder, takes its lock and then writes run.json; the last of what a new run needs. BAD_INPUT when another
+ * process has the folder, or it has become something else meanwhile: then nothing is written. */
+enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock);
+/* BAD_INPUT when the folder is not a run's. The caller calls run_settings_free. */
+enum status run_folder_read(const char *path, struct run_settings *out);
+/* Writes run.json again. */
+enum status run_folder_write(const char *path, const struct run_settings *settings);
+void run_settings_free(struct run_settings *settings);
+
+/* Takes the folder for this process until the lock is closed; BAD_INPUT when another one has it. */
+enum status run_folder_lock(const char *path, int *lock);
+void run_folder_unlock(int lock);
+/* Whether a process has it. Takes the lock for a moment to see, shared with others that look. */
+enum status run_folder_is_held(const char *path, bool *held);
+/* Removes what an interrupted process left in `folder` (RUN_DIR or its checkpoints), and puts back a model whose
+ * replacement was interrupted. A missing folder is success. */
+enum status run_folder_clear(const char *folder);
+
+/* folder/name for writing: an empty folder folder/.tmp-name. */
+enum status run_folder_begin(const char *folder, const char *name, char **temporary);
+/* Makes it folder/name, in place of an older one; on failure the older one stays. Frees `temporary` in both cases. */
+enum status run_folder_publish(const char *folder, const char *name, char *temporary);
+/* Removes it, as far as that is possible, and frees `temporary`. */
+void run_folder_abandon(char *temporary);
+/* Removes folder/name so that it is never seen half removed. */
+enum status run_folder_drop(const char *folder, const char *name);
+
+/* The path without links, in `memory`. BAD_INPUT when it does not exist. */
+enum status path_make_absolute(const char *path, struct scratch *memory, const char **out);
+
+#endif

@@ -1,0 +1,163 @@
+#include "console/console.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/size.h"
+#include "base/terminal.h"
+#include "console/console_end.h"
+#include "console/console_line.h"
+
+/* Between two lines: short steps would flood a log, and metrics.jsonl has them all. */
+enum { LIVE_INTERVAL_NS = 100 * 1000 * 1000, PLAIN_INTERVAL_NS = 1000 * 1000 * 1000 };
+
+struct console {
+    FILE *out;
+    bool quiet, live, colour;
+    int64_t shown_ns;       /* when the step was last shown */
+    struct train_step last; /* the last one shown or not; its step is 0 before the first */
+    struct console_state state;
+    struct console_account account;
+    char line[FIELD_LINE_BYTES];
+    struct train_events events;
+};
+
+/* With adapters or --freeze, few of them train. */
+static void tell_trained(const struct console *console, const struct train_setup *setup) {
+    char trained[COUNT_TEXT], all[COUNT_TEXT];
+    if (setup->trained_parameters >= setup->parameters) return;
+    fprintf(console->out, "%s of %s parameters train (%.3g%%)\n", count_print(setup->trained_parameters, trained),
+            count_print(setup->parameters, all), 100 * (double)setup->trained_parameters / (double)setup->parameters);
+}
+
+static void on_begin(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+                     int64_t steps, int64_t data_tokens) {
+    struct console *console = payload;
+    const struct recipe *recipe = &setup->plan.recipe;
+    console_account_begin(&console->account, setup, run_folder);
+    char arena[SIZE_TEXT], capacity[SIZE_TEXT], parameters[COUNT_TEXT];
+    fprintf(console->out, "%s: %s parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
+            setup->model->config.family->name, count_print(setup->parameters, parameters), dtype_name(recipe->dtype),
+            recipe->batch, recipe->sequence_length, recipe->threads, recipe->isa);
+    tell_trained(console, setup);
+    char todo[64] = "complete; writing the model again", data[64] = "tokenized while steps run";
+    if (data_tokens >= 0) snprintf(data, sizeof data, "%" PRId64 " tokens", data_tokens);
+    if (first_step < steps) snprintf(todo, sizeof todo, "steps %" PRId64 " to %" PRId64, first_step + 1, steps);
+    fprintf(console->out, "data: %s; memory: %s of %s; %s; run: %s\n", data,
+            size_print(setup->program_bytes[TIER_DEVICE], arena),
+            size_print(setup->capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
+}
+
+/* Predicted beside measured, once. */
+static void compare_prediction(struct console *console, const struct train_step *step) {
+    if (step->predicted_step_s <= 0 || !step->settled) return;
+    char predicted[SIZE_TEXT], measured[SIZE_TEXT];
+    live_line_wipe();
+    fprintf(console->out, "step %" PRId64 "  predicted %.4g s and %s, measured %.4g s and %s\n", step->step,
+            step->predicted_step_s, size_print(step->predicted_device_bytes, predicted), step->step_s,
+            size_print(step->device_bytes, measured));
+}
+
+/* With what the streams did otherwise in the last of the steps. */
+static void on_mispredicted(void *payload, const struct misprediction *off) {
+    struct console *console = payload;
+    struct step_difference differences[DIFFERENCES_MAX];
+    char words[DIFFERENCE_WORDS_BYTES];
+    bool recorded = off->measured.step_s > 0;
+    int count = recorded ? step_differences(&off->predicted, &off->measured, differences) : 0;
+    live_line_wipe();
+    fprintf(console->out,
+            "step %" PRId64 "  the last %d steps took over %.0f%% %s than predicted: %.4g s, not %.4g s%s\n", off->step,
+            off->steps, 100 * off->part, off->step_s > off->predicted.step_s ? "more" : "less", off->step_s,
+            off->predicted.step_s, count > 0 ? "; most apart are" : "");
+    for (int i = 0; i < count; i++)
+        fprintf(console->out, "  %-28s predicted %9.4g ms, measured %9.4g ms\n",
+                difference_words(&differences[i], words), 1e3 * differences[i].predicted_s,
+                1e3 * differences[i].measured_s);
+}
+
+static void draw_live(struct console *console) {
+    console_line_live(&console->last, &console->state, terminal_columns(console->out), console->colour, console->line);
+    live_line_draw(console->out, console->line);
+}
+
+static void on_step(void *payload, const struct train_step *step) {
+    struct console *console = payload;
+    compare_prediction(console, step);
+    console->last = *step;
+    console_account_step(&console->account, step);
+    int64_t now = clock_now_ns(), interval = console->live ? LIVE_INTERVAL_NS : PLAIN_INTERVAL_NS;
+    if (now - console->shown_ns < interval && step->step < step->steps) return;
+    console->shown_ns = now;
+    if (console->live) {
+        draw_live(console);
+        if (step->step == step->steps) live_line_keep();
+        return;
+    }
+    console_line_plain(step, console->line);
+    fprintf(console->out, "%s\n", console->line);
+}
+
+static void on_validated(void *payload, int64_t step, double loss) {
+    struct console *console = payload;
+    console->state.valid_loss = loss;
+    console_account_validation(&console->account, step, loss);
+    live_line_wipe();
+    fprintf(console->out, "step %" PRId64 "  val_loss %.4f\n", step, loss);
+}
+
+static void on_sampled(void *payload, int64_t step, const char *prompt, const char *text) {
+    struct console *console = payload;
+    live_line_wipe();
+    fprintf(console->out, "step %" PRId64 "  sample: %s%s\n", step, prompt, text);
+}
+
+/* Shown at once: the step that comes next may have to wait for it. */
+static void on_saving(void *payload, int64_t step) {
+    struct console *console = payload;
+    (void)step;
+    console->state.saving = true;
+    if (console->live && console->last.step > 0) draw_live(console);
+}
+
+static void on_saved(void *payload, int64_t step, const char *folder) {
+    struct console *console = payload;
+    console->state.saving = false;
+    console->account.saved = true;
+    live_line_wipe();
+    fprintf(console->out, "step %" PRId64 "  saved %s\n", step, folder);
+}
+
+static void on_end(void *payload, enum status status) {
+    struct console *console = payload;
+    live_line_keep();
+    if (status == STATUS_OK) console_print_end(&console->account, console->out);
+    fflush(console->out);
+}
+
+struct console *console_create(FILE *out, bool quiet) {
+    struct console *console = mem_array(1, sizeof *console);
+    if (!console) return NULL;
+    console->out = out;
+    console->quiet = quiet;
+    console->live = terminal_is_live(out);
+    console->colour = terminal_has_colour(out);
+    console->state.valid_loss = NAN;
+    if (!quiet)
+        console->events = (struct train_events){.begin = on_begin,
+                                                .step = on_step,
+                                                .mispredicted = on_mispredicted,
+                                                .validated = on_validated,
+                                                .sampled = on_sampled,
+                                                .saving = on_saving,
+                                                .saved = on_saved,
+                                                .end = on_end,
+                                                .payload = console};
+    return console;
+}
+
+void console_free(struct console *console) { mem_free(console); }
+
+const struct train_events *console_events(const struct console *console) { return &console->events; }

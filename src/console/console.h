@@ -1,0 +1,20 @@
+/* The console of a training run, on stderr: on a terminal a live line with a bar, otherwise a plain line for each
+ * step, at most one a second (the last step always). */
+#ifndef BALLAST_CONSOLE_CONSOLE_H
+#define BALLAST_CONSOLE_CONSOLE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "train/train.h"
+
+struct console;
+
+/* `out` is usually stderr; whether it is a terminal, its width and NO_COLOR are looked up here. `quiet` leaves out all
+ * but what train_begin itself reports. NULL when out of memory. */
+struct console *console_create(FILE *out, bool quiet);
+void console_free(struct console *console);
+/* The events to hand to train_begin and train_resume; valid as long as the console. */
+const struct train_events *console_events(const struct console *console);
+
+#endif

@@ -1,0 +1,63 @@
+#include "console/console_end.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/size.h"
+#include "console/console_line.h"
+
+void console_account_begin(struct console_account *account, const struct train_setup *setup, const char *run_folder) {
+    char *tokenizer = path_join(setup->model->folder, "tokenizer.json");
+    *account = (struct console_account){
+        .run_folder = run_folder, .writes_text = tokenizer && file_exists(tokenizer), .began_ns = clock_now_ns()};
+    mem_free(tokenizer);
+}
+
+void console_account_step(struct console_account *account, const struct train_step *step) {
+    int64_t before = account->steps > 0 ? account->last.tokens : step->tokens / step->step * (step->step - 1);
+    if (account->steps == 0) account->first = *step;
+    account->tokens += step->tokens - before;
+    account->last = *step;
+    account->steps++;
+}
+
+void console_account_validation(struct console_account *account, int64_t step, double loss) {
+    if (account->valid_step == 0 || loss < account->best_loss) {
+        account->best_step = step;
+        account->best_loss = loss;
+    }
+    account->valid_step = step;
+    account->valid_loss = loss;
+}
+
+static void print_losses(const struct console_account *account, FILE *out) {
+    fprintf(out, "loss: %.4f at step %" PRId64, account->first.loss, account->first.step);
+    if (account->steps > 1) fprintf(out, ", %.4f at step %" PRId64, account->last.loss, account->last.step);
+    if (account->valid_step > 0) fprintf(out, "; validation: %.4f", account->valid_loss);
+    if (account->best_step < account->valid_step)
+        fprintf(out, ", lowest %.4f at step %" PRId64, account->best_loss, account->best_step);
+    fputc('\n', out);
+}
+
+void console_print_end(const struct console_account *account, FILE *out) {
+    double seconds = (double)(clock_now_ns() - account->began_ns) * 1e-9;
+    char steps[COUNT_TEXT], tokens[COUNT_TEXT], speed[COUNT_TEXT], time[24];
+    if (account->steps == 0) {
+        fprintf(out, "done: the run was complete\n");
+    } else {
+        double per_s = seconds > 0 ? (double)account->tokens / seconds : 0;
+        fprintf(out, "done: %s step%s in %s, %s tokens, %s tokens/s in all\n", count_print(account->steps, steps),
+                account->steps == 1 ? "" : "s", console_print_time(seconds, time), count_print(account->tokens, tokens),
+                count_print((int64_t)per_s, speed));
+        print_losses(account, out);
+    }
+    const char *run = account->run_folder, *lead = "next:";
+    fprintf(out, "model: %s/model\n", run);
+    if (account->writes_text) {
+        fprintf(out, "%s ballast generate %s/model --prompt TEXT\n", lead, run);
+        lead = "     ";
+    }
+    if (account->saved && account->steps > 0)
+        fprintf(out, "%s ballast resume %s --steps %" PRId64 "\n", lead, run, 2 * account->last.steps);
+}

@@ -1,0 +1,63 @@
+#include "console/console_line.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/size.h"
+
+enum { NUMBER_BYTES = 24, EPOCH_BYTES = 64 };
+
+char *console_print_time(double seconds, char text[24]) {
+    if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) return strcpy(text, "-");
+    int64_t s = (int64_t)(seconds + 0.5);
+    if (s < 60)
+        snprintf(text, 24, "%ds", (int)s);
+    else if (s < 3600)
+        snprintf(text, 24, "%dm%02ds", (int)(s / 60), (int)(s % 60));
+    else if (s < 86400)
+        snprintf(text, 24, "%dh%02dm", (int)(s / 3600), (int)(s % 3600 / 60));
+    else
+        snprintf(text, 24, "%" PRId64 "d%02dh", s / 86400, (int)(s % 86400 / 3600));
+    return text;
+}
+
+static void print_mfu(double mfu, char text[NUMBER_BYTES]) {
+    if (isfinite(mfu))
+        snprintf(text, NUMBER_BYTES, "%.1f%%", 100 * mfu);
+    else
+        snprintf(text, NUMBER_BYTES, "-");
+}
+
+void console_line_plain(const struct train_step *step, char line[FIELD_LINE_BYTES]) {
+    char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES], epoch[EPOCH_BYTES] = "";
+    print_mfu(step->mfu, mfu);
+    if (step->epochs > 0) snprintf(epoch, sizeof epoch, "  epoch: %.2f/%g", step->epoch, step->epochs);
+    snprintf(line, FIELD_LINE_BYTES,
+             "step: %" PRId64 "%s  loss: %.4f  grad_norm: %.4f  lr: %.2e  memory: %s  tps: %.0f  mfu: %s  left: %s",
+             step->step, epoch, step->loss, step->grad_norm, step->learning_rate,
+             size_print(step->device_bytes, memory), step->tokens_per_s, mfu,
+             console_print_time(step->remaining_s, left));
+}
+
+#define ADD_FIELD(...) snprintf(field_line_add(&fields), FIELD_BYTES, __VA_ARGS__)
+
+void console_line_live(const struct train_step *step, const struct console_state *state, int columns, bool colour,
+                       char line[FIELD_LINE_BYTES]) {
+    char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES];
+    struct field_line fields = {.strong = 1, .part = step->steps > 0 ? (double)step->step / (double)step->steps : 0};
+    print_mfu(step->mfu, mfu);
+    ADD_FIELD("%" PRId64 "/%" PRId64, step->step, step->steps);
+    ADD_FIELD("loss %.4f", step->loss);
+    if (state->saving) ADD_FIELD("saving");
+    ADD_FIELD("%s left", console_print_time(step->remaining_s, left));
+    if (step->epochs > 0) ADD_FIELD("epoch %.2f/%g", step->epoch, step->epochs);
+    ADD_FIELD("%.0f tok/s", step->tokens_per_s);
+    if (isfinite(state->valid_loss)) ADD_FIELD("val %.4f", state->valid_loss);
+    ADD_FIELD("%s", size_print(step->device_bytes, memory));
+    ADD_FIELD("mfu %s", mfu);
+    ADD_FIELD("norm %.3f", step->grad_norm);
+    ADD_FIELD("lr %.2e", step->learning_rate);
+    field_line_print(&fields, columns, colour, line);
+}

@@ -1,0 +1,84 @@
+#include "console/described_table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profile/roofline.h"
+
+/* Equal kernels of one operator: calls in a step. */
+struct described_row {
+    const struct node *node; /* the first of them */
+    struct roofline cost;
+    int64_t calls;
+};
+
+static double row_seconds(const struct described_row *row) { return row->cost.seconds * (double)row->calls; }
+
+static bool is_equal(const struct described_row *row, const struct node *node, const struct roofline *cost) {
+    return row->node->op == node->op && memcmp(&row->cost, cost, sizeof *cost) == 0;
+}
+
+/* `rows` has room for every node. Returns how many are used. */
+static size_t collect(const struct train_setup *setup, struct described_row *rows) {
+    const struct program *program = setup->main->program;
+    size_t count = 0;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->opcode != OPCODE_KERNEL || instruction->tier != TIER_DEVICE) continue;
+        struct roofline cost = roofline_of(instruction->node, &setup->cluster.device.limits);
+        size_t at = 0;
+        while (at < count && !is_equal(&rows[at], instruction->node, &cost))
+            at++;
+        if (at == count) rows[count++] = (struct described_row){instruction->node, cost, 0};
+        rows[at].calls += program->sections.items[instruction->section].repeat;
+    }
+    return count;
+}
+
+static int longest_first(const void *left, const void *right) {
+    const struct described_row *a = left, *b = right;
+    double a_s = row_seconds(a), b_s = row_seconds(b);
+    if (a_s > b_s || a_s < b_s) return a_s < b_s ? 1 : -1;
+    return a->node->id - b->node->id;
+}
+
+static void print_rows(FILE *out, const struct described_row *rows, size_t count) {
+    double all = 0, limits = 0;
+    for (size_t i = 0; i < count; i++)
+        all += row_seconds(&rows[i]);
+    fprintf(out, "\n%-22s %-30s %6s %10s %10s %8s %7s  %s\n", "operator", "first of its kind", "calls", "us a call",
+            "limit, us", "of limit", "of all", "class");
+    for (size_t i = 0; i < count; i++) {
+        const struct described_row *row = &rows[i];
+        limits += row->cost.limit_s * (double)row->calls;
+        fprintf(out, "%-22s %-30.30s %6" PRId64 " %10.1f %10.1f %7.0f%% %6.1f%%  %s\n", row->node->op->name,
+                row->node->name, row->calls, row->cost.seconds * 1e6, row->cost.limit_s * 1e6,
+                row->cost.seconds > 0 ? 100 * row->cost.limit_s / row->cost.seconds : 100, 100 * row_seconds(row) / all,
+                row->cost.class_name);
+    }
+    fprintf(out, "all operators of a step: %.2f ms; at the data sheet's rates %.2f ms\n", all * 1e3, limits * 1e3);
+}
+
+enum status described_table_print(FILE *out, const struct train_setup *setup, double step_s) {
+    const struct recipe *recipe = &setup->plan.recipe;
+    const struct cluster_device *device = &setup->cluster.device;
+    struct described_row *rows = mem_array(setup->main->program->instructions.count, sizeof *rows);
+    if (!rows) return STATUS_FAILED;
+    size_t count = collect(setup, rows);
+    qsort(rows, count, sizeof *rows, longest_first);
+    fprintf(out,
+            "\nexpected of %s by its data sheet's rates and the part of them that kernels of each class are\n"
+            "expected to reach: nothing was measured\n",
+            device->name);
+    print_rows(out, rows, count);
+    mem_free(rows);
+    double flops = setup->flops_per_token * (double)(recipe->batch * recipe->sequence_length);
+    double limit = recipe->dtype == DTYPE_BF16 ? device->limits.bf16_flops_per_s : device->limits.fp32_flops_per_s;
+    fprintf(out, "MFU %.1f%% of the data sheet's %.0f TFLOP/s\n", 100 * flops / step_s / limit, limit * 1e-12);
+    fputs("memory is what the file gives the device; a run leaves 512 MiB of a card to CUDA itself, an allowance that "
+          "no\n"
+          "card has confirmed yet\n",
+          out);
+    return STATUS_OK;
+}

@@ -1,0 +1,13 @@
+/* The operators of a plan for a device that is only described: what each is expected to take, beside what the device's
+ * data sheet allows. */
+#ifndef BALLAST_CONSOLE_DESCRIBED_TABLE_H
+#define BALLAST_CONSOLE_DESCRIBED_TABLE_H
+
+#include <stdio.h>
+
+#include "session/train_setup.h"
+
+/* Of a step of so many seconds. FAILED when out of memory. */
+enum status described_table_print(FILE *out, const struct train_setup *setup, double step_s);
+
+#endif

@@ -1,0 +1,156 @@
+#include "console/plan_table.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "console/policy_words.h"
+#include "console/profile_table.h"
+
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+
+static void print_recipe(FILE *out, const struct plan *plan) {
+    const struct recipe *recipe = &plan->recipe;
+    fprintf(out,
+            "recipe    %s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
+            " sequence%s, %d thread%s (%s), seed %" PRIu64 "\n",
+            dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, recipe_grains(recipe),
+            plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), recipe->threads,
+            plural(recipe->threads), recipe->isa, recipe->seed);
+}
+
+static void print_texts(FILE *out, const struct train_setup *setup) {
+    const struct recipe *recipe = &setup->plan.recipe;
+    fprintf(out,
+            "recipe    %s, %" PRId64 " text%s at a time, caches of %" PRId64 " tokens, %d thread%s (%s), seed %" PRIu64
+            "\n",
+            dtype_name(recipe->dtype), setup->texts, plural(setup->texts), recipe->sequence_length, recipe->threads,
+            plural(recipe->threads), recipe->isa, recipe->seed);
+}
+
+static int32_t count_blocks(const struct train_setup *setup) { return graph_count_blocks(setup->main->graph); }
+
+static void print_policy(FILE *out, const struct train_setup *setup) {
+    const struct policy *policy = &setup->plan.policy;
+    char words[POLICY_WORDS_BYTES];
+    fprintf(out, "policy    %s\n", policy_words(policy, count_blocks(setup), words));
+    if (policy->schedule[0]) fprintf(out, "schedule  %s\n", policy->schedule);
+}
+
+static void print_prediction(FILE *out, const struct train_setup *setup, const struct step_summary *prediction) {
+    const struct recipe *recipe = &setup->plan.recipe;
+    char words[BOUND_WORDS_BYTES];
+    fprintf(out, "\nstep, predicted\n  %-20s %9.4f s, %.0f tokens/s\n", "time", prediction->step_s,
+            (double)(recipe->batch * recipe->sequence_length) / prediction->step_s);
+    for (int s = 0; s < prediction->stream_count; s++)
+        fprintf(out, "  %-20s %9.4f s at work, %9.4f s waiting\n", stream_role_name(prediction->streams[s].role),
+                prediction->streams[s].busy_s, prediction->streams[s].waiting_s);
+    for (int i = 0; i < prediction->bound_count; i++)
+        fprintf(out, "  %-20s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->bounds[i].seconds,
+                bound_words(&prediction->bounds[i], words));
+    profile_table_print_parts(out, "  ", &setup->costs);
+}
+
+/* Candidates as they are printed: of the front, which has less of device memory than any that is faster, or not. */
+struct listed {
+    const struct candidate *candidate;
+    bool front;
+};
+
+static int by_time(const void *left, const void *right) {
+    const struct candidate *a = ((const struct listed *)left)->candidate,
+                           *b = ((const struct listed *)right)->candidate;
+    if (a->step_s < b->step_s || a->step_s > b->step_s) return a->step_s < b->step_s ? -1 : 1;
+    return (a->tier_bytes[TIER_DEVICE] > b->tier_bytes[TIER_DEVICE]) -
+           (a->tier_bytes[TIER_DEVICE] < b->tier_bytes[TIER_DEVICE]);
+}
+
+/* The front but for the winner, and the runners-up that are not of it; returns their number. */
+static size_t list_others(const struct search_result *search, struct listed *out) {
+    size_t count = 0, front = 0;
+    for (size_t i = 1; i < search->front.count; i++)
+        out[count++] = (struct listed){&search->front.items[i], true};
+    front = count;
+    for (size_t i = 0; i < search->runners_up.count; i++) {
+        const struct candidate *candidate = &search->runners_up.items[i];
+        bool known = false;
+        for (size_t k = 0; k < front && !known; k++)
+            known = memcmp(&out[k].candidate->policy, &candidate->policy, sizeof candidate->policy) == 0;
+        if (!known) out[count++] = (struct listed){candidate, false};
+    }
+    qsort(out, count, sizeof *out, by_time);
+    return count;
+}
+
+static void print_others(FILE *out, const struct train_setup *setup) {
+    const struct search_result *search = &setup->search;
+    struct listed *others = mem_array(search->front.count + search->runners_up.count + 1, sizeof *others);
+    size_t count = others ? list_others(search, others) : 0; /* without memory the table does without them */
+    if (count > 0)
+        fprintf(out, "others: step, device memory (* no faster one takes less), what differs from this plan\n");
+    for (size_t i = 0; i < count; i++) {
+        const struct candidate *candidate = others[i].candidate;
+        char size[SIZE_TEXT], words[POLICY_WORDS_BYTES];
+        fprintf(out, "  %9.4f s  %10s%s  %s\n", candidate->step_s, size_print(candidate->tier_bytes[TIER_DEVICE], size),
+                others[i].front ? "*" : " ",
+                policy_difference_words(&candidate->policy, &setup->plan.policy, count_blocks(setup), words));
+    }
+    mem_free(others);
+}
+
+static void print_search(FILE *out, const struct train_setup *setup) {
+    const struct search_result *search = &setup->search;
+    if (search->enumerated == 0) return;
+    fprintf(out, "\nchosen of %" PRId64 " policies, of which %" PRId64 " were compiled; %s\n", search->enumerated,
+            search->compiled,
+            search->proved ? "none of the others can be faster" : "others that might be faster were not tried");
+    print_others(out, setup);
+}
+
+static void print_model(FILE *out, const struct train_setup *setup) {
+    const struct model_config *config = &setup->model->config;
+    fprintf(out,
+            "model     %s, %" PRId64 " layers, hidden %" PRId64 ", %" PRId64 " heads (%" PRId64
+            " key-value), vocabulary %" PRId64 "\n",
+            config->family->name, config->layers, config->hidden, config->heads, config->kv_heads, config->vocab_size);
+    fprintf(out, "          %" PRId64 " parameters", setup->parameters);
+    if (setup->trained_parameters < setup->parameters)
+        fprintf(out, ", of which %" PRId64 " are trained", setup->trained_parameters);
+    fprintf(out, ", %.4g model FLOPs a token\n", setup->flops_per_token);
+}
+
+static void print_row(FILE *out, const char *name, int64_t bytes) {
+    char text[SIZE_TEXT];
+    fprintf(out, "  %-14s %16" PRId64 " B  %10s\n", name, bytes, size_print(bytes, text));
+}
+
+static void print_tier(FILE *out, const struct train_setup *setup, enum tier tier) {
+    const struct memory_report *memory = &setup->memory[tier];
+    int64_t program = setup->program_bytes[tier], capacity = setup->capacity_bytes[tier];
+    fprintf(out, "\n%s tier, at the peak of a step\n", tier_name(tier));
+    for (enum buffer_kind kind = 0; kind < BUFFER_KIND_COUNT; kind++)
+        if (memory->by_kind[kind] > 0) print_row(out, buffer_kind_name(kind), memory->by_kind[kind]);
+    print_row(out, "unused", memory->unused);
+    if (program > memory->total) print_row(out, "validation", program - memory->total);
+    print_row(out, "arena", program);
+    char needs[SIZE_TEXT], has[SIZE_TEXT];
+    fprintf(out, "projected %s of %s available (%.1f%%)%s\n", size_print(program, needs), size_print(capacity, has),
+            capacity > 0 ? 100.0 * (double)program / (double)capacity : 100.0,
+            program > capacity ? ": does not fit" : "");
+}
+
+void plan_table_print(FILE *out, const struct train_setup *setup, const struct step_summary *prediction) {
+    print_model(out, setup);
+    if (setup->purpose == SETUP_GENERATE)
+        print_texts(out, setup);
+    else
+        print_recipe(out, &setup->plan);
+    print_policy(out, setup);
+    if (prediction && prediction->step_s > 0) print_prediction(out, setup, prediction);
+    print_search(out, setup);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        if (setup->program_bytes[tier] > 0) print_tier(out, setup, tier);
+}

@@ -1,0 +1,143 @@
+#include "console/policy_words.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/activations.h"
+
+struct words {
+    char *text;
+    size_t bytes, used;
+};
+
+static void __attribute__((format(printf, 2, 3))) add(struct words *words, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int wrote = vsnprintf(words->text + words->used, words->bytes - words->used, format, arguments);
+    va_end(arguments);
+    if (wrote > 0) words->used += (size_t)wrote;
+    if (words->used >= words->bytes) words->used = words->bytes - 1;
+}
+
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+
+/* What a policy says, trait by trait. "" where it does what the plain policy does. */
+enum trait {
+    TRAIT_GRAINS,
+    TRAIT_HOST,
+    TRAIT_DISK,
+    TRAIT_STAY,
+    TRAIT_UPDATE,
+    TRAIT_SENT_HOST,
+    TRAIT_SENT_DISK,
+    TRAIT_AGAIN,
+    TRAIT_LOOKAHEAD,
+    TRAIT_COUNT
+};
+static const char *const plain_words[TRAIT_COUNT] = {
+    [TRAIT_GRAINS] = "",
+    [TRAIT_HOST] = "no states on the host",
+    [TRAIT_DISK] = "no states on the disk",
+    [TRAIT_STAY] = "no chunk stays on the device",
+    [TRAIT_UPDATE] = "updated on the device",
+    [TRAIT_SENT_HOST] = "no activations on the host",
+    [TRAIT_SENT_DISK] = "no activations on the disk",
+    [TRAIT_AGAIN] = "nothing computed again",
+    [TRAIT_LOOKAHEAD] = "copies not ahead",
+};
+enum { TRAIT_BYTES = 80 };
+struct traits {
+    char text[TRAIT_COUNT][TRAIT_BYTES];
+};
+
+static struct words words_of(struct traits *traits, enum trait trait) {
+    return (struct words){traits->text[trait], TRAIT_BYTES, 0};
+}
+
+/* What has its home in the tier: "gradients and optimizer state on the disk". */
+static bool add_tier(struct words *words, const struct policy *policy, enum tier tier) {
+    static const char *const names[] = {"parameters", "gradients", "optimizer state"};
+    const enum tier homes[] = {policy->parameters, policy->gradients, policy->optimizer};
+    int count = 0, named = 0;
+    for (int i = 0; i < 3; i++)
+        count += homes[i] == tier;
+    if (count == 0) return false;
+    for (int i = 0; i < 3; i++) {
+        if (homes[i] != tier) continue;
+        add(words, "%s%s", named == 0 ? "" : named == count - 1 ? " and " : ", ", names[i]);
+        named++;
+    }
+    add(words, " on the %s", tier_name(tier));
+    return true;
+}
+
+static void say_states(const struct policy *policy, struct traits *out) {
+    struct words host = words_of(out, TRAIT_HOST), disk = words_of(out, TRAIT_DISK), stay = words_of(out, TRAIT_STAY);
+    struct words update = words_of(out, TRAIT_UPDATE), ahead = words_of(out, TRAIT_LOOKAHEAD);
+    bool moves = add_tier(&host, policy, TIER_HOST);
+    moves |= add_tier(&disk, policy, TIER_DISK);
+    if (moves && policy->persistent_chunks == 1) add(&stay, "all of the first chunk on the device");
+    if (moves && policy->persistent_chunks > 1)
+        add(&stay, "all of the first %" PRId64 " chunks on the device", policy->persistent_chunks);
+    if (policy->update == TIER_HOST) add(&update, "updated on the host");
+    if (moves && policy->lookahead > 0) add(&ahead, "copies a block ahead");
+}
+
+static void say_schedule(const struct policy *policy, int32_t blocks, struct traits *out) {
+    static const enum trait sent[TIER_COUNT] = {[TIER_HOST] = TRAIT_SENT_HOST, [TIER_DISK] = TRAIT_SENT_DISK};
+    struct stage_list stages;
+    struct words again = words_of(out, TRAIT_AGAIN);
+    int64_t moved[TIER_COUNT] = {0}, forwards = 0;
+    enum status status = activations_parse(policy->schedule, blocks, &stages);
+    for (size_t s = 0; s < stages.list.count && status == STATUS_OK; s++) {
+        const struct stage *stage = &stages.list.items[s];
+        if (stage->action == STAGE_MOVE) moved[stage->tier]++;
+        forwards += stage->action == STAGE_FORWARD;
+    }
+    stage_list_free(&stages);
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
+        struct words words = words_of(out, sent[tier]);
+        if (moved[tier] > 0)
+            add(&words, "activations of %" PRId64 " of %" PRId32 " blocks on the %s", moved[tier], blocks,
+                tier_name(tier));
+    }
+    if (forwards > blocks)
+        add(&again, "%" PRId64 " block%s computed again", forwards - blocks, plural(forwards - blocks));
+}
+
+static void find_traits(const struct policy *policy, int32_t blocks, struct traits *out) {
+    *out = (struct traits){0};
+    struct words grains = words_of(out, TRAIT_GRAINS);
+    add(&grains, "%" PRId64 " grain%s a pass", policy->grains_per_pass, plural(policy->grains_per_pass));
+    say_states(policy, out);
+    say_schedule(policy, blocks, out);
+}
+
+char *policy_words(const struct policy *policy, int32_t blocks, char text[POLICY_WORDS_BYTES]) {
+    struct words words = {text, POLICY_WORDS_BYTES, 0};
+    struct traits traits;
+    int said = 0;
+    find_traits(policy, blocks, &traits);
+    for (int i = 0; i < TRAIT_COUNT; i++)
+        if (traits.text[i][0]) add(&words, "%s%s", said++ > 0 ? "; " : "", traits.text[i]);
+    if (said == 1) add(&words, "; all on the device");
+    return text;
+}
+
+char *policy_difference_words(const struct policy *policy, const struct policy *chosen, int32_t blocks,
+                              char text[POLICY_WORDS_BYTES]) {
+    struct words words = {text, POLICY_WORDS_BYTES, 0};
+    struct traits mine, theirs;
+    int said = 0;
+    find_traits(policy, blocks, &mine);
+    find_traits(chosen, blocks, &theirs);
+    for (int i = 0; i < TRAIT_COUNT; i++)
+        if (strcmp(mine.text[i], theirs.text[i]) != 0)
+            add(&words, "%s%s", said++ > 0 ? "; " : "", mine.text[i][0] ? mine.text[i] : plain_words[i]);
+    if (said == 0)
+        add(&words, "%s",
+            strcmp(policy->schedule, chosen->schedule) != 0 ? "other blocks, as many" : "chunks of another size");
+    return text;
+}

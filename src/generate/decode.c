@@ -1,0 +1,108 @@
+#include "generate/decode.h"
+
+#include "base/mem.h"
+
+enum status decoding_create(const struct engine *engine, struct decoding *out) {
+    struct decoding decoding = {.engine = engine, .positions = engine->setup->plan.recipe.sequence_length};
+    decoding.texts = mem_array((size_t)engine->setup->texts, sizeof *decoding.texts);
+    if (!decoding.texts) return STATUS_FAILED;
+    *out = decoding;
+    return STATUS_OK;
+}
+
+void decoding_free(struct decoding *decoding) {
+    mem_free(decoding->texts);
+    decoding->texts = NULL;
+}
+
+size_t decoding_keep(struct decoding *decoding, int64_t text, size_t count) {
+    struct cached_text *cached = &decoding->texts[text];
+    size_t kept = cached->start > 0 ? 0 : count < cached->prefilled ? count : cached->prefilled;
+    *cached = (struct cached_text){.filled = kept, .prefilled = kept};
+    return kept;
+}
+
+bool decoding_continues(const struct decoding *decoding, int64_t text, size_t count) {
+    const struct cached_text *cached = &decoding->texts[text];
+    return cached->filled > 0 && cached->filled < (size_t)decoding->positions &&
+           count == cached->start + cached->filled + 1;
+}
+
+/* A program's inputs, one entry for each of its tokens. */
+struct inputs {
+    int32_t *tokens, *positions, *rows;
+    int64_t count;
+};
+
+static struct inputs find_inputs(const struct runner *runner, const struct executable *executable) {
+    return (struct inputs){
+        .tokens = engine_data(runner, executable, "tokens"),
+        .positions = engine_data(runner, executable, "positions"),
+        .rows = engine_data(runner, executable, "rows"),
+        .count = executable->graph->grain_sequences * executable->graph->sequence_length,
+    };
+}
+
+static void set_token(const struct inputs *inputs, size_t at, uint32_t id, size_t position, int64_t row) {
+    inputs->tokens[at] = (int32_t)id;
+    inputs->positions[at] = (int32_t)position;
+    inputs->rows[at] = (int32_t)row;
+}
+
+static enum status run(struct runner *runner, const struct inputs *inputs, size_t used, size_t last) {
+    for (size_t t = used; t < (size_t)inputs->count; t++)
+        set_token(inputs, t, 0, 0, -1);
+    double scalars[SCALAR_COUNT] = {[SCALAR_NEW_TOKENS] = (double)last};
+    return runner_step(runner, scalars);
+}
+
+/* The next tokens of a text, at most a chunk of them; returns how many through `used`. */
+static enum status read_chunk(struct decoding *decoding, int64_t text, const uint32_t *ids, size_t left, size_t *used) {
+    struct cached_text *cached = &decoding->texts[text];
+    struct runner *runner = decoding->engine->prefill;
+    struct inputs inputs = find_inputs(runner, decoding->engine->setup->prefill);
+    size_t count = left < (size_t)inputs.count ? left : (size_t)inputs.count;
+    for (size_t t = 0; t < count; t++) {
+        size_t position = cached->filled + t;
+        set_token(&inputs, t, ids[t], position, text * decoding->positions + (int64_t)position);
+    }
+    TRY(run(runner, &inputs, count, count));
+    if (cached->prefilled == cached->filled) cached->prefilled += count;
+    cached->filled += count;
+    *used = count;
+    return STATUS_OK;
+}
+
+static void make_room(struct decoding *decoding, struct cached_text *cached, size_t count) {
+    size_t positions = (size_t)decoding->positions, kept = cached->filled == 0 ? positions : (positions + 1) / 2;
+    if (count - cached->start <= positions) return;
+    *cached = (struct cached_text){.start = count - kept};
+}
+
+enum status decoding_read(struct decoding *decoding, int64_t text, const uint32_t *ids, size_t count,
+                          const float **logits) {
+    struct cached_text *cached = &decoding->texts[text];
+    BUG_IF(count <= cached->start + cached->filled, "no new token");
+    make_room(decoding, cached, count);
+    for (size_t at = cached->start + cached->filled, used; at < count; at += used)
+        TRY(read_chunk(decoding, text, ids + at, count - at, &used));
+    *logits = engine_data(decoding->engine->prefill, decoding->engine->setup->prefill, "logits");
+    return STATUS_OK;
+}
+
+enum status decoding_step(struct decoding *decoding, const struct decoding_token *tokens, size_t count,
+                          const float **logits) {
+    struct runner *runner = decoding->engine->decode;
+    const struct executable *executable = decoding->engine->setup->decode;
+    struct inputs inputs = find_inputs(runner, executable);
+    BUG_IF(count < 1 || count > (size_t)inputs.count, "%zu texts at once", count);
+    for (size_t t = 0; t < count; t++) {
+        size_t position = decoding->texts[tokens[t].text].filled;
+        set_token(&inputs, t, tokens[t].id, position, tokens[t].text * decoding->positions + (int64_t)position);
+    }
+    TRY(run(runner, &inputs, count, 1));
+    for (size_t t = 0; t < count; t++)
+        decoding->texts[tokens[t].text].filled++;
+    *logits = engine_data(runner, executable, "logits");
+    return STATUS_OK;
+}

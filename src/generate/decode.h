@@ -1,0 +1,51 @@
+/* Logits of the next tokens of several texts, from key-value caches. What is not in them yet goes through the prefill
+ * program in chunks of one text; then one token of each text at a time goes through the decode program.
+ *
+ * The prefill program always computes PREFILL_TOKENS tokens and the decode program DECODE_TEXTS, some of which may not
+ * count. Since kernels are called on the same sizes every time and no token's sums depend on its neighbours, the
+ * logits of a text do not depend on what other texts are computed with it, nor on how many. */
+#ifndef BALLAST_GENERATE_DECODE_H
+#define BALLAST_GENERATE_DECODE_H
+
+#include "session/engine.h"
+
+/* A text in the caches. */
+struct cached_text {
+    size_t start;     /* index of the token whose key and value are in the first row */
+    size_t filled;    /* tokens in the caches */
+    size_t prefilled; /* how many of these, from the first on, went through the prefill program */
+};
+
+struct decoding {
+    const struct engine *engine; /* borrowed; its setup has `prefill` and `decode` */
+    int64_t positions;           /* rows of a text: the setup's sequence length */
+    struct cached_text *texts;   /* [setup->texts], empty at first */
+};
+
+/* The caller frees with decoding_free. */
+enum status decoding_create(const struct engine *engine, struct decoding *out);
+void decoding_free(struct decoding *decoding);
+
+/* Forgets all of a text but at most its first `count` tokens, and returns how many are left (0: a new text). Of what
+ * went through the decode program nothing is left: the prefill program's bits can be others, and what follows shall
+ * have those of a text that comes as a whole. */
+size_t decoding_keep(struct decoding *decoding, int64_t text, size_t count);
+/* Whether one new token of `count` is all that the caches lack, and it fits: it may go through decoding_step. */
+bool decoding_continues(const struct decoding *decoding, int64_t text, size_t count);
+
+/* The logits [vocab] of the token after `ids`, of which those that are in the caches must be the same; valid until the
+ * next call. A text that outgrows the caches is computed anew from its last tokens: as many as they hold where it is
+ * new, else half as many. */
+enum status decoding_read(struct decoding *decoding, int64_t text, const uint32_t *ids, size_t count,
+                          const float **logits);
+
+/* One token each of at most DECODE_TEXTS texts, all of which continue. */
+struct decoding_token {
+    int64_t text;
+    uint32_t id;
+};
+/* The logits [count][vocab] of the tokens after them, valid until the next call. */
+enum status decoding_step(struct decoding *decoding, const struct decoding_token *tokens, size_t count,
+                          const float **logits);
+
+#endif

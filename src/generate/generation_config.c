@@ -1,0 +1,255 @@
+#include "generate/generation_config.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "session/model_tokenizer.h"
+
+static const char file_name[] = "generation_config.json";
+enum { FILE_LIMIT_BYTES = 1 << 20 };
+
+/* Keys that change nothing in what is written here: lengths are --tokens' and --stop's matter, the rest is about speed,
+ * memory, what Python's caller gets back, encoders, or beams (without `num_beams`, which is below). */
+static const char *const harmless[] = {
+    "_from_model_config",
+    "transformers_version",
+    "bos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id",
+    "max_length",
+    "max_new_tokens",
+    "max_time",
+    "use_cache",
+    "cache_implementation",
+    "cache_config",
+    "return_legacy_cache",
+    "prefill_chunk_size",
+    "compile_config",
+    "disable_compile",
+    "low_memory",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "output_logits",
+    "return_dict_in_generate",
+    "early_stopping",
+    "length_penalty",
+    "diversity_penalty",
+    "is_assistant",
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
+    "assistant_confidence_threshold",
+    "assistant_early_exit",
+    "assistant_ensemble_weight",
+    "continuous_batching_config",
+    "max_cache_len",
+    "speculation_type",
+    "use_mtp",
+    "assistant_lookbehind",
+    "target_lookbehind",
+    "prompt_lookup_num_tokens",
+    "max_matching_ngram_size",
+    "encoder_no_repeat_ngram_size",
+    "encoder_repetition_penalty",
+    "generation_kwargs",
+};
+
+/* Keys that change what is written unless they have this value (or null). */
+static const struct neutral_key {
+    const char *name, *value; /* JSON */
+} neutral[] = {
+    {"num_beams", "1"},
+    {"num_beam_groups", "1"},
+    {"penalty_alpha", "0"},
+    {"dola_layers", "null"},
+    {"min_length", "0"},
+    {"min_new_tokens", "0"},
+    {"stop_strings", "[]"},
+    {"min_p", "0"},
+    {"top_h", "null"},
+    {"typical_p", "1"},
+    {"epsilon_cutoff", "0"},
+    {"eta_cutoff", "0"},
+    {"no_repeat_ngram_size", "0"},
+    {"bad_words_ids", "[]"},
+    {"force_words_ids", "[]"},
+    {"constraints", "[]"},
+    {"forced_bos_token_id", "null"},
+    {"forced_eos_token_id", "null"},
+    {"forced_decoder_ids", "[]"},
+    {"suppress_tokens", "[]"},
+    {"begin_suppress_tokens", "[]"},
+    {"sequence_bias", "[]"},
+    {"exponential_decay_length_penalty", "null"},
+    {"remove_invalid_values", "false"},
+    {"renormalize_logits", "false"},
+    {"guidance_scale", "1"},
+    {"watermarking_config", "null"},
+    {"token_healing", "false"},
+};
+
+static const char *const used[] = {"eos_token_id", "do_sample", "temperature", "top_p", "top_k", "repetition_penalty"};
+
+#define COUNT(table) (sizeof(table) / sizeof *(table))
+
+static bool is_among(const char *key, const char *const *names, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(key, names[i]) == 0) return true;
+    return false;
+}
+
+/* 1 and 1.0 are one value here. */
+static bool has_value(const json_t *value, const char *text) {
+    if (json_is_null(value)) return true;
+    json_t *wanted = json_loads(text, JSON_DECODE_ANY, NULL);
+    bool same = json_is_number(value) && json_is_number(wanted)
+                    ? !(json_number_value(value) < json_number_value(wanted)) &&
+                          !(json_number_value(value) > json_number_value(wanted))
+                    : wanted && json_equal(value, wanted);
+    json_decref(wanted);
+    return same;
+}
+
+static const struct neutral_key *find_neutral(const char *key) {
+    for (size_t i = 0; i < COUNT(neutral); i++)
+        if (strcmp(key, neutral[i].name) == 0) return &neutral[i];
+    return NULL;
+}
+
+static void warn_of_rest(const char *path, json_t *object) {
+    const char *key;
+    const json_t *value;
+    json_object_foreach(object, key, value) {
+        const struct neutral_key *known = find_neutral(key);
+        if (known ? has_value(value, known->value)
+                  : is_among(key, used, COUNT(used)) || is_among(key, harmless, COUNT(harmless)))
+            continue;
+        log_warning(known ? "%s: %s: is not applied; transformers would write another text"
+                          : "%s: %s: is not known here; it may change what transformers writes",
+                    path, key);
+    }
+}
+
+static enum status add_end(const char *path, const json_t *id, int64_t vocab, struct token_ids *ends) {
+    if (!json_is_integer(id))
+        return status_set(STATUS_BAD_INPUT, "%s: eos_token_id: must be a token's id, or a list of such", path);
+    json_int_t value = json_integer_value(id);
+    if (value < 0 || value >= vocab)
+        return status_set(STATUS_BAD_INPUT, "%s: eos_token_id: %lld is not among the model's %" PRId64 " tokens", path,
+                          (long long)value, vocab);
+    return vec_push(ends, (uint32_t)value);
+}
+
+static enum status read_ends(const char *path, const json_t *value, int64_t vocab, struct token_ids *ends) {
+    if (!json_is_array(value)) return add_end(path, value, vocab, ends);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        TRY(add_end(path, json_array_get(value, i), vocab, ends));
+    return STATUS_OK;
+}
+
+static enum status read_object(const char *path, const json_t *object, int64_t vocab, struct generation_config *out) {
+    const json_t *ends = json_object_get(object, "eos_token_id");
+    bool sample = true;
+    if (ends && !json_is_null(ends)) {
+        TRY(read_ends(path, ends, vocab, &out->ends));
+        out->ends_said = out->ends.count;
+        out->has_ends = true;
+    }
+    TRY(json_read_bool(path, object, "do_sample", &sample));
+    out->greedy = !sample;
+    TRY(json_read_double(path, object, "temperature", 0, GENERATE_TEMPERATURE_MOST, &out->temperature));
+    TRY(json_read_double(path, object, "top_p", 0, 1, &out->top_p));
+    if (out->top_p == 0.0) return status_set(STATUS_BAD_INPUT, "%s: top_p: must be above 0", path);
+    TRY(json_read_int(path, object, "top_k", 0, INT64_MAX, &out->top_k));
+    TRY(json_read_double(path, object, "repetition_penalty", GENERATE_PENALTY_LEAST, GENERATE_PENALTY_MOST,
+                         &out->repetition_penalty));
+    return STATUS_OK;
+}
+
+enum status generation_config_from_json(const char *path, json_t *object, int64_t vocab,
+                                        struct generation_config *out) {
+    struct generation_config config = {.temperature = -1, .top_p = -1, .repetition_penalty = -1, .top_k = -1};
+    enum status status = read_object(path, object, vocab, &config);
+    if (status != STATUS_OK) {
+        generation_config_free(&config);
+        return status;
+    }
+    warn_of_rest(path, object);
+    *out = config;
+    return STATUS_OK;
+}
+
+static enum status read_file(const char *path, json_t **object) {
+    if (file_exists(path)) return json_read_object(path, FILE_LIMIT_BYTES, object);
+    *object = json_object();
+    return *object ? STATUS_OK : status_no_memory(0, file_name);
+}
+
+enum status generation_config_read(const struct model *model, struct generation_config *out) {
+    struct generation_config config = {0};
+    json_t *object = NULL;
+    char *path = path_join(model->folder, file_name);
+    enum status status = path ? read_file(path, &object) : STATUS_FAILED;
+    if (status == STATUS_OK) status = generation_config_from_json(path, object, model->config.vocab_size, &config);
+    if (status == STATUS_OK && !config.has_ends) status = model_end_tokens(model, &config.ends);
+    json_decref(object);
+    mem_free(path);
+    if (status == STATUS_OK)
+        *out = config;
+    else
+        generation_config_free(&config);
+    return status;
+}
+
+void generation_config_free(struct generation_config *config) { vec_free(&config->ends); }
+
+bool generation_config_is_end(const struct generation_config *config, uint32_t token) {
+    for (size_t i = 0; i < config->ends.count; i++)
+        if (config->ends.items[i] == token) return true;
+    return false;
+}
+
+__attribute__((format(printf, 2, 3))) static void add_note(char note[GENERATION_NOTE_BYTES], const char *format, ...) {
+    size_t used_bytes = strlen(note);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(note + used_bytes, GENERATION_NOTE_BYTES - used_bytes, format, arguments);
+    va_end(arguments);
+}
+
+static void note_ends(const struct generation_config *config, char note[GENERATION_NOTE_BYTES]) {
+    for (size_t i = 0; i < config->ends_said; i++)
+        add_note(note, "%s%" PRIu32, i == 0 ? ", eos_token_id " : " ", config->ends.items[i]);
+}
+
+/* A value that is not given is the file's, else the default. */
+static void take(const char *name, double said, double fallback, double *value, char note[GENERATION_NOTE_BYTES]) {
+    if (*value >= 0) return;
+    *value = said >= 0 ? said : fallback;
+    if (said >= 0) add_note(note, ", %s %g", name, said);
+}
+
+void generation_config_apply(const struct generation_config *config, struct generate_options *options,
+                             char note[GENERATION_NOTE_BYTES]) {
+    char text[GENERATION_NOTE_BYTES] = "";
+    double top_k = (double)options->top_k;
+    if (!options->ignore_end) note_ends(config, text);
+    if (config->greedy && options->temperature < 0) {
+        options->temperature = 0;
+        add_note(text, ", do_sample false");
+    }
+    take("temperature", config->temperature, GENERATE_TEMPERATURE, &options->temperature, text);
+    bool draws = options->temperature > 0;
+    char unused[GENERATION_NOTE_BYTES] = "";
+    take("top_k", (double)config->top_k, 0, &top_k, draws ? text : unused);
+    take("top_p", config->top_p, 1, &options->top_p, draws ? text : unused);
+    take("repetition_penalty", config->repetition_penalty, 1, &options->repetition_penalty, text);
+    options->top_k = (int64_t)top_k;
+    snprintf(note, GENERATION_NOTE_BYTES, "%s", text[0] ? text + 2 : "");
+}

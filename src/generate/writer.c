@@ -1,0 +1,101 @@
+#include "generate/writer.h"
+
+#include <string.h>
+
+#include "checkpoint/checkpoint.h"
+#include "session/model_tokenizer.h"
+
+enum status writer_create(const struct engine *engine, const struct tokenizer *tokenizer,
+                          const struct generation_config *config, const struct generate_options *options,
+                          struct writer *out) {
+    const struct train_setup *setup = engine->setup;
+    *out = (struct writer){.tokenizer = tokenizer, .config = config, .options = *options};
+    generation_config_apply(config, &out->options, out->note);
+    TRY(generate_options_check(&out->options));
+    TRY(sampler_create(&out->options, setup->plan.recipe.seed, setup->model->config.vocab_size, &out->sampler));
+    enum status status = decoding_create(engine, &out->decoding);
+    if (status != STATUS_OK) writer_free(out);
+    return status;
+}
+
+void writer_free(struct writer *writer) {
+    decoding_free(&writer->decoding);
+    sampler_free(&writer->sampler);
+}
+
+enum status writer_encode_prompt(const struct model *model, const struct tokenizer *tokenizer, const char *prompt,
+                                 struct token_ids *ids) {
+    size_t before = ids->count;
+    TRY(tokenizer_encode(tokenizer, prompt, strlen(prompt), true, ids));
+    int64_t end = model_end_token(model);
+    if (ids->count == before && end >= 0) TRY(vec_push(ids, (uint32_t)end));
+    if (ids->count == before)
+        return status_set(STATUS_BAD_INPUT, "prompt: is empty, and the model has no end-of-text token to start from");
+    return STATUS_OK;
+}
+
+enum status written_text_begin(const struct writer *writer, uint32_t number, struct token_ids *ids, generate_sink *sink,
+                               void *payload, struct written_text *out) {
+    const struct generate_options *options = &writer->options;
+    int64_t left = writer->decoding.positions - (int64_t)ids->count;
+    *out = (struct written_text){.number = number, .ids = ids, .most = options->tokens};
+    if (out->most == 0) out->most = left > 1 ? left : 1;
+    out->out = (struct stop_text){
+        .stops = options->stops, .stop_count = options->stop_count, .sink = sink, .payload = payload};
+    return tokenizer_decoder_create(writer->tokenizer, true, &out->decoder);
+}
+
+static enum status take_text(void *payload, const char *bytes, size_t count) {
+    return stop_text_push(payload, bytes, count);
+}
+
+static enum status finish(struct written_text *text, enum generate_finish finish) {
+    struct tokenizer_text_sink sink = {take_text, &text->out};
+    text->finished = true;
+    text->finish = finish;
+    TRY(tokenizer_decoder_finish(text->decoder, sink));
+    if (text->out.stopped) text->finish = GENERATE_FINISH_STOP; /* by what was only known now */
+    stop_text_finish(&text->out);
+    return STATUS_OK;
+}
+
+enum status written_text_take(struct writer *writer, struct written_text *text, const float *logits) {
+    const struct generate_options *options = &writer->options;
+    struct sampler_input input = {logits, text->ids->items, text->ids->count};
+    struct tokenizer_text_sink sink = {take_text, &text->out};
+    uint32_t token;
+    if (options->interrupted && *options->interrupted) return finish(text, GENERATE_FINISH_INTERRUPTED);
+    TRY(sampler_draw(&writer->sampler, &input, text->number, (int64_t)input.count, &token));
+    if (!options->ignore_end && generation_config_is_end(writer->config, token))
+        return finish(text, GENERATE_FINISH_END);
+    TRY(vec_push(text->ids, token));
+    TRY(tokenizer_decoder_push(text->decoder, &token, 1, sink));
+    if (++text->new_tokens < text->most && !text->out.stopped) return STATUS_OK;
+    return finish(text, text->out.stopped ? GENERATE_FINISH_STOP : GENERATE_FINISH_LENGTH);
+}
+
+void written_text_free(struct written_text *text) {
+    stop_text_free(&text->out);
+    tokenizer_decoder_free(text->decoder);
+    text->decoder = NULL;
+}
+
+enum status writer_model_open(const char *folder, const struct plan_options *plan, struct writer_model *out) {
+    TRY(train_setup_create(folder, SETUP_GENERATE, plan, NULL, &out->setup));
+    TRY(checkpoint_verify_model(folder, out->setup.model));
+    TRY(generation_config_read(out->setup.model, &out->config));
+    return model_tokenizer_require(out->setup.model, &out->tokenizer);
+}
+
+enum status writer_model_load(struct writer_model *model) {
+    TRY(train_setup_check_memory(&model->setup));
+    TRY(engine_open(&model->setup, &model->engine));
+    return engine_load_weights(&model->engine);
+}
+
+void writer_model_close(struct writer_model *model) {
+    engine_close(&model->engine);
+    tokenizer_free(model->tokenizer);
+    generation_config_free(&model->config);
+    train_setup_free(&model->setup);
+}

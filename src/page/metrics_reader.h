@@ -1,0 +1,46 @@
+/* Reads RUN_DIR/metrics.jsonl as it grows. Memory does not grow with the file. */
+#ifndef BALLAST_PAGE_METRICS_READER_H
+#define BALLAST_PAGE_METRICS_READER_H
+
+#include "base/mem.h"
+#include "page/curve.h"
+#include "page/line_reader.h"
+
+#define METRIC_LIST(X)                                                                                                 \
+    X(LOSS, "loss")                                                                                                    \
+    X(VAL_LOSS, "val_loss")                                                                                            \
+    X(TOKENS_PER_S, "tokens_per_s")                                                                                    \
+    X(STEP_S, "step_s")                                                                                                \
+    X(LR, "lr")                                                                                                        \
+    X(GRAD_NORM, "grad_norm")                                                                                          \
+    X(MFU, "mfu")                                                                                                      \
+    X(TOKENS, "tokens")                                                                                                \
+    X(DEVICE_BYTES, "device_bytes")                                                                                    \
+    X(PREDICTED_STEP_S, "predicted_step_s")
+enum metric {
+#define METRIC_ENUM(name, text) METRIC_##name,
+    METRIC_LIST(METRIC_ENUM) METRIC_COUNT
+#undef METRIC_ENUM
+};
+const char *metric_name(enum metric metric);
+enum { METRIC_CURVES = METRIC_MFU }; /* those before it are drawn; of the others the last value is enough */
+
+struct metrics_reader {
+    struct line_reader lines;
+    int64_t step;     /* the last one; 0: none */
+    int64_t val_step; /* of the last validation; 0: none */
+    double last[METRIC_COUNT];
+    double least_val_loss; /* NaN: none */
+    struct curve *curves;  /* METRIC_CURVES */
+};
+
+/* The file need not exist. NaN where nothing was read. The caller closes. */
+enum status metrics_reader_open(const char *path, struct metrics_reader *out);
+void metrics_reader_close(struct metrics_reader *reader);
+/* Reads on to the last whole line; from the start where the file became shorter. BAD_INPUT "FILE: line N: FIELD: …". */
+enum status metrics_reader_advance(struct metrics_reader *reader);
+/* {"step", "val_step", "last": {NAME: value or null}, "least_val_loss", "curves": {NAME: curve_to_json}}; NULL when out
+ * of memory. */
+json_t *metrics_reader_to_json(const struct metrics_reader *reader);
+
+#endif

@@ -1,0 +1,16 @@
+/* Batches: instructions that follow each other on a stream and whose kernels do their work in one call
+ * (kernel->run_together of backend.h), as the updates of a chunk's parameters do on a GPU.
+ *
+ * A batch begins and ends at once for all other streams, so only its first instruction waits for others and only its
+ * last is waited for. Its kernels are the device's and of one step (deferred or not); what one writes none of the
+ * others touches. */
+#ifndef BALLAST_RUNTIME_BATCHES_H
+#define BALLAST_RUNTIME_BATCHES_H
+
+#include "runtime/executable.h"
+
+/* *last: by instruction, the last of the batch that begins there: itself, where there is none. FAILED only for lack of
+ * memory; the caller frees by mem_free in any case. */
+enum status batches_find(const struct executable *executable, int32_t **last);
+
+#endif

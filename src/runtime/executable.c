@@ -1,0 +1,86 @@
+#include "runtime/executable.h"
+
+static void free_kernels(struct kernel **kernels, size_t count) {
+    for (size_t i = 0; kernels && i < count; i++)
+        if (kernels[i]) kernels[i]->release(kernels[i]);
+    mem_free(kernels);
+}
+
+void executable_free(struct executable *executable) {
+    if (!executable) return;
+    free_kernels(executable->kernels, executable->graph->nodes.count);
+    free_kernels(executable->host_kernels, executable->graph->nodes.count);
+    program_free(executable->program);
+    graph_free(executable->graph);
+    mem_free(executable);
+}
+
+int64_t *executable_workspace(const struct executable *executable) {
+    size_t nodes = executable->graph->nodes.count;
+    int64_t *bytes = mem_array(nodes, sizeof *bytes);
+    for (size_t i = 0; bytes && i < nodes; i++)
+        bytes[i] = executable->kernels[i]->workspace_bytes;
+    return bytes;
+}
+
+static enum status create_kernels(struct executable *executable) {
+    const struct graph *graph = executable->graph;
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        enum status status = executable->backend->kernel_create(node, &executable->kernels[i]);
+        if (status != STATUS_OK) return status_prefix(status, "%s", node->name);
+    }
+    return STATUS_OK;
+}
+
+static enum status compile(struct executable *executable, const struct plan *plan, const struct program *beside) {
+    int64_t *bytes = executable_workspace(executable);
+    if (!bytes) return STATUS_FAILED;
+    const struct workspace_table table = {bytes, (int)executable->graph->nodes.count};
+    enum status status = program_compile_beside(executable->graph, plan, &table, beside, &executable->program);
+    mem_free(bytes);
+    return status;
+}
+
+static enum status create_host_kernels(struct executable *executable) {
+    const struct program *program = executable->program;
+    const struct backend *host = executable->backend->host;
+    if (!host) return STATUS_OK;
+    executable->host_kernels = mem_array(executable->graph->nodes.count, sizeof(struct kernel *));
+    if (!executable->host_kernels) return STATUS_FAILED;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->opcode != OPCODE_KERNEL || instruction->tier != TIER_HOST) continue;
+        struct kernel **kernel = &executable->host_kernels[instruction->node->id];
+        if (!*kernel) TRY(host->kernel_create(instruction->node, kernel));
+        BUG_IF((*kernel)->workspace_bytes > 0, "%s needs room in the host tier", instruction->node->name);
+    }
+    return STATUS_OK;
+}
+
+enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
+                                     const struct executable *resident, struct executable **out) {
+    struct executable *executable = mem_array(1, sizeof *executable);
+    if (!executable) {
+        graph_free(graph);
+        return STATUS_FAILED;
+    }
+    *executable = (struct executable){.backend = backend, .graph = graph, .threads = plan->recipe.threads};
+    executable->kernels = mem_array(graph->nodes.count, sizeof(struct kernel *));
+    enum status status = executable->kernels ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK && backend->pin_products) status = backend->pin_products(plan->recipe.products);
+    if (status == STATUS_OK) status = create_kernels(executable);
+    if (status == STATUS_OK) status = compile(executable, plan, resident ? resident->program : NULL);
+    if (status == STATUS_OK) status = create_host_kernels(executable);
+    if (status != STATUS_OK) {
+        executable_free(executable);
+        return status;
+    }
+    *out = executable;
+    return STATUS_OK;
+}
+
+enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
+                              struct executable **out) {
+    return executable_create_beside(backend, graph, plan, NULL, out);
+}

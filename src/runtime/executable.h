@@ -1,0 +1,31 @@
+/* An executable: a program with a kernel for each of its nodes, ready for an arena. Made before any weight is read:
+ * what `ballast plan` prints is read off it. */
+#ifndef BALLAST_RUNTIME_EXECUTABLE_H
+#define BALLAST_RUNTIME_EXECUTABLE_H
+
+#include "backend/backend.h"
+#include "program/program.h"
+
+struct executable {
+    const struct backend *backend;
+    struct graph *graph;
+    struct kernel **kernels; /* by node id */
+    /* By node id: the kernels of those that the program runs in the host tier, where the backend leaves these to
+     * another; else NULL. Without workspace. */
+    struct kernel **host_kernels;
+    struct program *program;
+    int threads; /* the recipe's: every thread that runs kernels sets them first */
+};
+
+/* Takes over `graph` (also on failure) and compiles it under the plan. The backend's threads must be set before. */
+enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
+                              struct executable **out);
+/* The same for one that takes turns with `resident` in one arena (program_compile_beside). */
+enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
+                                     const struct executable *resident, struct executable **out);
+void executable_free(struct executable *executable);
+/* Bytes of workspace of each kernel, by node id, as struct workspace_table has them. NULL when out of memory. The
+ * caller frees with mem_free. */
+int64_t *executable_workspace(const struct executable *executable);
+
+#endif

@@ -1,0 +1,369 @@
+#include "runtime/runner_state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+
+void *runner_address(const struct runner *runner, const struct operand *operand, int64_t run) {
+    if (operand->buffer < 0) return NULL;
+    const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
+    char *base = runner->arenas[buffer->tier].base;
+    return base ? base + buffer->offset + operand->offset + run * operand->stride : NULL;
+}
+
+/* Copies are filled from their homes without changing them. */
+bool runner_changes_state(const struct program *program, const struct instruction *instruction) {
+    for (int i = 0; i < OPERANDS_MAX; i++) {
+        const struct operand *operand = &instruction->operands[i];
+        if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
+        const struct buffer *buffer = &program->buffers.items[operand->buffer];
+        bool state = buffer->kind == BUFFER_PARAMETERS || buffer->kind == BUFFER_OPTIMIZER;
+        if (state && buffer->home < 0) return true;
+    }
+    return false;
+}
+
+static const struct kernel *make_call(const struct runner *runner, const struct instruction *instruction, int64_t run,
+                                      void *stream, struct kernel_call *out) {
+    const double *scalars = instruction->deferred ? runner->left : runner->scalars;
+    struct kernel_call call = {.scalars = instruction->node->op->reads_scalars ? scalars : NULL, .stream = stream};
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        call.in[i] = runner_address(runner, &instruction->operands[i], run);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        call.out[i] = runner_address(runner, &instruction->operands[OP_INPUTS_MAX + i], run);
+    call.workspace = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], run);
+    const struct executable *executable = runner->executable;
+    bool apart = executable->host_kernels && instruction->tier == TIER_HOST;
+    *out = call;
+    return (apart ? executable->host_kernels : executable->kernels)[instruction->node->id];
+}
+
+static enum status run_kernel(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+    struct kernel_call call;
+    const struct kernel *kernel = make_call(runner, instruction, run, stream, &call);
+    return kernel->run(kernel, &call);
+}
+
+enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *stream) {
+    const struct program *program = runner->executable->program;
+    const struct kernel *kernels[KERNELS_TOGETHER];
+    struct kernel_call calls[KERNELS_TOGETHER];
+    int count = 0;
+    for (int32_t i = first; i <= runner->batches[first]; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->stream != program->instructions.items[first].stream) continue;
+        kernels[count] = make_call(runner, instruction, run, stream, &calls[count]);
+        count++;
+    }
+    return kernels[0]->run_together(kernels, calls, count);
+}
+
+static void run_zero(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+    const struct backend *backend = runner->executable->backend;
+    const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
+    if (instruction->tier == TIER_HOST && backend->host) backend = backend->host;
+    backend->zero(runner_address(runner, target, run), target->bytes, stream);
+}
+
+enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+    switch (instruction->opcode) {
+    case OPCODE_KERNEL: return run_kernel(runner, instruction, run, stream);
+    case OPCODE_ZERO: run_zero(runner, instruction, run, stream); break;
+    case OPCODE_COPY: return runner_copy(runner, instruction, stream);
+    }
+    return STATUS_OK;
+}
+
+void runner_keep_failure(struct runner *runner) {
+    pthread_mutex_lock(&runner->lock);
+    if (!runner->failed) {
+        snprintf(runner->message, sizeof runner->message, "%s", status_message());
+        snprintf(runner->hint, sizeof runner->hint, "%s", status_hint_text());
+    }
+    runner->failed = true;
+    pthread_mutex_unlock(&runner->lock);
+}
+
+enum status runner_status(struct runner *runner) {
+    if (!runner->failed) return STATUS_OK;
+    enum status status = status_set(STATUS_FAILED, "%s", runner->message);
+    return runner->hint[0] ? status_hint(status, "%s", runner->hint) : status;
+}
+
+enum status runner_name_failure(const struct instruction *instruction, enum status status) {
+    if (status == STATUS_OK || !instruction->node) return status;
+    return status_prefix(status, "%s (%s)", instruction->node->name, instruction->node->op->name);
+}
+
+static bool leaves_out(const struct runner *runner, const struct instruction *instruction) {
+    return !(runner->parts & (instruction->deferred ? PART_DEFERRED : PART_STEP));
+}
+
+void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+    if (leaves_out(runner, instruction) || runner->failed) return;
+    if (runner->gate && runner_changes_state(runner->executable->program, instruction))
+        runner->gate(runner->gate_payload);
+    const struct backend_streams *streams = runner->executable->backend->streams;
+    enum status status = STATUS_OK;
+    if (streams && runner_on_host(runner->executable->program, instruction)) status = streams->finish(stream);
+    if (status == STATUS_OK) status = runner_ask(runner, instruction, run, stream);
+    if (streams && status == STATUS_OK) status = streams->check();
+    if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
+}
+
+void runner_run_batch(struct runner *runner, int32_t first, int64_t run, void *stream) {
+    const struct program *program = runner->executable->program;
+    const struct instruction *instruction = &program->instructions.items[first];
+    if (leaves_out(runner, instruction) || runner->failed) return;
+    if (runner->gate && runner_changes_state(program, instruction)) runner->gate(runner->gate_payload);
+    const struct backend_streams *streams = runner->executable->backend->streams;
+    enum status status = runner_ask_batch(runner, first, run, stream);
+    if (streams && status == STATUS_OK) status = streams->check();
+    if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
+}
+
+/* Each issue has an event of its own, which no other thread touches. */
+static void record(const struct runner *runner, int32_t index, int64_t run, int64_t start_ns) {
+    const struct instruction *instruction = &runner->executable->program->instructions.items[index];
+    int64_t end_ns = leaves_out(runner, instruction) ? start_ns : clock_now_ns();
+    struct timeline_event *event = timeline_find(runner->recorder, index, run);
+    event->start_s = (double)(start_ns - runner->began_ns) * 1e-9;
+    event->end_s = (double)(end_ns - runner->began_ns) * 1e-9;
+}
+
+/* What is recorded begins when its stream has done all before it, and is waited for. */
+static void run_issue(struct runner *runner, int32_t index, int64_t run, void *stream) {
+    bool recorded = runner->recorder && (runner->parts & PART_STEP);
+    if (recorded) runner_finish_stream(runner, stream);
+    int64_t start_ns = recorded ? clock_now_ns() : 0;
+    runner_run_instruction(runner, &runner->executable->program->instructions.items[index], run, stream);
+    if (recorded) runner_finish_stream(runner, stream);
+    if (recorded) record(runner, index, run, start_ns);
+}
+
+/* Asks for the span or the batch that begins there, or for the instruction alone. Returns the last that was asked for.
+ * What is recorded or observed is asked for alone. */
+static int32_t run_from(struct runner *runner, int32_t index, int64_t run, void *stream) {
+    const struct span *span = runner_span_at(runner, index);
+    int32_t last = runner->recorder || runner->observer ? index : runner->batches[index];
+    if (span)
+        runner_launch(runner, span, stream);
+    else if (last != index)
+        runner_run_batch(runner, index, run, stream);
+    else
+        run_issue(runner, index, run, stream);
+    return span ? span->last : last;
+}
+
+/* All on one stream, whatever streams the program has. */
+static void run_in_order(struct runner *runner) {
+    const struct program *program = runner->executable->program;
+    void *stream = runner->streams[0];
+    for (size_t s = 0; s < program->sections.count; s++) {
+        const struct section *section = &program->sections.items[s];
+        for (int64_t run = 0; run < section->repeat; run++)
+            for (int32_t i = section->first; i < section->first + section->count; i++) {
+                i = run_from(runner, i, run, stream);
+                if (!runner->observer) continue;
+                runner_finish_stream(runner, stream);
+                runner->observer(runner->observer_payload, runner, i, run);
+            }
+    }
+    runner_finish_stream(runner, stream);
+}
+
+static void await(struct runner *runner, int32_t instruction, int64_t step, int64_t run) {
+    const struct program *program = runner->executable->program;
+    const struct instruction *self = &program->instructions.items[instruction];
+    for (int32_t w = 0; w < self->wait_count; w++) {
+        int64_t required = program_issues_required(program, self->waits[w], instruction, step, run);
+        while (runner->ended[self->waits[w]] < required)
+            pthread_cond_wait(&runner->changed, &runner->lock);
+    }
+}
+
+/* Tells the others that the stream's instructions from one to another have been asked for. */
+static void tell(struct runner *runner, int stream, int32_t first, int32_t last) {
+    pthread_mutex_lock(&runner->lock);
+    for (int32_t i = first; i <= last; i++)
+        if (runner->executable->program->instructions.items[i].stream == stream) runner->ended[i]++;
+    pthread_cond_broadcast(&runner->changed);
+    pthread_mutex_unlock(&runner->lock);
+}
+
+static void run_stream_step(struct runner *runner, int stream, int64_t step) {
+    const struct program *program = runner->executable->program;
+    for (size_t s = 0; s < program->sections.count; s++) {
+        const struct section *section = &program->sections.items[s];
+        for (int64_t run = 0; run < section->repeat; run++)
+            for (int32_t i = section->first; i < section->first + section->count; i++) {
+                if (program->instructions.items[i].stream != stream) continue;
+                pthread_mutex_lock(&runner->lock);
+                await(runner, i, step, run);
+                pthread_mutex_unlock(&runner->lock);
+                runner_order(runner, i);
+                int32_t first = i;
+                i = run_from(runner, i, run, runner->streams[stream]);
+                runner_record(runner, i);
+                tell(runner, stream, first, i);
+            }
+    }
+    runner_finish_stream(runner, runner->streams[stream]);
+}
+
+/* Whether the stream's worker computes itself. */
+static bool has_kernels(const struct executable *executable, int stream) {
+    const struct program *program = executable->program;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->stream != stream || instruction->opcode == OPCODE_COPY) continue;
+        if (!executable->backend->streams || runner_on_host(program, instruction)) return true;
+    }
+    return false;
+}
+
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    struct runner *runner = worker->runner;
+    runner_enter(runner);
+    if (has_kernels(runner->executable, worker->stream))
+        runner->executable->backend->set_threads(runner->executable->threads);
+    for (int64_t step = 0;; step++) {
+        pthread_mutex_lock(&runner->lock);
+        while (runner->steps_begun == step && !runner->stopping)
+            pthread_cond_wait(&runner->changed, &runner->lock);
+        bool stop = runner->steps_begun == step;
+        pthread_mutex_unlock(&runner->lock);
+        if (stop) return NULL;
+        run_stream_step(runner, worker->stream, step);
+        pthread_mutex_lock(&runner->lock);
+        runner->steps_ended[worker->stream]++;
+        pthread_cond_broadcast(&runner->changed);
+        pthread_mutex_unlock(&runner->lock);
+    }
+}
+
+static void run_on_workers(struct runner *runner) {
+    pthread_mutex_lock(&runner->lock);
+    int64_t steps = ++runner->steps_begun;
+    pthread_cond_broadcast(&runner->changed);
+    for (int s = 0; s < runner->executable->program->streams; s++)
+        while (runner->steps_ended[s] < steps)
+            pthread_cond_wait(&runner->changed, &runner->lock);
+    pthread_mutex_unlock(&runner->lock);
+}
+
+void runner_begin(struct runner *runner, int parts, const double *scalars) {
+    runner->scalars = scalars;
+    runner->parts = parts | (runner->pending ? PART_DEFERRED : 0);
+    runner->began_ns = clock_now_ns();
+}
+
+void runner_end(struct runner *runner) {
+    bool stepped = runner->parts & PART_STEP;
+    runner->pending = stepped && runner->executable->program->defers;
+    runner->warm = runner->warm || stepped;
+    if (stepped) memcpy(runner->left, runner->scalars, sizeof runner->left);
+    if (stepped && runner->recorder) timeline_end(runner->recorder);
+}
+
+static enum status run_parts(struct runner *runner, int parts, const double *scalars) {
+    runner_enter(runner);
+    if (parts & PART_STEP) TRY(runner_mirrors_send(runner));
+    runner_begin(runner, parts, scalars);
+    runner_spans_begin(runner);
+    if (runner->executable->program->streams == 1 || runner->observer)
+        run_in_order(runner);
+    else
+        run_on_workers(runner);
+    runner_end(runner);
+    TRY(runner_status(runner));
+    return parts & PART_STEP ? runner_mirrors_fetch(runner) : STATUS_OK;
+}
+
+enum status runner_step(struct runner *runner, const double *scalars) { return run_parts(runner, PART_STEP, scalars); }
+
+enum status runner_finish(struct runner *runner) {
+    return runner->pending ? run_parts(runner, 0, NULL) : runner_status(runner);
+}
+
+static enum status start_workers(struct runner *runner) {
+    int streams = runner->executable->program->streams;
+    for (int s = 0; s < streams && streams > 1; s++) {
+        struct worker *worker = &runner->workers[s];
+        *worker = (struct worker){.runner = runner, .stream = s};
+        int error = fault_point(FAULT_SUBMIT) ? errno : pthread_create(&worker->thread, NULL, work, worker);
+        if (error) return status_set(STATUS_FAILED, "cannot start a worker thread: %s", strerror(error));
+        worker->started = true;
+    }
+    return STATUS_OK;
+}
+
+static enum status make_room(struct runner *runner) {
+    const struct program *program = runner->executable->program;
+    runner->ended = mem_array(program->instructions.count, sizeof *runner->ended);
+    if (program->tier_bytes[TIER_DISK] > 0 && runner->ended) {
+        runner->window = mem_aligned(DISK_ALIGNMENT, RUNNER_WINDOW_BYTES);
+        return runner->window ? STATUS_OK : STATUS_FAILED;
+    }
+    return runner->ended ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status runner_create(const struct executable *executable, const struct arena *arenas, struct runner **out) {
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        BUG_IF(arenas[tier].bytes < executable->program->tier_bytes[tier], "an arena smaller than its program");
+    struct runner *runner = mem_array(1, sizeof *runner);
+    if (!runner) return STATUS_FAILED;
+    *runner = (struct runner){.executable = executable, .arenas = arenas};
+    pthread_mutex_init(&runner->lock, NULL);
+    pthread_cond_init(&runner->changed, NULL);
+    enum status status = make_room(runner);
+    if (status == STATUS_OK) status = runner_streams_open(runner);
+    if (status == STATUS_OK) status = runner_spans_open(runner);
+    if (status == STATUS_OK) status = batches_find(executable, &runner->batches);
+    if (status == STATUS_OK) status = runner_mirrors_open(runner);
+    if (status == STATUS_OK) status = start_workers(runner);
+    if (status != STATUS_OK) {
+        runner_free(runner);
+        return status;
+    }
+    *out = runner;
+    return STATUS_OK;
+}
+
+void runner_free(struct runner *runner) {
+    if (!runner) return;
+    pthread_mutex_lock(&runner->lock);
+    runner->stopping = true;
+    pthread_cond_broadcast(&runner->changed);
+    pthread_mutex_unlock(&runner->lock);
+    for (int s = 0; s < STREAMS_MAX; s++)
+        if (runner->workers[s].started) pthread_join(runner->workers[s].thread, NULL);
+    pthread_mutex_destroy(&runner->lock);
+    pthread_cond_destroy(&runner->changed);
+    runner_mirrors_close(runner);
+    runner_spans_close(runner);
+    runner_streams_close(runner);
+    mem_free(runner->batches);
+    mem_free(runner->ended);
+    mem_free(runner->window);
+    mem_free(runner);
+}
+
+void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload) {
+    runner->gate = gate;
+    runner->gate_payload = payload;
+}
+
+void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload) {
+    runner->observer = observer;
+    runner->observer_payload = payload;
+}
+
+void runner_set_recorder(struct runner *runner, struct timeline *timeline) {
+    runner->recorder = timeline;
+    if (timeline) timeline->measured = true;
+}

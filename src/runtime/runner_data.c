@@ -1,0 +1,99 @@
+/* Tensors of a program from outside, between steps. */
+#include <string.h>
+
+#include "runtime/runner_state.h"
+
+void *runner_data(const struct runner *runner, const struct tensor *tensor) {
+    int64_t offset;
+    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &offset);
+    if (!buffer) return NULL;
+    const struct arena *arena = &runner->arenas[buffer->tier];
+    if (arena->mapped) return (char *)arena->base + buffer->offset + offset;
+    char *mirror = runner->mirrors ? runner->mirrors[buffer->id] : NULL;
+    return mirror ? mirror + offset : NULL;
+}
+
+void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run) {
+    bool mapped =
+        operand->buffer >= 0 && runner->arenas[runner->executable->program->buffers.items[operand->buffer].tier].mapped;
+    return mapped ? runner_address(runner, operand, run) : NULL;
+}
+
+enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t run, void *to) {
+    const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
+    return arena_read(&runner->arenas[buffer->tier], buffer->offset + operand->offset + run * operand->stride, to,
+                      operand->bytes, 0);
+}
+
+/* A stretch of the disk tier, and the whole blocks around it that fit into the window. */
+struct stretch {
+    const struct arena *arena;
+    int64_t begin, end;             /* wanted, what is left of it */
+    int64_t block_begin, block_end; /* moved */
+};
+
+static void settle_blocks(struct stretch *stretch) {
+    stretch->block_begin = stretch->begin / DISK_ALIGNMENT * DISK_ALIGNMENT;
+    int64_t end = (stretch->end + DISK_ALIGNMENT - 1) / DISK_ALIGNMENT * DISK_ALIGNMENT;
+    int64_t most = stretch->block_begin + RUNNER_WINDOW_BYTES;
+    stretch->block_end = end < most ? end : most;
+}
+
+static int64_t present_bytes(const struct stretch *stretch) {
+    return (stretch->end < stretch->block_end ? stretch->end : stretch->block_end) - stretch->begin;
+}
+
+static enum status load_window(const struct runner *runner, const struct stretch *stretch) {
+    return arena_read(stretch->arena, stretch->block_begin, runner->window, stretch->block_end - stretch->block_begin,
+                      0);
+}
+
+static enum status read_disk(struct runner *runner, struct stretch stretch, char *to) {
+    while (stretch.begin < stretch.end) {
+        settle_blocks(&stretch);
+        TRY(load_window(runner, &stretch));
+        int64_t bytes = present_bytes(&stretch);
+        memcpy(to, (char *)runner->window + (stretch.begin - stretch.block_begin), (size_t)bytes);
+        to += bytes;
+        stretch.begin += bytes;
+    }
+    return STATUS_OK;
+}
+
+/* Blocks at both ends keep what neighbours have there. */
+static enum status write_disk(struct runner *runner, struct stretch stretch, const char *from) {
+    while (stretch.begin < stretch.end) {
+        settle_blocks(&stretch);
+        int64_t bytes = present_bytes(&stretch);
+        bool whole = stretch.begin == stretch.block_begin && stretch.begin + bytes == stretch.block_end;
+        if (!whole) TRY(load_window(runner, &stretch));
+        memcpy((char *)runner->window + (stretch.begin - stretch.block_begin), from, (size_t)bytes);
+        TRY(arena_write(stretch.arena, stretch.block_begin, runner->window, stretch.block_end - stretch.block_begin,
+                        0));
+        from += bytes;
+        stretch.begin += bytes;
+    }
+    return STATUS_OK;
+}
+
+static struct stretch find_stretch(const struct runner *runner, const struct tensor *tensor, int64_t offset,
+                                   int64_t bytes) {
+    int64_t start;
+    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &start);
+    BUG_IF(!buffer, "the program has no %s", tensor->name);
+    int64_t begin = buffer->offset + start + offset;
+    return (struct stretch){.arena = &runner->arenas[buffer->tier], .begin = begin, .end = begin + bytes};
+}
+
+enum status runner_read(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes, void *to) {
+    struct stretch stretch = find_stretch(runner, tensor, offset, bytes);
+    if (stretch.arena->tier == TIER_DISK) return read_disk(runner, stretch, to);
+    return arena_read(stretch.arena, stretch.begin, to, bytes, 0);
+}
+
+enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
+                         const void *from) {
+    struct stretch stretch = find_stretch(runner, tensor, offset, bytes);
+    if (stretch.arena->tier == TIER_DISK) return write_disk(runner, stretch, from);
+    return arena_write(stretch.arena, stretch.begin, from, bytes, 0);
+}

@@ -1,0 +1,35 @@
+/* Spans: where a program's instructions on one stream can be asked for as a whole, by a graph that was captured once
+ * (backend.h).
+ *
+ * A graph holds its calls' arguments and begins and ends at once for all other streams. So a span is a longest run of
+ * instructions that follow each other on a stream in one run of a section, of which
+ * - each is work of the device's (not the disk's, nor in the host tier), at the same addresses in every run (no operand
+ *   moves on), without values of the step (op->reads_scalars), in every step (not deferred), and changes neither
+ *   parameters nor the optimizer's state (these changes wait for the runner's gate);
+ * - only the first waits for other streams, and only the last is waited for. */
+#ifndef BALLAST_RUNTIME_SPANS_H
+#define BALLAST_RUNTIME_SPANS_H
+
+#include "program/program.h"
+
+/* Launching a graph takes a processor some 2.5 us however long it is (NVIDIA, "Constant Time Launch for Straight-Line
+ * CUDA Graphs", CUDA 12.6), which is what one or two kernels take: with fewer than four calls little is saved for what
+ * a graph takes of the device's memory. */
+enum { SPAN_LEAST = 4 };
+
+struct span {
+    int32_t first, last; /* instructions of the stream; those of others in between are not part of it */
+    int32_t count;
+    int64_t runs; /* in a step */
+};
+
+struct spans {
+    VEC(struct span) all; /* those that a step runs most often first */
+    int32_t *at;          /* by instruction: the span that begins there; -1: none */
+};
+
+/* FAILED only for lack of memory; free in any case. */
+enum status spans_find(const struct program *program, struct spans *out);
+void spans_free(struct spans *spans);
+
+#endif

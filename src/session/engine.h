@@ -1,0 +1,72 @@
+/* The part of training that computes: the arenas with weights and optimizer state, a step, a validation batch.
+ * Serves evaluation and generation too, which have a program but no optimizer state. */
+#ifndef BALLAST_SESSION_ENGINE_H
+#define BALLAST_SESSION_ENGINE_H
+
+#include "data/dataset.h"
+#include "ops/ops.h"
+#include "runtime/runner.h"
+#include "session/train_setup.h"
+
+struct engine {
+    const struct train_setup *setup; /* borrowed */
+    struct arena arenas[TIER_COUNT];
+    struct byte_store homes;                             /* of weights and state that have no address, by tensor */
+    struct runner *main, *validation, *prefill, *decode; /* NULL unless the setup has them */
+    double scalars[SCALAR_COUNT];                        /* of the last training step */
+    bool torn; /* a step or its updates failed on the way: weights and state are those of no step */
+};
+
+/* Opens the arenas. The caller calls engine_close, also after a failure of what follows. */
+enum status engine_open(const struct train_setup *setup, struct engine *out);
+void engine_close(struct engine *engine);
+
+/* Reads the model's weights into the arena: fp32 masters first where there are such, then the parameters as their
+ * rounding. Moments are zero. */
+enum status engine_load_weights(struct engine *engine);
+/* Reads the optimizer's state over what engine_load_weights left. BAD_INPUT when a tensor is missing, unexpected or of
+ * another shape. */
+enum status engine_load_state(struct engine *engine, const char *path);
+/* A hash of all parameters and optimizer state in the arena, on the calling thread's OpenMP threads: the same for the
+ * same bits, wherever they live. It is the XXH3 of each tensor's own, by the tensor's id. `known` (by id too) has those
+ * that engine_list_tensors' targets were written with; 0: not known. NULL: none is. FAILED without memory. */
+enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash);
+/* Makes the updates that the last step left (runner_finish): before weights or state are read, or a step of another
+ * program runs. */
+enum status engine_settle(struct engine *engine);
+/* Parameters, or state tensors (`kind`), with their places in the arena. `hashes`, by tensor id, takes what is written
+ * of them; it may be NULL. The caller frees the array. */
+enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
+                                struct weight_target **out, int *count);
+
+struct step_numbers {
+    double loss;      /* mean over unmasked tokens */
+    double grad_norm; /* before clipping */
+};
+/* One training step, numbered from 0, with batch `step` of the data. Allocates nothing, but for what it takes to
+ * tokenize rows that are not there yet. */
+enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
+                        struct step_numbers *out);
+/* The last step once more, inputs and all: AdamW changes nothing where the gradient norm is not finite. */
+enum status engine_repeat_step(struct engine *engine);
+/* Adds batch `batch` of the validation split, which is settled, to the sums. `runner` is the validation's, or the main
+ * one of a setup for evaluation. */
+enum status engine_add_loss(struct engine *engine, struct runner *runner, const struct dataset *dataset, int64_t batch,
+                            double *loss, int64_t *targets);
+
+/* The data of a tensor of the runner's program, by name; BUG when there is none. */
+void *engine_data(const struct runner *runner, const struct executable *executable, const char *name);
+/* An int32 input that not every program has; NULL without. */
+int32_t *engine_optional_input(const struct runner *runner, const struct executable *executable, const char *name);
+
+/* Bytes of the device tier's arena that are in memory now, as the system counts them. */
+int64_t engine_resident_bytes(const struct engine *engine);
+
+/* BAD_INPUT "ORIGIN: TENSOR (a weight) …" when a weight or optimizer state that checkpoints hold is not finite; for
+ * what was just loaded. */
+enum status engine_require_finite(const struct engine *engine, const char *origin);
+/* Runs the last step again and returns "TENSOR (grain G)": the first place, in the order of execution, where a value is
+ * not finite. In fresh memory, or NULL. `weight` tells whether it is a weight, before the step computed anything. */
+char *engine_find_nonfinite(struct engine *engine, bool *weight);
+
+#endif

@@ -1,0 +1,126 @@
+/* Where a value first stopped being finite. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "graph/finite.h"
+#include "session/engine.h"
+
+struct search {
+    const struct program *program;
+    char *found;
+};
+
+static bool values_are_finite(enum dtype dtype, const char *values, int64_t count) {
+    enum { BLOCK = 1 << 20 };
+    int64_t bytes = dtype_bytes(dtype);
+    bool finite = true;
+#pragma omp parallel for schedule(static) reduction(&& : finite) if (count > BLOCK)
+    for (int64_t at = 0; at < count; at += BLOCK)
+        finite =
+            finite && values_find_nonfinite(dtype, values + at * bytes, count - at < BLOCK ? count - at : BLOCK) < 0;
+    return finite;
+}
+
+/* Weights and state, from wherever their homes are. */
+static enum status examine_home(const struct engine *engine, const struct tensor *tensor, void *room, bool *finite) {
+    int64_t bytes = shape_bytes(&tensor->shape), element = dtype_bytes(tensor->shape.dtype);
+    const void *there = runner_data(engine->main, tensor);
+    *finite = !there || values_are_finite(tensor->shape.dtype, there, bytes / element);
+    for (int64_t at = 0; !there && at < bytes && *finite; at += BYTE_STORE_PIECE) {
+        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
+        TRY(runner_read(engine->main, tensor, at, count, room));
+        *finite = values_are_finite(tensor->shape.dtype, room, count / element);
+    }
+    return STATUS_OK;
+}
+
+static bool tensor_is_finite(const struct tensor *tensor, const char *data) {
+    int64_t rows = shape_rows(&tensor->shape), columns = shape_columns(&tensor->shape);
+    int64_t stride = tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
+    for (int64_t r = 0; r < rows; r++)
+        if (values_find_nonfinite(tensor->shape.dtype, data + r * stride, columns) >= 0) return false;
+    return true;
+}
+
+/* What the instruction made, read into memory of its own where the CPU has no address for it. */
+static bool output_is_finite(const struct runner *runner, const struct tensor *tensor, const struct operand *operand,
+                             int64_t run) {
+    const void *there = runner_operand(runner, operand, run);
+    if (there) return tensor_is_finite(tensor, there);
+    void *copy = mem_array((size_t)operand->bytes, 1);
+    bool known = copy && runner_read_operand(runner, operand, run, copy) == STATUS_OK;
+    bool finite = !known || tensor_is_finite(tensor, copy);
+    mem_free(copy);
+    return finite;
+}
+
+static void examine_outputs(void *payload, const struct runner *runner, int32_t index, int64_t run) {
+    struct search *search = payload;
+    const struct instruction *instruction = &search->program->instructions.items[index];
+    if (search->found || instruction->opcode != OPCODE_KERNEL) return;
+    const struct section *section = &search->program->sections.items[instruction->section];
+    for (int i = 0; i < instruction->node->op->outputs; i++) {
+        const struct tensor *tensor = instruction->node->out[i];
+        const struct operand *operand = &instruction->operands[OP_INPUTS_MAX + i];
+        if (!tensor || operand->buffer < 0 || output_is_finite(runner, tensor, operand, run)) continue;
+        int64_t grain = section->first_grain + run * section->grains + instruction->grain;
+        search->found = section->first_grain < 0
+                            ? mem_format("%s (in the update)", tensor->name)
+                            : mem_format("%s (block %s, grain %" PRId64 ")", tensor->name,
+                                         search->program->graph->blocks.items[instruction->node->block], grain);
+        return;
+    }
+}
+
+static bool is_kept(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
+}
+
+/* What checkpoints hold: with adapters not the weights of the model below. */
+static bool is_written(const struct engine *engine, const struct tensor *tensor) {
+    bool adapter = engine->setup->model->config.adapter.rank > 0;
+    return tensor->kind == TENSOR_STATE || (tensor->kind == TENSOR_PARAMETER && (tensor->trainable || !adapter));
+}
+
+/* The first weight or state that is not finite, of those that are `written` or of all; NULL when all are. */
+static enum status find_in_homes(const struct engine *engine, bool written, const struct tensor **found) {
+    const struct graph *graph = engine->setup->main->graph;
+    void *room = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    *found = NULL;
+    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK && !*found; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        bool finite;
+        if (written ? !is_written(engine, tensor) : !is_kept(tensor)) continue;
+        status = examine_home(engine, tensor, room, &finite);
+        if (status == STATUS_OK && !finite) *found = tensor;
+    }
+    mem_free(room);
+    return status;
+}
+
+static const char *describe_home(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_PARAMETER ? "a weight" : "optimizer state";
+}
+
+enum status engine_require_finite(const struct engine *engine, const char *origin) {
+    const struct tensor *found;
+    TRY(find_in_homes(engine, true, &found));
+    if (!found) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s (%s) holds a value that is not finite", origin, found->name,
+                      describe_home(found));
+}
+
+char *engine_find_nonfinite(struct engine *engine, bool *weight) {
+    const struct tensor *home;
+    enum status found = find_in_homes(engine, false, &home);
+    *weight = found == STATUS_OK && home && home->kind == TENSOR_PARAMETER;
+    if (found != STATUS_OK) return mem_format("not known, since %s", status_message());
+    if (home) return mem_format("%s (%s)", home->name, describe_home(home));
+    struct search search = {.program = engine->setup->main->program};
+    runner_set_observer(engine->main, examine_outputs, &search);
+    enum status status = engine_repeat_step(engine);
+    runner_set_observer(engine->main, NULL, NULL);
+    if (status != STATUS_OK || search.found) return search.found;
+    return mem_string("no tensor when the step was repeated");
+}

@@ -1,0 +1,126 @@
+#include "session/plan_document.h"
+
+#include "base/folder.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+enum { FILE_LIMIT_BYTES = 16 << 20 };
+
+static json_t *kinds_to_json(const struct memory_report *memory) {
+    json_t *kinds = json_object();
+    int failed = !kinds;
+    for (int kind = 0; kind < BUFFER_KIND_COUNT; kind++)
+        failed |= json_object_set_new(kinds, buffer_kind_name((enum buffer_kind)kind),
+                                      json_integer((json_int_t)memory->by_kind[kind]));
+    failed |= json_object_set_new(kinds, "unused", json_integer((json_int_t)memory->unused));
+    if (!failed) return kinds;
+    json_decref(kinds);
+    return NULL;
+}
+
+static json_t *tiers_to_json(const struct train_setup *setup) {
+    json_t *tiers = json_array();
+    int failed = !tiers;
+    for (int tier = 0; tier < TIER_COUNT; tier++) {
+        if (setup->capacity_bytes[tier] == 0 && setup->program_bytes[tier] == 0) continue;
+        failed |= json_array_append_new(tiers, json_pack("{s:s, s:I, s:I, s:o}", "name", tier_name((enum tier)tier),
+                                                         "program_bytes", (json_int_t)setup->program_bytes[tier],
+                                                         "capacity_bytes", (json_int_t)setup->capacity_bytes[tier],
+                                                         "by_kind", kinds_to_json(&setup->memory[tier])));
+    }
+    if (!failed) return tiers;
+    json_decref(tiers);
+    return NULL;
+}
+
+static json_t *candidates_to_json(const struct candidate *candidates, size_t count) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (size_t i = 0; i < count; i++)
+        failed |= json_array_append_new(
+            list, json_pack("{s:o, s:I, s:I, s:I, s:o}", "step_s",
+                            candidates[i].step_s > 0 ? json_real(candidates[i].step_s) : json_null(), "device_bytes",
+                            (json_int_t)candidates[i].tier_bytes[TIER_DEVICE], "host_bytes",
+                            (json_int_t)candidates[i].tier_bytes[TIER_HOST], "disk_bytes",
+                            (json_int_t)candidates[i].tier_bytes[TIER_DISK], "policy",
+                            policy_to_json(&candidates[i].policy)));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+/* Null where the policy was given, or plain and fitted: then none was searched for. */
+static json_t *search_to_json(const struct search_result *search) {
+    if (search->enumerated == 0) return json_null();
+    return json_pack("{s:I, s:I, s:b}", "enumerated", (json_int_t)search->enumerated, "compiled",
+                     (json_int_t)search->compiled, "proved", search->proved);
+}
+
+/* A plan file with what is known of it. prediction: NULL where none was made. */
+static json_t *document(const struct train_setup *setup, const struct step_summary *prediction) {
+    const struct step_summary none = {0};
+    const struct search_result *search = &setup->search;
+    json_t *object = plan_to_json(&setup->plan);
+    int failed = !object;
+    if (!failed) {
+        failed |= step_summary_add_json(prediction ? prediction : &none, object) != STATUS_OK;
+        failed |= json_object_set_new(object, "extrapolated_operators", json_integer(setup->costs.extrapolated));
+        failed |= json_object_set_new(object, "tiers", tiers_to_json(setup));
+        failed |= json_object_set_new(object, "runners_up",
+                                      candidates_to_json(search->runners_up.items, search->runners_up.count));
+        failed |= json_object_set_new(object, "front", candidates_to_json(search->front.items, search->front.count));
+        failed |= json_object_set_new(object, "tried", candidates_to_json(search->tried.items, search->tried.count));
+        failed |= json_object_set_new(object, "search", search_to_json(search));
+    }
+    if (!failed) return object;
+    json_decref(object);
+    (void)status_no_memory(0, "the plan's JSON");
+    return NULL;
+}
+
+enum status plan_document_make(const struct train_setup *setup, const struct step_summary *prediction,
+                               const char *model_folder, json_t **out) {
+    json_t *object = document(setup, prediction);
+    if (!object) return STATUS_FAILED;
+    enum status status = plan_set_model(object, model_folder);
+    if (status == STATUS_OK)
+        *out = object;
+    else
+        json_decref(object);
+    return status;
+}
+
+static bool policies_equal(const struct policy *a, const struct policy *b) {
+    json_t *left = policy_to_json(a), *right = policy_to_json(b);
+    bool equal = left && right && json_equal(left, right);
+    json_decref(left);
+    json_decref(right);
+    return equal;
+}
+
+enum status plan_document_read_prediction(const char *path, const struct plan *plan, struct step_summary *out) {
+    json_t *object;
+    struct plan found;
+    struct step_summary prediction = {.step_s = 0};
+    *out = prediction;
+    TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
+    enum status status = plan_from_json(path, object, &found);
+    if (status == STATUS_OK) status = step_summary_read_json(path, object, &prediction);
+    json_decref(object);
+    TRY(status);
+    bool same = recipe_require_equal(&found.recipe, &plan->recipe) == STATUS_OK;
+    if (!same) status_clear();
+    if (same && policies_equal(&found.policy, &plan->policy)) *out = prediction;
+    return STATUS_OK;
+}
+
+enum status plan_document_write(const char *run_folder, const struct train_setup *setup,
+                                const struct step_summary *prediction, const char *model_folder) {
+    json_t *object;
+    TRY(plan_document_make(setup, prediction, model_folder, &object));
+    char *path = path_join(run_folder, "plan.json");
+    enum status status = path ? json_write(path, object) : STATUS_FAILED;
+    mem_free(path);
+    json_decref(object);
+    return status;
+}

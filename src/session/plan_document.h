@@ -1,0 +1,24 @@
+/* plan.json: a plan with what is known of it, as `ballast plan -o` writes it and every run keeps it. */
+#ifndef BALLAST_SESSION_PLAN_DOCUMENT_H
+#define BALLAST_SESSION_PLAN_DOCUMENT_H
+
+#include <jansson.h>
+
+#include "session/train_setup.h"
+
+/* {"version", "recipe", "policy", "model", "step_s", "tiers": [{"name", "program_bytes", "capacity_bytes", "by_kind"}],
+ *  "streams": [{"role", "busy_s", "waiting_s"}], "binds": [{"what", "seconds"}],
+ * "extrapolated_operators" (profile/part_node.h), "runners_up", "front", "tried":
+ *  [{"step_s", "device_bytes", "host_bytes", "disk_bytes", "policy"}], "search": {"enumerated", "compiled", "proved"}
+ * or null}. "tried" are all policies that the search compiled; a step_s of null: it does not fit. prediction: NULL
+ * where none was made: step_s is null then. `model_folder` is absolute, or a preset's name. FAILED without memory or
+ * where it is not UTF-8. The caller drops the document. */
+enum status plan_document_make(const struct train_setup *setup, const struct step_summary *prediction,
+                               const char *model_folder, json_t **out);
+/* What a plan file says of a step of `plan`: empty where it says nothing, or is of another recipe or policy. */
+enum status plan_document_read_prediction(const char *path, const struct plan *plan, struct step_summary *out);
+/* RUN_DIR/plan.json, in place of one that is there. */
+enum status plan_document_write(const char *run_folder, const struct train_setup *setup,
+                                const struct step_summary *prediction, const char *model_folder);
+
+#endif

@@ -1,0 +1,123 @@
+/* What a run is asked to do: the plan options that all subcommands share, and the training options. Both are plain
+ * data, written to RUN_DIR/run.json, so that `resume` needs nothing but the folder. */
+#ifndef BALLAST_SESSION_TRAIN_OPTIONS_H
+#define BALLAST_SESSION_TRAIN_OPTIONS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "plan/plan.h"
+
+enum { MEMORY_FOLDER_BYTES = 4096 };
+
+/* What the tiers may take. Changes no result. */
+struct memory_options {
+    int64_t device_bytes;                  /* 0: the machine's */
+    int64_t host_bytes;                    /* 0: there is no host tier */
+    int64_t disk_bytes;                    /* 0: what is free in the folder */
+    char disk_folder[MEMORY_FOLDER_BYTES]; /* "": there is no disk tier */
+};
+
+/* Plan options. 0 (DTYPE_NONE, -1 for the seed) means "not given": the default is then taken, or, on
+ * resume and with a plan file, what is written there. A value that is given there and differs is refused by name.
+ * Whoever fills this refuses zero and negative settings first. */
+struct plan_options {
+    const struct backend *backend; /* NULL: that of the plan file's or the run's instruction set, else the CPU */
+    int64_t batch;                 /* sequences a step; default PLAN_DEFAULT_BATCH */
+    int64_t sequence_length;       /* default: the model's context, at most PLAN_DEFAULT_SEQUENCE */
+    int64_t grain_sequences;       /* default: the fewest that hold what the backend chooses, at most the batch */
+    int64_t grains_per_pass;       /* default 1, or what the plan file says; never changes a result */
+    enum dtype dtype;              /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
+    int threads;                   /* default: the cores of the machine */
+    int64_t seed;                  /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
+    /* Default: across. */
+    enum document_attention document_attention;
+    const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h); NULL: not given */
+    const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
+    size_t freeze_count;       /* 0: not given */
+    struct memory_options memory;
+    bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, threads what is given */
+    bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
+    const char *plan_path;    /* a plan file (train, eval, generate); NULL: none */
+    const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them; NULL: none */
+};
+enum { PLAN_DEFAULT_BATCH = 8, PLAN_DEFAULT_SEQUENCE = 1024, PLAN_DEFAULT_SEED = 1 };
+/* The backend of options over a base (a plan file's or a checkpoint's recipe; may be NULL). */
+const struct backend *plan_options_backend(const struct plan_options *options, const struct recipe *base);
+/* Everything "not given". */
+void plan_options_init(struct plan_options *out);
+
+/* Learning rate over the steps: a linear warm-up, then one of these shapes (train/learning_rate.h has the formulas). */
+#define LR_SCHEDULE_LIST(X) X(COSINE, "cosine") X(LINEAR, "linear") X(CONSTANT, "constant") X(WSD, "wsd")
+enum lr_schedule {
+#define LR_SCHEDULE_ENUM(name, text) LR_SCHEDULE_##name,
+    LR_SCHEDULE_LIST(LR_SCHEDULE_ENUM) LR_SCHEDULE_COUNT
+#undef LR_SCHEDULE_ENUM
+};
+const char *lr_schedule_name(enum lr_schedule schedule);
+/* LR_SCHEDULE_COUNT when there is none of that name. */
+enum lr_schedule lr_schedule_find(const char *name);
+
+/* train_options_init sets the defaults given here. */
+struct train_options {
+    int64_t steps;             /* 1000: steps of the whole run */
+    double epochs;             /* 0: not given; else passes over the training data, from which steps follow */
+    double learning_rate;      /* 3e-4: the peak */
+    enum lr_schedule schedule; /* cosine */
+    int64_t schedule_steps;    /* 0: as many as `steps`; steps after which the schedule is at its end */
+    int64_t warmup_steps;      /* -1: a tenth of the schedule, at most 100 */
+    double min_lr_fraction;    /* 0.1: where cosine, linear and wsd end, as a part of the peak */
+    double wsd_decay_fraction; /* 0.2: last part of the schedule in which wsd falls */
+
+    /* AdamW; they become part of the recipe. Matrices and embeddings decay, biases and norm weights do not. -1: not
+     * given, as with plan options; the defaults are then */
+    double beta1, beta2; /* 0.9, 0.95 */
+    double epsilon;      /* 1e-8 */
+    double weight_decay; /* 0.1 */
+    double clip_norm;    /* 1.0: limit of the global gradient norm; 0: none */
+
+    int64_t save_every;  /* 100: steps between checkpoints; one is also written at the end and on a signal. 0: none at
+                            all,  so the run ends with its model alone and cannot be resumed */
+    int64_t keep;        /* 2: newest checkpoints that are kept; 0: all */
+    int64_t valid_every; /* 100: steps between validations, if there is validation data; one is also made at the end; 0:
+                            never */
+    int64_t valid_batches; /* 0: the whole validation split; else at most so many batches of it */
+
+    int64_t sample_every;      /* 0: never; else steps between samples of what the model writes; one at the end too */
+    int64_t sample_tokens;     /* 64: the most tokens of a sample */
+    const char *sample_prompt; /* "": from the end-of-text token. Borrowed */
+
+    /* Data; see data/dataset.h. Paths are made absolute when the run begins. Borrowed. */
+    const char *const *data_paths;
+    size_t data_path_count;
+    const char *const *valid_paths;
+    size_t valid_path_count;
+    int64_t chat_time_s;   /* 0: today; what the template of conversations is told of the time, in seconds since 1970 */
+    const char *columns;   /* "": keys of .jsonl files, as data/jsonl.h reads them. Borrowed */
+    bool loss_on_all;      /* false: of supervised examples train on the completions only */
+    double valid_fraction; /* 0: part of the training sequences held out where there is no other validation data */
+};
+void train_options_init(struct train_options *out);
+/* BAD_INPUT naming the first field that is out of range (dashes for underscores, as on the command line). */
+enum status train_options_check(const struct train_options *options);
+
+/* All but AdamW's numbers, which the recipe holds. NULL when out of memory. */
+json_t *train_options_to_json(const struct train_options *options);
+/* Paths are copied into `memory`. */
+enum status train_options_from_json(const char *file, const json_t *object, struct scratch *memory,
+                                    struct train_options *out);
+
+/* The recipe and policy: options over `base` (a plan file's or a checkpoint's, called `base_name` in messages; may be
+ * NULL) over the defaults, for the backend's instruction set. BAD_INPUT by name where a given option, the instruction
+ * set or the kernels' version differs from `base`, unless allow_recipe_change admits it. `training` may be NULL; so may
+ * `model`, where defaults shall not depend on it. */
+enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
+                                 const struct backend *backend, const struct model_config *model,
+                                 const struct plan *base, const char *base_name, struct plan *out);
+
+#endif

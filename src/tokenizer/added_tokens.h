@@ -1,0 +1,33 @@
+/* Tokens that stand outside of the model: found in the text as they are written, before anything else splits it. */
+#ifndef BALLAST_TOKENIZER_ADDED_TOKENS_H
+#define BALLAST_TOKENIZER_ADDED_TOKENS_H
+
+#include "tokenizer/string_table.h"
+#include "tokenizer/text_stage.h"
+#include "tokenizer/token_trie.h"
+
+struct added_token {
+    const char *content; /* as in the file */
+    size_t content_bytes;
+    const char *pattern; /* what is looked for: the content, normalized if `normalized` */
+    size_t pattern_bytes;
+    uint32_t id;
+    bool single_word; /* only where no word character touches it */
+    bool left_strip;  /* takes white space before it */
+    bool right_strip; /* ... after it */
+    bool normalized;  /* is looked for in the normalized text */
+    bool special;     /* can be left out of decoded text */
+};
+
+/* Those that are looked for at one stage. */
+struct added_set {
+    const struct added_token *tokens; /* the trie's values count in here */
+    struct token_trie trie;
+    bool strips_left;
+};
+
+/* Settings: a struct added_set with at least one token. Tokens close the segment and their ids go to output->ids; what
+ * lies between goes on. Leftmost, then longest match; matches do not overlap. */
+extern const struct text_stage_type text_added_stage;
+
+#endif

@@ -1,0 +1,48 @@
+/* A set of whole numbers below a bound that gives its least: bits, and bits that say which words of bits are not 0. */
+#ifndef BALLAST_TOKENIZER_RANK_SET_H
+#define BALLAST_TOKENIZER_RANK_SET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { RANK_SET_LEVELS = 6 }; /* of 64 each: enough for 32-bit numbers */
+
+/* Zero-initialise, rank_set_create, rank_set_free. */
+struct rank_set {
+    uint64_t *levels[RANK_SET_LEVELS]; /* [0]: the numbers; the last one in use is one word */
+    size_t level_count;
+};
+
+/* An empty set of numbers below `bound`. */
+enum status rank_set_create(struct rank_set *set, size_t bound);
+void rank_set_free(struct rank_set *set);
+
+static inline bool rank_set_has(const struct rank_set *set, uint32_t number) {
+    return set->levels[0][number / 64] >> number % 64 & 1;
+}
+
+static inline void rank_set_add(struct rank_set *set, uint32_t number) {
+    for (size_t level = 0; level < set->level_count; level++, number /= 64)
+        set->levels[level][number / 64] |= (uint64_t)1 << number % 64;
+}
+
+static inline void rank_set_remove(struct rank_set *set, uint32_t number) {
+    for (size_t level = 0; level < set->level_count; level++, number /= 64) {
+        set->levels[level][number / 64] &= ~((uint64_t)1 << number % 64);
+        if (set->levels[level][number / 64] != 0) return;
+    }
+}
+
+/* False when it is empty. */
+static inline bool rank_set_least(const struct rank_set *set, uint32_t *number) {
+    if (set->level_count == 0 || set->levels[set->level_count - 1][0] == 0) return false;
+    *number = 0;
+    for (size_t level = set->level_count; level-- > 0;)
+        *number = *number * 64 + (uint32_t)__builtin_ctzll(set->levels[level][*number]);
+    return true;
+}
+
+#endif

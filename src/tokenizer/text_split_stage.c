@@ -1,0 +1,93 @@
+#include "tokenizer/text_stages.h"
+
+/* The segment is a sequence of parts: matches, and what lies between them. A part is held back as long as a later one
+ * may join it; the held part is always the beginning of the view. */
+struct split_state {
+    struct split_matcher *matcher;
+    size_t held_bytes; /* 0 when none is held */
+    bool held_match, previous_match;
+};
+
+struct split_run {
+    const struct text_split *settings;
+    struct split_state *state;
+    const char *text;
+    const struct text_sink *next;
+    size_t start; /* of the held part, or of what has not been looked at */
+};
+
+static enum status held_write(struct split_run *run) {
+    struct split_state *state = run->state;
+    if (state->held_bytes == 0) return STATUS_OK;
+    bool removed = run->settings->behavior == SPLIT_REMOVED && state->held_match;
+    const char *text = run->text + run->start;
+    size_t bytes = state->held_bytes;
+    run->start += bytes;
+    state->held_bytes = 0;
+    /* Empty segments are handed on, since what follows them is not the text's first. */
+    return run->next->write(run->next->payload, text, removed ? 0 : bytes, true);
+}
+
+static bool joins(const struct split_run *run, bool match) {
+    if (run->state->held_bytes == 0) return false;
+    switch (run->settings->behavior) {
+    case SPLIT_CONTIGUOUS: return match == run->state->previous_match;
+    case SPLIT_MERGED_WITH_PREVIOUS: return match && !run->state->previous_match;
+    case SPLIT_MERGED_WITH_NEXT: return !match && run->state->previous_match;
+    default: return false;
+    }
+}
+
+static enum status part_take(struct split_run *run, size_t bytes, bool found) {
+    if (bytes == 0) return STATUS_OK;
+    struct split_state *state = run->state;
+    bool match = found != run->settings->invert;
+    if (!joins(run, match)) TRY(held_write(run));
+    state->held_bytes += bytes;
+    state->held_match = state->previous_match = match;
+    bool waits = run->settings->behavior != SPLIT_ISOLATED && run->settings->behavior != SPLIT_REMOVED;
+    return waits ? STATUS_OK : held_write(run);
+}
+
+static enum status split_run(const void *settings, void *state, struct text_view view, const struct text_output *output,
+                             size_t *consumed) {
+    struct split_run run = {settings, state, view.text, &output->next, 0};
+    size_t place = run.state->held_bytes;
+    enum split_result result = SPLIT_FOUND;
+    while (place < view.bytes && result == SPLIT_FOUND) {
+        size_t start, stop;
+        TRY(split_pattern_find(run.settings->pattern, run.state->matcher, view.text, view.bytes, place, view.end,
+                               &result, &start, &stop));
+        if (result == SPLIT_NONE && view.end) start = stop = view.bytes;
+        if (result != SPLIT_FOUND && !view.end) break;
+        TRY(part_take(&run, start - place, false));
+        TRY(part_take(&run, stop - start, true));
+        place = stop;
+    }
+    if (view.end) TRY(held_write(&run));
+    *consumed = run.start;
+    split_matcher_pass(run.state->matcher, view.text, run.start);
+    return view.end && view.bytes == 0 ? run.next->write(run.next->payload, "", 0, true) : STATUS_OK;
+}
+
+static enum status split_start(const void *settings, void *state) {
+    const struct text_split *split = settings;
+    return split_matcher_create(split->pattern, &((struct split_state *)state)->matcher);
+}
+
+static void split_reset(void *state) {
+    struct split_state *split = state;
+    *split = (struct split_state){.matcher = split->matcher};
+    split_matcher_reset(split->matcher);
+}
+
+static void split_stop(void *state) { split_matcher_free(((struct split_state *)state)->matcher); }
+
+const struct text_stage_type text_split_stage = {
+    .name = "split",
+    .state_bytes = sizeof(struct split_state),
+    .start = split_start,
+    .run = split_run,
+    .reset = split_reset,
+    .stop = split_stop,
+};

@@ -1,0 +1,81 @@
+/* The stages that tokenizers are made of, with their settings. */
+#ifndef BALLAST_TOKENIZER_TEXT_STAGES_H
+#define BALLAST_TOKENIZER_TEXT_STAGES_H
+
+#include "tokenizer/split_pattern.h"
+#include "tokenizer/text_stage.h"
+
+/* Any bytes -> valid UTF-8, each maximal ill-formed part as U+FFFD. No settings. */
+extern const struct text_stage_type text_mend_stage;
+
+/* Text before segments. */
+extern const struct text_stage_type text_prefix_stage;
+enum text_prefix_place { PREFIX_EACH, PREFIX_FIRST /* of the text only */, PREFIX_LATER /* all but the first */ };
+struct text_prefix {
+    const char *text;
+    size_t bytes;
+    enum text_prefix_place place;
+    bool unless_there; /* not before a segment that begins with it; it is one character then */
+    bool empty_too;    /* also before an empty segment */
+};
+
+/* Matches of a pattern, or a string if `pattern` is NULL, replaced within each segment. */
+extern const struct text_stage_type text_replace_stage;
+struct text_replace {
+    const struct split_pattern *pattern;
+    const char *string;
+    size_t string_bytes;
+    const char *content; /* what takes their place */
+    size_t content_bytes;
+    bool drop_in_first; /* nothing takes their place in the text's first segment */
+};
+
+/* Each character replaced by up to two. Settings: one of those below. */
+extern const struct text_stage_type text_map_stage;
+struct text_map;
+extern const struct text_map text_lowercase, text_strip_accents;
+
+/* Characters taken from the ends of each segment. */
+extern const struct text_stage_type text_strip_stage;
+enum { STRIP_SPACE = 0x110000 };
+struct text_strip {
+    uint32_t code;      /* what is taken: a character, or STRIP_SPACE for all white space */
+    size_t start, stop; /* how many at most, at the beginning and at the end; SIZE_MAX for all */
+};
+
+/* --- stages of decoders: segments are tokens --- */
+
+/* All segments -> one. No settings. */
+extern const struct text_stage_type text_fuse_stage;
+/* Characters of the byte alphabet -> bytes, all segments -> one: to be mended. A segment with any other character is
+ * taken as it is. No settings. */
+extern const struct text_stage_type text_byte_level_stage;
+/* Segments <0x00> to <0xFF> -> bytes: a run of them is one segment if it is UTF-8, else one U+FFFD for each byte. No
+ * settings. */
+extern const struct text_stage_type text_byte_fallback_stage;
+/* The same, but a character goes on as soon as its bytes are there, and only those behind it become U+FFFD. */
+extern const struct text_stage_type text_byte_fallback_early_stage;
+
+/* --- */
+
+/* Unicode normalization forms. Settings: one of text_nfc ... text_nfkd. */
+extern const struct text_stage_type text_normalize_stage;
+struct text_normal_form;
+extern const struct text_normal_form text_nfc, text_nfd, text_nfkc, text_nfkd;
+
+/* Segments -> pieces, each a segment of its own, by the matches of a pattern. */
+extern const struct text_stage_type text_split_stage;
+enum split_behavior {
+    SPLIT_ISOLATED,             /* matches and what lies between them are pieces */
+    SPLIT_REMOVED,              /* only what lies between */
+    SPLIT_CONTIGUOUS,           /* matches that touch are one piece */
+    SPLIT_MERGED_WITH_PREVIOUS, /* a match belongs to the piece before it */
+    SPLIT_MERGED_WITH_NEXT      /* ... after it */
+};
+struct text_split {
+    const struct split_pattern *pattern;
+    enum split_behavior behavior;
+    bool invert; /* what lies between counts as match, and the other way round */
+};
+
+#endif

@@ -1,0 +1,69 @@
+/* What is told at the end of a run: the steps of this process, the losses, the model, and what comes next. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "console/console_end.h"
+#include "support/unit.h"
+
+static char text[4096];
+
+static const char *end_of(const struct console_account *account) {
+    FILE *out = fmemopen(text, sizeof text, "w");
+    assert_non_null(out);
+    console_print_end(account, out);
+    fclose(out);
+    return text;
+}
+
+static void expect_line(const struct console_account *account, const char *line) {
+    if (!strstr(end_of(account), line)) fail_msg("'%s' is not in: %s", line, text);
+}
+
+static void make_steps(struct console_account *account, int64_t from, int64_t to) {
+    for (int64_t s = from; s <= to; s++) {
+        const struct train_step step = {.step = s, .steps = to, .loss = 8 - (double)s / 1000, .tokens = s * 1024};
+        console_account_step(account, &step);
+    }
+}
+
+static void test_a_whole_run(void **state) {
+    (void)state;
+    struct console_account account = {.run_folder = "run", .writes_text = true, .saved = true};
+    account.began_ns = clock_now_ns();
+    make_steps(&account, 1, 3000);
+    console_account_validation(&account, 1000, 6.5);
+    console_account_validation(&account, 2000, 6.25);
+    console_account_validation(&account, 3000, 6.75);
+    expect_line(&account, "done: 3,000 steps in ");
+    expect_line(&account, ", 3,072,000 tokens, ");
+    expect_line(&account,
+                "loss: 7.9990 at step 1, 5.0000 at step 3000; validation: 6.7500, lowest 6.2500 at step 2000\n");
+    expect_line(&account, "model: run/model\n");
+    expect_line(&account, "next: ballast generate run/model --prompt TEXT\n");
+    expect_line(&account, "\n      ballast resume run --steps 6000\n");
+}
+
+/* One that went on counts what it did itself; without checkpoints there is nothing to resume, without a tokenizer
+ * nothing to write. */
+static void test_a_part_of_a_run(void **state) {
+    (void)state;
+    struct console_account account = {.run_folder = "run", .began_ns = clock_now_ns()};
+    make_steps(&account, 11, 11);
+    expect_line(&account, "done: 1 step in ");
+    expect_line(&account, ", 1,024 tokens, ");
+    expect_line(&account, "loss: 7.9890 at step 11\nmodel: run/model\n");
+    assert_null(strstr(text, "next:"));
+}
+
+static void test_nothing_was_left(void **state) {
+    (void)state;
+    const struct console_account account = {.run_folder = "run", .began_ns = clock_now_ns()};
+    assert_string_equal(end_of(&account), "done: the run was complete\nmodel: run/model\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_whole_run), cmocka_unit_test(test_a_part_of_a_run),
+                                       cmocka_unit_test(test_nothing_was_left)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,73 @@
+/* Policies in words, and in what one differs from another. */
+#include <string.h>
+
+#include "console/policy_words.h"
+#include "support/unit.h"
+
+static const struct policy disk = {.grains_per_pass = 2,
+                                   .persistent_chunks = 3,
+                                   .gradients = TIER_DISK,
+                                   .optimizer = TIER_DISK,
+                                   .schedule = "f0-5 d0-1 b5 f4 b4 f3 b3 b2-0"};
+
+static void test_words(void **state) {
+    (void)state;
+    char text[POLICY_WORDS_BYTES];
+    const struct policy plain = {.grains_per_pass = 1};
+    assert_string_equal(policy_words(&plain, 6, text), "1 grain a pass; all on the device");
+    assert_string_equal(policy_words(&disk, 6, text),
+                        "2 grains a pass; gradients and optimizer state on the disk; all of the first 3 chunks on the "
+                        "device; activations of 2 of 6 blocks on the disk; 2 blocks computed again");
+}
+
+static void expect_difference(struct policy policy, const char *words) {
+    char text[POLICY_WORDS_BYTES];
+    assert_string_equal(policy_difference_words(&policy, &disk, 6, text), words);
+}
+
+/* What is the same is not said, what is not there is said to be missing, and something always is. */
+static void test_differences(void **state) {
+    (void)state;
+    struct policy other = disk;
+    other.grains_per_pass = 1;
+    expect_difference(other, "1 grain a pass");
+    other = disk;
+    other.schedule[0] = '\0';
+    expect_difference(other, "no activations on the disk; nothing computed again");
+    other = disk;
+    other.gradients = TIER_HOST;
+    other.persistent_chunks = 0;
+    expect_difference(other, "gradients on the host; optimizer state on the disk; no chunk stays on the device");
+    other = disk;
+    strcpy(other.schedule, "f0-5 d0-1 b5-4 f3 b3 f2 b2 b1-0");
+    expect_difference(other, "other blocks, as many");
+    other = disk;
+    other.chunk_bytes = 4096;
+    expect_difference(other, "chunks of another size");
+    expect_difference((struct policy){.grains_per_pass = 2},
+                      "no states on the disk; no chunk stays on the device; no activations on the disk; nothing "
+                      "computed again");
+}
+
+/* The longest there can be is whole. */
+static void test_all_that_can_be_said(void **state) {
+    (void)state;
+    char text[POLICY_WORDS_BYTES];
+    struct policy much = {.grains_per_pass = 1000000,
+                          .persistent_chunks = 1000000,
+                          .lookahead = 1,
+                          .parameters = TIER_HOST,
+                          .gradients = TIER_DISK,
+                          .optimizer = TIER_DISK,
+                          .update = TIER_HOST,
+                          .schedule = "f0-5 h0 d1 b5 f4 b4 f3 b3 b2-0"};
+    policy_words(&much, 6, text);
+    assert_string_equal(text + strlen(text) - 20, "copies a block ahead");
+    assert_true(strlen(text) < sizeof text - 100);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_differences),
+                                       cmocka_unit_test(test_all_that_can_be_said)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

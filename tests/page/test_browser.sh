@@ -1,0 +1,114 @@
+#!/bin/sh
+# The page in a browser: headless Chromium opens it from file:// and from a wrapper as wide as a phone, in light and in
+# dark, prints it, and does what a reader does (interact.js). Fails where anything is written to the console or a picture
+# is missing. Without Chromium (it is large, so make test leaves it out; make test-slow installs it) the test is skipped.
+#   usage: tests/page/test_browser.sh [FOLDER]      FOLDER: keep pages and pictures there, to be looked at
+# ctest: LABELS slow SKIP_RETURN_CODE 77 TIMEOUT 300 PROCESSORS 2
+set -eu
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+if [ -z "$browser" ]; then
+    echo "skipped: no Chromium is installed; needs chromium (make packages-browser)"
+    exit 77
+fi
+source=${BALLAST_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
+program=${BALLAST_PROGRAM:-$source/build/ballast}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+out=${1:-$work/out}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+run=$source/tests/fixtures/report/run
+recorded=$source/tests/fixtures/report/recorded
+
+"$program" report "$run" -o "$out/run.html" --quiet
+"$program" report "$recorded" --beside "$run" -o "$out/recorded.html" --quiet
+"$program" report "$run/plan.json" -o "$out/plan.html" --quiet
+mkdir "$work/bare"
+cp "$run/run.json" "$work/bare"
+"$program" report "$work/bare" -o "$out/bare.html" --quiet
+# A run of 100000 steps, with a step of 7500 events, and one whose folder, samples and names would run if they could.
+mkdir "$work/large"
+cp "$run/run.json" "$run/plan.json" "$work/large"
+awk 'BEGIN { for (i = 1; i <= 100000; i++)
+    printf "{\"step\": %d, \"loss\": %.4f, \"grad_norm\": %.3f, \"lr\": 1e-4, \"step_s\": 1.5, \"tokens_per_s\": 2700}\n", i, 9 / (1 + i / 5000) + i % 7 / 20, 1 + i % 5 }' \
+    >"$work/large/metrics.jsonl"
+awk 'BEGIN {
+    printf "{\"version\":1,\"kind\":\"measured\",\"step_s\":1.5,\"names\":[\"a kernel\",\"copy x\"],\"moves\":[\"\",\"gradients\"],"
+    printf "\"streams\":[{\"role\":\"compute\",\"busy_s\":1,\"waiting_s\":0},{\"role\":\"copy in\",\"busy_s\":1,\"waiting_s\":0}],"
+    printf "\"blocks\":[\"embedding\""
+    for (i = 0; i < 94; i++) printf ",\"layer %d\"", i
+    printf ",\"head\"],\"sections\":[\"pass\"],\"phases\":[\"forward\",\"backward\",\"recomputation\"],\"tiers\":[],\"events\":["
+    for (i = 0; i < 7500; i++) {
+        block = i < 3750 ? int(i * 96 / 3750) : 95 - int((i - 3750) * 96 / 3750)
+        printf "%s[%d,%d,%d,0,0,%d,%d,190,%d,%d]", i ? "," : "", i % 3 == 1, i % 3 == 1, block, i < 3750 ? 0 : 1 + (i % 2), i * 200, i % 3 == 1 ? 64 : 0, i - 1
+    }
+    print "]}" }' >"$work/large/timeline.json"
+"$program" report "$work/large" -o "$out/large.html" --quiet
+evil="$work/<img src=x onerror=console.error(1)>"
+mkdir "$evil"
+cp "$recorded"/*.json "$recorded/metrics.jsonl" "$evil"
+printf '{"step": 1, "prompt": "<b>", "text": "</script><script>console.error(2)</script><img src=x onerror=console.error(3)>"}\n' \
+    >"$evil/samples.jsonl"
+sed -i 's/"layer.0.input_layernorm"/"<img src=x onerror=console.error(4)>"/' "$evil/timeline.json"
+"$program" report "$evil" -o "$out/evil.html" --quiet
+
+# chromium_run CHECK ARGUMENTS...: fails on whatever the page writes to the console, and where the check does not hold
+# after three runs: on a machine that is busy, Chromium may end before it has drawn anything.
+chromium_run() {
+    check=$1
+    shift
+    for attempt in 1 2 3; do
+        timeout 60 "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --enable-logging=stderr \
+            --user-data-dir="$work/profile$attempt" --virtual-time-budget=20000 "$@" >"$work/log" 2>&1 </dev/null || true
+        if grep CONSOLE "$work/log"; then
+            echo "test_browser: the page wrote the above to the console" >&2
+            exit 1
+        fi
+        if $check; then return; fi
+        echo "test_browser: attempt $attempt: '$check' does not hold after chromium $*; it said:" >&2
+        cut -c 1-300 "$work/log" | tail -20 >&2
+    done
+    exit 1
+}
+# picture PAGE WIDTH HEIGHT light|dark. A window is never narrower than 500, so a phone is a frame in one.
+picture() {
+    preferred=1
+    if [ "$4" = dark ]; then preferred=0; fi
+    echo "<!doctype html><style>body{margin:0}</style><iframe src=$1.html style='border:0;width:$2px;height:$3px'></iframe>" \
+        >"$out/frame.html"
+    chromium_run "test -s $out/$1-$2-$4.png" --window-size="$2,$3" --blink-settings=preferredColorScheme=$preferred \
+        --screenshot="$out/$1-$2-$4.png" "file://$out/frame.html"
+}
+for scheme in light dark; do
+    picture recorded 390 900 $scheme
+    picture recorded 1400 900 $scheme
+done
+picture run 360 800 light
+picture plan 360 800 light
+picture bare 1280 900 dark
+chromium_run "test -s $out/run.pdf" --print-to-pdf="$out/run.pdf" --no-pdf-header-footer "file://$out/recorded.html"
+
+# A reader's hands, on a phone's width and a desk's, on a new run with another beside, on one of an older version, on a
+# large one and on one that means harm.
+for page in recorded run large evil; do
+    sed -e '/^start();$/r '"$source/tests/page/interact.js" "$out/$page.html" >"$out/interact.html"
+    picture interact 1280 800 light
+    chromium_run "grep -q <title>interacted $work/log" --dump-dom "file://$out/interact.html"
+done
+sed -e '/^start();$/r '"$source/tests/page/interact.js" "$out/recorded.html" >"$out/interact.html"
+picture interact 360 800 light
+
+# What JavaScript made of the page: the parts that the run has, and no number that is none.
+chromium_run "grep -q </html> $work/log" --dump-dom "file://$out/recorded.html"
+sed '/<script/,/<\/script>/d' "$work/log" >"$work/seen"
+for text in '>recorded<' 'Device memory' 'What binds' 'Time against memory' 'The schedule, ' 'What the model wrote' '<title>Loss:' '<title>Throughput' \
+    'recorded validation from' 'run training from' 'ballast resume '; do
+    if ! grep -q "$text" "$work/seen"; then
+        echo "test_browser: '$text' is not on the page" >&2
+        exit 1
+    fi
+done
+if grep -E 'NaN|undefined|Infinity|\[object' "$work/seen"; then
+    echo "test_browser: a number on the page is none" >&2
+    exit 1
+fi

@@ -1,0 +1,114 @@
+/* metrics.jsonl as it grows: only whole lines, from where the last reading ended. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "page/metrics_line.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
+
+static void test_it_reads_on(void **state) {
+    const char *path = temp_path(*state, "metrics.jsonl");
+    struct metrics_reader reader;
+    assert_int_equal(metrics_reader_open(path, &reader), STATUS_OK);
+    assert_int_equal(metrics_reader_advance(&reader), STATUS_OK); /* no file yet */
+    assert_int_equal(reader.step, 0);
+    assert_true(isnan(reader.last[METRIC_LOSS]));
+    temp_write_text(path,
+                    "{\"step\": 1, \"loss\": 4.5, \"mfu\": null}\n{\"step\": 1, \"val_loss\": 5}\n{\"step\": 2, \"lo");
+    assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
+    assert_int_equal(reader.step, 1);
+    assert_int_equal(reader.val_step, 1);
+    assert_true(reader.last[METRIC_LOSS] == 4.5 && reader.least_val_loss == 5 && isnan(reader.last[METRIC_MFU]));
+    FILE *file = fopen(path, "a");
+    fputs("ss\": 3.5}\n{\"step\": 2, \"val_loss\": 4}\n{\"step\": 3, \"val_loss\": 6}\n", file);
+    fclose(file);
+    assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
+    assert_int_equal(reader.step, 3);
+    assert_int_equal(reader.curves[METRIC_LOSS].count, 2);
+    assert_int_equal(reader.curves[METRIC_VAL_LOSS].count, 3);
+    assert_true(reader.last[METRIC_LOSS] == 3.5 && reader.least_val_loss == 4 && reader.last[METRIC_VAL_LOSS] == 6);
+    temp_write_text(path, "{\"step\": 1, \"loss\": 9}\n"); /* cut, as on resume */
+    assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
+    assert_int_equal(reader.step, 1);
+    assert_int_equal(reader.curves[METRIC_LOSS].count, 1);
+    assert_true(isnan(reader.last[METRIC_VAL_LOSS]));
+    metrics_reader_close(&reader);
+}
+
+static void test_what_is_wrong_is_named(void **state) {
+    static const char *const cases[][2] = {
+        {"{\"step\": 1}\n{\"loss\": 2}\n", "metrics.jsonl: line 2: step: missing"},
+        {"{\"step\": 0}\n", "line 1: step: 0 is outside"},
+        {"{\"step\": 1, \"loss\": \"x\"}\n", "line 1: loss: must be a number"},
+        {"{\"step\": 5}\n{\"step\": 4}\n", "line 2: step: 4 comes after 5"},
+        {"{\"step\": 5, }\n", "line 1: not valid JSON"},
+        {"[]\n", "line 1: must hold a JSON object"},
+    };
+    const char *path = temp_path(*state, "metrics.jsonl");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct metrics_reader reader;
+        temp_write_text(path, cases[i][0]);
+        assert_int_equal(metrics_reader_open(path, &reader), STATUS_OK);
+        expect_status(metrics_reader_advance(&reader), STATUS_BAD_INPUT, cases[i][1]);
+        metrics_reader_close(&reader);
+    }
+    static char line[1 << 19];
+    memset(line, ' ', sizeof line - 1);
+    temp_write_text(path, line);
+    struct metrics_reader reader;
+    assert_int_equal(metrics_reader_open(path, &reader), STATUS_OK);
+    expect_status(metrics_reader_advance(&reader), STATUS_BAD_INPUT, "line 1: longer than");
+    metrics_reader_close(&reader);
+}
+
+/* The quick way says what the JSON reader says, or leaves the line to it. */
+static void test_lines_that_are_scanned(void **state) {
+    static const struct {
+        const char *line;
+        bool scanned;
+    } cases[] = {
+        {"{\"step\": 7, \"loss\": 2.5e-3, \"mfu\": null, \"other\": -1}\n", true},
+        {" {\"step\":1,\"lr\":0,\"val_loss\":-0.5E+2 } \r\n", true},
+        {"{\"step\": 1, \"loss\": 01}\n", false},
+        {"{\"step\": 1, \"loss\": 1.}\n", false},
+        {"{\"step\": 1, \"loss\": .5}\n", false},
+        {"{\"step\": 1, \"loss\": 1e}\n", false},
+        {"{\"step\": 1, \"loss\": nan}\n", false},
+        {"{\"step\": 1, \"loss\": 0x10}\n", false},
+        {"{\"step\": 1, \"loss\": 1e999}\n", false},
+        {"{\"step\": 1, \"loss\": 1, \"loss\": 2}\n", false},
+        {"{\"step\": 1, \"step\": 1}\n", false},
+        {"{\"step\": 1.0}\n", false},
+        {"{\"step\": 1, \"text\": \"a\"}\n", false}, /* JSON, but not of this shape */
+        {"{\"st\\u0065p\": 1}\n", false},
+        {"{\"step\": 1} x\n", false},
+        {"{\"step\": 1,}\n", false},
+        {"{\"step\": 1\n", false},
+        {"{}\n", false},
+        {"\n", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct metrics_line line;
+        if (metrics_line_scan(cases[i].line, &line) != cases[i].scanned) fail_msg("%s", cases[i].line);
+        if (!cases[i].scanned) continue;
+        json_t *object = json_loads(cases[i].line, 0, NULL);
+        assert_int_equal(line.step, json_integer_value(json_object_get(object, "step")));
+        for (int m = 0; m < METRIC_COUNT; m++) {
+            const json_t *value = json_object_get(object, metric_name((enum metric)m));
+            assert_true(json_is_number(value) ? line.values[m] == json_number_value(value) : isnan(line.values[m]));
+        }
+        json_decref(object);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines_that_are_scanned), CASE(test_it_reads_on),
+                                       CASE(test_what_is_wrong_is_named)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

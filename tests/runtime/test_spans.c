@@ -1,0 +1,332 @@
+/* Spans: none holds what a graph cannot hold, none could be longer, and steps whose spans are launched as graphs have
+ * the bits of steps that are asked for call by call. */
+/* ctest: PROCESSORS 2 */
+/* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/spans.h"
+#include "support/deferred_backend.h"
+#include "support/outcome.h"
+#include "support/random_policy.h"
+#include "support/small_graph.h"
+#include "support/unit.h"
+
+/* The next of the instruction's stream in its section, in steps of 1 or -1; -1: there is none. */
+static int32_t neighbour(const struct program *program, int32_t index, int32_t step) {
+    const struct instruction *self = &program->instructions.items[index];
+    for (int32_t i = index + step; i >= 0 && i < (int32_t)program->instructions.count; i += step) {
+        const struct instruction *other = &program->instructions.items[i];
+        if (other->section != self->section) return -1;
+        if (other->stream == self->stream) return i;
+    }
+    return -1;
+}
+
+static bool is_waited_for(const struct program *program, int32_t index) {
+    for (size_t i = 0; i < program->instructions.count; i++)
+        for (int32_t w = 0; w < program->instructions.items[i].wait_count; w++)
+            if (program->instructions.items[i].waits[w] == index) return true;
+    return false;
+}
+
+/* What a kernel takes from the step is its operator's own affair: by name, so that the table is not asked. */
+static bool takes_values(const struct node *node) {
+    static const char *const names[] = {"adamw", "head_loss_grad", "attention_cache", "last_token"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(node->op->name, names[i]) == 0) return true;
+    return false;
+}
+
+static const char *why_not_operand(const struct program *program, const struct instruction *instruction, int k) {
+    const struct operand *operand = &instruction->operands[k];
+    const struct buffer *buffer = &program->buffers.items[operand->buffer];
+    bool state = buffer->kind == BUFFER_PARAMETERS || buffer->kind == BUFFER_OPTIMIZER;
+    if (buffer->tier == TIER_DISK) return "the disk takes part";
+    if (operand->stride != 0 && program->sections.items[instruction->section].repeat > 1) return "an operand moves on";
+    if (state && operand->access != ACCESS_READ && buffer->home < 0) return "it changes parameters or state";
+    return NULL;
+}
+
+/* NULL: nothing speaks against it. */
+static const char *why_not(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    if (instruction->deferred) return "it is deferred";
+    if (instruction->opcode != OPCODE_COPY && instruction->tier == TIER_HOST) return "it is the host's work";
+    if (instruction->opcode == OPCODE_KERNEL && takes_values(instruction->node)) return "it takes values of the step";
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        const char *why = instruction->operands[k].buffer < 0 ? NULL : why_not_operand(program, instruction, k);
+        if (why) return why;
+    }
+    return NULL;
+}
+
+/* Whether a graph may hold the instruction and the next of its stream. */
+static bool may_be_joined(const struct program *program, int32_t index, int32_t next) {
+    return index >= 0 && next >= 0 && !why_not(program, index) && !why_not(program, next) &&
+           program->instructions.items[next].wait_count == 0 && !is_waited_for(program, index);
+}
+
+static void check_span(const struct program *program, const struct span *span) {
+    int32_t count = 1;
+    const char *why = why_not(program, span->first);
+    for (int32_t i = span->first; i != span->last && !why; count++) {
+        int32_t next = neighbour(program, i, 1);
+        assert_true(next > i && next <= span->last);
+        why = why_not(program, next);
+        if (!why && !may_be_joined(program, i, next)) why = "another stream waits, or is waited for, within";
+        i = next;
+    }
+    if (why) fail_msg("instructions %d to %d: %s", span->first, span->last, why);
+    assert_int_equal(count, span->count);
+    assert_true(count >= SPAN_LEAST);
+    assert_int_equal(span->runs, program->sections.items[program->instructions.items[span->first].section].repeat);
+    assert_false(may_be_joined(program, neighbour(program, span->first, -1), span->first));
+    assert_false(may_be_joined(program, span->last, neighbour(program, span->last, 1)));
+}
+
+/* Returns how many instructions they hold. */
+static int64_t check_spans(const struct program *program) {
+    struct spans spans;
+    int64_t held = 0;
+    size_t begins = 0;
+    assert_int_equal(spans_find(program, &spans), STATUS_OK);
+    for (size_t s = 0; s < spans.all.count; s++) {
+        const struct span *span = &spans.all.items[s];
+        check_span(program, span);
+        assert_int_equal(spans.at[span->first], (int32_t)s);
+        if (s > 0) assert_true(span[-1].runs >= span->runs);
+        held += span->count;
+    }
+    for (size_t i = 0; i < program->instructions.count; i++)
+        begins += spans.at[i] >= 0;
+    assert_int_equal(begins, spans.all.count);
+    spans_free(&spans);
+    return held;
+}
+
+enum { GRAINS = 6 };
+
+static struct graph *small(uint64_t seed) {
+    struct small_graph_options options = {.layers = 3,
+                                          .tied = seed % 2,
+                                          .packed_qkv = seed % 3 == 0,
+                                          .dtype = seed % 5 == 0 ? DTYPE_F32 : DTYPE_BF16,
+                                          .grain_sequences = 2,
+                                          .sequence_length = 8,
+                                          .forward_only = seed % 11 == 0};
+    return small_graph_build(&options);
+}
+
+static void test_of_random_policies(void **state) {
+    (void)state;
+    int64_t held = 0, instructions = 0;
+    for (uint64_t seed = 1; seed <= unit_sweep(60, 1000); seed++) {
+        struct graph *graph = small(seed);
+        struct policy policy = random_policy(graph, GRAINS, seed);
+        struct program *program = small_program_under(graph, GRAINS, &policy);
+        held += check_spans(program);
+        instructions += (int64_t)program->instructions.count;
+        program_free(program);
+        graph_free(graph);
+    }
+    assert_true(held > instructions / 4);
+}
+
+static void test_of_random_streams(void **state) {
+    (void)state;
+    int64_t held = 0;
+    for (uint64_t seed = 1; seed <= unit_sweep(40, 400); seed++) {
+        struct graph *graph = small(seed);
+        struct program *program = small_program(graph, GRAINS, 1 + (int64_t)(seed % 3), 1 + (int)(seed % 4), seed);
+        held += check_spans(program);
+        program_free(program);
+        graph_free(graph);
+    }
+    assert_true(held > 0);
+}
+
+/* What compiled programs have only where a span ends for other reasons, planted within one: it is cut there. */
+static void test_planted(void **state) {
+    (void)state;
+    struct graph *graph = small(2);
+    for (int plant = 0; plant < 3; plant++) {
+        struct program *program = small_program(graph, GRAINS, 1, 1, 1);
+        struct spans spans;
+        assert_int_equal(spans_find(program, &spans), STATUS_OK);
+        int32_t middle = spans.all.items[0].first + spans.all.items[0].count / 2;
+        struct instruction *instruction = &program->instructions.items[middle];
+        spans_free(&spans);
+        while (instruction->opcode != OPCODE_KERNEL)
+            instruction++;
+        struct operand *written = &instruction->operands[OP_INPUTS_MAX];
+        if (plant == 0) instruction->deferred = true;
+        if (plant == 1) program->buffers.items[written->buffer].kind = BUFFER_OPTIMIZER;
+        if (plant == 2) instruction->tier = TIER_HOST;
+        assert_non_null(why_not(program, (int32_t)(instruction - program->instructions.items)));
+        assert_true(check_spans(program) > 0);
+        program_free(program);
+    }
+    graph_free(graph);
+}
+
+enum { BATCH = 5, TOKENS = 13, STEPS = 6 };
+
+static const struct policy policies[] = {{0},
+                                         {.chunk_bytes = 1 << 14,
+                                          .buffers = 8,
+                                          .lookahead = 1,
+                                          .parameters = TIER_HOST,
+                                          .gradients = TIER_HOST,
+                                          .optimizer = TIER_HOST,
+                                          .update = TIER_DEVICE},
+                                         {.chunk_bytes = 1 << 14,
+                                          .buffers = 8,
+                                          .lookahead = 1,
+                                          .parameters = TIER_DISK,
+                                          .gradients = TIER_HOST,
+                                          .optimizer = TIER_DISK,
+                                          .update = TIER_HOST}};
+enum { POLICIES = sizeof policies / sizeof *policies };
+
+static void open_llama(const struct backend *backend, const struct policy *policy, struct harness *out) {
+    struct harness_options options = {.backend = backend,
+                                      .folder = BALLAST_FIXTURES "/models/llama",
+                                      .purpose = MODEL_LOSS,
+                                      .dtype = DTYPE_BF16,
+                                      .batch = BATCH,
+                                      .sequence_length = TOKENS,
+                                      .grain_sequences = 1,
+                                      .grains_per_pass = 1,
+                                      .policy = *policy,
+                                      .clip_norm = 1};
+    harness_open(&options, out);
+}
+
+static double step_once(struct harness *harness, int step) {
+    outcome_set_batch(harness, step);
+    return harness_step(harness, 1e-3 * (1 + step % 3), false);
+}
+
+struct course {
+    double losses[STEPS];
+    uint64_t weights;
+    struct runner_graph_count count;
+    int64_t launches; /* that its graphs take in a step */
+};
+
+static struct course train(const struct backend *backend, const struct policy *policy) {
+    struct harness harness;
+    struct course course = {0};
+    struct spans spans;
+    open_llama(backend, policy, &harness);
+    assert_int_equal(spans_find(harness.executable->program, &spans), STATUS_OK);
+    for (int step = 0; step < STEPS; step++)
+        course.losses[step] = step_once(&harness, step);
+    course.count = runner_count_graphs(harness.runner);
+    for (size_t s = 0; s < course.count.graphs; s++) /* the first are captured first */
+        course.launches += spans.all.items[s].runs;
+    course.weights = harness_fingerprint(&harness);
+    spans_free(&spans);
+    harness_close(&harness);
+    return course;
+}
+
+static void require_equal(const struct course *a, const struct course *b) {
+    for (int step = 0; step < STEPS; step++)
+        if (memcmp(&a->losses[step], &b->losses[step], sizeof(double)) != 0)
+            fail_msg("step %d: loss %.17g and %.17g", step, a->losses[step], b->losses[step]);
+    assert_true(a->weights == b->weights);
+}
+
+/* As many graphs as there may be: all, none, some. */
+static void test_same_bits(void **state) {
+    (void)state;
+    static const int64_t most[] = {INT64_MAX, 0, 3};
+    for (int p = 0; p < POLICIES; p++) {
+        struct course plain = train(&backend_cpu, &policies[p]);
+        assert_int_equal(plain.count.spans, 0);
+        for (uint64_t seed = 1; seed <= 6; seed++) {
+            const struct backend *backend = deferred_begin(seed);
+            size_t limit = (size_t)most[seed % 3];
+            deferred_limit_graphs(most[seed % 3]);
+            struct course course = train(backend, &policies[p]);
+            require_equal(&plain, &course);
+            assert_true(course.count.spans > 3);
+            assert_int_equal(course.count.graphs, course.count.spans < limit ? course.count.spans : limit);
+            assert_int_equal(deferred_launches(), (STEPS - 1) * course.launches);
+            deferred_end();
+        }
+    }
+}
+
+static void see_nothing(void *payload, const struct runner *runner, int32_t instruction, int64_t run) {
+    (void)payload, (void)runner, (void)instruction, (void)run;
+}
+
+/* Steps of which each instruction is looked at launch nothing. */
+static void test_looked_at(void **state) {
+    (void)state;
+    struct harness harness;
+    struct timeline timeline;
+    struct course plain = train(&backend_cpu, &policies[2]);
+    open_llama(deferred_begin(2), &policies[2], &harness);
+    assert_int_equal(timeline_create(harness.executable->program, &timeline), STATUS_OK);
+    for (int step = 0; step < STEPS; step++) {
+        int64_t before = deferred_launches();
+        runner_set_recorder(harness.runner, step == 1 || step == 3 ? &timeline : NULL);
+        runner_set_observer(harness.runner, step == 4 ? see_nothing : NULL, NULL);
+        assert_true(step_once(&harness, step) == plain.losses[step]);
+        assert_true((deferred_launches() > before) == (step == 2 || step == 5));
+    }
+    assert_true(harness_fingerprint(&harness) == plain.weights);
+    timeline_free(&timeline);
+    harness_close(&harness);
+    deferred_end();
+}
+
+/* Wherever the device fails in a step of launches, the step ends, says so and is the last. */
+static void test_failures(void **state) {
+    (void)state;
+    for (int64_t at = 1; at < 400; at += 37) {
+        struct harness harness;
+        double scalars[SCALAR_COUNT] = {[SCALAR_LOSS_SCALE] = 1};
+        open_llama(deferred_begin((uint64_t)at), &policies[at % POLICIES], &harness);
+        for (int step = 0; step < 2; step++)
+            (void)step_once(&harness, step);
+        deferred_fail_after(at);
+        assert_int_equal(runner_step(harness.runner, scalars), STATUS_FAILED);
+        assert_non_null(strstr(status_message(), "the device failed as planted"));
+        assert_int_equal(runner_step(harness.runner, scalars), STATUS_FAILED);
+        harness_close(&harness);
+        deferred_end();
+    }
+}
+
+/* Where there is a GPU: every span can be captured, and nothing depends on it. */
+static void test_device(void **state) {
+    (void)state;
+    if (!getenv("BALLAST_TEST_BACKEND")) unit_skip("no device is named; needs BALLAST_TEST_BACKEND=cuda");
+    for (int p = 0; p < POLICIES; p++) {
+        setenv("BALLAST_CUDA_GRAPHS", "off", 1);
+        struct course plain = train(NULL, &policies[p]);
+        setenv("BALLAST_CUDA_GRAPHS", "on", 1);
+        struct course course = train(NULL, &policies[p]);
+        require_equal(&plain, &course);
+        assert_int_equal(plain.count.graphs, 0);
+        if (course.count.graphs < course.count.spans)
+            fail_msg("%zu of %zu spans were captured: %s", course.count.graphs, course.count.spans, status_message());
+        assert_true(course.count.graphs > 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_device),
+                                       cmocka_unit_test(test_of_random_policies),
+                                       cmocka_unit_test(test_of_random_streams),
+                                       cmocka_unit_test(test_planted),
+                                       cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_looked_at),
+                                       cmocka_unit_test(test_failures)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
