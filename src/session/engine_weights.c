@@ -15,7 +15,7 @@ static struct weight_target target_of(const struct engine *engine, const struct 
 
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
                                 struct weight_target **out, int *count) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     struct weight_target *targets = mem_array(graph->tensors.count, sizeof *targets);
     if (!targets) return STATUS_FAILED;
     int found = 0;
@@ -52,7 +52,7 @@ static enum status hash_home(const struct engine *engine, const struct tensor *t
 }
 
 static enum status hash_homes(const struct engine *engine, uint64_t *hashes) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     void *room = mem_array(BYTE_STORE_PIECE, 1);
     enum status status = room ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
@@ -65,7 +65,7 @@ static enum status hash_homes(const struct engine *engine, uint64_t *hashes) {
 }
 
 enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     int64_t count = (int64_t)graph->tensors.count;
     uint64_t *hashes = mem_array(graph->tensors.count, sizeof *hashes);
     if (!hashes) return STATUS_FAILED;
@@ -114,7 +114,7 @@ static enum status round_home(const struct engine *engine, const struct tensor *
 
 /* Parameters that have a master become its rounding. */
 static enum status round_masters(const struct engine *engine) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     float *room = mem_array(2 * BYTE_STORE_PIECE, 1);
     enum status status = room ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
@@ -132,7 +132,7 @@ static enum status round_masters(const struct engine *engine) {
 }
 
 enum status engine_load_weights(struct engine *engine) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     struct weight_target *targets;
     int count;
     TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, &targets, &count));
@@ -142,7 +142,7 @@ enum status engine_load_weights(struct engine *engine) {
         for (int t = 0; t < count; t++)
             if (targets[t].tensor == master->parameter) targets[t] = target_of(engine, master->parameter, master);
     }
-    enum status status = model_load_weights(engine->setup->model, targets, count);
+    enum status status = model_load_weights(engine_model(engine), targets, count);
     mem_free(targets);
     return status == STATUS_OK ? round_masters(engine) : status;
 }
