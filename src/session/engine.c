@@ -86,12 +86,9 @@ static enum status fill_batch(const struct engine *engine, enum program_use use,
     return dataset_fill(dataset, split, step, recipe->batch, &batch, targets);
 }
 
-enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
-                        struct step_numbers *out) {
+enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, int64_t targets,
+                                struct step_numbers *out) {
     const struct recipe *recipe = &engine->plan->chosen.recipe;
-    struct runner *runner = engine->runners[PROGRAM_STEP];
-    int64_t targets;
-    TRY(fill_batch(engine, PROGRAM_STEP, dataset, DATASET_TRAIN, step, &targets));
     double scale = 1 / (double)(targets > 0 ? targets : 1), t = (double)(step + 1);
     double *scalars = engine->scalars;
     scalars[SCALAR_LOSS_SCALE] = scale;
@@ -99,12 +96,19 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
     scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - pow(recipe->beta1, t));
     scalars[SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(recipe->beta2, t));
     engine->torn = true;
-    TRY(runner_step(runner, scalars));
+    TRY(runner_step(engine->runners[PROGRAM_STEP], scalars));
     engine->torn = false;
     const double *loss = engine_data(engine, PROGRAM_STEP, "loss");
     const double *clip = engine_data(engine, PROGRAM_STEP, "clip");
     *out = (struct step_numbers){.loss = *loss * scale, .grad_norm = clip[0]};
     return STATUS_OK;
+}
+
+enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
+                        struct step_numbers *out) {
+    int64_t targets;
+    TRY(fill_batch(engine, PROGRAM_STEP, dataset, DATASET_TRAIN, step, &targets));
+    return engine_compute_step(engine, step, learning_rate, targets, out);
 }
 
 enum status engine_settle(struct engine *engine) {

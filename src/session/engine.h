@@ -25,6 +25,8 @@ void engine_close(struct engine *engine);
 /* Reads the model's weights into the arena: fp32 masters first where there are such, then the parameters as their
  * rounding. Moments are zero. */
 enum status engine_load_weights(struct engine *engine);
+/* The same for a model that no file has: the family's initial values for this seed. */
+enum status engine_initialise_weights(struct engine *engine, uint64_t seed);
 /* Reads the optimizer's state over what engine_load_weights left. BAD_INPUT when a tensor is missing, unexpected or of
  * another shape. */
 enum status engine_load_state(struct engine *engine, const char *path);
@@ -44,7 +46,10 @@ struct step_numbers {
     double loss;      /* mean over unmasked tokens */
     double grad_norm; /* before clipping */
 };
-/* One training step, numbered from 0, with batch `step` of the data. Allocates nothing, but for what it takes to
+/* One training step, numbered from 0, over what the inputs of PROGRAM_STEP hold, of which so many targets count. */
+enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, int64_t targets,
+                                struct step_numbers *out);
+/* The same with batch `step` of the data. Allocates nothing, but for what it takes to
  * tokenize rows that are not there yet. */
 enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
                         struct step_numbers *out);

@@ -131,18 +131,50 @@ static enum status round_masters(const struct engine *engine) {
     return status;
 }
 
-enum status engine_load_weights(struct engine *engine) {
+/* All parameters, those with a master as the master: their roundings follow. */
+static enum status list_sources(const struct engine *engine, struct weight_target **out, int *count) {
     const struct graph *graph = engine_graph(engine);
-    struct weight_target *targets;
-    int count;
-    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, &targets, &count));
+    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, out, count));
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *master = graph->tensors.items[i];
         if (!is_master(master)) continue;
-        for (int t = 0; t < count; t++)
-            if (targets[t].tensor == master->parameter) targets[t] = target_of(engine, master->parameter, master);
+        for (int t = 0; t < *count; t++)
+            if ((*out)[t].tensor == master->parameter) (*out)[t] = target_of(engine, master->parameter, master);
     }
+    return STATUS_OK;
+}
+
+enum status engine_load_weights(struct engine *engine) {
+    struct weight_target *targets;
+    int count;
+    TRY(list_sources(engine, &targets, &count));
     enum status status = model_load_weights(engine_model(engine), targets, count);
+    mem_free(targets);
+    return status == STATUS_OK ? round_masters(engine) : status;
+}
+
+/* What has no address gets its values through memory of our own. */
+static enum status initialise_home(const struct engine *engine, const struct weight_target *target, uint64_t seed) {
+    const struct tensor *home = target->home;
+    int64_t bytes = shape_bytes(&home->shape);
+    struct weight_target own = {.tensor = target->tensor, .data = mem_array((size_t)bytes, 1), .dtype = target->dtype};
+    if (!own.data) return STATUS_FAILED;
+    model_initialise_weights(engine_model(engine), seed, &own, 1);
+    enum status status = runner_write(engine->main, home, 0, bytes, own.data);
+    mem_free(own.data);
+    return status;
+}
+
+enum status engine_initialise_weights(struct engine *engine, uint64_t seed) {
+    struct weight_target *targets;
+    int count;
+    TRY(list_sources(engine, &targets, &count));
+    enum status status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        if (targets[i].data)
+            model_initialise_weights(engine_model(engine), seed, &targets[i], 1);
+        else
+            status = initialise_home(engine, &targets[i], seed);
     mem_free(targets);
     return status == STATUS_OK ? round_masters(engine) : status;
 }

@@ -16,33 +16,43 @@ static bool has_tier(const struct machine *machine, const struct programs *progr
     return machine->capacity_bytes[tier] > 0 || (programs && programs->tier_bytes[tier] > 0);
 }
 
-static struct profile_options options_of(const struct machine *machine, const struct programs *programs,
-                                         const struct measuring *measuring, int threads, const char *cache) {
-    bool disk = has_tier(machine, programs, TIER_DISK) && machine->limits.disk_folder[0];
-    return (struct profile_options){.disk_folder = disk ? machine->limits.disk_folder : NULL,
-                                    .host_tier = has_tier(machine, programs, TIER_HOST),
-                                    .cache_folder = cache,
-                                    .anew = measuring->anew,
-                                    .threads = threads,
-                                    .budget_s = measuring->budget_s};
+/* What measuring is told; `cache` is in fresh memory. */
+struct asking {
+    char *cache;
+    struct profile_options options;
+};
+
+static enum status begin_asking(const struct machine *machine, const struct programs *programs,
+                                const struct measuring *measuring, int threads, struct asking *out) {
+    const char *disk = machine->limits.disk_folder, *cache = measuring->cache_folder;
+    out->cache = cache ? mem_string(cache) : cache_folder();
+    if (!out->cache) return STATUS_FAILED;
+    out->options = (struct profile_options){
+        .disk_folder = has_tier(machine, programs, TIER_DISK) && disk[0] ? disk : NULL,
+        .host_tier = has_tier(machine, programs, TIER_HOST),
+        .cache_folder = out->cache[0] ? out->cache : NULL,
+        .anew = measuring->anew,
+        .threads = threads,
+        .budget_s = measuring->budget_s,
+    };
+    return STATUS_OK;
 }
 
 enum status machine_costs_measure(const struct machine *machine, const struct programs *programs,
                                   const struct measuring *measuring, struct machine_costs *out) {
     const struct executable *main = programs_main(programs);
     struct machine_costs made = {.report = {.operators = 0}};
+    struct asking asking;
     TRY(describe(machine, &made.cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &made.cluster, &made.costs));
         *out = made;
         return STATUS_OK;
     }
-    char *cache = cache_folder();
-    if (!cache) return STATUS_FAILED;
-    struct profile_options options = options_of(machine, programs, measuring, main->threads, cache);
+    TRY(begin_asking(machine, programs, measuring, main->threads, &asking));
     enum status status =
-        profile_model(machine->backend, main->graph, &made.cluster, &options, &made.costs, &made.report);
-    mem_free(cache);
+        profile_model(machine->backend, main->graph, &made.cluster, &asking.options, &made.costs, &made.report);
+    mem_free(asking.cache);
     if (status == STATUS_OK) *out = made;
     return status;
 }
@@ -59,22 +69,20 @@ enum status machine_costs_find(const struct machine *machine, const struct progr
     *out = (struct costs){0};
     TRY(describe(machine, &cluster));
     if (machine->backend == &backend_described) return roofline_costs(main->graph, &cluster, out);
-    char *cache = cache_folder();
-    if (!cache) return STATUS_FAILED;
-    struct profile_options options = options_of(machine, programs, &(struct measuring){0}, main->threads, cache);
-    enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &options, out, &found);
-    mem_free(cache);
+    struct asking asking;
+    TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
+    enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &asking.options, out, &found);
+    mem_free(asking.cache);
     return status;
 }
 
 enum status machine_measure(const struct machine *machine, int threads, const struct measuring *measuring,
                             struct cluster *out) {
+    struct asking asking;
     TRY(describe(machine, out));
-    char *cache = cache_folder();
-    if (!cache) return STATUS_FAILED;
-    struct profile_options options = options_of(machine, NULL, measuring, threads, cache);
-    enum status status = profile_machine(machine->backend, &options, out, NULL);
-    mem_free(cache);
+    TRY(begin_asking(machine, NULL, measuring, threads, &asking));
+    enum status status = profile_machine(machine->backend, &asking.options, out, NULL);
+    mem_free(asking.cache);
     return status;
 }
 

@@ -2,8 +2,14 @@
 
 enum status session_open(const char *model_folder, const struct plan_options *options, const struct recipe *decided,
                          struct session *out) {
-    struct session session = {.model = NULL};
-    TRY(options->outline ? model_open_outline(model_folder, &session.model) : model_open(model_folder, &session.model));
+    struct model *model;
+    TRY(options->outline ? model_open_outline(model_folder, &model) : model_open(model_folder, &model));
+    return session_open_model(model, options, decided, out);
+}
+
+enum status session_open_model(struct model *model, const struct plan_options *options, const struct recipe *decided,
+                               struct session *out) {
+    struct session session = {.model = model};
     enum status status = machine_open(options, decided, &session.machine);
     if (status == STATUS_OK)
         *out = session;

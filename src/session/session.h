@@ -34,6 +34,9 @@ struct session {
  * BAD_INPUT naming file and field. The caller closes with session_close. */
 enum status session_open(const char *model_folder, const struct plan_options *options, const struct recipe *decided,
                          struct session *out);
+/* The same with a model that is there, which the session takes over, also on failure. */
+enum status session_open_model(struct model *model, const struct plan_options *options, const struct recipe *decided,
+                               struct session *out);
 void session_close(struct session *session);
 
 /* Which weights a step trains: the model gets the recipe's adapters and frozen weights, and the recipe their canonical
