@@ -132,7 +132,7 @@ static void compute_at_once(const char *folder, enum dtype dtype, const int32_t 
     harness_open(&options, &harness);
     harness_set_inputs(&harness, tokens, NULL);
     harness_step(&harness, 0, false);
-    memcpy(logits, runner_data(harness.runner, harness.output), LENGTH * TINY_VOCAB * sizeof *logits);
+    memcpy(logits, harness_logits(&harness), LENGTH * TINY_VOCAB * sizeof *logits);
     harness_close(&harness);
 }
 
