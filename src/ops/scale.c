@@ -25,6 +25,7 @@ const struct op op_scale = {
     .inputs = 1,
     .outputs = 1,
     .infer = infer_scale,
+    .cost_key = op_key_nothing,
     .differentiate = differentiate_scale,
     .in_place_input = 1 + 0,
 };
