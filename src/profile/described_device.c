@@ -54,11 +54,6 @@ static int64_t choose_grain_tokens(int64_t layers, int64_t width, int64_t device
 
 static void set_threads(int threads) { backend_cpu.set_threads(threads); }
 
-static bool supports(const struct op *op, enum dtype dtype) {
-    (void)op;
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16;
-}
-
 static int64_t head_workspace_bytes(const struct node *node) {
     struct head_tiles tiles = head_tiles_of(node, &head);
     return head_workspace_of(node, &tiles, node->op->work == OP_WORK_LOSS_GRAD).end + PRODUCT_WORKSPACE_BYTES;
@@ -78,9 +73,11 @@ static int64_t workspace_bytes(const struct node *node) {
 }
 
 /* Without a function: what is described cannot run. */
-static enum status kernel_create(const struct node *node, struct kernel **out) {
+static enum status create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
+static const struct kernel_entry all = {.op = NULL, .create = create};
+static const struct kernel_list kernels = {.entries = &all, .count = 1};
 
 /* That there is one says that the device's memory is its own. */
 static const struct backend_memory memory;
@@ -98,8 +95,7 @@ const struct backend backend_described = {
     .grain_tokens = 4096,
     .choose_grain_tokens = choose_grain_tokens,
     .set_threads = set_threads,
-    .supports = supports,
-    .kernel_create = kernel_create,
+    .kernels = &kernels,
     .memory = &memory,
     .host = &backend_cpu,
 };
