@@ -57,6 +57,15 @@ CPU_KERNEL_LIST(KERNEL_DECLARE)
 /* A kernel that treats rows apart from each other: `rows` does rows [begin, end) of out[0]. */
 typedef void kernel_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end);
 enum status cpu_rows_create(const struct node *node, kernel_rows *rows, struct kernel **out);
+/* For such kernels: what out[0] has, and rows of operands; NULL for an operand that is left out. */
+static inline int64_t columns_of(const struct node *node) { return shape_columns(&node->out[0]->shape); }
+static inline enum dtype dtype_of(const struct node *node) { return node->out[0]->shape.dtype; }
+static inline void *in_row(const struct node *node, const struct kernel_call *call, int input, int64_t row) {
+    return operand_row(node->in[input], call->in[input], row);
+}
+static inline void *out_row(const struct node *node, const struct kernel_call *call, int output, int64_t row) {
+    return operand_row(node->out[output], call->out[output], row);
+}
 
 /* Sums over rows in blocks of SUM_ROWS: block i has its own row of `partials` [blocks][columns] (fp32); the blocks are
  * then added to `out` in order. */
