@@ -2,7 +2,7 @@
  * (tests/reference/make_fixtures.py). Bounds: logits 1e-4; each gradient g of n tensors: |d| <= 1e-4 (|g| + 1e-3 |all|
  * / sqrt(n)), against fp64; losses 1e-5 relative in fp32, 1e-2 in bf16; final weights 1e-4 relative where the
  * gradient is certain in fp32. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>
