@@ -212,7 +212,6 @@ struct tensor *ops_activation(struct graph *graph, const char *name, struct tens
 struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
                                     enum activation function);
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
-/* x must have no other use. */
 struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
