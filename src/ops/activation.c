@@ -3,6 +3,20 @@
 
 #include "graph/differentiate.h"
 
+enum { HUB_NAMES = 4 };
+static const struct {
+    const char *name;
+    const char *hub_names[HUB_NAMES]; /* NULL after the last */
+} functions[] = {
+#define ACTIVATION_ROW(name, text, ...) [ACTIVATION_##name] = {text, {__VA_ARGS__, NULL}},
+    ACTIVATION_LIST(ACTIVATION_ROW)
+#undef ACTIVATION_ROW
+};
+
+const char *activation_name(enum activation function) { return functions[function].name; }
+
+const char *activation_hub_name(enum activation function, int index) { return functions[function].hub_names[index]; }
+
 /* All inputs are activations of one shape, and so is each output. */
 static enum status infer_alike(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
