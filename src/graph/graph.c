@@ -170,6 +170,12 @@ struct tensor *graph_find(const struct graph *graph, const char *name) {
     return NULL;
 }
 
+struct tensor *graph_cache_rows(struct graph *graph) {
+    struct tensor *rows = graph_find(graph, "rows");
+    struct shape shape = shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1);
+    return rows ? rows : graph_tensor(graph, TENSOR_INPUT, "rows", shape);
+}
+
 int32_t graph_count_blocks(const struct graph *graph) {
     int32_t blocks = 0;
     for (size_t n = 0; n < graph->nodes.count; n++) {

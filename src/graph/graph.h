@@ -76,6 +76,10 @@ int32_t graph_count_blocks(const struct graph *graph);
 /* Whether it trains; others are evaluated or generated with. */
 bool graph_has_backward(const struct graph *graph);
 
+/* Decoding: the input "rows" [S,T] int32, made where it is first asked for: in caches [N,P,…] of N texts each token's
+ * row, text * P + position; -1 for a token that does not count. */
+struct tensor *graph_cache_rows(struct graph *graph);
+
 /* The parameter, input or result of that name, or NULL. */
 struct tensor *graph_find(const struct graph *graph, const char *name);
 /* Names "layer.3.attention" and the like, in the graph's memory. NULL when out of memory (the graph's status is then
