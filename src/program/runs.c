@@ -143,21 +143,6 @@ static bool *needed(const struct sweep *sweep, int64_t slot, struct tensor *tens
     return &sweep->needed[slot * (int64_t)sweep->graph->tensors.count + tensor_storage(tensor)->id];
 }
 
-/* The input whose buffer output 0 may take over, or NULL: both are whole activations, and no other operand of the node
- * shares its bytes. */
-static struct tensor *in_place_source(const struct node *node) {
-    if (node->op->in_place_input == 0) return NULL;
-    int index = node->op->in_place_input - 1;
-    struct tensor *in = node->in[index];
-    const struct tensor *out = node->out[0];
-    if (!in || !out || in->base || out->base || in->kept || out->kept) return NULL;
-    if (out->kind != TENSOR_ACTIVATION || in->kind != TENSOR_ACTIVATION) return NULL;
-    if (shape_bytes(&in->shape) != shape_bytes(&out->shape)) return NULL;
-    for (int i = 0; i < node->op->inputs; i++)
-        if (i != index && node->in[i] && tensor_storage(node->in[i]) == in) return NULL;
-    return in;
-}
-
 /* True when the run has an effect: it changes an accumulator, or makes what is read later. */
 static bool sweep_run(const struct sweep *sweep, struct run *run) {
     const struct node *node = run->node;
@@ -165,8 +150,8 @@ static bool sweep_run(const struct sweep *sweep, struct run *run) {
     for (int i = 0; i < node->op->outputs; i++)
         if (node->out[i]) useful |= node->out[i]->kind != TENSOR_ACTIVATION || *needed(sweep, run->slot, node->out[i]);
     if (!useful) return false;
-    struct tensor *source = in_place_source(node);
-    run->takes_over = source && !*needed(sweep, run->slot, source);
+    int input = node_in_place_input(node);
+    run->takes_over = input >= 0 && !*needed(sweep, run->slot, node->in[input]);
     for (int i = 0; i < node->op->inputs; i++)
         if (node->in[i]) *needed(sweep, run->slot, node->in[i]) = true;
     return true;
