@@ -10,7 +10,7 @@
  *
  * Deferred updates. Where optimizer state is not on the device, a step does not update what belongs to it: the next
  * step's instructions do, those marked `deferred`, beside its forward. A step without one before it leaves them out,
- * and they alone can be run to catch up (run/runner.h).
+ * and they alone can be run to catch up (runtime/runner.h).
  *
  * Bytes. A buffer lies at a fixed offset of its tier's arena. Two buffers may share bytes only if every use of one
  * happens before every use of the other; program_verify proves it. */
@@ -109,7 +109,7 @@ struct instruction {
     const struct node *node; /* kernels */
     int stream;
     int section;
-    int32_t group;                         /* the stage it belongs to, counted through the program (runs.h) */
+    int32_t group;                         /* the stage it belongs to, counted through the program (executions.h) */
     bool deferred;                         /* part of the update that the step before left over */
     enum tier tier;                        /* kernels: where all operands are */
     int64_t grain;                         /* slot of the pass in which it works, for reports */

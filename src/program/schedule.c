@@ -1,8 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "program/executions.h"
 #include "program/passes.h"
-#include "program/runs.h"
 
 /* The state of scheduling: which buffer holds which tensor right now. */
 struct scheduler {
@@ -11,7 +11,7 @@ struct scheduler {
     const struct plan *plan;
     const struct workspace_table *workspace;
     struct chunk_list chunks;
-    struct run_source source;
+    struct execution_source source;
     int64_t slots;         /* grains in flight */
     int32_t *step_buffers; /* by tensor id: the buffer of parameters, state, inputs, gradients, results; -1 */
     int64_t *step_offsets; /* by tensor id: where in it */
@@ -126,7 +126,7 @@ static int compare_packed(const void *a, const void *b) {
 }
 
 /* A chunk's tensors of a kind make one pack; gradients one for each block that adds to them, so that they can leave
- * when that block's backward has run. */
+ * after that block's backward. */
 static void list_packed(const struct scheduler *scheduler, enum tensor_kind kind, struct packed *list, size_t *count) {
     const struct graph *graph = scheduler->graph;
     *count = 0;
@@ -206,14 +206,14 @@ static struct operand make_operand(struct scheduler *scheduler, const struct sec
 }
 
 static struct instruction new_instruction(const struct scheduler *scheduler, enum opcode opcode,
-                                          const struct run *run) {
+                                          const struct execution *execution) {
     struct instruction instruction = {
         .opcode = opcode,
         .section = (int)scheduler->program->sections.count - 1,
-        .group = run->group,
-        .deferred = run->deferred,
-        .tier = run->deferred ? scheduler->plan->policy.update : TIER_DEVICE,
-        .grain = run->slot,
+        .group = execution->group,
+        .deferred = execution->deferred,
+        .tier = execution->deferred ? scheduler->plan->policy.update : TIER_DEVICE,
+        .grain = execution->slot,
     };
     for (int i = 0; i < OPERANDS_MAX; i++)
         instruction.operands[i].buffer = -1;
@@ -221,8 +221,8 @@ static struct instruction new_instruction(const struct scheduler *scheduler, enu
 }
 
 /* Sums are zeroed before their first use in a step, whole buffers at a time. */
-static enum status zero_accumulators(struct scheduler *scheduler, const struct run *run) {
-    const struct node *node = run->node;
+static enum status zero_accumulators(struct scheduler *scheduler, const struct execution *execution) {
+    const struct node *node = execution->node;
     for (int i = 0; i < node->op->outputs; i++) {
         const struct tensor *tensor = node->out[i];
         if (!tensor || !(node->op->updates >> i & 1)) continue;
@@ -230,7 +230,7 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct r
         int32_t buffer = sums ? scheduler->step_buffers[tensor->id] : -1;
         if (!sums || scheduler->zeroed[buffer]) continue;
         scheduler->zeroed[buffer] = true;
-        struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, run);
+        struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, execution);
         zero.grain = 0;
         zero.operands[OP_INPUTS_MAX] = (struct operand){
             .buffer = buffer, .access = ACCESS_WRITE, .bytes = scheduler->program->buffers.items[buffer].bytes};
@@ -239,38 +239,41 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct r
     return STATUS_OK;
 }
 
-static enum tier tier_of_output(const struct scheduler *scheduler, const struct run *run, const struct tensor *tensor) {
-    bool waits = run->node->phase == PHASE_FORWARD && !run->repeated && !tensor->kept;
-    return waits ? scheduler->tiers[run->node->block] : TIER_DEVICE;
+static enum tier tier_of_output(const struct scheduler *scheduler, const struct execution *execution,
+                                const struct tensor *tensor) {
+    bool waits = execution->node->phase == PHASE_FORWARD && !execution->repeated && !tensor->kept;
+    return waits ? scheduler->tiers[execution->node->block] : TIER_DEVICE;
 }
 
-static enum status make_outputs(struct scheduler *scheduler, const struct run *run) {
-    const struct node *node = run->node;
+static enum status make_outputs(struct scheduler *scheduler, const struct execution *execution) {
+    const struct node *node = execution->node;
     for (int i = 0; i < node->op->outputs; i++) {
         struct tensor *tensor = node->out[i] ? tensor_storage(node->out[i]) : NULL;
         if (!tensor || tensor->kind != TENSOR_ACTIVATION) continue;
-        int32_t *buffer = pass_buffer(scheduler, run->slot, tensor);
-        if (i == 0 && run->takes_over)
-            *buffer = current_buffer(scheduler, run->slot, node->in[node->op->in_place_input - 1]);
+        int32_t *buffer = pass_buffer(scheduler, execution->slot, tensor);
+        if (i == 0 && execution->takes_over)
+            *buffer = current_buffer(scheduler, execution->slot, node->in[node->op->in_place_input - 1]);
         else if (*buffer < 0)
-            TRY(add_tensor_buffer(scheduler, tensor, 1, tier_of_output(scheduler, run, tensor), buffer));
+            TRY(add_tensor_buffer(scheduler, tensor, 1, tier_of_output(scheduler, execution, tensor), buffer));
     }
     return STATUS_OK;
 }
 
-static enum status schedule_run(struct scheduler *scheduler, const struct section *section, const struct run *run) {
-    const struct node *node = run->node;
-    TRY(zero_accumulators(scheduler, run));
-    struct instruction instruction = new_instruction(scheduler, OPCODE_KERNEL, run);
+static enum status schedule_execution(struct scheduler *scheduler, const struct section *section,
+                                      const struct execution *execution) {
+    const struct node *node = execution->node;
+    TRY(zero_accumulators(scheduler, execution));
+    struct instruction instruction = new_instruction(scheduler, OPCODE_KERNEL, execution);
     instruction.node = node;
     for (int i = 0; i < node->op->inputs; i++)
         if (node->in[i])
-            instruction.operands[i] = make_operand(scheduler, section, run->slot, node->in[i], ACCESS_READ);
-    TRY(make_outputs(scheduler, run));
+            instruction.operands[i] = make_operand(scheduler, section, execution->slot, node->in[i], ACCESS_READ);
+    TRY(make_outputs(scheduler, execution));
     for (int i = 0; i < node->op->outputs; i++) {
         if (!node->out[i]) continue;
         enum access access = node->op->updates >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
-        instruction.operands[OP_INPUTS_MAX + i] = make_operand(scheduler, section, run->slot, node->out[i], access);
+        instruction.operands[OP_INPUTS_MAX + i] =
+            make_operand(scheduler, section, execution->slot, node->out[i], access);
     }
     int64_t bytes = scheduler->workspace->bytes[node->id];
     if (bytes > 0) {
@@ -283,10 +286,10 @@ static enum status schedule_run(struct scheduler *scheduler, const struct sectio
     return vec_push(&scheduler->program->instructions, instruction);
 }
 
-/* A block that runs again makes everything anew. */
-static void forget_outputs(struct scheduler *scheduler, const struct run_list *runs, size_t first) {
-    const struct run *items = runs->list.items;
-    for (size_t i = first; i < runs->list.count && items[i].group == items[first].group; i++)
+/* A recomputed block makes new instances of all its outputs. */
+static void forget_outputs(struct scheduler *scheduler, const struct execution_list *executions, size_t first) {
+    const struct execution *items = executions->list.items;
+    for (size_t i = first; i < executions->list.count && items[i].group == items[first].group; i++)
         for (int k = 0; k < items[i].node->op->outputs; k++) {
             struct tensor *tensor = items[i].node->out[k];
             if (tensor) *pass_buffer(scheduler, items[i].slot, tensor_storage(tensor)) = -1;
@@ -300,42 +303,43 @@ static void choose_tiers(struct scheduler *scheduler) {
             scheduler->tiers[stages->list.items[s].block] = stages->list.items[s].tier;
 }
 
-static enum status schedule_runs(struct scheduler *scheduler, const struct section *section,
-                                 const struct run_list *runs) {
+static enum status schedule_executions(struct scheduler *scheduler, const struct section *section,
+                                       const struct execution_list *executions) {
     int32_t group = -1;
-    for (size_t i = 0; i < runs->list.count; i++) {
-        const struct run *run = &runs->list.items[i];
-        if (run->group != group) forget_outputs(scheduler, runs, i);
-        group = run->group;
-        TRY(schedule_run(scheduler, section, run));
+    for (size_t i = 0; i < executions->list.count; i++) {
+        const struct execution *execution = &executions->list.items[i];
+        if (execution->group != group) forget_outputs(scheduler, executions, i);
+        group = execution->group;
+        TRY(schedule_execution(scheduler, section, execution));
     }
     return STATUS_OK;
 }
 
-static enum status schedule_section(struct scheduler *scheduler, struct section section, struct run_list *runs) {
+static enum status schedule_section(struct scheduler *scheduler, struct section section,
+                                    struct execution_list *executions) {
     struct program *program = scheduler->program;
     section.first = (int32_t)program->instructions.count;
     TRY(vec_push(&program->sections, section));
     memset(scheduler->pass_buffers, -1, (size_t)scheduler->slots * scheduler->graph->tensors.count * sizeof(int32_t));
-    TRY(schedule_runs(scheduler, &section, runs));
+    TRY(schedule_executions(scheduler, &section, executions));
     int32_t count = (int32_t)program->instructions.count - section.first;
     if (count > 0)
         program->sections.items[program->sections.count - 1].count = count;
     else
         program->sections.count--;
-    runs->list.count = 0;
+    executions->list.count = 0;
     return STATUS_OK;
 }
 
 static enum status schedule_pass(struct scheduler *scheduler, struct section section, bool first, bool last,
-                                 struct run_list *runs) {
+                                 struct execution_list *executions) {
     if (section.repeat == 0) return STATUS_OK;
-    TRY(runs_of_pass(&scheduler->source, section.grains, first, last, runs));
-    return schedule_section(scheduler, section, runs);
+    TRY(executions_of_pass(&scheduler->source, section.grains, first, last, executions));
+    return schedule_section(scheduler, section, executions);
 }
 
 /* A first pass, as many middle ones as need be, and a last pass, which may be smaller. */
-static enum status schedule_sections(struct scheduler *scheduler, struct run_list *runs) {
+static enum status schedule_sections(struct scheduler *scheduler, struct execution_list *executions) {
     int64_t grains = recipe_grains(&scheduler->plan->recipe), slots = scheduler->slots;
     int64_t passes = (grains + slots - 1) / slots, last_first = (passes - 1) * slots;
     const struct section first = {.name = "first pass", .repeat = 1, .first_grain = 0, .grains = slots};
@@ -344,11 +348,11 @@ static enum status schedule_sections(struct scheduler *scheduler, struct run_lis
     const struct section last = {
         .name = "last pass", .repeat = passes > 1, .first_grain = last_first, .grains = grains - last_first};
     const struct section update = {.name = "update", .repeat = 1, .first_grain = -1, .grains = 1};
-    TRY(schedule_pass(scheduler, first, true, passes == 1, runs));
-    TRY(schedule_pass(scheduler, middle, false, false, runs));
-    TRY(schedule_pass(scheduler, last, false, true, runs));
-    TRY(runs_of_update(&scheduler->source, runs));
-    return schedule_section(scheduler, update, runs);
+    TRY(schedule_pass(scheduler, first, true, passes == 1, executions));
+    TRY(schedule_pass(scheduler, middle, false, false, executions));
+    TRY(schedule_pass(scheduler, last, false, true, executions));
+    TRY(executions_of_update(&scheduler->source, executions));
+    return schedule_section(scheduler, update, executions);
 }
 
 static enum status pack_chunks(struct scheduler *scheduler) {
@@ -375,7 +379,7 @@ static enum status start_scheduler(struct scheduler *scheduler) {
     if (!scheduler->program) return STATUS_FAILED;
     *scheduler->program = (struct program){.graph = graph, .streams = 1, .alignment = BUFFER_ALIGNMENT};
     TRY(pack_chunks(scheduler));
-    TRY(run_source_create(graph, &scheduler->plan->policy, &scheduler->chunks, &scheduler->source));
+    TRY(execution_source_create(graph, &scheduler->plan->policy, &scheduler->chunks, &scheduler->source));
     scheduler->program->defers = has_deferred(scheduler);
     scheduler->step_buffers = mem_array(tensors, sizeof *scheduler->step_buffers);
     scheduler->step_offsets = mem_array(tensors, sizeof *scheduler->step_offsets);
@@ -391,11 +395,11 @@ static enum status start_scheduler(struct scheduler *scheduler) {
 }
 
 static enum status schedule_all(struct scheduler *scheduler) {
-    struct run_list runs = {0};
+    struct execution_list executions = {0};
     TRY(start_scheduler(scheduler));
     TRY(add_step_buffers(scheduler, recipe_grains(&scheduler->plan->recipe)));
-    enum status status = schedule_sections(scheduler, &runs);
-    vec_free(&runs.list);
+    enum status status = schedule_sections(scheduler, &executions);
+    vec_free(&executions.list);
     return status;
 }
 
@@ -406,7 +410,7 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
         .graph = graph, .plan = plan, .workspace = workspace, .slots = plan->policy.grains_per_pass};
     enum status status = schedule_all(&scheduler);
     chunks_free(&scheduler.chunks);
-    run_source_free(&scheduler.source);
+    execution_source_free(&scheduler.source);
     mem_free(scheduler.step_buffers);
     mem_free(scheduler.step_offsets);
     mem_free(scheduler.pass_buffers);

@@ -2,26 +2,27 @@
 
 #include <string.h>
 
-/* An activation in memory: what one run makes and others read. */
+/* An activation in memory: made by one execution, read by others. */
 struct instance {
     int64_t bytes;
     enum tier home;
-    int32_t first, last;             /* runs of the present visit to the device */
+    int32_t first, last;             /* executions of the present visit to the device */
     int32_t first_group, last_group; /* their groups */
     int32_t visits;
 };
 
-/* Live bytes change at three places a run: where copies stand before its group, at the run, and behind its group. */
-enum { PLACE_BEFORE, PLACE_RUN, PLACE_BEHIND, PLACES };
+/* Live bytes change at three places of an execution: at copies before its group, at the execution itself, and at copies
+ * after its group. */
+enum { PLACE_BEFORE, PLACE_EXECUTION, PLACE_BEHIND, PLACES };
 
 struct measurer {
-    const struct run_source *source;
+    const struct execution_source *source;
     const struct workspace_table *workspace;
     const struct costs *costs;
     struct way *way;
-    const struct run *runs;
+    const struct execution *executions;
     int32_t count;
-    int32_t *begin; /* by group, those without runs too: its first run; one more at the end */
+    int32_t *begin; /* by group, empty ones too: its first execution; one more at the end */
     int32_t groups;
     VEC(struct instance) instances;
     int32_t *current; /* by storage id: the instance that holds it; -1 */
@@ -46,8 +47,8 @@ static void end_visit(const struct measurer *measurer, const struct instance *in
     bool fetched = instance->visits > 1, stored = again && instance->visits == 1;
     int32_t first = fetched ? measurer->begin[early > 0 ? early : 0] : instance->first, last = instance->last;
     if (stored) last = measurer->begin[group_at_most(measurer, instance->last_group + lookahead) + 1] - 1;
-    add_live(measurer, TIER_DEVICE, first, fetched ? PLACE_BEFORE : PLACE_RUN, last, stored ? PLACE_BEHIND : PLACE_RUN,
-             instance->bytes);
+    add_live(measurer, TIER_DEVICE, first, fetched ? PLACE_BEFORE : PLACE_EXECUTION, last,
+             stored ? PLACE_BEHIND : PLACE_EXECUTION, instance->bytes);
 }
 
 static void count_traffic(struct way_traffic *traffic, int64_t bytes) {
@@ -68,29 +69,29 @@ static void begin_visit(const struct measurer *measurer, struct instance *instan
     instance->visits++;
 }
 
-static void use(const struct measurer *measurer, int32_t index, int32_t run, int32_t group) {
+static void use(const struct measurer *measurer, int32_t index, int32_t execution, int32_t group) {
     struct instance *instance = &measurer->instances.items[index];
     bool near = group - instance->last_group <= 1 + 2 * measurer->way->lookahead;
     if (instance->home != TIER_DEVICE && !near) {
         begin_visit(measurer, instance, group);
-        instance->first = run;
+        instance->first = execution;
         instance->first_group = group;
     }
-    instance->last = run;
+    instance->last = execution;
     instance->last_group = group;
 }
 
 static enum status make(struct measurer *measurer, int32_t r, int32_t group) {
-    const struct run *run = &measurer->runs[r];
-    const struct node *node = run->node;
+    const struct execution *execution = &measurer->executions[r];
+    const struct node *node = execution->node;
     for (int i = 0; i < node->op->outputs; i++) {
         struct tensor *tensor = node->out[i] ? tensor_storage(node->out[i]) : NULL;
         if (!tensor || tensor->kind != TENSOR_ACTIVATION) continue;
         int32_t *current = &measurer->current[tensor->id];
-        if (i == 0 && run->takes_over)
+        if (i == 0 && execution->takes_over)
             *current = measurer->current[tensor_storage(node->in[node->op->in_place_input - 1])->id];
         if (*current < 0) {
-            bool waits = node->phase == PHASE_FORWARD && !run->repeated && !tensor->kept;
+            bool waits = node->phase == PHASE_FORWARD && !execution->repeated && !tensor->kept;
             struct instance made = {.bytes = shape_bytes(&tensor->shape),
                                     .home = waits ? measurer->homes[node->block] : TIER_DEVICE,
                                     .first = r,
@@ -106,24 +107,24 @@ static enum status make(struct measurer *measurer, int32_t r, int32_t group) {
 }
 
 static void read(const struct measurer *measurer, int32_t r, int32_t group) {
-    const struct node *node = measurer->runs[r].node;
+    const struct node *node = measurer->executions[r].node;
     for (int i = 0; i < node->op->inputs; i++) {
         struct tensor *tensor = node->in[i] ? tensor_storage(node->in[i]) : NULL;
         if (tensor && tensor->kind == TENSOR_ACTIVATION) use(measurer, measurer->current[tensor->id], r, group);
     }
 }
 
-/* A block that runs again makes everything anew. */
+/* A recomputed block makes new instances of all its outputs. */
 static void forget(const struct measurer *measurer, int32_t group) {
     for (int32_t r = measurer->begin[group]; r < measurer->begin[group + 1]; r++)
-        for (int k = 0; k < measurer->runs[r].node->op->outputs; k++) {
-            struct tensor *tensor = measurer->runs[r].node->out[k];
+        for (int k = 0; k < measurer->executions[r].node->op->outputs; k++) {
+            struct tensor *tensor = measurer->executions[r].node->out[k];
             if (tensor) measurer->current[tensor_storage(tensor)->id] = -1;
         }
 }
 
 static void compute(struct measurer *measurer, int32_t r) {
-    const struct node *node = measurer->runs[r].node;
+    const struct node *node = measurer->executions[r].node;
     const struct kernel_cost *cost = &measurer->costs->kernels[node->id];
     measurer->way->compute_s[cost->activity] += cost->seconds + measurer->costs->rates.issue_s;
 }
@@ -151,7 +152,7 @@ static void sum_away(const struct measurer *measurer, enum tier tier) {
     measurer->way->away_bytes[tier] = most;
 }
 
-/* Groups are counted as runs_of_pass does: a forward whose backward follows at once shares its group. */
+/* Groups are counted as executions_of_pass does: a forward whose backward follows at once shares its group. */
 static void find_stages(const struct measurer *measurer) {
     struct way *way = measurer->way;
     const struct stage_list *stages = &measurer->source->stages;
@@ -176,13 +177,13 @@ static enum status sum_groups(const struct measurer *measurer) {
     int64_t live = 0;
     for (int32_t group = 0; group < measurer->groups; group++) {
         int32_t first = measurer->begin[group], end = measurer->begin[group + 1];
-        const struct node *node = first < end ? measurer->runs[first].node : NULL;
+        const struct node *node = first < end ? measurer->executions[first].node : NULL;
         struct way_group sum = {.block = node ? node->block : -1, .before = live, .peak = live};
         for (int32_t r = first; r < end; r++) {
             live += changes[PLACES * r + PLACE_BEFORE];
             if (r == first) sum.before = live;
-            live += changes[PLACES * r + PLACE_RUN];
-            int64_t used = live + measurer->workspace->bytes[measurer->runs[r].node->id];
+            live += changes[PLACES * r + PLACE_EXECUTION];
+            int64_t used = live + measurer->workspace->bytes[measurer->executions[r].node->id];
             if (used > sum.peak) sum.peak = used;
             live += changes[PLACES * r + PLACE_BEHIND];
         }
@@ -192,21 +193,21 @@ static enum status sum_groups(const struct measurer *measurer) {
     return STATUS_OK;
 }
 
-static enum status find_groups(struct measurer *measurer, const struct run_list *runs) {
-    measurer->runs = runs->list.items;
-    measurer->count = (int32_t)runs->list.count;
+static enum status find_groups(struct measurer *measurer, const struct execution_list *executions) {
+    measurer->executions = executions->list.items;
+    measurer->count = (int32_t)executions->list.count;
     measurer->groups = measurer->source->group;
     measurer->begin = mem_array((size_t)measurer->groups + 1, sizeof *measurer->begin);
     if (!measurer->begin) return STATUS_FAILED;
     for (int32_t r = 0, group = 0; r <= measurer->count; r++)
-        while (group <= (r < measurer->count ? measurer->runs[r].group : measurer->groups))
+        while (group <= (r < measurer->count ? measurer->executions[r].group : measurer->groups))
             measurer->begin[group++] = r;
     return STATUS_OK;
 }
 
-static enum status measure_runs(struct measurer *measurer, const struct run_list *runs) {
+static enum status measure_executions(struct measurer *measurer, const struct execution_list *executions) {
     const struct graph *graph = measurer->source->graph;
-    TRY(find_groups(measurer, runs));
+    TRY(find_groups(measurer, executions));
     measurer->current = mem_array(graph->tensors.count + 1, sizeof *measurer->current);
     measurer->homes = mem_array(graph->blocks.count + 1, sizeof *measurer->homes);
     if (!measurer->current || !measurer->homes) return STATUS_FAILED;
@@ -233,20 +234,21 @@ static enum status measure_runs(struct measurer *measurer, const struct run_list
     return sum_groups(measurer);
 }
 
-enum status way_list_runs(struct run_source *source, const char *schedule, struct run_list *runs) {
+enum status way_list_executions(struct execution_source *source, const char *schedule,
+                                struct execution_list *executions) {
     stage_list_free(&source->stages);
     TRY(activations_parse(schedule, source->blocks, &source->stages));
     source->group = 0;
-    runs->list.count = 0;
-    return runs_of_pass(source, 1, false, false, runs);
+    executions->list.count = 0;
+    return executions_of_pass(source, 1, false, false, executions);
 }
 
-enum status way_measure(const struct run_source *source, const struct run_list *runs,
+enum status way_measure(const struct execution_source *source, const struct execution_list *executions,
                         const struct workspace_table *workspace, const struct costs *costs, const char *schedule,
                         int64_t lookahead, struct way *out) {
     *out = (struct way){.schedule = schedule, .lookahead = lookahead};
     struct measurer measurer = {.source = source, .workspace = workspace, .costs = costs, .way = out};
-    enum status status = measure_runs(&measurer, runs);
+    enum status status = measure_executions(&measurer, executions);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         mem_free(measurer.changes[tier]);
     vec_free(&measurer.instances);
