@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "plan/movement.h"
+
 /* Backward goes from the last block to the first, so the lowest block that adds to an accumulator adds last. */
 static enum status find_finish_blocks(const struct graph *graph, int32_t *number) {
     int32_t *last = mem_array(graph->tensors.count + 1, sizeof *last);
@@ -21,15 +23,6 @@ static enum status find_finish_blocks(const struct graph *graph, int32_t *number
     }
     mem_free(last);
     return STATUS_OK;
-}
-
-static int32_t updated_chunk(const struct execution_source *source, const struct node *node) {
-    int32_t chunk = -1;
-    for (int i = 0; i < node->op->outputs; i++) {
-        const struct tensor *out = node->out[i];
-        if (out && out->kind == TENSOR_PARAMETER) chunk = source->chunks->chunk_of[out->id];
-    }
-    return chunk;
 }
 
 /* `number` by node id: below 0 for those in no group. */
@@ -59,7 +52,7 @@ static enum status group_all(struct execution_source *source, int32_t *number) {
     TRY(group_nodes(graph, number, source->blocks, &source->finish));
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
-        number[n] = node->phase == PHASE_UPDATE ? 1 + updated_chunk(source, node) : -1;
+        number[n] = node->phase == PHASE_UPDATE ? 1 + chunks_updated_by(source->chunks, node) : -1;
     }
     return group_nodes(graph, number, 1 + (int32_t)source->chunks->chunks.count, &source->updates);
 }
@@ -70,6 +63,9 @@ enum status execution_source_create(const struct graph *graph, const struct poli
         .graph = graph, .policy = policy, .chunks = chunks, .blocks = graph_count_blocks(graph)};
     /* The plan's schedule is that of training; a graph without backward has only forwards. */
     TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->stages));
+    out->forward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->forward_groups);
+    out->backward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->backward_groups);
+    if (!out->forward_groups || !out->backward_groups) return STATUS_FAILED;
     int32_t *number = mem_array(graph->nodes.count + 1, sizeof *number);
     enum status status = number ? group_all(out, number) : STATUS_FAILED;
     mem_free(number);
@@ -86,6 +82,8 @@ void execution_source_free(struct execution_source *source) {
     free_groups(&source->passes);
     free_groups(&source->finish);
     free_groups(&source->updates);
+    mem_free(source->forward_groups);
+    mem_free(source->backward_groups);
 }
 
 static enum status add_execution(struct execution_source *source, const struct node *node, int64_t slot,
@@ -128,12 +126,15 @@ static enum status add_update(struct execution_source *source, int32_t chunk, bo
     return STATUS_OK;
 }
 
-/* Deferred updates of the chunks from *next on that a block up to `block` uses first. */
-static enum status add_deferred(struct execution_source *source, int64_t block, int32_t *next,
+/* Deferred updates that stand before the forward of `block`, of the chunks from *next on. */
+static enum status add_deferred(struct execution_source *source, int32_t block, int32_t *next,
                                 struct execution_list *out) {
     const struct chunk_list *chunks = source->chunks;
-    for (; *next < (int32_t)chunks->chunks.count && chunks->chunks.items[*next].block <= block; ++*next)
+    int64_t lookahead = source->policy->lookahead;
+    for (; *next < (int32_t)chunks->chunks.count; ++*next) {
+        if (movement_update_block(chunks->chunks.items[*next].block, lookahead) > block) break;
         if (policy_defers_update(source->policy, *next)) TRY(add_update(source, *next, true, out));
+    }
     return STATUS_OK;
 }
 
@@ -206,21 +207,27 @@ static bool is_pair(const struct stage_list *stages, size_t s) {
            items[s + 1].block == items[s].block;
 }
 
+static void note_groups(struct execution_source *source, int32_t block, bool forward, bool backward) {
+    if (forward && source->forward_groups[block] < 0) source->forward_groups[block] = source->group;
+    if (backward) source->backward_groups[block] = source->group;
+}
+
 enum status executions_of_pass(struct execution_source *source, int64_t slots, bool first, bool last,
                                struct execution_list *out) {
     size_t begin = out->list.count;
     int32_t updated = 0;
     source->forwards = 0;
-    /* One lookahead for the update's results to leave, one for the parameters to be fetched. */
-    int64_t ahead = 2 * source->policy->lookahead;
+    memset(source->forward_groups, -1, (size_t)source->blocks * sizeof *source->forward_groups);
+    memset(source->backward_groups, -1, (size_t)source->blocks * sizeof *source->backward_groups);
     for (size_t s = 0; s < source->stages.list.count; s++) {
         bool pair = is_pair(&source->stages, s);
         const struct stage *stage = &source->stages.list.items[s];
         if (stage->action == STAGE_MOVE) continue;
         bool forward = stage->action == STAGE_FORWARD, backward = pair || !forward;
-        if (first && forward) TRY(add_deferred(source, stage->block + ahead, &updated, out));
+        if (first && forward) TRY(add_deferred(source, stage->block, &updated, out));
         TRY(add_block(source, stage->block, forward, backward, slots, out));
         if (last && backward) TRY(add_finish(source, stage->block, out));
+        note_groups(source, stage->block, forward, backward);
         if (forward && stage->block == source->forwards) source->forwards++;
         source->group++;
         s += pair;

@@ -41,7 +41,8 @@ struct execution_source {
     struct node_groups finish;  /* PHASE_FINISH, by the last block whose backward adds to the gradient */
     struct node_groups updates; /* PHASE_UPDATE, by 1 + the chunk whose parameter is updated; 0: of none */
     int32_t forwards;           /* blocks with a forward so far in the pass being listed */
-    int32_t group;              /* the next group's number */
+    int32_t *forward_groups, *backward_groups; /* by block: of its first forward and its backward in that pass; -1 */
+    int32_t group;                             /* the next group's number */
 };
 
 /* BAD_INPUT when the schedule does not fit the graph. The caller frees, also after a failure. */

@@ -45,6 +45,10 @@ const char *buffer_kind_name(enum buffer_kind kind);
  * common disks and filesystems ask of direct transfers. */
 enum { BUFFER_ALIGNMENT = 64, DISK_ALIGNMENT = 4096 };
 
+static inline int64_t buffer_aligned_bytes(int64_t bytes) {
+    return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+}
+
 /* Tensors side by side in one buffer: what a chunk has of one kind. */
 struct pack {
     struct pack_member {
@@ -103,6 +107,7 @@ enum stream_role {
 };
 /* "compute", "update", "copy in", … */
 const char *stream_role_name(enum stream_role role);
+enum stream_role stream_role_of_copy(enum tier from, enum tier to);
 
 struct instruction {
     enum opcode opcode;

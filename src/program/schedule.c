@@ -1,7 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/executions.h"
+#include "plan/movement.h"
+#include "program/instances.h"
 #include "program/passes.h"
 
 /* The state of scheduling: which buffer holds which tensor right now. */
@@ -12,12 +13,11 @@ struct scheduler {
     const struct workspace_table *workspace;
     struct chunk_list chunks;
     struct execution_source source;
-    int64_t slots;         /* grains in flight */
-    int32_t *step_buffers; /* by tensor id: the buffer of parameters, state, inputs, gradients, results; -1 */
-    int64_t *step_offsets; /* by tensor id: where in it */
-    int32_t *pass_buffers; /* by slot and tensor id: the activation's buffer in the present section; -1 */
-    enum tier *tiers;      /* by block: where what its first forward makes waits for its backward */
-    bool *zeroed;          /* by buffer id of step buffers: this step has zeroed it */
+    int64_t slots;                /* grains in flight */
+    int32_t *step_buffers;        /* by tensor id: the buffer of parameters, state, inputs, gradients, results; -1 */
+    int64_t *step_offsets;        /* by tensor id: where in it */
+    struct instances activations; /* numbered by their buffers */
+    bool *zeroed;                 /* by buffer id of step buffers: this step has zeroed it */
 };
 
 static enum buffer_kind kind_of(enum tensor_kind kind) {
@@ -61,8 +61,6 @@ static enum status add_single_buffers(struct scheduler *scheduler, enum tensor_k
     return STATUS_OK;
 }
 
-static int64_t aligned(int64_t bytes) { return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT; }
-
 static const char *pack_name(struct scheduler *scheduler, enum tensor_kind kind, int32_t chunk, int block) {
     struct scratch *memory = &scheduler->program->memory;
     const char *name = buffer_kind_name(kind_of(kind));
@@ -76,10 +74,10 @@ static enum tier home_of(const struct scheduler *scheduler, enum tensor_kind kin
     return policy_home(policy, chunk, kind == TENSOR_GRADIENT ? policy->gradients : policy->optimizer);
 }
 
-/* Tensors of a kind by the pack that has them, and by id. */
+/* Tensors of a kind by the part of a chunk that they belong to, and by id. */
 struct packed {
-    int32_t chunk;
-    int block, id;
+    struct chunk_part part;
+    int id;
 };
 
 static struct pack *make_pack(struct scheduler *scheduler, const struct packed *list, size_t count, int64_t *bytes) {
@@ -92,17 +90,17 @@ static struct pack *make_pack(struct scheduler *scheduler, const struct packed *
         const struct tensor *tensor = scheduler->graph->tensors.items[list[i].id];
         pack->members[pack->count++] = (struct pack_member){tensor, *bytes};
         scheduler->step_offsets[tensor->id] = *bytes;
-        *bytes += aligned(shape_bytes(&tensor->shape));
+        *bytes += buffer_aligned_bytes(shape_bytes(&tensor->shape));
     }
     return pack;
 }
 
 static enum status add_pack(struct scheduler *scheduler, enum tensor_kind kind, const struct packed *list,
                             size_t count) {
-    int32_t chunk = list->chunk, buffer;
+    int32_t chunk = list->part.chunk, buffer;
     int64_t bytes;
     const struct pack *pack = make_pack(scheduler, list, count, &bytes);
-    const char *name = pack_name(scheduler, kind, chunk, list->block);
+    const char *name = pack_name(scheduler, kind, chunk, list->part.block);
     if (!pack || !name) return STATUS_FAILED;
     /* Gradients of a deferred update outlast the step that made them. */
     bool persistent = kind != TENSOR_GRADIENT || policy_defers_update(&scheduler->plan->policy, chunk);
@@ -120,22 +118,18 @@ static enum status add_pack(struct scheduler *scheduler, enum tensor_kind kind, 
 
 static int compare_packed(const void *a, const void *b) {
     const struct packed *x = a, *y = b;
-    if (x->chunk != y->chunk) return x->chunk < y->chunk ? -1 : 1;
-    if (x->block != y->block) return x->block < y->block ? -1 : 1;
+    if (x->part.chunk != y->part.chunk) return x->part.chunk < y->part.chunk ? -1 : 1;
+    if (x->part.block != y->part.block) return x->part.block < y->part.block ? -1 : 1;
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* A chunk's tensors of a kind make one pack; gradients one for each block that adds to them, so that they can leave
- * after that block's backward. */
 static void list_packed(const struct scheduler *scheduler, enum tensor_kind kind, struct packed *list, size_t *count) {
     const struct graph *graph = scheduler->graph;
     *count = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != kind || tensor->base) continue;
-        const struct tensor *parameter = kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
-        int block = kind == TENSOR_GRADIENT ? tensor->block : 0;
-        list[(*count)++] = (struct packed){scheduler->chunks.chunk_of[parameter->id], block, tensor->id};
+        list[(*count)++] = (struct packed){chunks_part_of(&scheduler->chunks, tensor), tensor->id};
     }
     if (*count > 0) qsort(list, *count, sizeof *list, compare_packed);
 }
@@ -147,7 +141,8 @@ static enum status add_packs(struct scheduler *scheduler, enum tensor_kind kind)
     list_packed(scheduler, kind, list, &count);
     enum status status = STATUS_OK;
     for (size_t i = 0, end; i < count && status == STATUS_OK; i = end) {
-        for (end = i; end < count && list[end].chunk == list[i].chunk && list[end].block == list[i].block;)
+        for (end = i;
+             end < count && list[end].part.chunk == list[i].part.chunk && list[end].part.block == list[i].part.block;)
             end++;
         status = add_pack(scheduler, kind, &list[i], end - i);
     }
@@ -172,13 +167,9 @@ static enum status add_step_buffers(struct scheduler *scheduler, int64_t grains)
     return STATUS_OK;
 }
 
-static int32_t *pass_buffer(struct scheduler *scheduler, int64_t slot, const struct tensor *tensor) {
-    return &scheduler->pass_buffers[slot * (int64_t)scheduler->graph->tensors.count + tensor->id];
-}
-
 /* The buffer that now holds `tensor` (a storage), -1 when none does. */
 static int32_t current_buffer(struct scheduler *scheduler, int64_t slot, const struct tensor *tensor) {
-    if (tensor->kind == TENSOR_ACTIVATION) return *pass_buffer(scheduler, slot, tensor);
+    if (tensor->kind == TENSOR_ACTIVATION) return *instances_at(&scheduler->activations, slot, tensor);
     return scheduler->step_buffers[tensor->id];
 }
 
@@ -239,22 +230,14 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct e
     return STATUS_OK;
 }
 
-static enum tier tier_of_output(const struct scheduler *scheduler, const struct execution *execution,
-                                const struct tensor *tensor) {
-    bool waits = execution->node->phase == PHASE_FORWARD && !execution->repeated && !tensor->kept;
-    return waits ? scheduler->tiers[execution->node->block] : TIER_DEVICE;
-}
-
 static enum status make_outputs(struct scheduler *scheduler, const struct execution *execution) {
     const struct node *node = execution->node;
     for (int i = 0; i < node->op->outputs; i++) {
-        struct tensor *tensor = node->out[i] ? tensor_storage(node->out[i]) : NULL;
-        if (!tensor || tensor->kind != TENSOR_ACTIVATION) continue;
-        int32_t *buffer = pass_buffer(scheduler, execution->slot, tensor);
-        if (i == 0 && execution->takes_over)
-            *buffer = current_buffer(scheduler, execution->slot, node->in[node->op->in_place_input - 1]);
-        else if (*buffer < 0)
-            TRY(add_tensor_buffer(scheduler, tensor, 1, tier_of_output(scheduler, execution, tensor), buffer));
+        int32_t *buffer = instances_of_output(&scheduler->activations, execution, i);
+        if (!buffer || *buffer >= 0) continue;
+        const struct tensor *tensor = tensor_storage(node->out[i]);
+        enum tier home = instances_home(&scheduler->activations, execution, tensor);
+        TRY(add_tensor_buffer(scheduler, tensor, 1, home, buffer));
     }
     return STATUS_OK;
 }
@@ -286,29 +269,13 @@ static enum status schedule_execution(struct scheduler *scheduler, const struct 
     return vec_push(&scheduler->program->instructions, instruction);
 }
 
-/* A recomputed block makes new instances of all its outputs. */
-static void forget_outputs(struct scheduler *scheduler, const struct execution_list *executions, size_t first) {
-    const struct execution *items = executions->list.items;
-    for (size_t i = first; i < executions->list.count && items[i].group == items[first].group; i++)
-        for (int k = 0; k < items[i].node->op->outputs; k++) {
-            struct tensor *tensor = items[i].node->out[k];
-            if (tensor) *pass_buffer(scheduler, items[i].slot, tensor_storage(tensor)) = -1;
-        }
-}
-
-static void choose_tiers(struct scheduler *scheduler) {
-    const struct stage_list *stages = &scheduler->source.stages;
-    for (size_t s = 0; s < stages->list.count; s++)
-        if (stages->list.items[s].action == STAGE_MOVE)
-            scheduler->tiers[stages->list.items[s].block] = stages->list.items[s].tier;
-}
-
 static enum status schedule_executions(struct scheduler *scheduler, const struct section *section,
                                        const struct execution_list *executions) {
     int32_t group = -1;
     for (size_t i = 0; i < executions->list.count; i++) {
         const struct execution *execution = &executions->list.items[i];
-        if (execution->group != group) forget_outputs(scheduler, executions, i);
+        if (execution->group != group)
+            instances_begin_group(&scheduler->activations, execution, executions->list.count - i);
         group = execution->group;
         TRY(schedule_execution(scheduler, section, execution));
     }
@@ -320,7 +287,7 @@ static enum status schedule_section(struct scheduler *scheduler, struct section 
     struct program *program = scheduler->program;
     section.first = (int32_t)program->instructions.count;
     TRY(vec_push(&program->sections, section));
-    memset(scheduler->pass_buffers, -1, (size_t)scheduler->slots * scheduler->graph->tensors.count * sizeof(int32_t));
+    instances_clear(&scheduler->activations);
     TRY(schedule_executions(scheduler, &section, executions));
     int32_t count = (int32_t)program->instructions.count - section.first;
     if (count > 0)
@@ -340,15 +307,19 @@ static enum status schedule_pass(struct scheduler *scheduler, struct section sec
 
 /* A first pass, as many middle ones as need be, and a last pass, which may be smaller. */
 static enum status schedule_sections(struct scheduler *scheduler, struct execution_list *executions) {
-    int64_t grains = recipe_grains(&scheduler->plan->recipe), slots = scheduler->slots;
-    int64_t passes = (grains + slots - 1) / slots, last_first = (passes - 1) * slots;
-    const struct section first = {.name = "first pass", .repeat = 1, .first_grain = 0, .grains = slots};
-    const struct section middle = {
-        .name = "middle passes", .repeat = passes > 2 ? passes - 2 : 0, .first_grain = slots, .grains = slots};
-    const struct section last = {
-        .name = "last pass", .repeat = passes > 1, .first_grain = last_first, .grains = grains - last_first};
+    int64_t grains = recipe_grains(&scheduler->plan->recipe);
+    struct pass_split passes = movement_split_passes(grains, scheduler->slots);
+    const struct section first = {.name = "first pass", .repeat = 1, .first_grain = 0, .grains = passes.grains};
+    const struct section middle = {.name = "middle passes",
+                                   .repeat = passes.count > 2 ? passes.count - 2 : 0,
+                                   .first_grain = passes.grains,
+                                   .grains = passes.grains};
+    const struct section last = {.name = "last pass",
+                                 .repeat = passes.count > 1,
+                                 .first_grain = grains - passes.last_grains,
+                                 .grains = passes.last_grains};
     const struct section update = {.name = "update", .repeat = 1, .first_grain = -1, .grains = 1};
-    TRY(schedule_pass(scheduler, first, true, passes == 1, executions));
+    TRY(schedule_pass(scheduler, first, true, passes.count == 1, executions));
     TRY(schedule_pass(scheduler, middle, false, false, executions));
     TRY(schedule_pass(scheduler, last, false, true, executions));
     TRY(executions_of_update(&scheduler->source, executions));
@@ -374,7 +345,7 @@ static bool has_deferred(const struct scheduler *scheduler) {
 
 static enum status start_scheduler(struct scheduler *scheduler) {
     const struct graph *graph = scheduler->graph;
-    size_t tensors = graph->tensors.count + 1, slots = (size_t)scheduler->slots;
+    size_t tensors = graph->tensors.count + 1;
     scheduler->program = mem_array(1, sizeof *scheduler->program);
     if (!scheduler->program) return STATUS_FAILED;
     *scheduler->program = (struct program){.graph = graph, .streams = 1, .alignment = BUFFER_ALIGNMENT};
@@ -383,15 +354,10 @@ static enum status start_scheduler(struct scheduler *scheduler) {
     scheduler->program->defers = has_deferred(scheduler);
     scheduler->step_buffers = mem_array(tensors, sizeof *scheduler->step_buffers);
     scheduler->step_offsets = mem_array(tensors, sizeof *scheduler->step_offsets);
-    scheduler->pass_buffers = mem_array(tensors * slots, sizeof *scheduler->pass_buffers);
-    scheduler->tiers = mem_array(graph->blocks.count + 1, sizeof *scheduler->tiers);
     scheduler->zeroed = mem_array(tensors, sizeof *scheduler->zeroed);
-    if (!scheduler->step_buffers || !scheduler->step_offsets || !scheduler->pass_buffers || !scheduler->tiers ||
-        !scheduler->zeroed)
-        return STATUS_FAILED;
+    if (!scheduler->step_buffers || !scheduler->step_offsets || !scheduler->zeroed) return STATUS_FAILED;
     memset(scheduler->step_buffers, -1, tensors * sizeof *scheduler->step_buffers);
-    choose_tiers(scheduler);
-    return STATUS_OK;
+    return instances_create(graph, &scheduler->source.stages, scheduler->slots, &scheduler->activations);
 }
 
 static enum status schedule_all(struct scheduler *scheduler) {
@@ -413,8 +379,7 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
     execution_source_free(&scheduler.source);
     mem_free(scheduler.step_buffers);
     mem_free(scheduler.step_offsets);
-    mem_free(scheduler.pass_buffers);
-    mem_free(scheduler.tiers);
+    instances_free(&scheduler.activations);
     mem_free(scheduler.zeroed);
     if (status != STATUS_OK) {
         program_free(scheduler.program);

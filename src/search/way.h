@@ -4,7 +4,7 @@
 #ifndef BALLAST_SEARCH_WAY_H
 #define BALLAST_SEARCH_WAY_H
 
-#include "program/executions.h"
+#include "program/instances.h"
 #include "sim/costs.h"
 
 /* Bytes of one grain's activations on the device. */
