@@ -92,7 +92,7 @@ if(cmocka_FOUND)
     list(TRANSFORM test_places REPLACE "=(.*)" "=\"\\1\"" OUTPUT_VARIABLE test_macros)
     target_compile_definitions(test_support INTERFACE ${test_macros})
     target_include_directories(test_support INTERFACE tests)
-    target_link_libraries(test_support INTERFACE ballast PkgConfig::cmocka)
+    target_link_libraries(test_support INTERFACE bench_support ballast PkgConfig::cmocka)
     target_link_options(test_support INTERFACE -Wl,--wrap=_cmocka_run_group_tests) # tests/support/one_case.c
 
     file(GLOB test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
