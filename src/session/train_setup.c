@@ -190,7 +190,7 @@ static enum status describe(struct train_setup *setup) {
 
 static enum status finish(struct train_setup *setup, const struct plan_options *options) {
     setup->limits = options->memory;
-    setup->grains_fixed = options->grains_per_pass > 0;
+    setup->grains_fixed = SETTINGS_HAVE(options, grains_per_pass);
     if (options->cluster_path) TRY(cluster_read(options->cluster_path, &setup->cluster));
     TRY(find_capacity(setup));
     TRY(set_trained(setup));
@@ -204,8 +204,10 @@ static struct plan_options take_texts(struct train_setup *setup, const struct pl
     struct plan_options rest = *options;
     setup->texts = 1;
     if (setup->purpose != SETUP_GENERATE) return rest;
-    if (options->batch > 0) setup->texts = options->batch;
-    rest.batch = rest.grain_sequences = rest.grains_per_pass = 0;
+    if (SETTINGS_HAVE(options, batch)) setup->texts = options->batch;
+    SETTINGS_DROP(&rest, batch);
+    SETTINGS_DROP(&rest, grain_sequences);
+    SETTINGS_DROP(&rest, grains_per_pass);
     return rest;
 }
 
@@ -222,7 +224,7 @@ static enum status resolve(struct train_setup *setup, const struct plan_options 
     if (setup->purpose == SETUP_GENERATE) {
         setup->plan = plan_of_texts(&setup->plan, 1);
         /* A plan made for training may be longer than the context; a length that was asked for is refused below. */
-        bool given = options->sequence_length > 0;
+        bool given = SETTINGS_HAVE(options, sequence_length);
         if (!given && setup->plan.recipe.sequence_length > context) setup->plan.recipe.sequence_length = context;
     }
     return STATUS_OK;

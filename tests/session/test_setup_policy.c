@@ -9,8 +9,8 @@
 static void create(const char *folder, int64_t device_bytes, int64_t host_bytes, struct train_setup *out) {
     struct tiny_run run;
     tiny_run_make(folder, "llama", &run);
-    run.plan.memory.device_bytes = device_bytes;
-    run.plan.memory.host_bytes = host_bytes;
+    SETTINGS_GIVE(&run.plan.memory, device_bytes, device_bytes);
+    SETTINGS_GIVE(&run.plan.memory, host_bytes, host_bytes);
     expect_status(train_setup_create(run.model, SETUP_TRAIN, &run.plan, &run.options, out), STATUS_OK, NULL);
 }
 
