@@ -9,13 +9,11 @@
 static void read_training(const struct options *options, struct train_options *out) {
     step_options_read_optimizer(options, out);
     out->steps = options_whole(options, OPT_STEPS);
-    if (options_given(options, OPT_EPOCHS)) SETTINGS_GIVE(out, epochs, options_real(options, OPT_EPOCHS));
+    TAKE(REAL, EPOCHS, epochs);
     out->learning_rate = options_real(options, OPT_LR);
     out->schedule = lr_schedule_find(options_text(options, OPT_SCHEDULE));
-    if (options_given(options, OPT_SCHEDULE_STEPS))
-        SETTINGS_GIVE(out, schedule_steps, options_whole(options, OPT_SCHEDULE_STEPS));
-    if (options_given(options, OPT_WARMUP_STEPS))
-        SETTINGS_GIVE(out, warmup_steps, options_whole(options, OPT_WARMUP_STEPS));
+    TAKE(WHOLE, SCHEDULE_STEPS, schedule_steps);
+    TAKE(WHOLE, WARMUP_STEPS, warmup_steps);
     out->min_lr_fraction = options_real(options, OPT_MIN_LR_FRACTION);
     out->wsd_decay_fraction = options_real(options, OPT_WSD_DECAY_FRACTION);
     out->save_every = options_whole(options, OPT_SAVE_EVERY);

@@ -7,13 +7,6 @@
 #include "backend/backend.h"
 #include "base/size.h"
 
-/* What was given on the command line or in a config file, into the field of `out`. */
-#define TAKE_WHOLE options_whole
-#define TAKE_REAL options_real
-#define TAKE_TEXT options_text
-#define TAKE(type, id, field)                                                                                          \
-    if (options_given(options, OPT_##id)) SETTINGS_GIVE(out, field, TAKE_##type(options, OPT_##id))
-
 /* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the folder's name. */
 static enum status read_disk(const char *text, struct memory_options *out) {
     const char *colon = strrchr(text, ':');
