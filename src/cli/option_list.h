@@ -211,9 +211,9 @@
       .help = "go on after an end-of-text token")
 
 #define OPTION_LIST_INIT(X)                                                                                            \
-    X(ARCH, .name = "arch", .type = OPTION_CHOICE, .argument = "FAMILY",                                               \
-      .choices = "gpt2|llama|mistral|opt|phi3|qwen2|qwen3", OPTION_FOR(COMMAND_INIT), .required = true,                \
-      .help = "family of the model: gpt2, llama, mistral, opt, phi3, qwen2 or qwen3 (`ballast help models`)")          \
+    X(ARCH, .name = "arch", .type = OPTION_CHOICE, .argument = "FAMILY", .choices = MODEL_FAMILY_CHOICES,              \
+      OPTION_FOR(COMMAND_INIT), .required = true,                                                                      \
+      .help = "family of the model:" MODEL_FAMILY_LIST(MODEL_FAMILY_WORD) " (`ballast help models`)")                  \
     X(HIDDEN, .name = "hidden", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_INIT), .required = true,   \
       .help = "width of the residual stream")                                                                          \
     X(LAYERS, .name = "layers", OPTION_WHOLE_RANGE(1, 1024), OPTION_FOR(COMMAND_INIT), .required = true,               \
@@ -225,12 +225,12 @@
     X(HEAD_DIM, .name = "head-dim", OPTION_WHOLE_RANGE(1, 65536), OPTION_FOR(COMMAND_INIT),                            \
       .computed = "--hidden / --heads", .help = "width of a head (not gpt2, opt)")                                     \
     X(FFN, .name = "ffn", OPTION_WHOLE_RANGE(1, OPTION_MOST_SIZE), OPTION_FOR(COMMAND_INIT),                           \
-      .computed = "gpt2, opt: 4 times --hidden; llama, phi3: 8/3, mistral: 7/2, rounded up to 256s; qwen2: 16/3, "     \
-                  "rounded up to 128s; qwen3: 3 times",                                                                \
+      .computed = "so many times --hidden as in the authors' models (`ballast help models`)",                          \
       .help = "width inside the MLP")                                                                                  \
     X(WINDOW, .name = "window", OPTION_WHOLE_RANGE(1, 1073741824), OPTION_FOR(COMMAND_INIT),                           \
-      .computed = "mistral: 4096; others: none",                                                                       \
-      .help = "tokens that a position sees in all layers, itself included (mistral, phi3, qwen2, qwen3)")              \
+      .computed = "that of the authors' first model, or none",                                                         \
+      .help = "tokens that a position sees in all layers, itself included; for families that have a sliding window "   \
+              "(`ballast help models`)")                                                                               \
     X(VOCAB, .name = "vocab", OPTION_WHOLE_RANGE(1, 134217728), OPTION_FOR(COMMAND_INIT), .required = true,            \
       .help = "tokens of the vocabulary, and of the tokenizer that --tokenizer-data makes")                            \
     X(CONTEXT, .name = "context", OPTION_WHOLE_RANGE(1, 1073741824), OPTION_FOR(COMMAND_INIT), .required = true,       \
