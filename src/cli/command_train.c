@@ -44,6 +44,7 @@ static enum status run(const struct options *options) {
     struct run_views views;
     enum status status = run_views_open(options, folder, &views);
     if (status == STATUS_OK) status = train_begin(options->arguments.items[0], folder, &plan, &training, &views.events);
+    if (views.console) status = run_views_put_out(options, &views, status);
     run_views_close(&views);
     return status;
 }
