@@ -9,7 +9,8 @@
 
 #define OPTION_LIST_COMMON(X)                                                                                          \
     X(CONFIG, OPTION_OWN(.name = "config", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMANDS_ALL),        \
-      .help = "a JSON file with options by their keys; the command line wins over it")                                 \
+      .help = "a JSON file with options by their keys; the command line wins over it; train: or a run's run.json, "    \
+              "which repeats the run")                                                                                 \
     X(JSON, OPTION_OWN(.name = "json", .type = SETTING_FLAG),                                                          \
       OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE | COMMAND_PROFILE |   \
                  COMMAND_SIMULATE | COMMAND_INSPECT),                                                                  \
