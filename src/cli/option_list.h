@@ -9,10 +9,12 @@
 
 #define OPTION_LIST_COMMON(X)                                                                                          \
     X(CONFIG, OPTION_OWN(.name = "config", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMANDS_ALL),        \
-      .help = "a JSON file with options by their keys; the command line wins over it")                                 \
+      .help = "a JSON file with options by their keys; the command line wins over it; train: or a run's run.json, "    \
+              "which repeats the run")                                                                                 \
     X(JSON, OPTION_OWN(.name = "json", .type = SETTING_FLAG),                                                          \
-      OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_SIMULATE | COMMAND_INSPECT),                  \
-      .help = "print one JSON document on stdout and nothing else there")                                              \
+      OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE | COMMAND_PROFILE |   \
+                 COMMAND_SIMULATE | COMMAND_INSPECT),                                                                  \
+      .help = "print one JSON document (docs/formats.md) on stdout and nothing else there; progress goes to stderr")   \
     X(QUIET, OPTION_OWN(.name = "quiet", .type = SETTING_FLAG),                                                        \
       OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_CHAT |         \
                  COMMAND_GENERATE | COMMAND_REPORT),                                                                   \
