@@ -24,8 +24,9 @@ struct kernel_call {
     void *in[OP_INPUTS_MAX];
     void *out[OP_OUTPUTS_MAX];
     void *workspace; /* workspace_bytes, 64-byte aligned, contents undefined */
-    /* SCALAR_COUNT values, by enum scalar of ops.h. Read before the call returns, also where the work comes later. Only
-     * for operators that `reads_scalars` says it of; NULL will do for all others. */
+    /* SCALAR_COUNT values, by enum scalar of ops.h, where the operands are: in the device's memory on a backend that
+     * has memory of its own, and read when the work is done, so that a graph has those of the step that launches it.
+     * Only for operators that `reads_scalars` says it of; NULL will do for all others. */
     const double *scalars;
     void *stream; /* of the backend's streams; NULL where it has none */
 };

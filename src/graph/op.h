@@ -38,7 +38,7 @@ struct op {
     /* A loss: adds the node that makes the loss and all its gradients at once, in place of this one, since the loss's
      * own gradient is known to be 1. NULL for all others. */
     void (*differentiate_loss)(struct gradients *gradients, const struct node *node);
-    bool reads_scalars; /* kernels take values of the step (kernel_call.scalars); all others are the same every step */
+    bool reads_scalars; /* kernels read values of the step (kernel_call.scalars) */
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */
 };
 
