@@ -118,6 +118,9 @@ struct backend {
     const char *name;
     /* How the names of its instruction sets begin (`isa`); "": the backend of all that no other knows. */
     const char *isa_prefix;
+    /* How the part of such a name begins that says which versions its libraries have: known where the device is, and
+     * no part of a plan that was made for a described one. NULL: there is none. */
+    const char *isa_libraries;
     /* Which of its devices it uses from now on, from 0: called once, before all else. BAD_INPUT where there is none of
      * that number, or none at all. NULL: there is one. */
     enum status (*select)(int device);
@@ -182,5 +185,8 @@ extern const int backend_count;
 enum status backend_find(const char *device, const struct backend **out);
 /* The kind of backend that made results with this instruction set. */
 const struct backend *backend_of_isa(const char *isa);
+/* Whether a plan for `planned` can be run with what the backend has here: the same, or a described device's, whose
+ * libraries the device itself adds. */
+bool backend_runs_isa(const struct backend *backend, const char *planned);
 
 #endif

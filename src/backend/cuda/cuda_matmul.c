@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/cuda/cuda_products.h"
+#include "backend/cuda_facts.h"
 
 /* The algorithm for a spec; products of equal specs share it. */
 struct choice {
@@ -23,8 +24,8 @@ struct cuda_matmul {
     cublasLtMatrixLayoutOpaque_t b, a, addend, c;
 };
 
-/* The most that an algorithm may ask for (NVIDIA's advice for compute capability 9.0), and how it wants it. */
-enum { WORKSPACE_MOST = 32 << 20, OWN_ALIGN = 256 };
+/* How an algorithm wants its workspace. */
+enum { OWN_ALIGN = 256 };
 
 /* All choices in use, what the recipe says of others, and the library once it is open. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -99,7 +100,7 @@ static enum status prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulP
 
 /* Parts of a sum may be added up in a pass of their own, in their order, but not as they happen to be ready. */
 static enum status preference_init(const struct cuda_matmul_spec *spec, cublasLtMatmulPreference_t preference) {
-    uint64_t workspace = WORKSPACE_MOST;
+    uint64_t workspace = CUDA_PRODUCT_WORKSPACE_BYTES;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t first = (uint32_t)spec->b_alignment, second = (uint32_t)spec->a_alignment;
     uint32_t result = (uint32_t)spec->c_alignment;
@@ -147,7 +148,7 @@ static enum status take_pinned(const char *product, struct cuda_matmul *matmul, 
                                                      &matmul->addend, &matmul->c, &choice->algorithm, &found);
     if (checked == CUBLAS_STATUS_SUCCESS) checked = found.state;
     choice->workspace_bytes = found.workspaceSize;
-    if (checked == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= WORKSPACE_MOST) return STATUS_OK;
+    if (checked == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= CUDA_PRODUCT_WORKSPACE_BYTES) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "recipe: products: cuBLASLt does not take the algorithm of %s: %s", product,
                      cublasLtGetStatusString(checked));
     return status_hint(STATUS_BAD_INPUT, "go on where the run was begun, with its driver and libraries; or train anew "

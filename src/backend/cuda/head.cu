@@ -5,11 +5,9 @@
 #include "backend/cuda/device.cuh"
 
 extern "C" {
-#include "backend/head_tiles.h"
+#include "backend/cuda_facts.h"
 }
 
-/* Products are fastest on aligned rows, and few vocabularies are so divisible (GPT-2: 50257). */
-static const struct head_limits limits = {.logits_bytes = (int64_t)512 << 20, .tile_tokens = 4096, .logits_row = 64};
 /* A block has a row of logits, and one block an SM: of rows under way, what shared memory does not hold then is in the
  * second cache when it is read again. */
 constexpr int LOSS_THREADS = 1024, LOGITS_AT_ONCE = 8; /* of a thread */
@@ -260,7 +258,7 @@ static enum status head_create(const struct node *node, bool gradient, kernel_ru
     struct head_kernel *head = (struct head_kernel *)kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
-    head->tiles = head_tiles_of(node, &limits);
+    head->tiles = head_tiles_of(node, &cuda_head_limits);
     enum status status = head_prepare(head, gradient);
     if (status != STATUS_OK) {
         head_release(&head->kernel);
