@@ -157,11 +157,11 @@ struct backend {
      * nodes may share their compiled part. */
     enum status (*kernel_create)(const struct node *node, struct kernel **out);
     /* What the device's library takes for each product of matrices, as a recipe has it (plan/products.h): kernels that
-     * are created from now on take what `lines` say, and what the library puts forward for products that they lack.
-     * BAD_INPUT from kernel_create where it refuses what is said. `list_products`: of all kernels that there are;
-     * FAILED for lack of room. NULL, both: there is nothing to choose. */
+     * are created from now on take what `lines` say (NULL: nothing), and what the library puts forward for products
+     * that they lack. BAD_INPUT from kernel_create where it refuses what is said. `list_products`: of all kernels that
+     * there are, a text that products_keep has. NULL, both: there is nothing to choose. */
     enum status (*pin_products)(const char *lines);
-    enum status (*list_products)(char *lines, size_t bytes);
+    enum status (*list_products)(const char **lines);
     /* bytes of zeros, in the device tier; used for accumulators */
     void (*zero)(void *to, int64_t bytes, void *stream);
     /* Copies between the device and the host tier. */

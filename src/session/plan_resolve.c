@@ -168,7 +168,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     if (base && !options->allow_recipe_change) TRY(check_backend(&base->recipe, base_name, backend, &plan.recipe));
     const struct plan *from = base ? base : &none;
     bool same_isa = strcmp(from->recipe.isa, plan.recipe.isa) == 0;
-    if (same_isa) memcpy(plan.recipe.products, from->recipe.products, sizeof plan.recipe.products);
+    if (same_isa) plan.recipe.products = from->recipe.products;
     choose_dtype(&resolver, options->dtype, from->recipe.dtype, &plan.recipe.dtype);
     choose_document_attention(&resolver, options->document_attention, from->recipe.document_attention,
                               &plan.recipe.document_attention);

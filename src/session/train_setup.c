@@ -185,7 +185,7 @@ static enum status describe(struct train_setup *setup) {
     count_flops(setup);
     struct recipe *recipe = &setup->plan.recipe;
     const struct backend *backend = setup->backend;
-    return backend->list_products ? backend->list_products(recipe->products, sizeof recipe->products) : STATUS_OK;
+    return backend->list_products ? backend->list_products(&recipe->products) : STATUS_OK;
 }
 
 static enum status finish(struct train_setup *setup, const struct plan_options *options) {

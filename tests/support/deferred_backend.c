@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "ops/ops.h"
+#include "plan/products.h"
 
 enum { STREAMS_MOST = 64, BLOCKS_MOST = 64, PAGE_BYTES = 4096 };
 
@@ -556,15 +557,14 @@ static enum status capacity(int64_t bytes[TIER_COUNT]) {
 }
 
 static enum status pin_products(const char *lines) {
-    snprintf(device.products, sizeof device.products, "%s", lines);
+    snprintf(device.products, sizeof device.products, "%s", lines ? lines : "");
     return STATUS_OK;
 }
 
 /* What it chooses by itself depends on which device it is. */
-static enum status list_products(char *lines, size_t bytes) {
+static enum status list_products(const char **lines) {
     if (!device.products[0]) snprintf(device.products, sizeof device.products, "product %02x\n", device.number);
-    snprintf(lines, bytes, "%s", device.products);
-    return STATUS_OK;
+    return products_keep(device.products, lines);
 }
 
 static const struct backend backend = {.name = "deferred",

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/cuda_products.h"
 #include "backend/cuda_facts.h"
+#include "plan/products.h"
 
 /* The algorithm for a spec; products of equal specs share it. */
 struct choice {
@@ -166,7 +167,7 @@ static enum status choose(const struct cuda_matmul_spec *spec, struct cuda_matmu
 }
 
 enum status cuda_matmul_pin(const char *lines) {
-    char *copy = mem_string(lines);
+    char *copy = mem_string(lines ? lines : "");
     if (!copy) return STATUS_FAILED;
     pthread_mutex_lock(&lock);
     mem_free(pinned);
@@ -175,18 +176,25 @@ enum status cuda_matmul_pin(const char *lines) {
     return STATUS_OK;
 }
 
-enum status cuda_matmul_list(char *lines, size_t bytes) {
-    enum status status = STATUS_OK;
-    size_t used = 0;
-    lines[0] = '\0';
+/* Under the lock: the lines of all choices, in fresh memory; NULL without. */
+static char *print_choices(void) {
+    size_t count = 0, used = 0;
+    for (const struct choice *choice = choices; choice; choice = choice->next)
+        count++;
+    char *lines = mem_array(count * CUDA_PRODUCT_LINE_BYTES + 1, 1);
+    for (const struct choice *choice = choices; choice && lines; choice = choice->next)
+        used += cuda_product_print(&choice->spec, (const unsigned char *)choice->algorithm.data,
+                                   sizeof choice->algorithm.data, lines + used);
+    return lines;
+}
+
+enum status cuda_matmul_list(const char **lines) {
     pthread_mutex_lock(&lock);
-    for (const struct choice *choice = choices; choice && status == STATUS_OK; choice = choice->next) {
-        char product[CUDA_PRODUCT_BYTES];
-        cuda_product_name(&choice->spec, product);
-        status = cuda_product_add(product, (const unsigned char *)choice->algorithm.data, sizeof choice->algorithm.data,
-                                  lines, bytes, &used);
-    }
+    char *printed = print_choices();
     pthread_mutex_unlock(&lock);
+    if (!printed) return STATUS_FAILED;
+    enum status status = products_keep(printed, lines);
+    mem_free(printed);
     return status;
 }
 
