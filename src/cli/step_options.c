@@ -26,10 +26,6 @@ static enum status read_memory(const struct options *options, struct memory_opti
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out) {
     plan_options_init(out);
     out->plan_path = options_text(options, OPT_PLAN);
-    /* What is decided is made on the kind of device that it was decided for, unless another is asked for. */
-    decided |= out->plan_path != NULL;
-    if (!decided || options_given(options, OPT_DEVICE))
-        TRY(backend_find(options_text(options, OPT_DEVICE), &out->backend));
     out->batch = options_whole(options, OPT_BATCH);
     out->sequence_length = options_whole(options, OPT_SEQ);
     out->grain_sequences = options_whole(options, OPT_GRAIN);
@@ -43,11 +39,8 @@ enum status step_options_read(const struct options *options, bool decided, struc
     out->freeze = options->values[OPT_FREEZE].texts.items;
     out->freeze_count = options->values[OPT_FREEZE].texts.count;
     if (options_given(options, OPT_SEED)) out->seed = options_whole(options, OPT_SEED);
-    if (options_given(options, OPT_DTYPE))
-        out->dtype = dtype_find(options_text(options, OPT_DTYPE));
-    else if (!decided)
-        out->dtype = out->backend->fastest_dtype();
-    return STATUS_OK;
+    if (options_given(options, OPT_DTYPE)) out->dtype = dtype_find(options_text(options, OPT_DTYPE));
+    return plan_options_choose_device(options_text(options, OPT_DEVICE), decided, out);
 }
 
 void step_options_read_optimizer(const struct options *options, struct train_options *out) {

@@ -7,6 +7,13 @@
 
 void plan_options_init(struct plan_options *out) { *out = (struct plan_options){.seed = -1}; }
 
+enum status plan_options_choose_device(const char *device, bool decided, struct plan_options *options) {
+    decided |= options->plan_path != NULL;
+    if (!decided || device) TRY(backend_find(device, &options->backend));
+    if (!decided && options->dtype == DTYPE_NONE) options->dtype = options->backend->fastest_dtype();
+    return STATUS_OK;
+}
+
 const struct backend *plan_options_backend(const struct plan_options *options, const struct recipe *base) {
     if (options->backend) return options->backend;
     return base ? backend_of_isa(base->isa) : &backend_cpu;
