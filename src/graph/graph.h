@@ -66,7 +66,8 @@ struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t colu
 /* Adds a node. `in` holds OP_INPUTS_MAX pointers, NULL for left-out optional ones; `attributes` is copied. `into` is
  * NULL, or holds OP_OUTPUTS_MAX pointers: a non-NULL one is an existing tensor that the node writes (a view, an
  * accumulator, a state) and must have the inferred shape; others are created as activations named "NODE" or "NODE.k".
- * Shapes that do not fit the operator are BAD_INPUT, since they come from a config. */
+ * Shapes that do not fit the operator are BAD_INPUT, since they come from a config. In a graph that decodes, the node
+ * is the one that the operator's `decode` adds, where it has one. */
 struct node *graph_add(struct graph *graph, const struct op *op, const char *name, struct tensor *const *in,
                        const void *attributes, struct tensor *const *into);
 

@@ -13,6 +13,10 @@ static enum status infer_alike(const struct node *node, struct shape out[OP_OUTP
     return STATUS_OK;
 }
 
+static void key_activation(const struct node *node, struct op_key *key) {
+    op_key_add(key, " function=%d", (int)NODE_ATTRIBUTES(node, activation_attributes)->function);
+}
+
 static void differentiate_activation(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0];
     if (!gradient_wanted(gradients, x)) return;
@@ -30,6 +34,7 @@ const struct op op_activation = {
     .inputs = 1,
     .outputs = 1,
     .infer = infer_alike,
+    .cost_key = key_activation,
     .differentiate = differentiate_activation,
     .saved_inputs = 1u << 0,
 };
@@ -41,6 +46,7 @@ const struct op op_activation_grad = {
     .inputs = 2,
     .outputs = 1,
     .infer = infer_alike,
+    .cost_key = key_activation,
     .in_place_input = 1 + 0,
 };
 
@@ -61,6 +67,7 @@ const struct op op_gated_activation = {
     .inputs = 2,
     .outputs = 1,
     .infer = infer_alike,
+    .cost_key = key_activation,
     .differentiate = differentiate_gated,
     .saved_inputs = 1u << 0 | 1u << 1,
 };
@@ -72,6 +79,7 @@ const struct op op_gated_activation_grad = {
     .inputs = 3,
     .outputs = 2,
     .infer = infer_alike,
+    .cost_key = key_activation,
     .in_place_input = 1 + 0,
 };
 

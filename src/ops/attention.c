@@ -1,3 +1,4 @@
+#include "ops/attention_cache.h"
 #include "ops/check.h"
 #include "ops/ops.h"
 
@@ -32,6 +33,8 @@ static double attended_pairs(const struct node *node, const struct shape *q) {
     if (window > 0 && window < length) pairs -= (length - window) * (length - window + 1) / 2;
     return pairs * (double)q->dims[0] * (double)attention_of(node)->heads;
 }
+
+static void key_attention(const struct node *node, struct op_key *key) { attention_key(attention_of(node), key); }
 
 static double flops_attention(const struct node *node) {
     return 4.0 * attended_pairs(node, &node->in[0]->shape) * (double)attention_of(node)->head_dim;
@@ -71,6 +74,10 @@ const struct op op_attention = {
     .inputs = 4,
     .outputs = 2,
     .infer = infer_attention,
+    .work = OP_WORK_ATTENTION,
+    .cost_key = key_attention,
+    .positions_last = 1u << (OP_INPUTS_MAX + 1),
+    .decode = attention_cache_decode,
     .flops = flops_attention,
     .differentiate = differentiate_attention,
     .saved_inputs = 0xf,
@@ -96,6 +103,9 @@ const struct op op_attention_grad = {
     .inputs = 7,
     .outputs = 3,
     .infer = infer_attention_grad,
+    .work = OP_WORK_ATTENTION_GRAD,
+    .cost_key = key_attention,
+    .positions_last = 1u << 5,
     .flops = flops_attention_grad,
 };
 

@@ -1,3 +1,4 @@
+/* Sums and multiples of activations. */
 #include "ops/check.h"
 #include "ops/ops.h"
 
@@ -26,9 +27,44 @@ const struct op op_add = {
     .in_place_input = 1 + 0,
 };
 
+static enum status infer_scale(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    out[0] = node->in[0]->shape;
+    return check_activation(node, 0);
+}
+
+static void differentiate_scale(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0];
+    if (!gradient_wanted(gradients, x)) return;
+    BUG_IF(gradient_partial(gradients, x), "%s is used beside its scaling", x->name);
+    struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0])};
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
+    gradient_add_node(gradients, &op_scale, node, in, node->attributes, into);
+    gradient_deliver(gradients, x, into[0]);
+}
+
+const struct op op_scale = {
+    .name = "scale",
+    .attribute_bytes = sizeof(struct scale_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_scale,
+    .cost_key = op_key_nothing,
+    .differentiate = differentiate_scale,
+    .in_place_input = 1 + 0,
+};
+
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b) {
     if (!a || !b) return NULL;
     struct tensor *in[OP_INPUTS_MAX] = {a, b};
     struct node *node = graph_add(graph, &op_add, name, in, NULL, NULL);
+    return node ? node->out[0] : NULL;
+}
+
+struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor) {
+    if (!x) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x};
+    struct scale_attributes attributes = {.factor = factor};
+    struct node *node = graph_add(graph, &op_scale, name, in, &attributes, NULL);
     return node ? node->out[0] : NULL;
 }

@@ -1,5 +1,5 @@
 /* Checkpoints when file operations fail, or the process ends between them: the previous one stays whole. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 /* Whole runs on a device whose memory the CPU has no address for: metrics, checkpoints, models, samples, evaluations
  * and texts are byte for byte those of the CPU. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
