@@ -7,8 +7,8 @@
 #include "base/size.h"
 #include "console/console_line.h"
 
-void console_account_begin(struct console_account *account, const struct train_setup *setup, const char *run_folder) {
-    char *tokenizer = path_join(setup->model->folder, "tokenizer.json");
+void console_account_begin(struct console_account *account, const struct session_plan *plan, const char *run_folder) {
+    char *tokenizer = path_join(plan->session->model->folder, "tokenizer.json");
     *account = (struct console_account){
         .run_folder = run_folder, .writes_text = tokenizer && file_exists(tokenizer), .began_ns = clock_now_ns()};
     mem_free(tokenizer);

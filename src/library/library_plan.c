@@ -16,7 +16,8 @@ SAME(BALLAST_TIER_HOST, TIER_HOST);
 SAME(BALLAST_TIER_DISK, TIER_DISK);
 
 struct ballast_session {
-    struct train_setup setup;
+    struct session session;
+    struct session_plan plan;
     struct step_summary prediction; /* step_s 0: not made yet */
     char *model;                    /* as it was given */
     char *json;                     /* what was handed out last; NULL: nothing */
@@ -34,7 +35,8 @@ static enum status read_options(const char *model, const struct ballast_plan_opt
 
 static void session_free(struct ballast_session *session) {
     if (!session) return;
-    train_setup_free(&session->setup);
+    session_plan_free(&session->plan);
+    session_close(&session->session);
     mem_free(session->model);
     json_text_free(session->json);
     mem_free(session);
@@ -49,7 +51,8 @@ static enum status session_create(const char *model, const struct ballast_plan_o
     if (!session) return STATUS_FAILED;
     session->model = mem_string(model);
     enum status status = session->model ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) status = train_setup_create(model, SETUP_TRAIN, &planning, &optimizer, &session->setup);
+    if (status == STATUS_OK)
+        status = session_begin(model, PROGRAMS_TO_TRAIN, &planning, &optimizer, &session->session, &session->plan);
     if (status == STATUS_OK)
         *out = session;
     else
@@ -59,8 +62,8 @@ static enum status session_create(const char *model, const struct ballast_plan_o
 
 static enum status predict(struct ballast_session *session) {
     if (session->prediction.step_s > 0) return STATUS_OK;
-    TRY(train_setup_measure(&session->setup));
-    return train_setup_predict(&session->setup, &session->prediction);
+    TRY(session_plan_measure(&session->plan));
+    return session_plan_predict(&session->plan, &session->prediction);
 }
 
 enum ballast_status ballast_session_open(const char *model, const struct ballast_plan_options *plan,
@@ -78,7 +81,7 @@ enum ballast_status ballast_session_require_fit(struct ballast_session *session)
     struct library_call call;
     enum status status = library_begin("ballast_session_require_fit", &call);
     if (status == STATUS_OK) status = library_require(session, "session");
-    if (status == STATUS_OK) status = train_setup_check_memory(&session->setup);
+    if (status == STATUS_OK) status = session_plan_check_memory(&session->plan);
     return library_end(&call, status);
 }
 
@@ -88,11 +91,11 @@ static enum status read_memory(const struct ballast_session *session, enum balla
     TRY(library_require(out, "out"));
     TRY(library_require_version(out->version, BALLAST_TIER_MEMORY_VERSION, "out"));
     if ((int)tier < 0 || (int)tier >= TIER_COUNT) return status_set(STATUS_BAD_INPUT, "tier: %d is none", (int)tier);
-    const struct memory_report *memory = &session->setup.memory[tier];
+    const struct memory_report *memory = &session->plan.memory[tier];
     const int64_t *kinds = memory->by_kind;
     *out = (struct ballast_tier_memory){.version = BALLAST_TIER_MEMORY_VERSION,
                                         .arena_bytes = memory->total,
-                                        .capacity_bytes = session->setup.capacity_bytes[tier],
+                                        .capacity_bytes = session->session.machine.capacity_bytes[tier],
                                         .parameter_bytes = kinds[BUFFER_PARAMETERS],
                                         .gradient_bytes = kinds[BUFFER_GRADIENTS],
                                         .optimizer_bytes = kinds[BUFFER_OPTIMIZER],
@@ -123,11 +126,11 @@ enum ballast_status ballast_session_predict(struct ballast_session *session, dou
     return library_end(&call, status);
 }
 
-enum status library_plan_document(const char *model, const struct train_setup *setup,
+enum status library_plan_document(const char *model, const struct session_plan *plan,
                                   const struct step_summary *prediction, json_t **out) {
     struct scratch memory = {0};
     const char *absolute;
-    const struct model_preset *preset = setup->model->preset;
+    const struct model_preset *preset = plan->session->model->preset;
     char *folder = NULL;
     enum status status = STATUS_OK;
     if (preset)
@@ -135,7 +138,7 @@ enum status library_plan_document(const char *model, const struct train_setup *s
     else
         status = model_folder_find(model, &folder);
     if (folder) status = path_make_absolute(folder, &memory, &absolute);
-    if (status == STATUS_OK) status = plan_document_make(setup, prediction, absolute, out);
+    if (status == STATUS_OK) status = plan_document_make(plan, prediction, absolute, out);
     mem_free(folder);
     scratch_free(&memory);
     return status;
@@ -146,7 +149,7 @@ static enum status print_plan(struct ballast_session *session, const char **out)
     TRY(library_require(session, "session"));
     TRY(library_require(out, "out"));
     TRY(predict(session));
-    TRY(library_plan_document(session->model, &session->setup, &session->prediction, &document));
+    TRY(library_plan_document(session->model, &session->plan, &session->prediction, &document));
     char *text = json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(document);
     if (!text) return status_no_memory(0, "the plan's JSON");
@@ -163,20 +166,21 @@ enum ballast_status ballast_session_plan_json(struct ballast_session *session, c
 }
 
 static enum status describe_plan(struct ballast_session *session, struct ballast_plan_result *out) {
-    TRY(train_setup_check_memory(&session->setup));
+    TRY(session_plan_check_memory(&session->plan));
     TRY(predict(session));
-    const struct train_setup *setup = &session->setup;
+    const int64_t *bytes = session->plan.programs.tier_bytes, *capacity = session->session.machine.capacity_bytes;
+    const struct model_figures *figures = &session->plan.figures;
     *out = (struct ballast_plan_result){.version = BALLAST_PLAN_RESULT_VERSION,
-                                        .device_bytes = setup->program_bytes[TIER_DEVICE],
-                                        .host_bytes = setup->program_bytes[TIER_HOST],
-                                        .disk_bytes = setup->program_bytes[TIER_DISK],
-                                        .device_capacity_bytes = setup->capacity_bytes[TIER_DEVICE],
-                                        .host_capacity_bytes = setup->capacity_bytes[TIER_HOST],
-                                        .disk_capacity_bytes = setup->capacity_bytes[TIER_DISK],
+                                        .device_bytes = bytes[TIER_DEVICE],
+                                        .host_bytes = bytes[TIER_HOST],
+                                        .disk_bytes = bytes[TIER_DISK],
+                                        .device_capacity_bytes = capacity[TIER_DEVICE],
+                                        .host_capacity_bytes = capacity[TIER_HOST],
+                                        .disk_capacity_bytes = capacity[TIER_DISK],
                                         .step_s = session->prediction.step_s,
-                                        .parameters = setup->parameters,
-                                        .trained_parameters = setup->trained_parameters,
-                                        .flops_per_token = setup->flops_per_token};
+                                        .parameters = figures->parameters,
+                                        .trained_parameters = figures->trained_parameters,
+                                        .flops_per_token = figures->flops_per_token};
     return STATUS_OK;
 }
 

@@ -59,7 +59,7 @@ static enum status open_model(const char *model, const struct ballast_plan_optio
 /* What a chat template adds to what ends a text is for that text alone. */
 static enum status refresh_config(struct writer_model *model) {
     struct generation_config config;
-    TRY(generation_config_read(model->setup.model, &config));
+    TRY(generation_config_read(model->session.model, &config));
     generation_config_free(&model->config);
     model->config = config;
     return STATUS_OK;
@@ -130,8 +130,8 @@ enum ballast_status ballast_writer_open(const char *model, const struct ballast_
 
 static enum status write_next(struct ballast_writer *writer, const char *prompt, struct text_request *request,
                               struct ballast_text *out) {
-    const struct train_setup *setup = &writer->model.setup;
-    setup->backend->set_threads(setup->plan.recipe.threads); /* this thread may be another than the last call's */
+    const struct writer_model *model = &writer->model;
+    model->session.machine.backend->set_threads(model->plan.chosen.recipe.threads); /* this may be another thread */
     TRY(refresh_config(&writer->model));
     TRY(encode(&writer->model, prompt, request));
     return write_text(&writer->model, request, out);
