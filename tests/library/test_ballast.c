@@ -17,11 +17,11 @@
 #include "ballast.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
+#include "tokenizer/tokenizer.h"
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 
@@ -360,6 +360,41 @@ static void test_a_writer_writes_as_generate_does(void **state) {
     assert_int_equal(done.tokens, 12); /* a stop is for one text */
     ballast_writer_close(writer);
     ballast_writer_close(NULL);
+}
+
+static void write_seeded(struct ballast_writer *writer, bool chat, struct piece *out) {
+    struct ballast_generate_options options = BALLAST_GENERATE_OPTIONS_INIT;
+    options.tokens = 60, options.chat = chat;
+    *out = (struct piece){.used = 0};
+    EXPECT_OK(ballast_writer_write(writer, &options, "the river", keep_piece, out, NULL));
+}
+
+/* What ends an answer by the chat template ends no text after it. */
+static void test_a_chat_leaves_no_trace_in_the_writer(void **state) {
+    static const char *const special[] = {"<end>"};
+    enum { SEEDS = 24 };
+    struct place place;
+    struct piece before, answer, after;
+    char path[700];
+    int answers_ended = 0;
+    make_place(*state, &place);
+    remove(name_in(place.model, "tokenizer.json", path));
+    assert_int_equal(tokenizer_train(text, strlen(text), 270, special, 1, path), STATUS_OK);
+    temp_write_text(name_in(place.model, "chat_template.jinja", path),
+                    "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}<end>{% endfor %}"
+                    "{% if add_generation_prompt %}[a]{% endif %}");
+    place.plan.sequence_length = 64;
+    for (place.plan.seed = 1; place.plan.seed <= SEEDS; place.plan.seed++) {
+        struct ballast_writer *writer;
+        EXPECT_OK(ballast_writer_open(place.model, &place.plan, &writer));
+        write_seeded(writer, false, &before);
+        write_seeded(writer, true, &answer);
+        write_seeded(writer, false, &after);
+        ballast_writer_close(writer);
+        assert_string_equal(before.bytes, after.bytes);
+        answers_ended += answer.calls < 40;
+    }
+    assert_true(answers_ended > 0);
 }
 
 /* ---- plans ---- */
@@ -724,96 +759,6 @@ static void test_bad_input_names_the_field(void **state) {
     EXPECT_OK(train(&place, place.run)); /* and what was refused left nothing behind */
 }
 
-/* ---- faults ---- */
-
-struct swept {
-    struct place place;
-    struct ballast_evaluate_options evaluate;
-    int runs;
-};
-
-static enum status plan_body(void *payload) {
-    struct swept *swept = payload;
-    struct ballast_session *session;
-    const char *json;
-    enum ballast_status status = ballast_session_open(swept->place.model, &swept->place.plan, NULL, &session);
-    if (status != BALLAST_OK) return (enum status)status;
-    status = ballast_session_plan_json(session, &json);
-    ballast_session_close(session);
-    return (enum status)status;
-}
-
-static enum status trainer_body(void *payload) {
-    struct swept *swept = payload;
-    struct ballast_trainer *trainer;
-    const struct ballast_step *step = NULL;
-    char run[700];
-    if (snprintf(run, sizeof run, "%s-%d", swept->place.run, swept->runs++) >= (int)sizeof run) return STATUS_FAILED;
-    enum ballast_status status =
-        ballast_trainer_open(swept->place.model, run, &swept->place.plan, &swept->place.train, NULL, &trainer);
-    if (status != BALLAST_OK) return (enum status)status;
-    do
-        status = ballast_trainer_step(trainer, &step);
-    while (status == BALLAST_OK && step);
-    /* Closing goes on to free, and keeps the error of a step that failed. */
-    char message[300];
-    snprintf(message, sizeof message, "%s", ballast_error_message());
-    enum ballast_status closed = ballast_trainer_close(trainer);
-    if (status != BALLAST_OK) (void)status_set((enum status)status, "%s", message);
-    return (enum status)(status != BALLAST_OK ? status : closed);
-}
-
-static enum status resume_body(void *payload) {
-    const struct swept *swept = payload;
-    return (enum status)ballast_resume(swept->place.run, NULL, NULL, NULL);
-}
-
-static enum status evaluate_body(void *payload) {
-    const struct swept *swept = payload;
-    struct ballast_evaluation evaluation = BALLAST_EVALUATION_INIT;
-    return (enum status)ballast_evaluate(swept->place.model, &swept->place.plan, &swept->evaluate, &evaluation, NULL,
-                                         NULL);
-}
-
-static enum status text_body(void *payload) {
-    const struct swept *swept = payload;
-    struct ballast_generate_options options = BALLAST_GENERATE_OPTIONS_INIT;
-    struct ballast_writer *writer;
-    options.tokens = 3;
-    enum ballast_status status = ballast_generate(swept->place.model, &swept->place.plan, &options, "the", keep_piece,
-                                                  &(struct piece){.used = 0}, NULL);
-    if (status == BALLAST_OK) status = ballast_writer_open(swept->place.model, &swept->place.plan, &writer);
-    if (status != BALLAST_OK) return (enum status)status;
-    status = ballast_writer_write(writer, &options, "the", keep_piece, &(struct piece){.used = 0}, NULL);
-    ballast_writer_close(writer);
-    return (enum status)status;
-}
-
-/* No call stays under way, and the process is as before. */
-static void after_fault(void *payload, enum status status) {
-    (void)payload, (void)status;
-    EXPECT_BAD(ballast_session_require_fit(NULL), "session: is NULL");
-}
-
-static void test_failed_allocations_and_files_are_told(void **state) {
-    static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SUBMIT};
-    static enum status (*const bodies[])(void *) = {plan_body, trainer_body, resume_body, evaluate_body, text_body};
-    static struct swept swept;
-    make_place(*state, &swept.place);
-    swept.place.train.steps = 2, swept.place.train.valid_every = 0, swept.place.train.sample_every = 0;
-    EXPECT_OK(train(&swept.place, swept.place.run));
-    ballast_evaluate_options_init(&swept.evaluate);
-    swept.evaluate.data_paths = swept.place.data_paths, swept.evaluate.data_path_count = 1, swept.evaluate.batches = 1;
-    int reported = 0;
-    for (size_t b = 0; b < sizeof bodies / sizeof *bodies; b++)
-        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-            const struct fault_subject subject = {bodies[b], after_fault, &swept};
-            uint64_t usual = kinds[k] == FAULT_ALLOCATE ? 12 : 2;
-            reported += fault_sweep_bearable(kinds[k], false, unit_sweep(usual, 1000), &subject).reported;
-        }
-    assert_true(reported > 50);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_initialisers_leave_everything_not_given),
@@ -822,13 +767,13 @@ int main(void) {
         CASE(test_a_trainer_steps_as_train_does),
         CASE(test_a_trainer_is_stopped),
         CASE(test_a_writer_writes_as_generate_does),
+        CASE(test_a_chat_leaves_no_trace_in_the_writer),
         CASE(test_a_session_tells_its_plan),
         CASE(test_sessions_follow_each_other),
         CASE(test_nothing_is_printed_and_no_signal_is_handled),
         CASE(test_numbers_are_written_as_in_c),
         CASE(test_other_processes_are_refused),
         CASE(test_bad_input_names_the_field),
-        CASE(test_failed_allocations_and_files_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
