@@ -10,8 +10,6 @@
 #include "cli/text_options.h"
 #include "generate/generate_batch.h"
 
-enum { BATCH_DEFAULT = 8 };
-
 /* What was asked for, and what is open. */
 struct request {
     const struct options *options;
@@ -117,8 +115,8 @@ static enum status open_request(struct request *request) {
     struct plan_options plan;
     struct generate_options generate;
     TRY(step_options_read(options, false, &plan));
-    if (request->text) plan.batch = 1;
-    if (plan.batch == 0) plan.batch = BATCH_DEFAULT;
+    if (request->text || !SETTINGS_HAVE(&plan, batch))
+        SETTINGS_GIVE(&plan, batch, request->text ? 1 : setting_table[SETTING_batch].whole);
     text_options_read(options, request->encoder.chat, &generate);
     TRY(step_options_read_chat_date(options, &request->encoder.time_s));
     TRY(writer_model_open(options->arguments.items[0], &plan, &request->model));

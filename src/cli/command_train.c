@@ -8,12 +8,12 @@
 
 static void read_training(const struct options *options, struct train_options *out) {
     step_options_read_optimizer(options, out);
-    if (options_given(options, OPT_STEPS)) out->steps = options_whole(options, OPT_STEPS);
-    out->epochs = options_real(options, OPT_EPOCHS);
+    out->steps = options_whole(options, OPT_STEPS);
+    TAKE(REAL, EPOCHS, epochs);
     out->learning_rate = options_real(options, OPT_LR);
     out->schedule = lr_schedule_find(options_text(options, OPT_SCHEDULE));
-    out->schedule_steps = options_whole(options, OPT_SCHEDULE_STEPS);
-    if (options_given(options, OPT_WARMUP_STEPS)) out->warmup_steps = options_whole(options, OPT_WARMUP_STEPS);
+    TAKE(WHOLE, SCHEDULE_STEPS, schedule_steps);
+    TAKE(WHOLE, WARMUP_STEPS, warmup_steps);
     out->min_lr_fraction = options_real(options, OPT_MIN_LR_FRACTION);
     out->wsd_decay_fraction = options_real(options, OPT_WSD_DECAY_FRACTION);
     out->save_every = options_whole(options, OPT_SAVE_EVERY);
@@ -38,6 +38,7 @@ static enum status run(const struct options *options) {
     if (!folder) return status_set(STATUS_BAD_INPUT, "ballast train: --output (-o) RUN_DIR is missing");
     TRY(step_options_read(options, false, &plan));
     read_training(options, &training);
+    if (options_given(options, OPT_CHAT_DATE)) training.given |= SETTING_BIT(chat_time_s);
     TRY(step_options_read_chat_date(options, &training.chat_time_s));
     if (options_given(options, OPT_COLUMNS)) training.columns = options_text(options, OPT_COLUMNS);
     struct run_views views;

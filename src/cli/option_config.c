@@ -26,33 +26,35 @@ static enum status unknown_key(const char *path, const struct options *options, 
 
 /* The value as the text that the command line would have, so that both obey the same rules; NULL: of a wrong type. */
 static const char *value_text(const struct option *option, const json_t *value, struct scratch *memory) {
-    bool text_type = option->type == OPTION_TEXT || option->type == OPTION_TEXTS || option->type == OPTION_CHOICE;
-    if (option->type == OPTION_FLAG) return json_is_boolean(value) ? (json_is_true(value) ? "true" : "false") : NULL;
-    if (json_is_string(value) && (text_type || option->type == OPTION_SIZE))
+    bool text_type = option->setting->type == SETTING_TEXT || option->setting->type == SETTING_TEXTS ||
+                     option->setting->type == SETTING_CHOICE;
+    if (option->setting->type == SETTING_FLAG)
+        return json_is_boolean(value) ? (json_is_true(value) ? "true" : "false") : NULL;
+    if (json_is_string(value) && (text_type || option->setting->type == SETTING_SIZE))
         return scratch_format(memory, "%s", json_string_value(value));
     if (json_is_integer(value) && !text_type)
         return scratch_format(memory, "%" PRId64, (int64_t)json_integer_value(value));
-    if (json_is_real(value) && option->type == OPTION_REAL)
+    if (json_is_real(value) && option->setting->type == SETTING_REAL)
         return scratch_format(memory, "%.17g", json_real_value(value));
     return NULL;
 }
 
 static const char *type_rule(const struct option *option) {
-    switch (option->type) {
-    case OPTION_FLAG: return "true or false";
-    case OPTION_WHOLE: return "a whole number";
-    case OPTION_REAL: return "a number";
-    case OPTION_SIZE: return "a string like \"8G\", or bytes";
-    case OPTION_TEXTS: return "a string or a list of strings";
-    case OPTION_TEXT:
-    case OPTION_CHOICE: break;
+    switch (option->setting->type) {
+    case SETTING_FLAG: return "true or false";
+    case SETTING_WHOLE: return "a whole number";
+    case SETTING_REAL: return "a number";
+    case SETTING_SIZE: return "a string like \"8G\", or bytes";
+    case SETTING_TEXTS: return "a string or a list of strings";
+    case SETTING_TEXT:
+    case SETTING_CHOICE: break;
     }
     return "a string";
 }
 
 static enum status set_value(const char *where, const struct option *option, const json_t *json,
                              struct options *options, struct option_value *value) {
-    if (option->type == OPTION_TEXTS && json_is_array(json)) {
+    if (option->setting->type == SETTING_TEXTS && json_is_array(json)) {
         size_t i;
         json_t *item;
         json_array_foreach(json, i, item) TRY(set_value(where, option, item, options, value));

@@ -136,7 +136,7 @@ static void tell(const struct options *options, enum effect_stage stage, const s
         const struct option_effect *effect = &option_effects[i];
         const struct option *option = &option_table[effect->option];
         if (effect->stage != stage || !was_given(options, option, effect->option)) continue;
-        if (effect->is_idle(options, facts)) log_warning("--%s %s", option->name, effect->why);
+        if (effect->is_idle(options, facts)) log_warning("--%s %s", option->setting->name, effect->why);
     }
 }
 

@@ -43,6 +43,14 @@ const char *options_text(const struct options *options, enum option_id id);
 /* True when the user gave it, on the command line or in the config file. */
 bool options_given(const struct options *options, enum option_id id);
 
+/* TAKE(WHOLE, BATCH, batch): what was given, on the command line or in a config file, into the field of a struct `out`
+ * and its bit (plan/settings.h). */
+#define TAKE_WHOLE options_whole
+#define TAKE_REAL options_real
+#define TAKE_TEXT options_text
+#define TAKE(type, id, field)                                                                                          \
+    if (options_given(options, OPT_##id)) SETTINGS_GIVE(out, field, TAKE_##type(options, OPT_##id))
+
 /* The parts of the parser, one file each. */
 
 /* Sets a value from text; `where` ("--batch", "run.json: batch") begins messages. */

@@ -18,12 +18,7 @@ static bool norms_heads(const struct graph *graph, int64_t hidden) {
 }
 
 static const char *activation_of(const struct node *node) {
-    static const char *const texts[] = {
-#define ACTIVATION_TEXT(name, text) [ACTIVATION_##name] = text,
-        ACTIVATION_LIST(ACTIVATION_TEXT)
-#undef ACTIVATION_TEXT
-    };
-    return texts[NODE_ATTRIBUTES(node, activation_attributes)->function];
+    return activation_name(NODE_ATTRIBUTES(node, activation_attributes)->function);
 }
 
 /* A row of the table, from the graph of the family's smallest new model. */

@@ -7,8 +7,11 @@
 
 static enum status open_arenas(struct engine *engine) {
     const struct machine *machine = &engine->plan->session->machine;
-    struct arena_settings settings = {
-        .memory = machine->backend->memory, .folder = machine->limits.disk_folder, .channels = RUNNER_CHANNELS};
+    struct arena_settings settings = {.memory = machine->backend->memory,
+                                      .folder = machine->limits.disk_folder,
+                                      .channels = RUNNER_CHANNELS,
+                                      .engine = machine->disk_engine,
+                                      .buffered = machine->disk_buffered};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         TRY(arena_open(tier, engine->plan->programs.tier_bytes[tier], &settings, &engine->arenas[tier]));
     return STATUS_OK;

@@ -1,14 +1,9 @@
 #include "session/programs.h"
 
+#include <string.h>
+
 #include "graph/differentiate.h"
 #include "ops/ops.h"
-
-/* What one program is made from. */
-struct compiling {
-    const struct session *session;
-    const struct program_set *set;
-    const struct plan *plan;
-};
 
 static enum status add_backward(struct graph *graph, struct tensor *loss, const struct recipe *recipe) {
     struct optimizer_options optimizer = {recipe->beta1, recipe->beta2, recipe->epsilon, recipe->weight_decay,
@@ -17,24 +12,23 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
     return ops_add_optimizer(graph, &optimizer);
 }
 
-static enum status build_loss(const struct compiling *compiling, struct graph **graph, struct tensor **loss) {
-    const struct recipe *recipe = &compiling->plan->recipe;
-    bool apart = recipe->document_attention == DOCUMENT_ATTENTION_WITHIN;
-    return model_build_graph(compiling->session->model, apart ? MODEL_LOSS_SEGMENTED : MODEL_LOSS, recipe->dtype,
-                             recipe->grain_sequences, recipe->sequence_length, graph, loss);
+static enum model_purpose purpose_of(enum program_use use, const struct recipe *recipe) {
+    if (use == PROGRAM_LOGITS) return MODEL_LOGITS;
+    return recipe->document_attention == DOCUMENT_ATTENTION_WITHIN ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
 }
 
-static enum status compile_batch(const struct compiling *compiling, bool training, const struct executable *resident,
-                                 struct executable **out) {
+static enum status build_batch(const struct session *session, enum program_use use, const struct recipe *recipe,
+                               struct graph **out) {
     struct graph *graph;
-    struct tensor *loss;
-    TRY(build_loss(compiling, &graph, &loss));
-    enum status status = training ? add_backward(graph, loss, &compiling->plan->recipe) : STATUS_OK;
-    if (status != STATUS_OK) {
+    struct tensor *output;
+    TRY(model_build_graph(session->model, purpose_of(use, recipe), recipe->dtype, recipe->grain_sequences,
+                          recipe->sequence_length, &graph, &output));
+    enum status status = use == PROGRAM_STEP ? add_backward(graph, output, recipe) : STATUS_OK;
+    if (status == STATUS_OK)
+        *out = graph;
+    else
         graph_free(graph);
-        return status;
-    }
-    return executable_create_beside(compiling->session->machine.backend, graph, compiling->plan, resident, out);
+    return status;
 }
 
 struct plan plan_of_texts(const struct plan *plan, int64_t sequences) {
@@ -44,34 +38,44 @@ struct plan plan_of_texts(const struct plan *plan, int64_t sequences) {
     return text;
 }
 
-static enum status compile_texts(const struct compiling *compiling, int64_t sequences, int64_t tokens,
-                                 const struct executable *resident, struct executable **out) {
-    int64_t positions = compiling->plan->recipe.sequence_length;
-    struct decode_shape shape = {
-        .sequences = sequences, .tokens = tokens, .texts = compiling->set->texts, .positions = positions};
-    struct plan plan = plan_of_texts(compiling->plan, sequences);
-    struct graph *graph;
+static bool is_of_texts(enum program_use use) { return PROGRAMS_TO_WRITE >> use & 1; }
+
+/* The plan as one of the programs takes it. */
+static struct plan plan_of_use(enum program_use use, const struct plan *plan) {
+    return is_of_texts(use) ? plan_of_texts(plan, use == PROGRAM_DECODE ? DECODE_TEXTS : 1) : *plan;
+}
+
+static enum status build_texts(const struct session *session, enum program_use use, const struct program_set *set,
+                               const struct recipe *recipe, struct graph **out) {
+    int64_t positions = recipe->sequence_length, chunk = positions < PREFILL_TOKENS ? positions : PREFILL_TOKENS;
+    struct decode_shape shape = {.sequences = recipe->batch,
+                                 .tokens = use == PROGRAM_DECODE ? 1 : chunk,
+                                 .texts = set->texts,
+                                 .positions = positions};
     struct tensor *logits;
-    TRY(model_build_decode_graph(compiling->session->model, plan.recipe.dtype, &shape, &graph, &logits));
-    return executable_create_beside(compiling->session->machine.backend, graph, &plan, resident, out);
+    return model_build_decode_graph(session->model, recipe->dtype, &shape, out, &logits);
 }
 
-/* `made`: those before it in the enumeration. */
-static enum status compile_one(const struct compiling *compiling, enum program_use use, const struct programs *made,
-                               struct executable **out) {
-    const struct executable *main = programs_main(made);
-    int64_t positions = compiling->plan->recipe.sequence_length;
-    switch (use) {
-    case PROGRAM_STEP:
-    case PROGRAM_LOSS: return compile_batch(compiling, use == PROGRAM_STEP, main, out);
-    case PROGRAM_PREFILL:
-        return compile_texts(compiling, 1, positions < PREFILL_TOKENS ? positions : PREFILL_TOKENS, main, out);
-    case PROGRAM_DECODE: return compile_texts(compiling, DECODE_TEXTS, 1, made->of[PROGRAM_PREFILL], out);
-    default: BUG("no program has use %d", (int)use);
-    }
+enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,
+                                const struct plan *plan, struct graph **out) {
+    struct plan own = plan_of_use(use, plan);
+    return is_of_texts(use) ? build_texts(session, use, set, &own.recipe, out)
+                            : build_batch(session, use, &own.recipe, out);
 }
 
-static void sum_bytes(struct programs *programs) {
+/* Beside those of the set that were made before it. */
+static enum status compile_one(const struct session *session, const struct program_set *set, enum program_use use,
+                               const struct plan *plan, struct programs *made) {
+    struct plan own = plan_of_use(use, plan);
+    /* The caches are the prefill's. */
+    const struct executable *resident = use == PROGRAM_DECODE ? made->of[PROGRAM_PREFILL] : programs_main(made);
+    struct graph *graph;
+    TRY(program_build_graph(session, set, use, plan, &graph));
+    return executable_create_beside(session->machine.backend, graph, &own, resident, &made->of[use]);
+}
+
+void programs_sum_bytes(struct programs *programs) {
+    memset(programs->tier_bytes, 0, sizeof programs->tier_bytes);
     for (int use = 0; use < PROGRAM_USES; use++)
         for (enum tier tier = 0; tier < TIER_COUNT && programs->of[use]; tier++) {
             int64_t bytes = programs->of[use]->program->tier_bytes[tier];
@@ -81,17 +85,16 @@ static void sum_bytes(struct programs *programs) {
 
 enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
                              struct programs *out) {
-    const struct compiling compiling = {session, set, plan};
     struct programs programs = {.of = {NULL}};
     enum status status = STATUS_OK;
     session->machine.backend->set_threads(plan->recipe.threads);
     for (enum program_use use = 0; use < PROGRAM_USES && status == STATUS_OK; use++)
-        if (program_set_has(set, use)) status = compile_one(&compiling, use, &programs, &programs.of[use]);
+        if (program_set_has(set, use)) status = compile_one(session, set, use, plan, &programs);
     if (status != STATUS_OK) {
         programs_free(&programs);
         return status;
     }
-    sum_bytes(&programs);
+    programs_sum_bytes(&programs);
     *out = programs;
     return STATUS_OK;
 }

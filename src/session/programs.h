@@ -11,6 +11,7 @@ enum { PREFILL_TOKENS = 64, DECODE_TEXTS = 8 };
 enum program_use {
     PROGRAM_STEP,    /* a training step: forward, backward, update */
     PROGRAM_LOSS,    /* the loss of a batch */
+    PROGRAM_LOGITS,  /* the logits of a batch: to be set beside other implementations' */
     PROGRAM_PREFILL, /* logits after PREFILL_TOKENS tokens of one text at a time */
     PROGRAM_DECODE,  /* the same after one token each of DECODE_TEXTS texts; in the caches of the prefill */
     PROGRAM_USES
@@ -45,6 +46,11 @@ struct programs {
 enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
                              struct programs *out);
 void programs_free(struct programs *programs);
+/* Only the graph of one of the set's programs. The caller frees it. */
+enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,
+                                const struct plan *plan, struct graph **out);
+/* Finds tier_bytes anew, where a program was replaced. */
+void programs_sum_bytes(struct programs *programs);
 
 /* The first of the set; what none was compiled of has none. */
 enum program_use programs_main_use(const struct programs *programs);

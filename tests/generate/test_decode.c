@@ -28,11 +28,11 @@ static void open_texts(const char *folder, enum dtype dtype, int64_t positions, 
                        struct text_engine *out) {
     struct plan_options plan;
     plan_options_init(&plan);
-    plan.threads = 2;
-    plan.dtype = dtype;
-    plan.sequence_length = positions;
-    plan.memory.device_bytes = 256 << 20;
-    plan.batch = texts;
+    SETTINGS_GIVE(&plan, threads, 2);
+    SETTINGS_GIVE(&plan, dtype, dtype);
+    SETTINGS_GIVE(&plan, sequence_length, positions);
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
+    SETTINGS_GIVE(&plan, batch, texts);
     expect_status(session_begin(folder, PROGRAMS_TO_WRITE, &plan, NULL, &out->session, &out->plan), STATUS_OK, NULL);
     expect_status(engine_open(&out->plan, &out->engine), STATUS_OK, NULL);
     expect_status(engine_load_weights(&out->engine), STATUS_OK, NULL);
@@ -132,7 +132,7 @@ static void compute_at_once(const char *folder, enum dtype dtype, const int32_t 
     harness_open(&options, &harness);
     harness_set_inputs(&harness, tokens, NULL);
     harness_step(&harness, 0, false);
-    memcpy(logits, runner_data(harness.runner, harness.output), LENGTH * TINY_VOCAB * sizeof *logits);
+    memcpy(logits, harness_logits(&harness), LENGTH * TINY_VOCAB * sizeof *logits);
     harness_close(&harness);
 }
 
