@@ -45,7 +45,7 @@
  *   Structs that callbacks get may grow at their end.
  * Texts are UTF-8 and end with a NUL unless a length stands beside them. Paths are as the C library takes them.
  * Ownership. What you hand in is yours, is not changed, and is not needed after the call returns. What callbacks get is
- *   valid until they return. What is opened is closed by you; closing NULL does nothing.
+ *   valid until they return. What is opened is closed by you, when no call uses it; closing NULL does nothing.
  * Threads. Calls come one after the other, from any thread: a second one that begins while one is under way, from
  *   another thread or from a callback, is refused with BALLAST_BAD_INPUT. Free at any time, everywhere:
  *   ballast_stop(), ballast_error_message(), ballast_error_hint(), ballast_status_name(), ballast_version() and the
@@ -124,7 +124,7 @@ enum ballast_log_level { BALLAST_LOG_NOTE = 0, BALLAST_LOG_WARNING = 1 };
 /* One line without a newline. From any thread, one at a time; may be called between your calls while a trainer is open,
  * as text is tokenized beside the steps. */
 typedef void ballast_log_callback(enum ballast_log_level level, const char *text, void *payload);
-/* For the whole process from now on; NULL, as it is at first: nowhere. */
+/* For the whole process from now on; NULL, as it is at first: nowhere. Not from a log callback. */
 void ballast_set_log(ballast_log_callback *callback, void *payload);
 
 /* Asks the training or the text that is under way, or the open trainer, to stop. Training finishes its step and writes
@@ -457,7 +457,8 @@ enum ballast_status ballast_trainer_step(struct ballast_trainer *trainer, const 
 enum ballast_status ballast_trainer_save(struct ballast_trainer *trainer);
 
 /* Frees it. A run that is not complete is first saved, as at a stop, unless its save_every is 0: nothing is lost, and
- * ballast_trainer_resume goes on. A status other than OK: that could not be saved. It is closed in any case. */
+ * ballast_trainer_resume goes on. FAILED: that could not be saved; it is closed all the same. Only where the call is
+ * refused, since another is under way, it stays open. */
 enum ballast_status ballast_trainer_close(struct ballast_trainer *trainer);
 
 /* ---- Writer: a model in memory, for many texts ---- */
@@ -481,7 +482,7 @@ enum ballast_status ballast_writer_write(struct ballast_writer *writer, const st
 /* How far a long piece of work is: reading weights, measuring, writing a checkpoint. From any thread, one at a time,
  * and often. `total` is in bytes or in pieces; `done` grows from 0 to it. */
 typedef void ballast_progress_callback(const char *what, int64_t done, int64_t total, void *payload);
-/* For the whole process from now on; NULL, as it is at first: nobody is told. */
+/* For the whole process from now on; NULL, as it is at first: nobody is told. Not from a progress callback. */
 void ballast_set_progress(ballast_progress_callback *callback, void *payload);
 
 /* A hash (XXH3) of all weights and optimizer states of the trainer: equal for equal bits, wherever they lie. */

@@ -36,6 +36,8 @@ ${CC:-cc} -std=c99 -Wall -Wextra -pedantic -Werror -o "$place/train" "$example.c
 if command -v "${CXX:-c++}" >/dev/null; then
     # shellcheck disable=SC2086
     ${CXX:-c++} -x c++ -Wall -Wextra -pedantic -Werror -DBALLAST_EXPERIMENTAL -o "$place/train-c++" "$example.c" $flags
+else
+    echo "skipped: the example as C++; needs a C++ compiler"
 fi
 
 # The demo's model, smaller: scripts/demo.sh.
@@ -73,6 +75,8 @@ if command -v python3 >/dev/null; then
     python3 "$example.py" "$place/model" "$place/data" "$place/by-python" $steps >"$place/text-by-python" 2>"$place/said" ||
         { cat "$place/said"; fail "the example in Python failed"; }
     expect_same python
+else
+    echo "skipped: the example in Python; needs python3"
 fi
 
 # An error is the program's exit status.
