@@ -99,9 +99,9 @@ static enum status open_metrics(struct train_run *run) {
     struct metrics_cut cut = {run->state.step, run->options->valid_every, true};
     enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
     mem_free(path);
-    if (status == STATUS_OK) status = event_file_open(run->folder, run->state.step, &run->events_file);
-    if (status == STATUS_OK) status = samples_open(run->folder, run->state.step, &run->samples);
-    return status;
+    TRY(status);
+    TRY(event_file_open(run->folder, run->state.step, &run->events_file));
+    return samples_open(run->folder, run->state.step, &run->samples);
 }
 
 /* What a failed run can go on from. */
@@ -111,7 +111,15 @@ static enum status hint_checkpoint(const struct train_run *run, enum status stat
     return status_hint(status, "no checkpoint was written yet%s%s", hint[0] ? "; " : "", hint);
 }
 
-/* The loop between its events, and the result. */
+/* From the first step to RUN_DIR/model. */
+static enum status train_to_model(struct train_run *run) {
+    TRY(run_end_clear(run->folder));
+    TRY(train_loop(run));
+    TRY(engine_settle(&run->engine));
+    return checkpoint_write_model(run->folder, &run->engine);
+}
+
+/* The training between its events, and how it ended. */
 static enum status run_to_end(struct train_run *run) {
     const struct train_events *events = run->events;
     struct stop_signal saved;
@@ -119,10 +127,7 @@ static enum status run_to_end(struct train_run *run) {
     if (events->begin)
         events->begin(events->payload, &run->plan, run->folder, run->state.step, run->options->steps,
                       dataset_tokens(run->data.dataset));
-    enum status status = run_end_clear(run->folder);
-    if (status == STATUS_OK) status = train_loop(run);
-    if (status == STATUS_OK) status = engine_settle(&run->engine);
-    if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
+    enum status status = train_to_model(run);
     status = run_end_write(run->folder, status, run->state.step);
     if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     if (events->end) events->end(events->payload, status);
@@ -189,9 +194,9 @@ static enum status begin_locked(struct train_run *run, struct run_settings *sett
     settings->plan = run->plan.chosen;
     TRY(set_limits(&run->session.machine.limits, settings));
     TRY(run_folder_create(run->folder, settings, &run->lock));
-    enum status status = plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder);
-    if (status == STATUS_OK) status = open_metrics(run);
-    return status == STATUS_OK ? run_to_end(run) : status;
+    TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
+    TRY(open_metrics(run));
+    return run_to_end(run);
 }
 
 enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
@@ -200,15 +205,17 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
     struct run_settings settings = {0};
     struct train_run run;
     start_run(run_folder, events, &run);
-    enum status status = make_settings(model_folder, options, &settings);
     run.options = &settings.options;
     run.settings = &settings;
     run.plan_path = plan->plan_path;
-    if (status == STATUS_OK)
-        status =
-            session_begin(settings.model_folder, PROGRAMS_TO_TRAIN, plan, &settings.options, &run.session, &run.plan);
-    if (status == STATUS_OK) status = prepare_run(&run, &settings.options);
-    if (status == STATUS_OK) status = begin_locked(&run, &settings);
+    enum status status;
+    TRY_GOTO(status, make_settings(model_folder, options, &settings), done);
+    TRY_GOTO(status,
+             session_begin(settings.model_folder, PROGRAMS_TO_TRAIN, plan, &settings.options, &run.session, &run.plan),
+             done);
+    TRY_GOTO(status, prepare_run(&run, &settings.options), done);
+    status = begin_locked(&run, &settings);
+done:
     close_run(&run);
     run_settings_free(&settings);
     return status;
@@ -231,8 +238,9 @@ static enum status load_checkpoint(struct train_run *run, const char *checkpoint
     if (!path) return STATUS_FAILED;
     enum status status = engine_load_state(&run->engine, path);
     mem_free(path);
-    if (status == STATUS_OK) status = check_bits(run, checkpoint);
-    return status == STATUS_OK ? engine_require_finite(&run->engine, checkpoint) : status;
+    TRY(status);
+    TRY(check_bits(run, checkpoint));
+    return engine_require_finite(&run->engine, checkpoint);
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {
@@ -300,10 +308,9 @@ static enum status check_options(const char *run_folder, const struct train_opti
 }
 
 static enum status clear_leftovers(const char *run_folder) {
+    TRY(run_folder_clear(run_folder));
     char *checkpoints = path_join(run_folder, "checkpoints");
-    if (!checkpoints) return STATUS_FAILED;
-    enum status status = run_folder_clear(run_folder);
-    if (status == STATUS_OK) status = run_folder_clear(checkpoints);
+    enum status status = checkpoints ? run_folder_clear(checkpoints) : STATUS_FAILED;
     mem_free(checkpoints);
     return status;
 }
@@ -318,14 +325,16 @@ static enum status resume_locked(const char *run_folder, int lock, const struct 
     run.options = &settings.options;
     run.settings = &settings;
     run.lock = lock;
-    enum status status = run_folder_read(run_folder, &settings);
-    if (status == STATUS_OK) status = check_options(run_folder, &settings.options);
-    if (status == STATUS_OK) status = require_checkpoints(run_folder, &settings.options);
-    if (status == STATUS_OK) status = clear_leftovers(run_folder);
-    if (status == STATUS_OK) status = run_origin_find(run_folder, &settings, &origin);
-    if (status == STATUS_OK) status = checkpoint_remove_old(run_folder, settings.options.keep); /* the newest is good */
-    if (status == STATUS_OK) status = extend(&settings, options, origin.state.step);
-    if (status == STATUS_OK) status = resume_from(&run, &settings, plan, &origin);
+    enum status status;
+    TRY_GOTO(status, run_folder_read(run_folder, &settings), done);
+    TRY_GOTO(status, check_options(run_folder, &settings.options), done);
+    TRY_GOTO(status, require_checkpoints(run_folder, &settings.options), done);
+    TRY_GOTO(status, clear_leftovers(run_folder), done);
+    TRY_GOTO(status, run_origin_find(run_folder, &settings, &origin), done);
+    TRY_GOTO(status, checkpoint_remove_old(run_folder, settings.options.keep), done); /* the newest is whole */
+    TRY_GOTO(status, extend(&settings, options, origin.state.step), done);
+    status = resume_from(&run, &settings, plan, &origin);
+done:
     close_run(&run);
     mem_free(origin.checkpoint);
     run_settings_free(&settings);

@@ -44,4 +44,13 @@ struct train_run {
  * no checkpoint is being written any more. */
 enum status train_loop(struct train_run *run);
 
+/* A run whose folder was renamed or removed while it trained (run_rescue.c). */
+/* Whether the run's name still leads to the folder that it holds open. */
+bool run_is_in_place(const struct train_run *run);
+/* For one that is not, when no checkpoint is being written: gives the run the folder's new path or, where it has none
+ * any more, a new folder beside the old name (RUN.rescued), with its settings and metrics. What it may copy tokenizer
+ * files from is there then too. `*how` says what happened, for a message: "renamed" or "removed". FAILED where nothing
+ * can be written there. */
+enum status run_rescue(struct train_run *run, const char **how);
+
 #endif
