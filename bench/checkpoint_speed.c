@@ -138,8 +138,8 @@ static enum status bench_run(const char *model, const char *folder, int rounds, 
     const char *paths[] = {data};
     bench.plain = path_join(folder, "plain");
     plan_options_init(&plan);
-    plan.batch = batch;
-    plan.sequence_length = sequence_length;
+    SETTINGS_GIVE(&plan, batch, batch);
+    SETTINGS_GIVE(&plan, sequence_length, sequence_length);
     train_options_init(&bench.options);
     bench.options.data_paths = paths;
     bench.options.data_path_count = 1;

@@ -82,8 +82,8 @@ static enum status engine_measure(struct engine *engine, const char *path, enum 
 static enum status dtype_measure(const char *folder, const char *path, enum dtype dtype, int rounds) {
     struct plan_options options;
     plan_options_init(&options);
-    options.dtype = dtype;
-    options.batch = 1;
+    SETTINGS_GIVE(&options, dtype, dtype);
+    SETTINGS_GIVE(&options, batch, 1);
     struct session session;
     struct session_plan plan;
     struct engine engine;

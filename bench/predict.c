@@ -356,7 +356,7 @@ static enum status run(struct bench *bench) {
 
 static enum status read_options(int count, char **words, struct settings *out) {
     struct bench_option options[BENCH_OPTIONS_MOST + 1] = {
-        {"threads", .count = &out->step.plan.threads, .most = 1 << 12},
+        {"threads", .count = &out->step.plan.threads, .most = 1 << 12, BENCH_SETTING(&out->step.plan, threads)},
         {"policies", .number = &out->policies, .most = POLICIES_MOST},
         {"repeats", .number = &out->repeats, .most = REPEATS_MOST},
         {"seed", .number = &out->seed, .most = INT32_MAX},

@@ -58,7 +58,8 @@ static bool compares(const struct bench *bench) {
 
 static enum status open_plain(struct bench *bench) {
     struct model_step_options plain = bench->options->step;
-    plain.plan.lora = NULL;
+    SETTINGS_DROP(&plain.plan, lora);
+    SETTINGS_DROP(&plain.plan, freeze);
     plain.plan.freeze_count = 0;
     return compares(bench) ? model_step_open(&plain, &bench->plain) : STATUS_OK;
 }
@@ -199,20 +200,20 @@ static enum status read_options(int count, char **words, struct options *out) {
     struct plan_options *plan = &out->step.plan;
     const struct bench_option options[] = {
         {"model", .text = &out->step.family},
-        {"dtype", .dtype = &plan->dtype},
-        {"batch", .number = &plan->batch, .most = 1 << 20},
-        {"seq", .number = &plan->sequence_length, .most = 1 << 20},
+        {"dtype", .dtype = &plan->dtype, BENCH_SETTING(plan, dtype)},
+        {"batch", .number = &plan->batch, .most = 1 << 20, BENCH_SETTING(plan, batch)},
+        {"seq", .number = &plan->sequence_length, .most = 1 << 20, BENCH_SETTING(plan, sequence_length)},
         {"layers", .number = &out->step.layers, .most = 1 << 20},
-        {"threads", .count = &plan->threads, .most = 1 << 20},
+        {"threads", .count = &plan->threads, .most = 1 << 20, BENCH_SETTING(plan, threads)},
         {"steps", .count = &out->steps, .most = STEPS_MOST},
         {"table", .flag = &out->table},
         {"no-limits", .flag = &out->no_limits},
-        {"lora", .text = &plan->lora},
+        {"lora", .text = &plan->lora, BENCH_SETTING(plan, lora)},
         {"freeze", .text = &out->freeze},
         {0},
     };
     TRY(bench_options_read(count, words, options, "bench/step.c"));
-    if (out->freeze) plan->freeze = &out->freeze, plan->freeze_count = 1;
+    if (out->freeze) SETTINGS_GIVE(plan, freeze, &out->freeze), plan->freeze_count = 1;
     if (out->table && out->no_limits)
         return status_set(STATUS_BAD_INPUT, "--table: sets operators beside limits, which --no-limits leaves out");
     return STATUS_OK;
@@ -224,7 +225,7 @@ int main(int count, char **words) {
     struct options options = {.step = {.family = "gpt2", .layers = 12}, .steps = 3};
     static struct bench bench;
     plan_options_init(&options.step.plan);
-    options.step.plan.batch = 4;
+    SETTINGS_GIVE(&options.step.plan, batch, 4);
     enum status status = read_options(count, words, &options);
     if (status == STATUS_OK) status = bench_open(&options, &bench);
     if (status == STATUS_OK) {

@@ -71,8 +71,8 @@ static enum status find_described(const struct options *options, struct plan_opt
     TRY(cluster_read(plan->cluster_path, &cluster));
     TRY(described_device_find(plan->cluster_path, &cluster, plan->backend, &plan->backend));
     if (plan->backend != &backend_described) return STATUS_OK;
-    if (!options_given(options, OPT_DTYPE)) plan->dtype = plan->backend->fastest_dtype();
-    if (plan->threads == 0) plan->threads = cluster.device.cores;
+    if (!options_given(options, OPT_DTYPE)) SETTINGS_GIVE(plan, dtype, plan->backend->fastest_dtype());
+    if (!SETTINGS_HAVE(plan, threads)) SETTINGS_GIVE(plan, threads, cluster.device.cores);
     return STATUS_OK;
 }
 

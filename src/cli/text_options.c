@@ -7,11 +7,10 @@ void text_options_read(const struct options *options, bool answers, struct gener
     generate_options_init(out);
     if (answers) out->tokens = 0;
     if (options_given(options, OPT_TOKENS)) out->tokens = options_whole(options, OPT_TOKENS);
-    if (options_given(options, OPT_TEMPERATURE)) out->temperature = options_real(options, OPT_TEMPERATURE);
-    if (options_given(options, OPT_TOP_K)) out->top_k = options_whole(options, OPT_TOP_K);
-    if (options_given(options, OPT_TOP_P)) out->top_p = options_real(options, OPT_TOP_P);
-    if (options_given(options, OPT_REPETITION_PENALTY))
-        out->repetition_penalty = options_real(options, OPT_REPETITION_PENALTY);
+    TAKE(REAL, TEMPERATURE, temperature);
+    TAKE(WHOLE, TOP_K, top_k);
+    TAKE(REAL, TOP_P, top_p);
+    TAKE(REAL, REPETITION_PENALTY, repetition_penalty);
     out->ignore_end = options_flag(options, OPT_IGNORE_END);
     out->stops = options->values[OPT_STOP].texts.items;
     out->stop_count = options->values[OPT_STOP].texts.count;

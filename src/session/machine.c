@@ -21,22 +21,23 @@ static enum status measure_disk(const char *folder, int64_t *bytes) {
 
 static enum status find_disk(const struct memory_options *limits, int64_t *capacity_bytes) {
     int64_t free_bytes = 0;
-    if (limits->disk_bytes > 0 && !limits->disk_folder[0])
+    if (SETTINGS_HAVE(limits, disk_bytes) && !limits->disk_folder[0])
         return status_set(STATUS_BAD_INPUT, "disk: names no folder before its size");
     if (limits->disk_folder[0]) TRY(measure_disk(limits->disk_folder, &free_bytes));
-    *capacity_bytes = limits->disk_bytes > 0 ? limits->disk_bytes : free_bytes;
+    *capacity_bytes = SETTINGS_HAVE(limits, disk_bytes) ? limits->disk_bytes : free_bytes;
     return STATUS_OK;
 }
 
 static enum status find_memory(const struct backend *backend, const struct memory_options *limits,
                                int64_t capacity_bytes[TIER_COUNT]) {
     const bool one = !backend->memory; /* both tiers are memory of the process */
+    const bool device_given = SETTINGS_HAVE(limits, device_bytes), host_given = SETTINGS_HAVE(limits, host_bytes);
     int64_t there[TIER_COUNT] = {[TIER_DEVICE] = limits->device_bytes, [TIER_HOST] = limits->host_bytes};
-    if (limits->device_bytes == 0 || (!one && limits->host_bytes == 0)) TRY(backend->capacity(there));
-    capacity_bytes[TIER_DEVICE] = limits->device_bytes > 0 ? limits->device_bytes : there[TIER_DEVICE];
-    capacity_bytes[TIER_HOST] = one || limits->host_bytes > 0 ? limits->host_bytes : there[TIER_HOST];
+    if (!device_given || (!one && !host_given)) TRY(backend->capacity(there));
+    capacity_bytes[TIER_DEVICE] = device_given ? limits->device_bytes : there[TIER_DEVICE];
+    capacity_bytes[TIER_HOST] = one || host_given ? limits->host_bytes : there[TIER_HOST];
     /* Without a size of its own the device leaves room for the host in the same memory. */
-    if (one && limits->device_bytes == 0) capacity_bytes[TIER_DEVICE] -= limits->host_bytes;
+    if (one && !device_given) capacity_bytes[TIER_DEVICE] -= limits->host_bytes;
     if (capacity_bytes[TIER_DEVICE] >= 0) return STATUS_OK;
     char text[SIZE_TEXT];
     return status_set(STATUS_BAD_INPUT, "host-memory: leaves nothing for the device tier of the %s that there are",

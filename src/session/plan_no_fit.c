@@ -87,7 +87,7 @@ static enum status check_lower_tier(const struct session_plan *plan, enum tier t
 static enum status describe_memory(const struct session_plan *plan, int64_t device_bytes, char text[64]) {
     const struct memory_options *limits = &plan->session->machine.limits;
     char size[SIZE_TEXT];
-    if (limits->device_bytes > 0 || plan->session->machine.backend->memory) {
+    if (SETTINGS_HAVE(limits, device_bytes) || plan->session->machine.backend->memory) {
         snprintf(text, 64, "--device-memory %s", size_print_option(device_bytes, size));
         return STATUS_OK;
     }

@@ -10,7 +10,7 @@ static struct program_set set_of(unsigned uses, const struct plan_options *optio
                                  const struct train_options *training) {
     if (uses == PROGRAMS_TO_TRAIN) return training_set(training);
     struct program_set set = {.uses = uses, .texts = 1};
-    if (program_set_only_writes(&set) && options->batch > 0) set.texts = options->batch;
+    if (program_set_only_writes(&set) && SETTINGS_HAVE(options, batch)) set.texts = options->batch;
     return set;
 }
 
@@ -20,11 +20,13 @@ static enum status resolve_texts(const struct session *session, const struct pla
     struct plan_options rest = *options;
     const struct model_config *config = &session->model->config;
     struct plan plan;
-    rest.batch = rest.grain_sequences = rest.grains_per_pass = 0;
+    SETTINGS_DROP(&rest, batch);
+    SETTINGS_DROP(&rest, grain_sequences);
+    SETTINGS_DROP(&rest, grains_per_pass);
     TRY(plan_options_resolve(&rest, training, session->machine.backend, config, base, options->plan_path, &plan));
     *out = plan_of_texts(&plan, 1);
     /* A plan made for training may be longer than the context; a length that was asked for is refused later. */
-    bool given = options->sequence_length > 0;
+    bool given = SETTINGS_HAVE(options, sequence_length);
     if (!given && out->recipe.sequence_length > config->context) out->recipe.sequence_length = config->context;
     return STATUS_OK;
 }
@@ -41,7 +43,7 @@ enum status plan_request_make(const struct session *session, unsigned uses, cons
     else
         TRY(plan_options_resolve(options, training, session->machine.backend, &session->model->config, base,
                                  options->plan_path, &request.plan));
-    request.grains_fixed = !trains || options->grains_per_pass > 0;
+    request.grains_fixed = !trains || SETTINGS_HAVE(options, grains_per_pass);
     /* Where nothing is trained, a model is as it is. */
     if (!trains) request.plan.recipe.lora[0] = request.plan.recipe.freeze[0] = '\0';
     *out = request;
@@ -53,7 +55,7 @@ struct plan_request plan_request_decided(const struct plan *plan, const struct p
     return (struct plan_request){.set = training_set(training),
                                  .plan = *plan,
                                  .recipe_fixed = true,
-                                 .grains_fixed = options->grains_per_pass > 0};
+                                 .grains_fixed = SETTINGS_HAVE(options, grains_per_pass)};
 }
 
 enum status plan_request_step(const struct session *session, const struct plan *plan, const char *origin,

@@ -29,7 +29,7 @@ static enum status open_data(const struct evaluation *evaluation, const char *pa
     options.data_paths = &path;
     options.data_path_count = 1;
     if (evaluation->options->columns) options.columns = evaluation->options->columns;
-    options.chat_time_s = evaluation->options->chat_time_s;
+    if (evaluation->options->chat_time_s > 0) SETTINGS_GIVE(&options, chat_time_s, evaluation->options->chat_time_s);
     options.loss_on_all = evaluation->options->loss_on_all;
     TRY(train_data_open(evaluation->session.model, &evaluation->plan.chosen.recipe, &options, false, out));
     enum status status = dataset_settle(out->dataset, DATASET_VALID);

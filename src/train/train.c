@@ -161,9 +161,9 @@ static enum status copy_paths(const char *const *paths, size_t count, struct scr
 static enum status set_limits(const struct memory_options *limits, struct run_settings *out) {
     const char *absolute;
     out->limits = *limits;
-    if (!limits->disk_folder[0]) return STATUS_OK;
+    if (!SETTINGS_HAVE(limits, disk_folder)) return STATUS_OK;
     TRY(path_make_absolute(limits->disk_folder, &out->memory, &absolute));
-    snprintf(out->limits.disk_folder, sizeof out->limits.disk_folder, "%s", absolute);
+    memory_options_set_disk(&out->limits, absolute);
     return STATUS_OK;
 }
 
@@ -180,7 +180,7 @@ static enum status make_settings(const char *model_folder, const struct train_op
                                  struct run_settings *out) {
     TRY(train_options_check(options));
     out->options = *options;
-    if (out->options.chat_time_s == 0) out->options.chat_time_s = clock_today_s();
+    if (!SETTINGS_HAVE(options, chat_time_s)) SETTINGS_GIVE(&out->options, chat_time_s, clock_today_s());
     TRY(find_model(model_folder, &out->memory, &out->model_folder));
     TRY(copy_paths(options->data_paths, options->data_path_count, &out->memory, &out->options.data_paths));
     return copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths);
@@ -255,10 +255,10 @@ static enum status check_data(const struct train_run *run, const struct checkpoi
 }
 
 static enum status extend(struct run_settings *settings, const struct resume_options *options, int64_t done) {
-    int64_t steps = options->steps > 0 ? options->steps : settings->options.steps;
-    if (options->epochs > 0) settings->options.epochs = options->epochs;
-    if (options->steps > 0) settings->options.epochs = 0;
-    if (steps < done && settings->options.epochs <= 0)
+    int64_t steps = SETTINGS_HAVE(options, steps) ? options->steps : settings->options.steps;
+    if (SETTINGS_HAVE(options, epochs)) SETTINGS_GIVE(&settings->options, epochs, options->epochs);
+    if (SETTINGS_HAVE(options, steps)) SETTINGS_DROP(&settings->options, epochs);
+    if (steps < done && !SETTINGS_HAVE(&settings->options, epochs))
         return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done", steps,
                           done);
     settings->options.steps = steps;

@@ -14,8 +14,8 @@ struct planned {
 static void create(const char *folder, int64_t device_bytes, int64_t host_bytes, struct planned *out) {
     struct tiny_run run;
     tiny_run_make(folder, "llama", &run);
-    run.plan.memory.device_bytes = device_bytes;
-    run.plan.memory.host_bytes = host_bytes;
+    SETTINGS_GIVE(&run.plan.memory, device_bytes, device_bytes);
+    SETTINGS_GIVE(&run.plan.memory, host_bytes, host_bytes);
     expect_status(session_begin(run.model, PROGRAMS_TO_TRAIN, &run.plan, &run.options, &out->session, &out->plan),
                   STATUS_OK, NULL);
 }

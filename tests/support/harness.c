@@ -85,7 +85,8 @@ static void open_session(struct harness *harness) {
         require(model_create(options->config, &model), "model");
     plan_options_init(&plan);
     plan.backend = options->backend;
-    plan.memory.device_bytes = plan.memory.host_bytes = INT64_MAX / 4;
+    SETTINGS_GIVE(&plan.memory, device_bytes, INT64_MAX / 4);
+    SETTINGS_GIVE(&plan.memory, host_bytes, INT64_MAX / 4);
     snprintf(plan.memory.disk_folder, sizeof plan.memory.disk_folder, "%s", options->disk);
     require(session_open_model(model, &plan, NULL, &harness->session), "session");
     harness->session.machine.disk_engine = options->engine;

@@ -7,9 +7,9 @@
 struct plan_options text_writer_plan(int64_t positions) {
     struct plan_options plan;
     plan_options_init(&plan);
-    plan.threads = 2;
-    plan.sequence_length = positions;
-    plan.memory.device_bytes = 256 << 20;
+    SETTINGS_GIVE(&plan, threads, 2);
+    SETTINGS_GIVE(&plan, sequence_length, positions);
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
     return plan;
 }
 

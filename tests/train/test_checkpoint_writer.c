@@ -41,7 +41,7 @@ static void test_killed_while_it_writes(void **state) {
     struct tiny_run run;
     char whole[512], folder[STEPS + 1][512];
     tiny_run_make(*state, "llama", &run);
-    run.plan.threads = 1;
+    SETTINGS_GIVE(&run.plan, threads, 1);
     run.options.save_every = 1;
     snprintf(whole, sizeof whole, "%s/whole", (const char *)*state);
     for (int step = 1; step <= STEPS; step++) {
@@ -74,7 +74,7 @@ struct fixture {
 static void open_fixture(const char *place, const char *name, struct fixture *out) {
     bool validated;
     tiny_run_make(place, "llama_tied", &out->run);
-    out->run.plan.dtype = DTYPE_BF16;
+    SETTINGS_GIVE(&out->run.plan, dtype, DTYPE_BF16);
     out->run.options.keep = 0;
     snprintf(out->folder, sizeof out->folder, "%s/%s", place, name);
     assert_int_equal(folder_create(out->folder), STATUS_OK);

@@ -90,7 +90,7 @@ static void test_same_after_resume(void **state) {
     snprintf(parts, sizeof parts, "%s/parts", (const char *)*state);
     expect_status(tiny_run_begin(&run.run, whole, NULL), STATUS_OK, NULL);
     run.run.options.steps = 3;
-    run.run.options.schedule_steps = 6;
+    SETTINGS_GIVE(&run.run.options, schedule_steps, 6);
     expect_status(tiny_run_begin(&run.run, parts, NULL), STATUS_OK, NULL);
     /* As if it had been killed after its sample of step 2 and a part of the next. */
     assert_int_equal(folder_remove(temp_path(parts, "checkpoints/step-00000003")), STATUS_OK);
@@ -185,7 +185,7 @@ static enum status generate_once(void *payload) {
     struct generate_options options;
     char out[TEXT_WRITER_BYTES];
     (void)payload;
-    plan.threads = 1;
+    SETTINGS_GIVE(&plan, threads, 1);
     generate_options_init(&options);
     options.tokens = 3;
     return text_writer_run(swept.model, &plan, &options, "the river", out, NULL);

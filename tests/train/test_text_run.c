@@ -29,10 +29,10 @@ struct place {
  * beyond them: the sixth, rows 1984 to 4031 of 40 tokens. */
 static void make_options(struct place *place) {
     plan_options_init(&place->plan);
-    place->plan.batch = 64;
-    place->plan.sequence_length = 40;
-    place->plan.threads = 1;
-    place->plan.memory.device_bytes = 256 << 20;
+    SETTINGS_GIVE(&place->plan, batch, 64);
+    SETTINGS_GIVE(&place->plan, sequence_length, 40);
+    SETTINGS_GIVE(&place->plan, threads, 1);
+    SETTINGS_GIVE(&place->plan.memory, device_bytes, 256 << 20);
     train_options_init(&place->options);
     place->options.steps = STEPS;
     place->options.learning_rate = 1e-3;
