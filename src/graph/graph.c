@@ -185,6 +185,19 @@ int32_t graph_count_blocks(const struct graph *graph) {
     return blocks;
 }
 
+static bool is_whole_activation(const struct tensor *tensor) {
+    return tensor && tensor->kind == TENSOR_ACTIVATION && !tensor->base && !tensor->kept;
+}
+
+int node_in_place_input(const struct node *node) {
+    int index = node->op->in_place_input - 1;
+    if (index < 0 || !is_whole_activation(node->in[index]) || !is_whole_activation(node->out[0])) return -1;
+    if (shape_bytes(&node->in[index]->shape) != shape_bytes(&node->out[0]->shape)) return -1;
+    for (int i = 0; i < node->op->inputs; i++)
+        if (i != index && node->in[i] && tensor_storage(node->in[i]) == node->in[index]) return -1;
+    return index;
+}
+
 bool graph_has_backward(const struct graph *graph) {
     for (size_t n = 0; n < graph->nodes.count; n++)
         if (graph->nodes.items[n]->phase == PHASE_BACKWARD) return true;

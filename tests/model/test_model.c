@@ -88,8 +88,8 @@ static void parameters_are_those_of_transformers(void **state) {
         int gradients = 0;
         for (size_t k = 0; k < reference->tensors.count; k++) {
             const struct safetensors_tensor *gradient = &reference->tensors.items[k];
-            if (strncmp(gradient->name, "grad.", 5) != 0) continue;
-            const struct tensor *parameter = graph_find(targets.graph, gradient->name + 5);
+            if (strncmp(gradient->name, "grad64.", 7) != 0) continue;
+            const struct tensor *parameter = graph_find(targets.graph, gradient->name + 7);
             if (!parameter) fail_msg("%s: no parameter for %s", full_cases[i], gradient->name);
             if (!safetensors_has_shape(gradient, &parameter->shape))
                 fail_msg("%s: shape of %s", full_cases[i], gradient->name);
