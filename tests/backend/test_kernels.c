@@ -188,7 +188,7 @@ static void test_scalars(void **state) {
     each_case(check_scalars);
 }
 
-/* Each allocation of kernel_create fails in turn: a message, no kernel, no leak. */
+/* Each allocation of a kernel that is created fails in turn: a message, no kernel, no leak. */
 static void check_out_of_memory(const struct op_case *op_case, enum dtype dtype) {
     struct op_instance instance = create(op_case, dtype);
     for (int64_t nth = 1; nth < 100; nth++) {
