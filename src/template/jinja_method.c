@@ -199,10 +199,14 @@ static enum status split(struct jinja_run *run, const struct jinja_value *self, 
     if (!space) TRY(require_string(run, &a[0]));
     if (!space && a[0].string.bytes == 0) return jinja_fail(run, "empty separator");
     if (space && last && most >= 0) return jinja_fail_unsupported(run, "method", "rsplit() at white space", 23);
-    enum status status = space  ? split_at_space(self, most, &parts)
-                         : last ? split_at_last(self, &a[0], most, &parts)
-                                : split_at(self, &a[0], most, &parts);
-    if (status == STATUS_OK) status = list_parts(run, self, &parts, last && !space, out);
+    enum status status;
+    TRY_GOTO(status,
+             space  ? split_at_space(self, most, &parts)
+             : last ? split_at_last(self, &a[0], most, &parts)
+                    : split_at(self, &a[0], most, &parts),
+             done);
+    TRY_GOTO(status, list_parts(run, self, &parts, last && !space, out), done);
+done:
     vec_free(&parts.spans);
     return status;
 }

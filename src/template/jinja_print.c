@@ -172,8 +172,10 @@ enum status jinja_to_string(struct jinja_run *run, const struct jinja_value *val
         return STATUS_OK;
     }
     struct text_buffer text = {0};
-    enum status status = jinja_append_repr(run, value, &text);
-    if (status == STATUS_OK) status = jinja_copy_string(run, text.items, text.count, out);
+    enum status status;
+    TRY_GOTO(status, jinja_append_repr(run, value, &text), done);
+    TRY_GOTO(status, jinja_copy_string(run, text.items, text.count, out), done);
+done:
     vec_free(&text);
     return status;
 }
@@ -321,8 +323,10 @@ enum status jinja_to_json(struct jinja_run *run, const struct jinja_value *value
                           const struct jinja_json_options *options, struct jinja_value *out) {
     struct text_buffer text = {0};
     struct json_printer printer = {.run = run, .options = options, .out = &text};
-    enum status status = json_value(&printer, value);
-    if (status == STATUS_OK) status = jinja_copy_string(run, text.items, text.count, out);
+    enum status status;
+    TRY_GOTO(status, json_value(&printer, value), done);
+    TRY_GOTO(status, jinja_copy_string(run, text.items, text.count, out), done);
+done:
     vec_free(&text);
     return status;
 }

@@ -46,8 +46,10 @@ static enum status change_characters(struct jinja_run *run, const struct jinja_v
 enum status jinja_change_case(struct jinja_run *run, const struct jinja_value *text, enum jinja_case change,
                               struct jinja_value *out) {
     struct text_buffer changed = {0};
-    enum status status = change_characters(run, text, change, &changed);
-    if (status == STATUS_OK) status = jinja_copy_string(run, changed.items, changed.count, out);
+    enum status status;
+    TRY_GOTO(status, change_characters(run, text, change, &changed), done);
+    TRY_GOTO(status, jinja_copy_string(run, changed.items, changed.count, out), done);
+done:
     vec_free(&changed);
     return status;
 }
@@ -121,8 +123,10 @@ enum status jinja_replace(struct jinja_run *run, const struct jinja_value *text,
     struct text_buffer replaced = {0};
     if (from->kind != JINJA_STRING || to->kind != JINJA_STRING)
         return jinja_fail(run, "replace: the arguments must be strings");
-    enum status status = replace_into(run, text, from, to, most, &replaced);
-    if (status == STATUS_OK) status = jinja_copy_string(run, replaced.items, replaced.count, out);
+    enum status status;
+    TRY_GOTO(status, replace_into(run, text, from, to, most, &replaced), done);
+    TRY_GOTO(status, jinja_copy_string(run, replaced.items, replaced.count, out), done);
+done:
     vec_free(&replaced);
     return status;
 }
@@ -143,8 +147,10 @@ static enum status join_into(struct jinja_run *run, const struct jinja_value *se
 enum status jinja_join(struct jinja_run *run, const struct jinja_value *separator, const struct jinja_list *items,
                        bool any, struct jinja_value *out) {
     struct text_buffer joined = {0};
-    enum status status = join_into(run, separator, items, any, &joined);
-    if (status == STATUS_OK) status = jinja_copy_string(run, joined.items, joined.count, out);
+    enum status status;
+    TRY_GOTO(status, join_into(run, separator, items, any, &joined), done);
+    TRY_GOTO(status, jinja_copy_string(run, joined.items, joined.count, out), done);
+done:
     vec_free(&joined);
     return status;
 }
