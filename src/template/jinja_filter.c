@@ -1,5 +1,5 @@
 /* Filters: what may stand behind `|`. Those over the items of a list are in jinja_filter_list.c. */
-#include "template/jinja_filter.h"
+#include "template/jinja_run.h"
 
 #include <errno.h>
 #include <math.h>
@@ -219,9 +219,11 @@ FILTER(filter_indent) {
     BIND("indent", 3, "width", "first", "blank");
     TRY(jinja_to_string(run, value, &text));
     TRY(read_indent(run, a[0].kind == JINJA_UNDEFINED ? &four : &a[0], &indent));
-    enum status status =
-        indent_lines(run, &text, indent ? indent : "", jinja_is_true(&a[1]), jinja_is_true(&a[2]), &lines);
-    if (status == STATUS_OK) status = jinja_copy_string(run, lines.items, lines.count, out);
+    enum status status;
+    TRY_GOTO(status, indent_lines(run, &text, indent ? indent : "", jinja_is_true(&a[1]), jinja_is_true(&a[2]), &lines),
+             done);
+    TRY_GOTO(status, jinja_copy_string(run, lines.items, lines.count, out), done);
+done:
     vec_free(&lines);
     return status;
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "template/jinja_filter.h"
+#include "template/jinja_run.h"
 #include "template/jinja_string.h"
 #include "template/jinja_text.h"
 

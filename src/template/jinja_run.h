@@ -143,4 +143,8 @@ enum status jinja_to_json(struct jinja_run *run, const struct jinja_value *value
 /* repr(value), appended. */
 enum status jinja_append_repr(struct jinja_run *run, const struct jinja_value *value, struct text_buffer *out);
 
+/* Of each item the attribute `path`, a name or several with dots; where that is undefined, `fallback` unless NULL. */
+enum status jinja_list_attributes(struct jinja_run *run, const struct jinja_list *items, const struct jinja_value *path,
+                                  const struct jinja_value *fallback, struct jinja_value *out);
+
 #endif

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "page/page.h"
 #include "page/page_data.h"
-#include "page/page_source.h"
 #include "page/prometheus.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
