@@ -27,12 +27,12 @@ static void stop_and_go_on(const char *folder, const char *name, enum dtype dtyp
     struct tiny_run run;
     char whole[512], parts[512];
     tiny_run_make(folder, name, &run);
-    run.plan.dtype = dtype;
+    SETTINGS_GIVE(&run.plan, dtype, dtype);
     snprintf(whole, sizeof whole, "%s/whole-%s-%s", folder, name, dtype_name(dtype));
     snprintf(parts, sizeof parts, "%s/parts-%s-%s", folder, name, dtype_name(dtype));
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     run.options.steps = 1;
-    run.options.schedule_steps = 6;
+    SETTINGS_GIVE(&run.options, schedule_steps, 6);
     expect_status(tiny_run_begin(&run, parts, NULL), STATUS_OK, NULL);
     expect_status(tiny_run_resume(parts, 5, NULL), STATUS_OK, NULL);
     expect_status(tiny_run_resume(parts, 6, NULL), STATUS_OK, NULL);
@@ -91,7 +91,7 @@ static void test_second_signal_ends_at_once(void **state) {
     struct tiny_run run;
     char folder[512];
     tiny_run_make(*state, "llama", &run);
-    run.plan.threads = 1;
+    SETTINGS_GIVE(&run.plan, threads, 1);
     snprintf(folder, sizeof folder, "%s/twice", (const char *)*state);
     const char *said = temp_path(*state, "said.txt");
     fflush(NULL);
@@ -135,12 +135,12 @@ static void expect_same_mixed(void **state, enum document_attention attention) {
     const char *paths[] = {first, second};
     run.options.data_paths = paths;
     run.options.data_path_count = 2;
-    run.plan.document_attention = attention;
+    SETTINGS_GIVE(&run.plan, document_attention, attention);
     snprintf(whole, sizeof whole, "%s/whole-mixed-%d", (const char *)*state, (int)attention);
     snprintf(cut, sizeof cut, "%s/cut-mixed-%d", (const char *)*state, (int)attention);
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     run.options.steps = 3;
-    run.options.schedule_steps = 6;
+    SETTINGS_GIVE(&run.options, schedule_steps, 6);
     expect_status(tiny_run_begin(&run, cut, NULL), STATUS_OK, NULL);
     expect_status(tiny_run_resume(cut, 6, NULL), STATUS_OK, NULL);
     expect_same_runs(whole, cut, 6);
@@ -161,7 +161,7 @@ static void test_what_may_not_change(void **state) {
     struct resume_options none = {0};
 #define REFUSED(field, value, name)                                                                                    \
     plan_options_init(&plan);                                                                                          \
-    plan.field = value;                                                                                                \
+    SETTINGS_GIVE(&plan, field, value);                                                                                \
     expect_status(train_resume(folder, &plan, &none, NULL), STATUS_BAD_INPUT, name);
     REFUSED(batch, 4, "batch: 4 differs from the 3")
     REFUSED(sequence_length, 8, "seq")
@@ -171,7 +171,7 @@ static void test_what_may_not_change(void **state) {
     REFUSED(dtype, DTYPE_BF16, "dtype")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
     plan_options_init(&plan);
-    plan.memory.device_bytes = 1 << 12;
+    SETTINGS_GIVE(&plan.memory, device_bytes, 1 << 12);
     expect_status(train_resume(folder, &plan, &none, NULL), STATUS_NO_FIT, "no plan fits");
     assert_null(strstr(status_hint_text(), "--grain "));
     assert_null(strstr(status_hint_text(), "--seq "));

@@ -1,45 +1,31 @@
+/* Why no plan fits, and what would. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/size.h"
 #include "cluster/cluster.h"
-#include "session/setup_compile.h"
+#include "session/plan_policy.h"
 
 enum { SEQUENCE_LEAST = 32 };
 
-/* What a plan takes under the policy that takes least; `fits`: all programs, compiled and proved, fit. */
-struct least {
-    int64_t bytes; /* of the device */
-    int64_t tier_bytes[TIER_COUNT];
-    bool fits;
-};
-
-static enum status measure_least(const struct train_setup *setup, const struct plan *plan, struct least *out) {
-    struct train_setup measured = *setup;
-    measured.main = measured.validation = measured.prefill = measured.decode = NULL;
-    measured.plan = *plan;
-    *out = (struct least){.fits = true};
-    enum status status = setup_compile(setup, plan, &measured);
-    measured.least_bytes = status == STATUS_OK ? setup_program_bytes(&measured, TIER_DEVICE) : 0;
-    if (status == STATUS_OK && !setup->policy_fixed) status = setup_choose_least(&measured);
-    for (enum tier tier = 0; tier < TIER_COUNT && status == STATUS_OK; tier++) {
-        out->tier_bytes[tier] = setup_program_bytes(&measured, tier);
-        out->fits &= out->tier_bytes[tier] <= setup->capacity_bytes[tier];
-    }
-    out->bytes = measured.least_bytes;
-    setup_free_programs(&measured);
-    return status;
+/* What the plan's request takes at least with another plan in it, and with such tiers. */
+static enum status find_least(const struct session_plan *plan, const struct plan *other,
+                              const int64_t capacity_bytes[TIER_COUNT], struct least_memory *out) {
+    struct plan_request request = plan->request;
+    request.plan = *other;
+    return plan_policy_find_least(plan->session, &request, capacity_bytes, out);
 }
 
 /* The same plan, were there a disk, or a larger one: what it would have to hold; 0: that would not do. */
-static enum status measure_with_disk(const struct train_setup *setup, int64_t *disk_bytes) {
-    struct train_setup richer = *setup;
-    struct least least;
+static enum status find_disk_bytes(const struct session_plan *plan, int64_t *disk_bytes) {
+    int64_t capacity_bytes[TIER_COUNT];
+    struct least_memory least;
     *disk_bytes = 0;
-    if (setup->policy_fixed) return STATUS_OK;
-    richer.capacity_bytes[TIER_DISK] = INT64_MAX / 4;
-    TRY(measure_least(&richer, &setup->plan, &least));
+    if (plan->request.policy_fixed) return STATUS_OK;
+    memcpy(capacity_bytes, plan->session->machine.capacity_bytes, sizeof capacity_bytes);
+    capacity_bytes[TIER_DISK] = INT64_MAX / 4;
+    TRY(find_least(plan, &plan->chosen, capacity_bytes, &least));
     if (least.fits) *disk_bytes = least.tier_bytes[TIER_DISK];
     return STATUS_OK;
 }
@@ -71,24 +57,24 @@ static void describe_change(const struct plan *from, const struct plan *to, char
     text[used > 2 ? used - 2 : 0] = '\0';
 }
 
-/* The first plan that fits; of those that do not, the first with the least bytes. `least` is at first the setup's. */
-static enum status find_fit(const struct train_setup *setup, struct plan *out, struct least *least) {
-    struct plan plan = setup->plan;
-    *out = plan;
-    while (!least->fits && reduce_plan(&plan, setup->recipe_fixed)) {
-        struct least found;
-        TRY(measure_least(setup, &plan, &found));
-        if (!found.fits && found.bytes >= least->bytes) continue;
+/* The first plan that fits; of those that do not, the first with the least bytes. `least` is at first the plan's. */
+static enum status find_fit(const struct session_plan *plan, struct plan *out, struct least_memory *least) {
+    struct plan other = plan->chosen;
+    *out = other;
+    while (!least->fits && reduce_plan(&other, plan->request.recipe_fixed)) {
+        struct least_memory found;
+        TRY(find_least(plan, &other, plan->session->machine.capacity_bytes, &found));
+        if (!found.fits && found.least_bytes >= least->least_bytes) continue;
         *least = found;
-        *out = plan;
+        *out = other;
     }
     return STATUS_OK;
 }
 
 /* Only a plan that is given asks for more than there is of the tiers below the device. */
-static enum status check_lower_tier(const struct train_setup *setup, enum tier tier) {
+static enum status check_lower_tier(const struct session_plan *plan, enum tier tier) {
     static const char *const options[] = {[TIER_HOST] = "--host-memory SIZE", [TIER_DISK] = "--disk DIR"};
-    int64_t bytes = setup->program_bytes[tier], capacity = setup->capacity_bytes[tier];
+    int64_t bytes = plan->programs.tier_bytes[tier], capacity = plan->session->machine.capacity_bytes[tier];
     char need[SIZE_TEXT], there[SIZE_TEXT];
     if (bytes <= capacity) return STATUS_OK;
     enum status status = status_set(STATUS_NO_FIT, "no plan fits: the %s tier needs %s of the %s that there are",
@@ -98,46 +84,49 @@ static enum status check_lower_tier(const struct train_setup *setup, enum tier t
 
 /* A device tier of so many bytes: as an option, or, where the tier is what the system leaves, as memory that it is
  * short of. */
-static enum status describe_memory(const struct train_setup *setup, int64_t device_bytes, char text[64]) {
+static enum status describe_memory(const struct session_plan *plan, int64_t device_bytes, char text[64]) {
+    const struct memory_options *limits = &plan->session->machine.limits;
     char size[SIZE_TEXT];
-    if (setup->limits.device_bytes > 0 || setup->backend->memory) {
+    if (SETTINGS_HAVE(limits, device_bytes) || plan->session->machine.backend->memory) {
         snprintf(text, 64, "--device-memory %s", size_print_option(device_bytes, size));
         return STATUS_OK;
     }
     struct cluster_memory memory;
     TRY(cluster_measure_memory(&memory));
-    int64_t missing = cluster_memory_missing(&memory, device_bytes + setup->limits.host_bytes);
+    int64_t missing = cluster_memory_missing(&memory, device_bytes + limits->host_bytes);
     snprintf(text, 64, "%s more memory for the process", size_print_up(missing, size));
     return STATUS_OK;
 }
 
 /* All that would do: less of what the plan asks for, a disk, memory. Whatever is said has been compiled. */
-static enum status hint_fit(const struct train_setup *setup, const struct plan *plan, const struct least *least,
+static enum status hint_fit(const struct session_plan *plan, const struct plan *other, const struct least_memory *least,
                             int64_t needed, int64_t disk_bytes) {
     char size[SIZE_TEXT], change[128], memory[64], small_memory[64], less[256] = "", disk[64] = "", small[256] = "";
-    describe_change(&setup->plan, plan, change);
-    TRY(describe_memory(setup, needed, memory));
-    TRY(describe_memory(setup, least->bytes, small_memory));
-    bool saves = least->bytes < needed && strcmp(memory, small_memory) != 0;
-    if (least->fits) snprintf(less, sizeof less, "%s would fit (%s); or ", change, size_print(least->bytes, size));
+    describe_change(&plan->chosen, other, change);
+    TRY(describe_memory(plan, needed, memory));
+    TRY(describe_memory(plan, least->least_bytes, small_memory));
+    bool saves = least->least_bytes < needed && strcmp(memory, small_memory) != 0;
+    if (least->fits)
+        snprintf(less, sizeof less, "%s would fit (%s); or ", change, size_print(least->least_bytes, size));
     if (!least->fits && saves) snprintf(small, sizeof small, "; or %s with %s", small_memory, change);
     if (disk_bytes > 0) snprintf(disk, sizeof disk, "--disk DIR with %s there; or ", size_print_up(disk_bytes, size));
     return status_hint(STATUS_NO_FIT, "%s%s%s%s", less, disk, memory, small);
 }
 
-enum status train_setup_check_memory(const struct train_setup *setup) {
+enum status session_plan_check_memory(const struct session_plan *plan) {
+    const struct machine *machine = &plan->session->machine;
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
-        TRY(check_lower_tier(setup, tier));
-    int64_t bytes = setup->program_bytes[TIER_DEVICE], capacity = setup->capacity_bytes[TIER_DEVICE], disk_bytes;
-    int64_t needed = setup->policy_fixed ? bytes : setup->least_bytes;
-    struct least least = {.bytes = needed};
-    struct plan plan;
+        TRY(check_lower_tier(plan, tier));
+    int64_t bytes = plan->programs.tier_bytes[TIER_DEVICE], capacity = machine->capacity_bytes[TIER_DEVICE], disk_bytes;
+    int64_t needed = plan->request.policy_fixed ? bytes : plan->least_bytes;
+    struct least_memory least = {.least_bytes = needed};
+    struct plan other;
     if (bytes <= capacity) return STATUS_OK;
-    TRY(find_fit(setup, &plan, &least));
-    TRY(measure_with_disk(setup, &disk_bytes));
-    setup->backend->set_threads(setup->plan.recipe.threads);
+    TRY(find_fit(plan, &other, &least));
+    TRY(find_disk_bytes(plan, &disk_bytes));
+    machine->backend->set_threads(plan->chosen.recipe.threads);
     char need[SIZE_TEXT], over[SIZE_TEXT], there[SIZE_TEXT];
     status_set(STATUS_NO_FIT, "no plan fits: the device tier needs %s, %s more than the %s that there are",
                size_print(needed, need), size_print(needed - capacity, over), size_print(capacity, there));
-    return hint_fit(setup, &plan, &least, needed, disk_bytes);
+    return hint_fit(plan, &other, &least, needed, disk_bytes);
 }
