@@ -1,11 +1,4 @@
-/* Measures a model's operators, so that its programs can be simulated.
- *
- * Files, in the order to read them:
- *   profile_model, points: this file, and what is measured for it; operator_key, operands: which nodes cost the same;
- *   operator_bench, operator_values: measures a node; work_clock: time of work; measurement: what samples say;
- *   size_curve, part_node: large operators from smaller ones; matrix_rate: products;
- *   machine_rates, transfer_rates, issue_rate, slowdown, rate_work: the machine;
- *   profile, profile_cache: what was measured, kept; described_device, roofline: a GPU that is elsewhere. */
+/* Measures a model's operators, so that its programs can be simulated. */
 #ifndef BALLAST_PROFILE_PROFILE_MODEL_H
 #define BALLAST_PROFILE_PROFILE_MODEL_H
 
