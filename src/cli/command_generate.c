@@ -205,6 +205,7 @@ const struct command command_generate = {
         "same "
         "seed, prompt and recipe give the same text. Keys and values of earlier tokens are kept in caches of --seq "
         "tokens; a text that outgrows them is computed anew from its last half. With --prompts, one line of JSON for "
-        "each of the file's prompts, --batch of them at a time, in their order: a text does not depend on the others.",
+        "each of the file's prompts, --batch of them at a time, in their order: a text does not depend on the others. "
+        "With --json, all texts and their tokens as one document.",
     .run = run,
 };
