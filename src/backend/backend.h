@@ -3,7 +3,7 @@
  * Two kinds. On a processor a call returns when its work is done, in memory of the process: `streams` and `memory` are
  * NULL. On a GPU a call only asks for its work: that is done later, in the order of the stream that it was given, in
  * memory that the CPU has no address for. What differs between the two stands in these two tables and nowhere else;
- * whoever runs a program asks for them (run/runner.h) and never for the backend's name. */
+ * whoever runs a program asks for them (runtime/runner.h) and never for the backend's name. */
 #ifndef BALLAST_BACKEND_BACKEND_H
 #define BALLAST_BACKEND_BACKEND_H
 

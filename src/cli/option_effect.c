@@ -76,12 +76,12 @@ RULE(ends_in_warmup) {
 
 RULE(has_no_use_for_the_disk) {
     UNUSED(options);
-    return facts->setup && facts->setup->program_bytes[TIER_DISK] == 0;
+    return facts->plan && facts->plan->programs.tier_bytes[TIER_DISK] == 0;
 }
 
 RULE(has_no_use_for_the_host) {
     UNUSED(options);
-    return facts->setup && facts->setup->program_bytes[TIER_HOST] == 0;
+    return facts->plan && facts->plan->programs.tier_bytes[TIER_HOST] == 0;
 }
 
 /* In `report` it is a page of its own. */

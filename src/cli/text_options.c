@@ -17,13 +17,14 @@ void text_options_read(const struct options *options, bool answers, struct gener
 }
 
 void text_options_tell(const struct writer *writer) {
-    const struct train_setup *setup = writer->decoding.engine->setup;
-    const struct memory_report *memory = &setup->memory[TIER_DEVICE];
+    const struct session_plan *plan = writer->decoding.engine->plan;
+    int64_t count = plan->request.set.texts;
+    const struct memory_report *memory = &plan->memory[TIER_DEVICE];
     char all[SIZE_TEXT], parameters[SIZE_TEXT], cache[SIZE_TEXT], texts[32] = "";
-    if (setup->texts > 1) snprintf(texts, sizeof texts, "%lld x ", (long long)setup->texts);
+    if (count > 1) snprintf(texts, sizeof texts, "%lld x ", (long long)count);
     log_note("memory: %s, of which parameters %s, caches of %s%lld tokens %s",
-             size_print(setup->program_bytes[TIER_DEVICE], all),
+             size_print(plan->programs.tier_bytes[TIER_DEVICE], all),
              size_print(memory->by_kind[BUFFER_PARAMETERS], parameters), texts,
-             (long long)setup->plan.recipe.sequence_length, size_print(memory->by_kind[BUFFER_CACHE], cache));
+             (long long)plan->chosen.recipe.sequence_length, size_print(memory->by_kind[BUFFER_CACHE], cache));
     if (writer->note[0]) log_note("from generation_config.json: %s", writer->note);
 }

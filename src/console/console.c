@@ -25,30 +25,31 @@ struct console {
 };
 
 /* With adapters or --freeze, few of them train. */
-static void tell_trained(const struct console *console, const struct train_setup *setup) {
+static void tell_trained(const struct console *console, const struct session_plan *plan) {
     char trained[COUNT_TEXT], all[COUNT_TEXT];
-    if (setup->trained_parameters >= setup->parameters) return;
-    fprintf(console->out, "%s of %s parameters train (%.3g%%)\n", count_print(setup->trained_parameters, trained),
-            count_print(setup->parameters, all), 100 * (double)setup->trained_parameters / (double)setup->parameters);
+    if (plan->figures.trained_parameters >= plan->figures.parameters) return;
+    fprintf(console->out, "%s of %s parameters train (%.3g%%)\n",
+            count_print(plan->figures.trained_parameters, trained), count_print(plan->figures.parameters, all),
+            100 * (double)plan->figures.trained_parameters / (double)plan->figures.parameters);
 }
 
-static void on_begin(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+static void on_begin(void *payload, const struct session_plan *plan, const char *run_folder, int64_t first_step,
                      int64_t steps, int64_t data_tokens) {
     struct console *console = payload;
-    const struct recipe *recipe = &setup->plan.recipe;
-    console_account_begin(&console->account, setup, run_folder, first_step, steps);
+    const struct recipe *recipe = &plan->chosen.recipe;
+    console_account_begin(&console->account, plan, run_folder, first_step, steps);
     if (console->quiet) return;
     char arena[SIZE_TEXT], capacity[SIZE_TEXT], parameters[COUNT_TEXT];
     fprintf(console->out, "%s: %s parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
-            setup->model->config.family->name, count_print(setup->parameters, parameters), dtype_name(recipe->dtype),
-            recipe->batch, recipe->sequence_length, recipe->threads, recipe->isa);
-    tell_trained(console, setup);
+            plan->session->model->config.family->name, count_print(plan->figures.parameters, parameters),
+            dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, recipe->threads, recipe->isa);
+    tell_trained(console, plan);
     char todo[64] = "complete; writing the model again", data[64] = "tokenized while steps run";
     if (data_tokens >= 0) snprintf(data, sizeof data, "%" PRId64 " tokens", data_tokens);
     if (first_step < steps) snprintf(todo, sizeof todo, "steps %" PRId64 " to %" PRId64, first_step + 1, steps);
     fprintf(console->out, "data: %s; memory: %s of %s; %s; run: %s\n", data,
-            size_print(setup->program_bytes[TIER_DEVICE], arena),
-            size_print(setup->capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
+            size_print(plan->programs.tier_bytes[TIER_DEVICE], arena),
+            size_print(plan->session->machine.capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
 }
 
 /* Predicted beside measured, once. */

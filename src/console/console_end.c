@@ -7,9 +7,9 @@
 #include "base/size.h"
 #include "console/console_line.h"
 
-void console_account_begin(struct console_account *account, const struct train_setup *setup, const char *run_folder,
+void console_account_begin(struct console_account *account, const struct session_plan *plan, const char *run_folder,
                            int64_t first_step, int64_t steps) {
-    char *tokenizer = path_join(setup->model->folder, "tokenizer.json");
+    char *tokenizer = path_join(plan->session->model->folder, "tokenizer.json");
     *account = (struct console_account){.run_folder = run_folder,
                                         .begun_steps = first_step,
                                         .run_steps = steps,

@@ -21,7 +21,7 @@ struct console_account {
     double valid_loss, best_loss; /* the last and the lowest; their steps are 0 where there is none */
 };
 
-void console_account_begin(struct console_account *account, const struct train_setup *setup, const char *run_folder,
+void console_account_begin(struct console_account *account, const struct session_plan *plan, const char *run_folder,
                            int64_t first_step, int64_t steps);
 void console_account_step(struct console_account *account, const struct train_step *step);
 void console_account_validation(struct console_account *account, int64_t step, double loss);

@@ -12,7 +12,7 @@ enum status chat_session_open(const char *model_folder, const struct plan_option
     SETTINGS_GIVE(&one, batch, 1);
     out->most = options->tokens;
     TRY(writer_model_open(model_folder, &one, model));
-    TRY(chat_prompt_open(model->setup.model, model->tokenizer, time_s, &model->config, &out->prompt));
+    TRY(chat_prompt_open(model->session.model, model->tokenizer, time_s, &model->config, &out->prompt));
     TRY(writer_model_load(model));
     TRY(writer_create(&model->engine, model->tokenizer, &model->config, options, &out->writer));
     return chat_session_reset(out);

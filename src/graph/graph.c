@@ -170,6 +170,12 @@ struct tensor *graph_find(const struct graph *graph, const char *name) {
     return NULL;
 }
 
+struct tensor *graph_cache_rows(struct graph *graph) {
+    struct tensor *rows = graph_find(graph, "rows");
+    struct shape shape = shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1);
+    return rows ? rows : graph_tensor(graph, TENSOR_INPUT, "rows", shape);
+}
+
 int32_t graph_count_blocks(const struct graph *graph) {
     int32_t blocks = 0;
     for (size_t n = 0; n < graph->nodes.count; n++) {
@@ -177,6 +183,19 @@ int32_t graph_count_blocks(const struct graph *graph) {
         if (node->phase <= PHASE_BACKWARD && node->block >= blocks) blocks = node->block + 1;
     }
     return blocks;
+}
+
+static bool is_whole_activation(const struct tensor *tensor) {
+    return tensor && tensor->kind == TENSOR_ACTIVATION && !tensor->base && !tensor->kept;
+}
+
+int node_in_place_input(const struct node *node) {
+    int index = node->op->in_place_input - 1;
+    if (index < 0 || !is_whole_activation(node->in[index]) || !is_whole_activation(node->out[0])) return -1;
+    if (shape_bytes(&node->in[index]->shape) != shape_bytes(&node->out[0]->shape)) return -1;
+    for (int i = 0; i < node->op->inputs; i++)
+        if (i != index && node->in[i] && tensor_storage(node->in[i]) == node->in[index]) return -1;
+    return index;
 }
 
 bool graph_has_backward(const struct graph *graph) {

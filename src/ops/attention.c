@@ -62,9 +62,9 @@ static void differentiate_attention(struct gradients *gradients, const struct no
     struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, q), gradient_target(gradients, k),
                                            gradient_target(gradients, v)};
     gradient_add_node(gradients, &op_attention_grad, node, in, node->attributes, into);
-    gradient_deliver(gradients, q, into[0]);
-    gradient_deliver(gradients, k, into[1]);
-    gradient_deliver(gradients, v, into[2]);
+    gradient_deliver_sum(gradients, node, q, into[0]);
+    gradient_deliver_sum(gradients, node, k, into[1]);
+    gradient_deliver_sum(gradients, node, v, into[2]);
 }
 
 const struct op op_attention = {

@@ -107,19 +107,12 @@ struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct
     return node ? node->out[0] : NULL;
 }
 
-/* The graph's input "rows", made where it is first used. */
-static struct tensor *rows_of(struct graph *graph) {
-    struct tensor *rows = graph_find(graph, "rows");
-    struct shape shape = shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1);
-    return rows ? rows : graph_tensor(graph, TENSOR_INPUT, "rows", shape);
-}
-
 struct node *attention_cache_decode(struct graph *graph, const char *name, struct tensor *const *in,
                                     const void *attributes) {
     const struct attention_attributes *attention = attributes;
     BUG_IF(in[3], "%s: caches hold one segment each", name ? name : "?");
     struct tensor *y = ops_attention_cache(
-        graph, name, in[0], in[1], in[2], rows_of(graph),
+        graph, name, in[0], in[1], in[2], graph_cache_rows(graph),
         (struct attention_cache_attributes){*attention, graph->cache_texts, graph->cache_positions});
     return y ? y->producer : NULL;
 }

@@ -17,6 +17,18 @@ static void differentiate_add(struct gradients *gradients, const struct node *no
     gradient_contribute(gradients, node->in[1], dy);
 }
 
+void gradient_deliver_sum(struct gradients *gradients, const struct node *of, struct tensor *tensor,
+                          struct tensor *gradient) {
+    struct tensor *partial = gradient_partial(gradients, tensor);
+    if (partial && gradient) {
+        struct tensor *in[OP_INPUTS_MAX] = {gradient, partial};
+        struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, tensor)};
+        gradient_add_node(gradients, &op_add, of, in, NULL, into);
+        gradient = into[0];
+    }
+    gradient_deliver(gradients, tensor, gradient);
+}
+
 const struct op op_add = {
     .name = "add",
     .inputs_least = 2,
@@ -35,11 +47,10 @@ static enum status infer_scale(const struct node *node, struct shape out[OP_OUTP
 static void differentiate_scale(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0];
     if (!gradient_wanted(gradients, x)) return;
-    BUG_IF(gradient_partial(gradients, x), "%s is used beside its scaling", x->name);
     struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0])};
     struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
     gradient_add_node(gradients, &op_scale, node, in, node->attributes, into);
-    gradient_deliver(gradients, x, into[0]);
+    gradient_deliver_sum(gradients, node, x, into[0]);
 }
 
 const struct op op_scale = {

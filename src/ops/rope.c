@@ -49,11 +49,10 @@ static void differentiate_rope(struct gradients *gradients, const struct node *n
     if (!gradient_wanted(gradients, x)) return;
     struct rope_attributes back = *NODE_ATTRIBUTES(node, rope_attributes);
     back.sign = -back.sign;
-    BUG_IF(gradient_partial(gradients, x) && !x->base, "%s is used beside its rotation", x->name);
     struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), node->in[1]};
     struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
     gradient_add_node(gradients, &op_rope, node, in, &back, into);
-    gradient_deliver(gradients, x, into[0]);
+    gradient_deliver_sum(gradients, node, x, into[0]);
 }
 
 static void key_rope(const struct node *node, struct op_key *key) {

@@ -48,7 +48,7 @@ static enum status begin_beside(struct train_run *run, const char *path) {
 /* Checkpoints copy the tokenizer's files from the newest one before; where that is gone, from the model that the run
  * began with. */
 static enum status move_model_home(struct train_run *run, bool renamed) {
-    struct model *model = run->setup.model;
+    struct model *model = run->session.model;
     if (model->config.adapter.rank > 0) return STATUS_OK;
     char *home = renamed && run->newest ? mem_format("%s/checkpoints/%s", run->folder, path_name(run->newest))
                                         : mem_string(run->settings->model_folder);

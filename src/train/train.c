@@ -5,14 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cache_folder.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/run_folder.h"
 #include "data/source.h"
 #include "model/model_folder.h"
-#include "profile/profile.h"
-#include "profile/profile_model.h"
+#include "session/machine_costs.h"
 #include "session/plan_document.h"
 #include "train/run_end.h"
 #include "train/run_length.h"
@@ -34,7 +32,8 @@ static void close_run(struct train_run *run) {
     samples_close(&run->samples);
     engine_close(&run->engine);
     train_data_close(&run->data);
-    train_setup_free(&run->setup);
+    session_plan_free(&run->plan);
+    session_close(&run->session);
     mem_free(run->newest);
     run_folder_unlock(run->lock);
     mem_free(run->rescued);
@@ -43,28 +42,16 @@ static void close_run(struct train_run *run) {
 static enum status require_training_data(const struct train_run *run) {
     if (dataset_has(run->data.dataset, DATASET_TRAIN)) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "the data have no training sequence of %" PRId64 " tokens",
-                      run->setup.plan.recipe.sequence_length);
-}
-
-/* Kept with what else was measured on this machine, so that only the first run measures it. */
-static enum status find_matrix_rate(const struct train_setup *setup, double *flops_per_s) {
-    const struct recipe *recipe = &setup->plan.recipe;
-    char *folder = cache_folder();
-    if (!folder) return STATUS_FAILED;
-    enum status status =
-        profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads,
-                                 profile_memory_of(setup->backend, setup->main->graph), folder, flops_per_s);
-    mem_free(folder);
-    return status;
+                      run->plan.chosen.recipe.sequence_length);
 }
 
 /* Where the policy was searched for, or the model was planned or profiled before, the costs are known; else the plan
  * file that the run has its plan from may say what a step takes. */
 static enum status predict_step(struct train_run *run) {
-    TRY(train_setup_find_costs(&run->setup));
-    if (run->setup.costs.kernels) return train_setup_predict(&run->setup, &run->prediction);
+    TRY(session_plan_find_costs(&run->plan));
+    if (run->plan.costs.kernels) return session_plan_predict(&run->plan, &run->prediction);
     if (!run->plan_path) return STATUS_OK;
-    enum status status = plan_document_read_prediction(run->plan_path, &run->setup.plan, &run->prediction);
+    enum status status = plan_document_read_prediction(run->plan_path, &run->plan.chosen, &run->prediction);
     if (status != STATUS_BAD_INPUT) return status;
     log_note("without the plan's predicted time: %s", status_message());
     status_clear();
@@ -81,7 +68,7 @@ static enum status find_plan(struct train_run *run, struct run_settings *setting
 
 static void tell_facts(const struct train_run *run) {
     const struct dataset *dataset = run->data.dataset;
-    const struct train_facts facts = {.setup = &run->setup,
+    const struct train_facts facts = {.plan = &run->plan,
                                       .steps = run->options->steps,
                                       .warmup_steps = run->options->warmup_steps,
                                       .validation = dataset_has(dataset, DATASET_VALID),
@@ -92,17 +79,18 @@ static void tell_facts(const struct train_run *run) {
 
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
 static enum status prepare_run(struct train_run *run, struct train_options *options) {
-    TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->data));
+    TRY(train_data_open(run->session.model, &run->plan.chosen.recipe, run->options, true, &run->data));
     TRY(require_training_data(run));
-    TRY(run_length_settle(run->data.dataset, &run->setup.plan.recipe, run->state.step, options));
-    TRY(samples_prepare(run->setup.model, run->options, &run->samples));
+    TRY(run_length_settle(run->data.dataset, &run->plan.chosen.recipe, run->state.step, options));
+    TRY(samples_prepare(run->session.model, run->options, &run->samples));
     dataset_tell_cuts(run->data.dataset);
-    TRY(train_setup_check_memory(&run->setup));
+    TRY(session_plan_check_memory(&run->plan));
     tell_facts(run);
     run->lr = lr_shape_of(run->options);
-    run->state.plan = run->setup.plan;
+    run->state.plan = run->plan.chosen;
     TRY(predict_step(run));
-    return find_matrix_rate(&run->setup, &run->matrix_flops_per_s);
+    return machine_matrix_rate(&run->session.machine, &run->plan.programs, &run->plan.chosen.recipe,
+                               &run->matrix_flops_per_s);
 }
 
 static enum status open_metrics(struct train_run *run) {
@@ -129,7 +117,7 @@ static enum status run_to_end(struct train_run *run) {
     struct stop_signal saved;
     stop_signal_begin(&saved, run->options->save_every > 0);
     if (events->begin)
-        events->begin(events->payload, &run->setup, run->folder, run->state.step, run->options->steps,
+        events->begin(events->payload, &run->plan, run->folder, run->state.step, run->options->steps,
                       dataset_tokens(run->data.dataset));
     enum status status = run_end_clear(run->folder);
     if (status == STATUS_OK) status = train_loop(run);
@@ -194,14 +182,14 @@ static enum status make_settings(const char *model_folder, const struct train_op
 }
 
 static enum status begin_locked(struct train_run *run, struct run_settings *settings) {
-    TRY(engine_open(&run->setup, &run->engine));
-    TRY(checkpoint_verify_model(settings->model_folder, run->setup.model));
+    TRY(engine_open(&run->plan, &run->engine));
+    TRY(checkpoint_verify_model(settings->model_folder, run->session.model));
     TRY(engine_load_weights(&run->engine));
-    TRY(engine_require_finite(&run->engine, run->setup.model->folder));
-    settings->plan = run->setup.plan;
-    TRY(set_limits(&run->setup.limits, settings));
+    TRY(engine_require_finite(&run->engine, run->session.model->folder));
+    settings->plan = run->plan.chosen;
+    TRY(set_limits(&run->session.machine.limits, settings));
     TRY(run_folder_create(run->folder, settings, &run->lock));
-    enum status status = plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder);
+    enum status status = plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder);
     if (status == STATUS_OK) status = open_metrics(run);
     return status == STATUS_OK ? run_to_end(run) : status;
 }
@@ -217,7 +205,8 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
     run.settings = &settings;
     run.plan_path = plan->plan_path;
     if (status == STATUS_OK)
-        status = train_setup_create(settings.model_folder, SETUP_TRAIN, plan, &settings.options, &run.setup);
+        status =
+            session_begin(settings.model_folder, PROGRAMS_TO_TRAIN, plan, &settings.options, &run.session, &run.plan);
     if (status == STATUS_OK) status = prepare_run(&run, &settings.options);
     if (status == STATUS_OK) status = begin_locked(&run, &settings);
     close_run(&run);
@@ -235,9 +224,9 @@ static enum status check_bits(const struct train_run *run, const char *checkpoin
 }
 
 static enum status load_checkpoint(struct train_run *run, const char *checkpoint) {
-    TRY(engine_open(&run->setup, &run->engine));
+    TRY(engine_open(&run->plan, &run->engine));
     TRY(engine_load_weights(&run->engine));
-    if (!checkpoint) return engine_require_finite(&run->engine, run->setup.model->folder);
+    if (!checkpoint) return engine_require_finite(&run->engine, run->session.model->folder);
     char *path = path_join(checkpoint, "optimizer.safetensors");
     if (!path) return STATUS_FAILED;
     enum status status = engine_load_state(&run->engine, path);
@@ -275,9 +264,9 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     given.plan_path = NULL;
     TRY(run_origin_resolve(origin, run->folder, &given, settings, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
-    TRY(train_setup_create_planned(model, &resolved, plan, &settings->options, &run->setup));
-    TRY(checkpoint_verify_model(origin->checkpoint ? NULL : model, run->setup.model));
-    TRY(checkpoint_verify_base(&origin->state, run->setup.model));
+    TRY(session_begin_decided(model, &resolved, plan, &settings->options, &run->session, &run->plan));
+    TRY(checkpoint_verify_model(origin->checkpoint ? NULL : model, run->session.model));
+    TRY(checkpoint_verify_base(&origin->state, run->session.model));
     run->state = origin->state;
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
     run->newest = origin->checkpoint;
@@ -288,10 +277,10 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     enum status status = load_checkpoint(run, run->newest);
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
-    TRY(set_limits(&run->setup.limits, settings));
-    settings->plan = run->setup.plan;
+    TRY(set_limits(&run->session.machine.limits, settings));
+    settings->plan = run->plan.chosen;
     TRY(run_folder_write(run->folder, settings));
-    TRY(plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder));
+    TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
     TRY(open_metrics(run));
     return run_to_end(run);
 }

@@ -19,8 +19,8 @@
 
 #include "base/status.h"
 #include "generate/generate.h"
+#include "session/session_plan.h"
 #include "session/train_options.h"
-#include "session/train_setup.h"
 #include "train/evaluate.h"
 
 /* One step, as it goes to metrics.jsonl and to the console. */
@@ -51,13 +51,13 @@ struct misprediction {
 
 /* What is known once the data are open. */
 struct train_facts {
-    const struct train_setup *setup; /* NULL in an evaluation */
+    const struct session_plan *plan; /* NULL in an evaluation */
     int64_t steps, warmup_steps;     /* of the whole run */
     bool validation, held_out;       /* there is validation data; it is a part of the training data */
     bool examples;                   /* there are supervised examples */
 };
 
-/* What to call while training; any may be NULL. From the thread that called train_begin or train_resume; `setup` and
+/* What to call while training; any may be NULL. From the thread that called train_begin or train_resume; `plan` and
  * `step` are valid during the call. None may allocate from base/mem.h in `step` after its first call. */
 struct train_events {
     /* Data are open and the plan is made; loading comes next. With a payload of its own. */
@@ -65,7 +65,7 @@ struct train_events {
     const void *opened_payload;
     /* All is checked and loaded; the first step comes next. `data_tokens`: tokens in all data files;
      * -1: they are still being made. */
-    void (*begin)(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+    void (*begin)(void *payload, const struct session_plan *plan, const char *run_folder, int64_t first_step,
                   int64_t steps, int64_t data_tokens);
     void (*step)(void *payload, const struct train_step *step);
     void (*mispredicted)(void *payload, const struct misprediction *misprediction);

@@ -34,9 +34,9 @@ static enum status refuse_nonfinite(struct train_run *run, int64_t step, const s
 
 static void describe_step(struct train_run *run, const struct step_numbers *numbers, double learning_rate,
                           int64_t elapsed_ns, struct train_step *out) {
-    const struct recipe *recipe = &run->setup.plan.recipe;
+    const struct recipe *recipe = &run->plan.chosen.recipe;
     double seconds = (double)elapsed_ns * 1e-9, tokens = (double)(recipe->batch * recipe->sequence_length);
-    double flops_per_s = run->setup.flops_per_token * tokens / seconds;
+    double flops_per_s = run->plan.figures.flops_per_token * tokens / seconds;
     run->smooth_step_s = run->smooth_step_s > 0 ? 0.9 * run->smooth_step_s + 0.1 * seconds : seconds;
     *out = (struct train_step){
         .step = run->state.step,
@@ -53,7 +53,7 @@ static void describe_step(struct train_run *run, const struct step_numbers *numb
         .mfu = run->matrix_flops_per_s > 0 ? flops_per_s / run->matrix_flops_per_s : NAN,
         .device_bytes = engine_resident_bytes(&run->engine),
         .predicted_step_s = run->prediction.step_s,
-        .predicted_device_bytes = run->setup.program_bytes[TIER_DEVICE],
+        .predicted_device_bytes = run->plan.programs.tier_bytes[TIER_DEVICE],
         .remaining_s = run->smooth_step_s * (double)(run->options->steps - run->state.step),
     };
 }
@@ -83,8 +83,8 @@ static void tell_misprediction(const struct train_run *run, const struct train_s
     struct misprediction misprediction = {
         .step = step->step, .steps = OFF_STEPS, .part = OFF_PART, .step_s = step->step_s, .predicted = run->prediction};
     const struct timeline *recorded = &run->record.timeline;
-    bool known = run->setup.costs.kernels && recorded->events.count > 0; /* what each instruction does */
-    if (known) step_summarise(recorded, &run->setup.costs, &misprediction.measured);
+    bool known = run->plan.costs.kernels && recorded->events.count > 0; /* what each instruction does */
+    if (known) step_summarise(recorded, &run->plan.costs, &misprediction.measured);
     if (run->events->mispredicted) run->events->mispredicted(run->events->payload, &misprediction);
 }
 
@@ -96,7 +96,7 @@ static void check_prediction(struct train_run *run, const struct train_step *ste
 }
 
 static enum status one_step(struct train_run *run) {
-    const struct recipe *recipe = &run->setup.plan.recipe;
+    const struct recipe *recipe = &run->plan.chosen.recipe;
     double learning_rate = lr_at_step(&run->lr, run->state.step);
     struct step_numbers numbers;
     step_record_begin(&run->record, run->engine.main, run->state.step, is_doubtful(run));
@@ -133,12 +133,12 @@ static bool validation_due(const struct train_run *run) {
 static enum status validate(struct train_run *run) {
     struct dataset *dataset = run->data.dataset;
     TRY(dataset_settle(dataset, DATASET_VALID));
-    int64_t batch = run->setup.plan.recipe.batch, sequences = dataset_valid_sequences(dataset);
+    int64_t batch = run->plan.chosen.recipe.batch, sequences = dataset_valid_sequences(dataset);
     int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches, targets = 0;
     if (most > 0 && batches > most) batches = most;
     double loss = 0;
     for (int64_t b = 0; b < batches && !stop_signal_received(); b++)
-        TRY(engine_add_loss(&run->engine, run->engine.validation, dataset, b, &loss, &targets));
+        TRY(engine_add_loss(&run->engine, dataset, b, &loss, &targets));
     if (stop_signal_received()) return STATUS_OK;
     double mean = loss / (double)(targets > 0 ? targets : 1);
     if (!isfinite(mean))
@@ -254,7 +254,7 @@ static enum status end_loop(struct train_run *run, enum status status) {
 enum status train_loop(struct train_run *run) {
     checkpoint_writer_open(run->folder, &run->engine, run->data.dataset, run->options, &run->metrics, &run->writer);
     dataset_tokenize_beside(run->data.dataset);
-    const struct program *program = run->setup.main->program;
+    const struct program *program = programs_main(&run->plan.programs)->program;
     run->whole = true;
     stop_signal_tell_saved(run->newest ? run->state.step : 0);
     enum status status = step_record_open(program, run->state.step, run->options->steps, &run->record);

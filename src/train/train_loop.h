@@ -19,7 +19,8 @@ struct train_run {
     const struct train_events *events; /* never NULL */
     const struct train_options *options;
     const char *plan_path; /* which may hold a predicted time: --plan, or the folder's on resume; NULL: none */
-    struct train_setup setup;
+    struct session session;
+    struct session_plan plan;
     struct engine engine;
     struct train_data data;
     struct metrics metrics;

@@ -141,7 +141,7 @@ static void check_logits_and_loss(const char *name, bool full) {
     int32_t *tokens = integers(&reference, "input_ids"), *labels = integers(&reference, "labels");
     harness_set_inputs(&harness, tokens, NULL);
     harness_step(&harness, 0, false);
-    const float *logits = runner_data(harness.runner, harness.output);
+    const float *logits = harness_logits(&harness);
     const struct safetensors_tensor *recorded = tensor_of(&reference, "%s", "logits");
     double *expected = doubles(&reference, recorded), worst = 0;
     for (size_t i = 0; i < recorded->elements; i++) {

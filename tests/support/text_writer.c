@@ -23,7 +23,7 @@ static bool collect(void *payload, const char *bytes, size_t count) {
 static enum status write_text(struct writer_model *model, struct writer *writer, const struct generate_options *options,
                               const char *prompt, char *text, struct generate_result *result) {
     struct token_ids ids = {0};
-    enum status status = writer_encode_prompt(model->setup.model, model->tokenizer, prompt, &ids);
+    enum status status = writer_encode_prompt(model->session.model, model->tokenizer, prompt, &ids);
     if (status == STATUS_OK) status = writer_model_load(model);
     if (status == STATUS_OK) status = writer_create(&model->engine, model->tokenizer, &model->config, options, writer);
     if (status == STATUS_OK) status = generate_continue(writer, 0, &ids, collect, text, result);

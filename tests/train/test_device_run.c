@@ -75,12 +75,12 @@ struct sizes {
     bool measured; /* the policy was chosen by costs of this device */
 };
 
-static void note_sizes(void *payload, const struct train_setup *setup, const char *folder, int64_t first, int64_t steps,
+static void note_sizes(void *payload, const struct session_plan *plan, const char *folder, int64_t first, int64_t steps,
                        int64_t tokens) {
     (void)folder, (void)first, (void)steps, (void)tokens;
-    const int64_t *bytes = setup->program_bytes;
+    const int64_t *bytes = plan->programs.tier_bytes;
     *(struct sizes *)payload = (struct sizes){bytes[TIER_DEVICE], bytes[TIER_HOST] + bytes[TIER_DISK],
-                                              setup->costs.host_kernels && setup->costs.rates.measured};
+                                              plan->costs.host_kernels && plan->costs.rates.measured};
 }
 
 /* `device_bytes` 0: as many as it takes. */

@@ -18,9 +18,9 @@ struct seen {
     double epoch, epochs;
 };
 
-static void see_begin(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+static void see_begin(void *payload, const struct session_plan *plan, const char *run_folder, int64_t first_step,
                       int64_t steps, int64_t data_tokens) {
-    (void)setup, (void)run_folder, (void)first_step;
+    (void)plan, (void)run_folder, (void)first_step;
     *(struct seen *)payload = (struct seen){.steps = steps, .tokens = data_tokens};
 }
 

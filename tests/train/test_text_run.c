@@ -121,9 +121,9 @@ static void evaluate_text(const struct place *place) {
     eval_result_free(&result);
 }
 
-static void note_tokens(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+static void note_tokens(void *payload, const struct session_plan *plan, const char *run_folder, int64_t first_step,
                         int64_t steps, int64_t data_tokens) {
-    (void)setup, (void)run_folder, (void)first_step, (void)steps;
+    (void)plan, (void)run_folder, (void)first_step, (void)steps;
     *(int64_t *)payload = data_tokens;
 }
 
