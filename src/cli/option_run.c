@@ -25,7 +25,7 @@ static json_t *date_of(const json_t *seconds) {
     return strftime(text, sizeof text, "%Y-%m-%d", &date) > 0 ? json_string(text) : NULL;
 }
 
-/* Bytes as a size with a unit where there is a whole one: the parser takes few bytes without one for a mistake. */
+/* Bytes as "900K" where they are whole KiB: the parser refuses small sizes without a unit. */
 static json_t *size_of(const json_t *bytes) {
     int64_t value = (int64_t)json_integer_value(bytes);
     if (value <= 0 || value % 1024 != 0) return json_incref((json_t *)(uintptr_t)bytes);
@@ -54,7 +54,7 @@ static json_t *value_of(const json_t *object, const char *field, const json_t *v
     return json_incref((json_t *)(uintptr_t)value);
 }
 
-/* What was not given; a text that is empty is the default. */
+/* Whether the value says "not given". */
 static bool is_open(const char *field, const json_t *value) {
     bool size = strcmp(field, "device_bytes") == 0 || strcmp(field, "host_bytes") == 0;
     return json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0) ||
