@@ -33,7 +33,7 @@ def read(name):
 def type_of(schema):
     if "$ref" in schema:
         name = schema["$ref"][len(SHARED):]
-        return "[%s](#%s)" % (name, "part-" + name)
+        return "[%s](#%s)" % (name, name)
     if "const" in schema:
         return "`%s`" % json.dumps(schema["const"])
     if "enum" in schema:
@@ -87,7 +87,7 @@ def print_document():
         print_body(schema)
     print("# Parts\n\nWhat several of the formats share: [common.json](schemas/common.json).\n")
     for name, part in read("common")["$defs"].items():
-        print('<a id="part-%s"></a>\n\n## %s\n\n%s\n' % (name, name, part.get("description", "")))
+        print("## %s\n\n%s\n" % (name, part.get("description", "")))
         if part.get("type") == "array":
             part = part["items"]
         print_body(part)
