@@ -13,6 +13,7 @@ static enum status run(const struct options *options) {
     struct run_views views;
     enum status status = run_views_open(options, options->arguments.items[0], &views);
     if (status == STATUS_OK) status = train_resume(options->arguments.items[0], &plan, &resume, &views.events);
+    if (views.console) status = run_views_put_out(options, &views, status);
     run_views_close(&views);
     return status;
 }

@@ -44,6 +44,7 @@ static enum status run(const struct options *options) {
     struct run_views views;
     enum status status = run_views_open(options, folder, &views);
     if (status == STATUS_OK) status = train_begin(options->arguments.items[0], folder, &plan, &training, &views.events);
+    if (views.console) status = run_views_put_out(options, &views, status);
     run_views_close(&views);
     return status;
 }
@@ -66,6 +67,9 @@ const struct command command_train = {
         "steps run, and its tokens are kept for later runs once all are made. RUN_DIR gets "
         "metrics.jsonl, checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT, SIGTERM and SIGHUP "
         "finish the step, write a checkpoint and exit with 130, 143 or 129; a second SIGINT or SIGTERM ends at once, "
-        "with 4. Where nobody reads what it prints any more, it goes on.",
+        "with 4. Where nobody reads what it prints any more, it goes on. `--config RUN_DIR/run.json -o FOLDER` repeats "
+        "a "
+        "run bit for bit: its model and data are taken where none are given, its plan as --plan takes one, and other "
+        "settings may be given anew.",
     .run = run,
 };

@@ -128,7 +128,7 @@ const struct option_effect option_effects[] = {
 const int option_effect_count = sizeof option_effects / sizeof *option_effects;
 
 static bool was_given(const struct options *options, const struct option *option, enum option_id id) {
-    return (option->commands & options->command->bit) && options_given(options, id);
+    return (option->commands & options->command->bit) && options->values[id].source >= SOURCE_CONFIG;
 }
 
 static void tell(const struct options *options, enum effect_stage stage, const struct train_facts *facts) {

@@ -9,10 +9,12 @@
 
 #define OPTION_LIST_COMMON(X)                                                                                          \
     X(CONFIG, OPTION_OWN(.name = "config", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMANDS_ALL),        \
-      .help = "a JSON file with options by their keys; the command line wins over it")                                 \
+      .help = "a JSON file with options by their keys; the command line wins over it; train: or a run's run.json, "    \
+              "which repeats the run")                                                                                 \
     X(JSON, OPTION_OWN(.name = "json", .type = SETTING_FLAG),                                                          \
-      OPTION_FOR(COMMAND_PLAN | COMMAND_EVAL | COMMAND_PROFILE | COMMAND_SIMULATE | COMMAND_INSPECT),                  \
-      .help = "print one JSON document on stdout and nothing else there")                                              \
+      OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE | COMMAND_PROFILE |   \
+                 COMMAND_SIMULATE | COMMAND_INSPECT),                                                                  \
+      .help = "print one JSON document (docs/formats.md) on stdout and nothing else there; progress goes to stderr")   \
     X(QUIET, OPTION_OWN(.name = "quiet", .type = SETTING_FLAG),                                                        \
       OPTION_FOR(COMMAND_INIT | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_MERGE | COMMAND_EVAL | COMMAND_CHAT |         \
                  COMMAND_GENERATE | COMMAND_REPORT),                                                                   \
@@ -198,9 +200,9 @@
       .help = "go on after an end-of-text token")
 
 #define OPTION_LIST_INIT(X)                                                                                            \
-    X(ARCH, OPTION_OWN(.name = "arch", .type = SETTING_CHOICE, .choices = "gpt2|llama|mistral|opt|phi3|qwen2|qwen3"),  \
-      .argument = "FAMILY", OPTION_FOR(COMMAND_INIT), .required = true,                                                \
-      .help = "family of the model: gpt2, llama, mistral, opt, phi3, qwen2 or qwen3 (`ballast help models`)")          \
+    X(ARCH, OPTION_OWN(.name = "arch", .type = SETTING_CHOICE, .choices = MODEL_FAMILY_CHOICES), .argument = "FAMILY", \
+      OPTION_FOR(COMMAND_INIT), .required = true,                                                                      \
+      .help = "family of the model:" MODEL_FAMILY_LIST(MODEL_FAMILY_WORD) " (`ballast help models`)")                  \
     X(HIDDEN, OPTION_OWN(.name = "hidden", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE)), OPTION_FOR(COMMAND_INIT),          \
       .required = true, .help = "width of the residual stream")                                                        \
     X(LAYERS, OPTION_OWN(.name = "layers", SETTING_WHOLE_IN(1, 1024)), OPTION_FOR(COMMAND_INIT), .required = true,     \
@@ -212,12 +214,12 @@
     X(HEAD_DIM, OPTION_OWN(.name = "head-dim", SETTING_WHOLE_IN(1, 65536)), OPTION_FOR(COMMAND_INIT),                  \
       .computed = "--hidden / --heads", .help = "width of a head (not gpt2, opt)")                                     \
     X(FFN, OPTION_OWN(.name = "ffn", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE)), OPTION_FOR(COMMAND_INIT),                \
-      .computed = "gpt2, opt: 4 times --hidden; llama, phi3: 8/3, mistral: 7/2, rounded up to 256s; qwen2: 16/3, "     \
-                  "rounded up to 128s; qwen3: 3 times",                                                                \
+      .computed = "so many times --hidden as in the authors' models (`ballast help models`)",                          \
       .help = "width inside the MLP")                                                                                  \
     X(WINDOW, OPTION_OWN(.name = "window", SETTING_WHOLE_IN(1, 1073741824)), OPTION_FOR(COMMAND_INIT),                 \
-      .computed = "mistral: 4096; others: none",                                                                       \
-      .help = "tokens that a position sees in all layers, itself included (mistral, phi3, qwen2, qwen3)")              \
+      .computed = "that of the authors' first model, or none",                                                         \
+      .help = "tokens that a position sees in all layers, itself included; for families that have a sliding window "   \
+              "(`ballast help models`)")                                                                               \
     X(VOCAB, OPTION_OWN(.name = "vocab", SETTING_WHOLE_IN(1, 134217728)), OPTION_FOR(COMMAND_INIT), .required = true,  \
       .help = "tokens of the vocabulary, and of the tokenizer that --tokenizer-data makes")                            \
     X(CONTEXT, OPTION_OWN(.name = "context", SETTING_WHOLE_IN(1, 1073741824)), OPTION_FOR(COMMAND_INIT),               \

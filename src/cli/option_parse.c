@@ -173,5 +173,5 @@ int64_t options_whole(const struct options *options, enum option_id id) { return
 double options_real(const struct options *options, enum option_id id) { return options->values[id].real; }
 const char *options_text(const struct options *options, enum option_id id) { return options->values[id].text; }
 bool options_given(const struct options *options, enum option_id id) {
-    return options->values[id].source >= SOURCE_CONFIG;
+    return options->values[id].source > SOURCE_DEFAULT;
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/model.h"
+
 const struct option option_table[OPTION_COUNT] = {
 #define OPTION_ROW(id, ...) [OPT_##id] = {__VA_ARGS__},
     OPTION_LIST(OPTION_ROW)

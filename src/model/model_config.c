@@ -289,6 +289,14 @@ static json_t *written_value(const struct model_config *config, const struct con
     BUG("config key %s is not written", key->name);
 }
 
+int64_t config_ffn(const struct model_config *config) {
+    const struct model_ffn *rule = &config->family->ffn;
+    if (config->ffn != 0) return config->ffn;
+    if (config->hidden > (int64_t)CONFIG_MOST_WIDTH) return config->hidden; /* refused later; must not overflow here */
+    return (rule->numerator * config->hidden / rule->denominator + rule->multiple - 1) / rule->multiple *
+           rule->multiple;
+}
+
 json_t *config_write_keys(const struct model_config *config, const struct config_key *keys) {
     /* Special tokens are the tokenizer's business; without these transformers assumes those of the authors' own. */
     json_t *object = json_pack("{s:s, s:n, s:n, s:n}", "model_type", config->family->name, "bos_token_id",

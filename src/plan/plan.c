@@ -191,10 +191,15 @@ enum status plan_from_json(const char *file, const json_t *object, struct plan *
     return status;
 }
 
+const json_t *plan_find(const json_t *object) {
+    const json_t *plan = json_object_get(object, "plan");
+    return json_is_object(plan) ? plan : object;
+}
+
 enum status plan_read(const char *path, struct plan *out) {
     json_t *object;
     TRY(json_read_object(path, PLAN_FILE_LIMIT_BYTES, &object));
-    enum status status = plan_from_json(path, object, out);
+    enum status status = plan_from_json(path, plan_find(object), out);
     json_decref(object);
     return status;
 }

@@ -105,7 +105,7 @@ enum status plan_document_read_prediction(const char *path, const struct plan *p
     struct step_summary prediction = {.step_s = 0};
     *out = prediction;
     TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
-    enum status status = plan_from_json(path, object, &found);
+    enum status status = plan_from_json(path, plan_find(object), &found);
     if (status == STATUS_OK) status = step_summary_read_json(path, object, &prediction);
     json_decref(object);
     TRY(status);

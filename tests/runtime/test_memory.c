@@ -140,14 +140,13 @@ static void test_resident_memory(void **state) {
 
 /* Each takes some 60 MiB with all its states, of which the policy leaves anything from a little to all in memory. */
 static void test_resident_memory_of_random_policies(void **state) {
-    static const char *const families[] = {"gpt2", "opt", "llama", "mistral", "phi3", "qwen2", "qwen3"};
     (void)state;
 #ifdef SANITIZED
     unit_skip("sanitizers have memory of their own; needs a plain build");
 #endif
-    for (uint64_t f = 0; f < sizeof families / sizeof *families; f++)
+    for (uint64_t f = 0; f < (uint64_t)model_family_count; f++)
         for (uint64_t i = 1, each = unit_sweep(1, 200); i <= each; i++)
-            measure_in_child(&(struct measured){.family = families[f],
+            measure_in_child(&(struct measured){.family = model_families[f]->name,
                                                 .hidden = 256,
                                                 .layers = 3,
                                                 .vocab = 4000,

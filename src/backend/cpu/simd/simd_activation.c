@@ -71,37 +71,40 @@ INLINE void gated_grad_row(enum activation function, bool bf16, int64_t n, const
     }
 }
 
-/* Calls `row` with the function and the dtype as constants, so that each pair has its own code. */
-#define FOR_DTYPE(row, function, ...)                                                                                  \
-    do {                                                                                                               \
+/* Calls ROW with the function and the dtype as constants, so that each pair has its own code. */
+#define FUNCTION_CASE(name, ...)                                                                                       \
+    case ACTIVATION_##name:                                                                                            \
         if (dtype == DTYPE_BF16)                                                                                       \
-            row(function, true, __VA_ARGS__);                                                                          \
+            ROW(ACTIVATION_##name, true);                                                                              \
         else                                                                                                           \
-            row(function, false, __VA_ARGS__);                                                                         \
-    } while (0)
-#define FOR_FUNCTION(row, ...)                                                                                         \
-    switch (function) {                                                                                                \
-    case ACTIVATION_GELU_TANH: FOR_DTYPE(row, ACTIVATION_GELU_TANH, __VA_ARGS__); break;                               \
-    case ACTIVATION_GELU_ERF: FOR_DTYPE(row, ACTIVATION_GELU_ERF, __VA_ARGS__); break;                                 \
-    case ACTIVATION_RELU: FOR_DTYPE(row, ACTIVATION_RELU, __VA_ARGS__); break;                                         \
-    case ACTIVATION_SILU: FOR_DTYPE(row, ACTIVATION_SILU, __VA_ARGS__); break;                                         \
-    }
+            ROW(ACTIVATION_##name, false);                                                                             \
+        break;
+#define FOR_FUNCTION                                                                                                   \
+    switch (function) { ACTIVATION_LIST(FUNCTION_CASE) }
 
 void SIMD_NAME(simd_activation)(enum dtype dtype, enum activation function, int64_t n, const void *x, void *y) {
-    FOR_FUNCTION(activation_row, n, x, y)
+#define ROW(constant, bf16) activation_row(constant, bf16, n, x, y)
+    FOR_FUNCTION
+#undef ROW
 }
 
 void SIMD_NAME(simd_activation_grad)(enum dtype dtype, enum activation function, int64_t n, const void *dy,
                                      const void *x, void *dx) {
-    FOR_FUNCTION(activation_grad_row, n, dy, x, dx)
+#define ROW(constant, bf16) activation_grad_row(constant, bf16, n, dy, x, dx)
+    FOR_FUNCTION
+#undef ROW
 }
 
 void SIMD_NAME(simd_gated)(enum dtype dtype, enum activation function, int64_t n, const void *gate, const void *up,
                            void *y) {
-    FOR_FUNCTION(gated_row, n, gate, up, y)
+#define ROW(constant, bf16) gated_row(constant, bf16, n, gate, up, y)
+    FOR_FUNCTION
+#undef ROW
 }
 
 void SIMD_NAME(simd_gated_grad)(enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *gate,
                                 const void *up, void *dgate, void *dup) {
-    FOR_FUNCTION(gated_grad_row, n, dy, gate, up, dgate, dup)
+#define ROW(constant, bf16) gated_grad_row(constant, bf16, n, dy, gate, up, dgate, dup)
+    FOR_FUNCTION
+#undef ROW
 }
