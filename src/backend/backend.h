@@ -24,8 +24,9 @@ struct kernel_call {
     void *in[OP_INPUTS_MAX];
     void *out[OP_OUTPUTS_MAX];
     void *workspace; /* workspace_bytes, 64-byte aligned, contents undefined */
-    /* SCALAR_COUNT values, by enum scalar of ops.h. Read before the call returns, also where the work comes later. Only
-     * for operators that `reads_scalars` says it of; NULL will do for all others. */
+    /* SCALAR_COUNT values, by enum scalar of ops.h, where the operands are: in the device's memory on a backend that
+     * has memory of its own, and read when the work is done, so that a graph has those of the step that launches it.
+     * Only for operators that `reads_scalars` says it of; NULL will do for all others. */
     const double *scalars;
     void *stream; /* of the backend's streams; NULL where it has none */
 };
@@ -134,6 +135,9 @@ struct backend {
     const char *name;
     /* How the names of its instruction sets begin (`isa`); "": the backend of all that no other knows. */
     const char *isa_prefix;
+    /* How the part of such a name begins that says which versions its libraries have: known where the device is, and
+     * no part of a plan that was made for a described one. NULL: there is none. */
+    const char *isa_libraries;
     /* Which of its devices it uses from now on, from 0: called once, before all else. BAD_INPUT where there is none of
      * that number, or none at all. NULL: there is one. */
     enum status (*select)(int device);
@@ -171,11 +175,11 @@ struct backend {
      * used. NULL: there is nothing to do. */
     enum status (*prepare)(void);
     /* What the device's library takes for each product of matrices, as a recipe has it (plan/products.h): kernels that
-     * are created from now on take what `lines` say, and what the library puts forward for products that they lack.
-     * BAD_INPUT from backend_kernel_create where it refuses what is said. `list_products`: of all kernels that there
-     * are; FAILED for lack of room. NULL, both: there is nothing to choose. */
+     * are created from now on take what `lines` say (NULL: nothing), and what the library puts forward for products
+     * that they lack. BAD_INPUT from backend_kernel_create where it refuses what is said. `list_products`: of all
+     * kernels that there are, a text that products_keep has. NULL, both: there is nothing to choose. */
     enum status (*pin_products)(const char *lines);
-    enum status (*list_products)(char *lines, size_t bytes);
+    enum status (*list_products)(const char **lines);
     /* bytes of zeros, in the device tier; used for accumulators */
     void (*zero)(void *to, int64_t bytes, void *stream);
     /* Copies between the device and the host tier. */
@@ -204,5 +208,8 @@ enum status backend_kernel_create(const struct backend *backend, const struct no
 enum status backend_find(const char *device, const struct backend **out);
 /* The kind of backend that made results with this instruction set. */
 const struct backend *backend_of_isa(const char *isa);
+/* Whether a plan for `planned` can be run with what the backend has here: the same, or a described device's, whose
+ * libraries the device itself adds. */
+bool backend_runs_isa(const struct backend *backend, const char *planned);
 
 #endif

@@ -90,7 +90,7 @@ struct op {
 
     /* How kernels treat their operands. */
     uint32_t updates;   /* bits: outputs that are added to or changed in place, not overwritten */
-    bool reads_scalars; /* kernels take values of the step (kernel_call.scalars); all others are the same every step */
+    bool reads_scalars; /* kernels read values of the step (kernel_call.scalars) */
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */
 };
 

@@ -81,7 +81,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
 #define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
     RECIPE_TEXTS(SET_TEXT)
-    if (recipe->products[0]) failed |= json_object_set_new(object, "products", products_to_json(recipe->products));
+    if (recipe->products) failed |= json_object_set_new(object, "products", products_to_json(recipe->products));
     if (!failed) return object;
     json_decref(object);
     (void)status_no_memory(0, "a recipe's JSON");
@@ -162,7 +162,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
-    TRY(products_from_json(file, json_object_get(object, "products"), recipe->products, sizeof recipe->products));
+    TRY(products_from_json(file, json_object_get(object, "products"), &recipe->products));
     *out = *recipe;
     return STATUS_OK;
 }

@@ -111,12 +111,9 @@ static void bench_close(struct bench *bench) {
 }
 
 static enum status time_call(const struct bench *bench, struct sample *out) {
-    const double scalars[SCALAR_COUNT] = {0};
     const struct backend_streams *streams = bench->backend->streams;
-    struct kernel_call call = bench->call;
-    call.scalars = scalars;
     struct stopwatch stopwatch = stopwatch_begin();
-    TRY(bench->kernel->run(bench->kernel, &call));
+    TRY(bench->kernel->run(bench->kernel, &bench->call));
     if (streams) TRY(streams->finish(bench->stream));
     *out = stopwatch_end(&stopwatch);
     out->seconds /= bench->flops * 1e-9;

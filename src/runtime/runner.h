@@ -49,7 +49,8 @@ enum status runner_read(struct runner *runner, const struct tensor *tensor, int6
 enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
                          const void *from);
 
-/* Called before each instruction that changes a parameter or the optimizer's state, by the thread that runs it: what
+/* Called before each instruction that changes a parameter or the optimizer's state, or once before several that are
+ * asked for together, by the thread that asks for them: what
  * reads them during a step (a checkpoint) can be waited for there. NULL: none. Not while a step runs. */
 typedef void runner_gate(void *payload);
 void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);

@@ -182,17 +182,26 @@ static const char *way_to_isa(const char *base, const char *here) {
     return NULL;
 }
 
+static enum status hint_at_isa(const struct backend *backend, const char *base, const char *here) {
+    const char *way = way_to_isa(base, here);
+    if (way) return status_hint(STATUS_BAD_INPUT, "set %s to go on with its isa", way);
+    if (!backend->isa_libraries || strstr(base, backend->isa_libraries)) return STATUS_BAD_INPUT;
+    return status_hint(STATUS_BAD_INPUT,
+                       "it was planned for another device, described by a cluster file: `ballast plan "
+                       "MODEL_DIR -o FILE` without --cluster plans for this one");
+}
+
 /* The bits depend on these two, and no option sets them. */
-static enum status check_backend(const struct recipe *base, const char *base_name, const struct recipe *here) {
+static enum status check_backend(const struct recipe *base, const char *base_name, const struct backend *backend,
+                                 const struct recipe *here) {
     if (base->kernels_version != here->kernels_version)
         return status_set(STATUS_BAD_INPUT,
                           "%s: recipe: kernels_version is another here: it was made with %d, this Ballast has %d",
                           base_name, base->kernels_version, here->kernels_version);
-    if (strcmp(base->isa, here->isa) == 0) return STATUS_OK;
-    const char *way = way_to_isa(base->isa, here->isa);
+    if (backend_runs_isa(backend, base->isa)) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: recipe: isa is another here: it was made with %s, this machine has %s",
                      base_name, base->isa, here->isa);
-    return way ? status_hint(STATUS_BAD_INPUT, "set %s to go on with its isa", way) : STATUS_BAD_INPUT;
+    return hint_at_isa(backend, base->isa, here->isa);
 }
 
 enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
@@ -206,10 +215,10 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
                                 .status = STATUS_OK};
     struct plan plan = {.recipe.kernels_version = backend->kernels_version}, none = {0};
     snprintf(plan.recipe.isa, sizeof plan.recipe.isa, "%s", backend->isa());
-    if (base && !options->allow_recipe_change) TRY(check_backend(&base->recipe, base_name, &plan.recipe));
+    if (base && !options->allow_recipe_change) TRY(check_backend(&base->recipe, base_name, backend, &plan.recipe));
     const struct plan *from = base ? base : &none;
     bool same_isa = strcmp(from->recipe.isa, plan.recipe.isa) == 0;
-    if (same_isa) memcpy(plan.recipe.products, from->recipe.products, sizeof plan.recipe.products);
+    if (same_isa) plan.recipe.products = from->recipe.products;
     choose_numbers(&resolver, options, &from->recipe, &plan.recipe);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
     choose_shape(&resolver, options, &defaults, &from->recipe, &plan.recipe);

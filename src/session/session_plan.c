@@ -29,7 +29,7 @@ static enum status describe(struct session_plan *plan) {
         TRY(program_report_memory(programs_main(&plan->programs)->program, tier, &plan->memory[tier]));
     plan->figures = figures_of(plan);
     struct recipe *recipe = &plan->chosen.recipe;
-    return backend->list_products ? backend->list_products(recipe->products, sizeof recipe->products) : STATUS_OK;
+    return backend->list_products ? backend->list_products(&recipe->products) : STATUS_OK;
 }
 
 /* A policy can be wrong for this model alone: the file that holds it is named. */

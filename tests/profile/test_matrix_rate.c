@@ -24,7 +24,6 @@ static enum status counting_run(const struct kernel *kernel, const struct kernel
         bytes[i][shape_bytes(&operands[i]->shape) - 1] = 1; /* the sanitizers' build sees a short buffer */
     }
     ((char *)call->workspace)[kernel->workspace_bytes - 1] = 1;
-    assert_non_null(call->scalars);
     seen.run++;
     return STATUS_OK;
 }

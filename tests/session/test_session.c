@@ -33,8 +33,8 @@ static struct outcome train(const char *folder, const char *model, enum dtype dt
     struct session_plan plan;
     struct train_data data;
     tiny_run_make(folder, model, &run);
-    run.plan.dtype = dtype;
-    run.plan.threads = threads;
+    SETTINGS_GIVE(&run.plan, dtype, dtype);
+    SETTINGS_GIVE(&run.plan, threads, threads);
     expect_status(session_begin(run.model, PROGRAMS_TO_TRAIN, &run.plan, &run.options, &session, &plan), STATUS_OK,
                   NULL);
     expect_status(train_data_open(session.model, &plan.chosen.recipe, &run.options, true, &data), STATUS_OK, NULL);

@@ -129,7 +129,7 @@ static void require_products(const char *folder, const char *expected) {
         expect_status(json_read_object(path, 1 << 20, &object), STATUS_OK, NULL);
         const json_t *own = json_object_get(object, "plan");
         expect_status(plan_from_json(path, own ? own : object, &plan), STATUS_OK, NULL);
-        assert_string_equal(plan.recipe.products, expected);
+        assert_string_equal(plan.recipe.products ? plan.recipe.products : "", expected);
         json_decref(object);
     }
 }

@@ -1,11 +1,12 @@
 /* The backend of NVIDIA GPUs. */
 #include "backend/cuda/cuda_device.h"
-#include "backend/cuda/cuda_grain.h"
 #include "backend/cuda/cuda_graphs.h"
 #include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_streams.h"
+#include "backend/cuda_facts.h"
+#include "plan/card_grain.h"
 
 static enum dtype fastest_dtype(void) { return DTYPE_BF16; }
 
@@ -27,6 +28,7 @@ static void copy(void *to, const void *from, int64_t bytes, void *stream) {
 const struct backend backend_cuda = {
     .name = "cuda",
     .isa_prefix = "sm_",
+    .isa_libraries = CUDA_ISA_LIBRARIES,
     .select = cuda_device_select,
     .check = cuda_device_check,
     .isa = cuda_device_isa,
@@ -35,9 +37,9 @@ const struct backend backend_cuda = {
     .measure = cuda_device_measure,
     .describe = cuda_device_describe,
     .cache_bytes = cuda_device_cache_bytes,
-    .kernels_version = 3,
-    .grain_tokens = CUDA_GRAIN_LEAST,
-    .choose_grain_tokens = cuda_choose_grain_tokens,
+    .kernels_version = CUDA_KERNELS_VERSION,
+    .grain_tokens = CARD_GRAIN_LEAST,
+    .choose_grain_tokens = cuda_device_grain_tokens,
     .set_threads = set_threads,
     .kernels = &cuda_kernels,
     .prepare = prepare,

@@ -1,6 +1,4 @@
-#include "backend/cuda/cuda_grain.h"
-
-#include "backend/cuda/cuda_device.h"
+#include "plan/card_grain.h"
 
 /* What a block of a product's grid makes of the result (cuBLASLt's largest on Hopper). */
 static const int64_t TILE_TOKENS = 128, TILE_FEATURES = 256;
@@ -21,28 +19,17 @@ static double rate_of(int multiprocessors, int64_t tokens, int64_t width) {
     return filled / (1 + FLOPS_A_BYTE * GRADIENT_BYTES / (FLOPS_A_TOKEN * (double)tokens));
 }
 
-int64_t cuda_grain_tokens(int multiprocessors, int64_t memory_bytes, int64_t layers, int64_t width) {
+int64_t card_grain_tokens(int multiprocessors, int64_t memory_bytes, int64_t layers, int64_t width) {
     double token_bytes = LAYER_BYTES * (double)layers * (double)width, best = 0;
-    int64_t most = CUDA_GRAIN_LEAST;
-    while (most < CUDA_GRAIN_MOST && token_bytes * (double)(2 * most) <= MEMORY_SHARE * (double)memory_bytes)
+    int64_t most = CARD_GRAIN_LEAST;
+    while (most < CARD_GRAIN_MOST && token_bytes * (double)(2 * most) <= MEMORY_SHARE * (double)memory_bytes)
         most *= 2;
-    for (int64_t tokens = CUDA_GRAIN_LEAST; tokens <= most; tokens *= 2) {
+    for (int64_t tokens = CARD_GRAIN_LEAST; tokens <= most; tokens *= 2) {
         double rate = rate_of(multiprocessors, tokens, width);
         if (rate > best) best = rate;
     }
-    int64_t tokens = CUDA_GRAIN_LEAST;
+    int64_t tokens = CARD_GRAIN_LEAST;
     while (tokens < most && rate_of(multiprocessors, tokens, width) < ENOUGH * best)
         tokens *= 2;
     return tokens;
-}
-
-int64_t cuda_choose_grain_tokens(int64_t layers, int64_t width, int64_t device_bytes) {
-    int multiprocessors;
-    int64_t bytes;
-    if (cuda_device_size(&multiprocessors, &bytes) != STATUS_OK) {
-        status_clear();
-        return CUDA_GRAIN_LEAST;
-    }
-    if (device_bytes > 0 && device_bytes < bytes) bytes = device_bytes;
-    return cuda_grain_tokens(multiprocessors, bytes, layers, width);
 }
