@@ -278,8 +278,11 @@ static enum status start_refused(struct comm *comm, void *payload) {
 
 static enum status run_refused(void *payload) {
     (void)payload;
-    return thread_ranks_run(&(struct thread_ranks){
-        .ranks = 3, .seed = 1, .body = start_refused, .settings = {.rank_timeout_s = 60, .message_bytes = 4096}});
+    return thread_ranks_run(&(struct thread_ranks){.ranks = 3,
+                                                   .seed = 1,
+                                                   .body = start_refused,
+                                                   .may_fail = true,
+                                                   .settings = {.rank_timeout_s = 60, .message_bytes = 4096}});
 }
 
 static void a_refused_operation_fails(void **state) {
