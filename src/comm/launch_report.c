@@ -64,8 +64,8 @@ static bool take_output(void) {
     return taken;
 }
 
-/* Of a process that dies Linux closes the files with high numbers first: the parent hears of it before mpirun does, which
- * then kills the other ranks. */
+/* Of a process that dies Linux closes the files with high numbers first: the parent hears of it before mpirun does,
+ * which then kills the other ranks. */
 static void close_first(int *descriptor) {
     int high = fcntl(*descriptor, F_DUPFD_CLOEXEC, 900); /* 1024 is the usual limit */
     if (high < 0) return;

@@ -1,6 +1,7 @@
-/* Ranks under MPI: one job a number of ranks, for each MPI that is installed, started by launch_ranks. The program is
- * also what the ranks are: test_ranks rank MODE MARK [ARGUMENTS]. */
-/* ctest: PROCESSORS 2 TIMEOUT 300 */
+/* Ranks under MPI: one job a number of ranks, started by launch_ranks. BALLAST_TEST_MPI says which MPI. The program is
+ * also what the ranks are: test_ranks rank MODE MARK VICTIM NODES windows|messages. */
+/* ctest: TIMEOUT 300 */
+/* ctest-again: mpich BALLAST_TEST_MPI=mpich */
 #include <dirent.h>
 #include <libgen.h>
 #include <limits.h>
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/mem.h"
+#include "base/random.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
@@ -110,10 +112,11 @@ static enum status check_growth(struct comm *comm, bool in_place) {
 /* Steps without end, in which the victim comes to its. */
 static enum status suffer(struct comm *comm, const struct rank_words *words) {
     struct steps steps;
+    int at = getenv("AT_STEP") ? atoi(getenv("AT_STEP")) : 20;
     TRY(make_steps(comm, !words->messages_only, &steps));
     for (int i = 0;; i++) {
         TRY(step(&steps));
-        if (i != 20 || comm->rank != words->victim) continue;
+        if (i != at || comm->rank != words->victim) continue;
         if (strcmp(words->mode, "kill") == 0) raise(SIGKILL);
         if (strcmp(words->mode, "stop") == 0) raise(SIGSTOP);
         if (strcmp(words->mode, "sleep") == 0) sleep(1000);
@@ -163,15 +166,16 @@ static int rank_main(int count, char **argument) {
 /* ---- The tests ---- */
 
 static char own_path[PATH_MAX];
+static const char *mpi; /* "openmpi" or "mpich" */
 
 struct job {
-    const char *mpi, *mode;
+    const char *mode;
     int ranks, victim, nodes;
     bool messages_only;
     char mark[40];
 };
 
-static bool has_mpi(const char *mpi) {
+static bool has_mpi(void) {
     char *path = mpi_library_path(mpi), program[64];
     mem_free(path);
     snprintf(program, sizeof program, "command -v mpirun.%s >/dev/null", mpi);
@@ -211,8 +215,8 @@ static enum status run_job(struct job *job) {
         own_path, "rank", (char *)job->mode, job->mark, victim, nodes, job->messages_only ? "messages" : "windows",
         NULL};
     int64_t begin = clock_now_ns();
-    enum status status = launch_ranks(&(struct launch_settings){job->ranks, job->mpi, words});
-    print_message("%s, %d ranks on %d nodes, %s%s: %.1f s%s%s\n", job->mpi, job->ranks, job->nodes, job->mode,
+    enum status status = launch_ranks(&(struct launch_settings){job->ranks, mpi, words});
+    print_message("%s, %d ranks on %d nodes, %s%s: %.1f s%s%s\n", mpi, job->ranks, job->nodes, job->mode,
                   job->messages_only ? " by messages" : "", (double)(clock_now_ns() - begin) * 1e-9,
                   status == STATUS_OK ? "" : ": ", status == STATUS_OK ? "" : status_message());
     expect_none_left(job);
@@ -220,7 +224,7 @@ static enum status run_job(struct job *job) {
 }
 
 static void expect_ok(struct job job) {
-    if (run_job(&job) != STATUS_OK) fail_msg("%s, %d ranks: %s", job.mpi, job.ranks, status_message());
+    if (run_job(&job) != STATUS_OK) fail_msg("%s, %d ranks: %s", mpi, job.ranks, status_message());
 }
 
 static void expect_failure(struct job job, enum status status, const char *word) {
@@ -228,49 +232,53 @@ static void expect_failure(struct job job, enum status status, const char *word)
     if (!strstr(status_message(), word)) fail_msg("'%s' is not in '%s'", word, status_message());
 }
 
-static void operations_equal_one_rank(const char *mpi) {
+static void operations_equal_one_rank(void **state) {
+    (void)state;
     for (int ranks = 1; ranks <= 8; ranks *= 2) {
-        expect_ok((struct job){mpi, "check", ranks, 0, ranks > 2 ? 2 : 1, false, ""});
-        if (ranks == 4) expect_ok((struct job){mpi, "check", ranks, 0, 0, true, ""});
+        expect_ok((struct job){"check", ranks, 0, ranks > 2 ? 2 : 1, false, ""});
+        if (ranks == 4) expect_ok((struct job){"check", ranks, 0, 0, true, ""});
     }
 }
 
-static void nothing_grows(const char *mpi) {
-    expect_ok((struct job){mpi, "grow", 2, 0, 0, true, ""});
-    expect_ok((struct job){mpi, "grow", 4, 0, 2, false, ""});
+static void nothing_grows(void **state) {
+    (void)state;
+    expect_ok((struct job){"grow", 2, 0, 0, true, ""});
+    expect_ok((struct job){"grow", 4, 0, 2, false, ""});
 }
 
-static void failures_are_named(const char *mpi) {
+static void failures_are_named(void **state) {
+    (void)state;
     setenv("TIMEOUT_S", "2", 1);
-    expect_failure((struct job){mpi, "kill", 3, 1, 0, false, ""}, STATUS_FAILED, "rank 1 on ");
-    expect_failure((struct job){mpi, "kill", 4, 0, 2, true, ""}, STATUS_FAILED, "rank 0 on ");
-    expect_failure((struct job){mpi, "stop", 4, 2, 2, false, ""}, STATUS_FAILED, "rank 2 on ");
-    expect_failure((struct job){mpi, "stop", 2, 0, 0, true, ""}, STATUS_FAILED, "rank 0 on ");
-    expect_failure((struct job){mpi, "sleep", 3, 1, 0, true, ""}, STATUS_FAILED, "rank 1 on ");
-    expect_failure((struct job){mpi, "fail", 3, 2, 0, false, ""}, STATUS_FAILED, "no space on the disk of rank 2");
+    expect_failure((struct job){"kill", 3, 1, 0, false, ""}, STATUS_FAILED, "rank 1 on ");
+    expect_failure((struct job){"kill", 4, 0, 2, true, ""}, STATUS_FAILED, "rank 0 on ");
+    expect_failure((struct job){"stop", 4, 2, 2, false, ""}, STATUS_FAILED, "rank 2 on ");
+    expect_failure((struct job){"stop", 2, 0, 0, true, ""}, STATUS_FAILED, "rank 0 on ");
+    expect_failure((struct job){"sleep", 3, 1, 0, true, ""}, STATUS_FAILED, "rank 1 on ");
+    expect_failure((struct job){"fail", 3, 2, 0, false, ""}, STATUS_FAILED, "no space on the disk of rank 2");
     assert_string_equal(status_hint_text(), "free some");
-    expect_failure((struct job){mpi, "fault", 2, 1, 0, false, ""}, STATUS_FAILED, "was refused");
+    expect_failure((struct job){"fault", 2, 1, 0, false, ""}, STATUS_FAILED, "was refused");
     unsetenv("TIMEOUT_S");
 }
 
-static void disagreement_is_one_message(const char *mpi) {
-    expect_failure((struct job){mpi, "differ", 4, 3, 0, false, ""}, STATUS_BAD_INPUT,
-                   "ranks differ in the value: rank 3");
-    expect_failure((struct job){mpi, "agree", 4, 2, 0, false, ""}, STATUS_BAD_INPUT, "no file here");
+static void disagreement_is_one_message(void **state) {
+    (void)state;
+    expect_failure((struct job){"differ", 4, 3, 0, false, ""}, STATUS_BAD_INPUT, "ranks differ in the value: rank 3");
+    expect_failure((struct job){"agree", 4, 2, 0, false, ""}, STATUS_BAD_INPUT, "no file here");
     if (!strstr(status_message(), "rank 2")) fail_msg("'%s' names another than rank 2", status_message());
-    expect_failure((struct job){mpi, "check", 4, 0, 3, false, ""}, STATUS_BAD_INPUT, "4 ranks are not the same number");
+    expect_failure((struct job){"check", 4, 0, 3, false, ""}, STATUS_BAD_INPUT, "4 ranks are not the same number");
 }
 
 /* A parent that is stopped by a signal, or killed: its ranks end with it. */
-static void ranks_end_with_their_parent(const char *mpi) {
+static void ranks_end_with_their_parent(void **state) {
+    (void)state;
     static const int signals[] = {SIGTERM, SIGKILL};
     for (int i = 0; i < 2; i++) {
-        struct job job = {mpi, "endless", 2, -1, 0, false, ""};
+        struct job job = {"endless", 2, -1, 0, false, ""};
         int wait_status, tenths = 0;
         snprintf(job.mark, sizeof job.mark, "mark-%d-%d", (int)getpid(), 1000 + i);
         char *words[] = {own_path, "rank", (char *)job.mode, job.mark, "-1", "0", "windows", NULL};
         pid_t parent = fork();
-        if (parent == 0) _exit((int)launch_ranks(&(struct launch_settings){job.ranks, job.mpi, words}));
+        if (parent == 0) _exit((int)launch_ranks(&(struct launch_settings){job.ranks, mpi, words}));
         while (count_left(&job) < job.ranks + 1 && tenths++ < 100) /* mpirun and the ranks */
             usleep(100000);
         sleep(1);
@@ -283,7 +291,8 @@ static void ranks_end_with_their_parent(const char *mpi) {
 }
 
 /* Without a parent of ours: mpirun's own banner and status, and our message from one rank. */
-static void a_users_own_mpirun_ends_too(const char *mpi) {
+static void a_users_own_mpirun_ends_too(void **state) {
+    (void)state;
     char command[PATH_MAX + 300], line[1000];
     int told = 0;
     snprintf(command, sizeof command,
@@ -298,23 +307,27 @@ static void a_users_own_mpirun_ends_too(const char *mpi) {
     expect_none_left(&(struct job){.mark = "mark-own"});
 }
 
-#define BOTH(test)                                                                                                     \
-    static void test##_openmpi(void **state) {                                                                         \
-        (void)state;                                                                                                   \
-        if (!has_mpi("openmpi")) unit_skip("Open MPI is not installed (libopenmpi-dev, openmpi-bin)");                 \
-        test("openmpi");                                                                                               \
-    }                                                                                                                  \
-    static void test##_mpich(void **state) {                                                                           \
-        (void)state;                                                                                                   \
-        if (!has_mpi("mpich")) unit_skip("MPICH is not installed (libmpich-dev, mpich)");                              \
-        test("mpich");                                                                                                 \
+/* Whenever and whichever: the first that died is named, and nothing is left. */
+static void any_rank_may_die(void **state) {
+    (void)state;
+    enum { SEED = 16 };
+    uint64_t kills = unit_sweep(3, 100), stops = unit_sweep(1, 20);
+    print_message("seed %d\n", SEED);
+    for (uint64_t i = 0; i < kills + stops; i++) {
+        uint32_t bits[4];
+        char word[40], at[20];
+        random_block(SEED, RANDOM_TEST, 0, i, bits);
+        int ranks = 2 + (int)(bits[0] % 3), victim = (int)(bits[1] % (uint32_t)ranks);
+        snprintf(word, sizeof word, "rank %d on ", victim);
+        snprintf(at, sizeof at, "%u", bits[2] % 300);
+        setenv("AT_STEP", at, 1);
+        setenv("TIMEOUT_S", "2", 1);
+        expect_failure((struct job){i < kills ? "kill" : "stop", ranks, victim, 0, bits[3] & 1, ""}, STATUS_FAILED,
+                       word);
     }
-BOTH(operations_equal_one_rank)
-BOTH(nothing_grows)
-BOTH(failures_are_named)
-BOTH(disagreement_is_one_message)
-BOTH(ranks_end_with_their_parent)
-BOTH(a_users_own_mpirun_ends_too)
+    unsetenv("AT_STEP");
+    unsetenv("TIMEOUT_S");
+}
 
 int main(int count, char **argument) {
     char program[] = BALLAST_PROGRAM;
@@ -322,19 +335,13 @@ int main(int count, char **argument) {
     if (count > 2 && strcmp(argument[1], "rank") == 0) return rank_main(count - 2, argument + 2);
     ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
     if (length <= 0) return 1;
+    mpi = getenv("BALLAST_TEST_MPI") ? getenv("BALLAST_TEST_MPI") : "openmpi";
+    if (!has_mpi()) unit_skip_all("%s is not installed with its plugin; needs lib%s-dev and its mpirun", mpi, mpi);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations_equal_one_rank_openmpi),
-        cmocka_unit_test(operations_equal_one_rank_mpich),
-        cmocka_unit_test(nothing_grows_openmpi),
-        cmocka_unit_test(nothing_grows_mpich),
-        cmocka_unit_test(failures_are_named_openmpi),
-        cmocka_unit_test(failures_are_named_mpich),
-        cmocka_unit_test(ranks_end_with_their_parent_openmpi),
-        cmocka_unit_test(ranks_end_with_their_parent_mpich),
-        cmocka_unit_test(a_users_own_mpirun_ends_too_openmpi),
-        cmocka_unit_test(a_users_own_mpirun_ends_too_mpich),
-        cmocka_unit_test(disagreement_is_one_message_openmpi),
-        cmocka_unit_test(disagreement_is_one_message_mpich),
+        cmocka_unit_test(operations_equal_one_rank),   cmocka_unit_test(nothing_grows),
+        cmocka_unit_test(failures_are_named),          cmocka_unit_test(any_rank_may_die),
+        cmocka_unit_test(disagreement_is_one_message), cmocka_unit_test(ranks_end_with_their_parent),
+        cmocka_unit_test(a_users_own_mpirun_ends_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
