@@ -6,8 +6,8 @@
  * the workers' own (the disk's, kernels in the host tier) waits for the events themselves. A step ends when all is
  * done.
  *
- * Where such a backend has graphs (backend.h), a step asks for whole spans of a stream at once (run/spans.h), from the
- * second step on: the same work in the same order. A step that is recorded or observed is asked for call by call.
+ * Where such a backend has graphs (backend.h), a step asks for whole spans of a stream at once (runtime/spans.h), from
+ * the second step on: the same work in the same order. A step that is recorded or observed is asked for call by call.
  *
  * Addresses. What runner_data returns is always for the CPU. Where a tier's memory has no addresses for it
  * (arena.mapped), inputs, results and kept activations have mirrors in memory that has, which are sent to the device
@@ -49,7 +49,8 @@ enum status runner_read(struct runner *runner, const struct tensor *tensor, int6
 enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
                          const void *from);
 
-/* Called before each instruction that changes a parameter or the optimizer's state, by the thread that runs it: what
+/* Called before each instruction that changes a parameter or the optimizer's state, or once before several that are
+ * asked for together, by the thread that asks for them: what
  * reads them during a step (a checkpoint) can be waited for there. NULL: none. Not while a step runs. */
 typedef void runner_gate(void *payload);
 void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);

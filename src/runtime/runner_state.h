@@ -1,4 +1,4 @@
-/* What the ways of running a program share; private to src/run. */
+/* What the ways of executing a program share; private to src/runtime. */
 #ifndef BALLAST_RUNTIME_RUNNER_STATE_H
 #define BALLAST_RUNTIME_RUNNER_STATE_H
 
@@ -44,13 +44,15 @@ struct runner {
     void **events;                         /* by instruction; NULL for one that no other waits for */
     struct copy_stage stages[STREAMS_MAX]; /* by stream; for those that need one */
     void **mirrors;                        /* by buffer; NULL for those that the CPU has addresses for */
+    double
+        *values; /* where the device's kernels read a step's values: those of the step that is running, then `left` */
     /* Backends with graphs: */
     struct spans spans;
     void **graphs;    /* by span; NULL before it is captured, and where it cannot be */
     bool warm;        /* a step has been run */
     bool captured;    /* all spans that can be */
     bool launches;    /* the step that is running has its spans launched */
-    int32_t *batches; /* by instruction: the last of the batch that begins there (run/batches.h) */
+    int32_t *batches; /* by instruction: the last of the batch that begins there (runtime/batches.h) */
     /* Several streams: */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -110,7 +112,7 @@ const struct span *runner_span_at(const struct runner *runner, int32_t instructi
 void runner_launch(struct runner *runner, const struct span *span, void *stream);
 
 /* Mirrors: what is between steps in memory without addresses for the CPU, and is written or read by it before and after
- * each (runner_mirror.c). */
+ * each (runner_mirror.c): inputs, results, and the values of the step that runner_begin began. */
 enum status runner_mirrors_open(struct runner *runner);
 void runner_mirrors_close(struct runner *runner);
 enum status runner_mirrors_send(struct runner *runner);
