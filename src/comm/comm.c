@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "comm/comm_engine.h"
 #include "comm/comm_schedule.h"
+#include "comm/launch.h"
 #include "comm/mpi_library.h"
 
 enum { BLOCK_ALIGNMENT = 64 };
@@ -34,6 +35,7 @@ enum status comm_open(const struct comm_settings *settings, struct comm **out) {
 enum status comm_close(struct comm *comm) { return comm ? comm->engine->close(comm) : STATUS_OK; }
 
 void comm_abort(struct comm *comm, int exit_status) {
+    launch_hush();
     if (comm) comm->engine->abort(comm, exit_status);
     _exit(exit_status);
 }

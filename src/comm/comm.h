@@ -1,66 +1,80 @@
-/* Communication between ranks: a rank is one process with one device.
+/* Communication between ranks. A rank is one process with one device.
  *
  *     struct comm *comm;
  *     TRY(comm_open(&(struct comm_settings){.rank_timeout_s = 30}, &comm));
- *     TRY(comm_window_open(comm, bytes, &window));                        at plan time: memory that node peers read
- *     struct comm_spec spec = {.kind = COMM_ALL_REDUCE, .group = comm_group_all(comm), .data = window->base, …};
- *     spec.staging = memory of comm_staging_bytes(comm, &spec) bytes      from the plan, like any buffer
- *     TRY(comm_create(comm, &spec, &operation));                          peers, buffers, requests: fixed here
- *     for each step: comm_start(operation); …; TRY(comm_wait(operation));
- *     comm_free(operation); comm_window_close(window); TRY(comm_close(comm));
+ *     TRY(comm_window_open(comm, bytes, &window));                 memory that ranks of the same node can read
+ *     struct comm_spec spec = {.kind = COMM_ALL_REDUCE, .group = comm_group_all(comm), .data = window.base,
+ *                              .bytes = bytes, .in_place = window.shared};
+ *     TRY(comm_staging_bytes(comm, &spec, &staging_bytes));        the plan gives it a place, as any buffer
+ *     TRY(comm_create(comm, &spec, &operation));                   peers, buffers and requests are fixed here
+ *     each step: comm_start(operation); … TRY(comm_wait(operation));
+ *     comm_free(operation); comm_window_close(comm, &window); TRY(comm_close(comm));
  *
- * Two engines stand behind it. `self` is one rank: a plain start of the program, which neither links nor opens MPI.
- * `mpi` is what mpirun or srun started: a plugin for the MPI library in use (wire.h) sends messages, and everything
- * else, the algorithms included, is Ballast's own and the same for every library.
+ * Two engines implement it. `self` is one rank: a plain start of the program, which neither links nor opens MPI. `mpi`
+ * is a job that mpirun or srun started: a plugin for the MPI library in use (wire.h) sends messages; everything else,
+ * the algorithms included, is Ballast's own and the same for every library.
  *
- * Operations. Each works on one buffer, `data`, cut into one block a rank of the group, in the group's order
- * (comm_block says where the blocks lie); only all-to-all has a second one.
- *     all-gather       my block is valid before;  all blocks are valid after
- *     reduce-scatter   all are valid before;      after, my block holds the sum and the others are undefined
- *     all-reduce       all are valid before;      after, all hold the sum
- *     broadcast        the root's are valid;      after, everybody's (uncut)
- *     all-to-all       block i of `data` goes to the group's i-th rank, block j of `out` comes from its j-th
- * Sums are of fp32 and have one order, whatever the number of ranks: that of the tree (lane_tree.h), whose leaves are
- * the group's ranks, cut from the recipe's lanes by lane_tree_top. A rank that has several lanes adds them before, by
- * the subtree that it holds (lane_tree_cut). A rank without anything to add (`empty`) contributes nothing: not even
- * zeros, which would turn -0 into 0. With `round_bf16` each value is rounded to bf16 on each edge of the tree, also
- * within a rank or node, and travels so.
+ * OPERATIONS work on one buffer, `data`, cut into one block for each rank of the group, in the group's order
+ * (comm_block tells where blocks lie). Only all-to-all has a second buffer.
+ *     all-gather       before: my block is valid           after: all blocks are valid
+ *     reduce-scatter   before: all blocks are valid        after: my block holds the sum, the others are undefined
+ *     all-reduce       before: all blocks are valid        after: all blocks hold the sum
+ *     broadcast        before: the root's data is valid    after: everybody's is (one block: all of it)
+ *     all-to-all       block i of `data` goes to rank i of the group; block j of `out` comes from rank j
  *
- * How (comm_schedule.h). Reductions halve along the tree: ceil(log2 ranks) stages, in each of which a rank sends the
- * part that its partner goes on with. Gathers are the same backwards, along a tree of nodes over ranks. Between ranks
- * of one node whose data lies in windows there are no messages: each reads the others' data in place, all at once. A
- * receive is posted before its sender is told to send. No message is longer than message_bytes. After comm_create an
- * operation allocates nothing.
+ * SUMS are of fp32 and have one order, whatever the number of ranks: that of a tree (lane_tree.h) whose leaves are the
+ * group's ranks, which lane_tree_top cuts from the recipe's lanes. A rank that holds several lanes adds them before, by
+ * its own subtree (lane_tree_cut, lane_sum.h). A rank that has nothing to add (`empty`) contributes nothing, not even
+ * zeros: those would turn -0 into 0. With `round_bf16` every edge of the tree rounds to bf16, also within a rank or a
+ * node, and values travel as bf16.
  *
- * Bytes. Summed over all ranks, an operation on `bytes` B among n nodes of m ranks moves between nodes (n-1) B and
- * within nodes n (m-1) B; all-reduce twice that, all-to-all B (P-1) / P from each of P ranks. round_bf16 halves what
- * reductions move between ranks by messages. comm_read_traffic counts what was moved.
+ * ALGORITHMS (comm_schedule.h). A reduction halves along the tree: in each of its ceil(log2 ranks) stages a rank sends
+ * the half that its partner keeps. A gather runs the same stages backwards, along a tree of nodes over ranks. Ranks of
+ * one node whose data lies in windows send each other nothing: each reads the others' data in place, all at once. A
+ * receive is posted before its sender is told to send. A message has at most `message_bytes`.
  *
- * Threads. One thread of comm's makes all MPI calls and serves any number of started operations at a time; it sleeps
- * while there is nothing to do. comm_start, comm_test and comm_wait may be called by any thread, for one operation by
- * one at a time. All ranks create the operations of a group, open windows and call what is marked *together* in the
- * same order. Started operations may overlap and may be started in different orders, as long as each rank gets to start
- * all of them. Between comm_start and the end of the operation its buffers are comm's: `data`, `out` and
- * `staging` may neither be written nor, but for the root's block or one's own in a gather, read.
+ * BYTES. An operation on B bytes among n nodes of m ranks moves, summed over all ranks, (n - 1) B between nodes and
+ * n (m - 1) B within nodes; all-reduce twice as much; in all-to-all each of P ranks sends B (P - 1) / P. round_bf16
+ * halves what reductions send. comm_read_traffic counts what was moved.
  *
- * Failure. A rank that is dead or stopped is noticed by its silence within rank_timeout_s, one that does not start what
- * the others wait for within the same time. From then on every call returns FAILED, with a message that names rank and
- * host. The process says so (comm_speaks: one rank's is enough) and ends by comm_abort, which ends all ranks. MPI's own
- * way of ending is only gone by comm_close, when nothing failed.
+ * MEMORY. After comm_create an operation allocates nothing. `data`, `out` and `staging` belong to the caller, who keeps
+ * them until comm_free. From comm_start to the end of the operation they may be neither read nor written; only blocks
+ * that are valid before and after may be read.
  *
- * Who uses it: the runtime's communication streams start and wait for operations as instructions; their buffers, the
- * staging included, are the program's, and the schedule tells program_verify what a peer reads and who waits for whom.
- * The move pass turns fetches and stores of shards into all-gathers and reduce-scatters. Checkpoints and
- * training use comm_exchange and comm_agree (who failed, which step to stop after). Profiling times operations on
- * groups of two ranks and of axes, and reads bytes from comm_read_traffic.
+ * THREADS. One thread of comm's makes all MPI calls. It moves any number of started operations on and sleeps when there
+ * is none. Any thread may call comm_start, comm_test and comm_wait, for one operation one thread at a time. Calls
+ * marked "collective" are made by all ranks (or all ranks of the group) in the same order. Started operations overlap;
+ * ranks may start them in different orders, as long as each rank starts all of them without waiting for one that
+ * another rank starts later.
  *
- * Files, in the order to read them: lane_tree (the order of sums, as data), lane_sum (adding by it), mesh (ranks by
- * nodes; groups), comm (this), comm_engine (what the engines share), agree (what ranks tell each other before and
- * between steps), comm_schedule, schedule_maker (an operation as one rank's list of steps), self_comm (the engine of
- * one rank), wire (the table of a message-passing library), mpi_comm (the engine of many: its thread), operation (an
- * operation on its way), window (memory that ranks of a node share), pulse (who is silent), mpi_library (which MPI,
- * where its plugin is), mpi/plugin (compiled once for each MPI), launch (starting ranks on this machine), launch_report
- * (how they end). */
+ * FAILURE. A rank that dies or is stopped is noticed by its silence within rank_timeout_s; so is a rank that does not
+ * start an operation that the others wait for. From then on every call returns FAILED, with a message that names rank
+ * and host. The process unwinds, prints the message if comm_speaks (one rank does) and calls comm_abort, which ends all
+ * ranks. comm_close, which ends MPI in the regular way, is for jobs without failure.
+ *
+ * USERS. The runtime's communication streams start and wait for operations as instructions, whose buffers, staging
+ * included, have places in the program; program_verify finds in a schedule what peers read and who waits for whom. The
+ * move pass turns a shard's fetch into an all-gather and its store into a reduce-scatter. Training and checkpoints use
+ * comm_exchange, comm_agree and comm_check_same between steps. Profiling times operations on mesh_group_pair and on
+ * axes; plan and page compare comm_read_traffic with the schedules' traffic.
+ *
+ * Files, in the order to read them:
+ * lane_tree: the order of sums, as data;
+ * lane_sum: sums by it;
+ * mesh: ranks by nodes, and groups of them;
+ * comm: the functions of this header, over the table of an engine;
+ * comm_engine: what the engines share;
+ * agree: what ranks tell each other between steps;
+ * comm_schedule, schedule_maker: an operation as one rank's list of steps;
+ * self_comm: the engine of one rank;
+ * wire: the table that a message-passing library has to fill;
+ * mpi_comm: the engine of many ranks and its thread;
+ * operation: an operation that this thread moves on;
+ * window: memory that ranks of a node share;
+ * pulse: which rank is silent;
+ * mpi_library: which MPI, and where its plugin is;
+ * plugin: the wire of MPI, compiled once for each library (src/comm/mpi);
+ * launch, launch_report: starting ranks on this machine, and hearing how they end. */
 #ifndef BALLAST_COMM_COMM_H
 #define BALLAST_COMM_COMM_H
 
@@ -105,12 +119,13 @@ struct comm_traffic {
     int64_t read;                /* from windows of the ranks of its node */
 };
 
-/* Memory that the ranks of a node share, in full from the start; nothing of it outlives the processes. */
+/* Memory that the ranks of a node share. All of it is there from the start, and none outlives the processes. */
 struct comm_window {
     void *base; /* `bytes` zeros, aligned to pages */
     int64_t bytes;
-    bool shared; /* false where the system does not share memory between ranks: then it is private, operations on it are
-                    not in_place, and all goes by messages. The same on all ranks. */
+    /* The same on all ranks. False where the system shares no memory between ranks: the window is then private, and
+     * operations on it are not in_place but use messages. */
+    bool shared;
     void *state;
 };
 
@@ -156,14 +171,14 @@ struct comm_settings {
     int64_t message_bytes; /* the longest message; 0: 4 MiB; at most 1 GiB */
 };
 
-/* Together. BAD_INPUT for a plugin that is missing or made for another MPI (with the package to install), and where
+/* Collective. BAD_INPUT for a plugin that is missing or made for another MPI (with the package to install), and where
  * nodes have different numbers of ranks. Where other ranks are known *out is set after a failure too, for comm_speaks
  * and comm_abort alone; else it is NULL, which both take. */
 enum status comm_open(const struct comm_settings *settings, struct comm **out);
-/* Together, with all operations and windows gone. Waits for all ranks; after a failure of any it returns FAILED and
- * MPI is left as it is: the process ends by comm_abort. Frees comm only when OK. */
+/* Collective, with all operations and windows gone. Ends MPI and frees comm. FAILED where a rank failed: then nothing
+ * is freed, and the process ends by comm_abort. */
 enum status comm_close(struct comm *comm);
-/* Ends all ranks, this one with `exit_status`; the last thing that a process does after a failure. */
+/* Ends all ranks, this one with `exit_status`: the last call of a process after a failure, by its command (src/cli). */
 _Noreturn void comm_abort(struct comm *comm, int exit_status);
 /* Whether this rank is the one that tells the user of the failure. */
 bool comm_speaks(const struct comm *comm);
@@ -172,14 +187,14 @@ static inline struct comm_group comm_group_all(const struct comm *comm) {
     return mesh_group(&comm->mesh, comm->rank, MESH_ALL);
 }
 
-/* Together. */
+/* Collective over all ranks. */
 enum status comm_window_open(struct comm *comm, int64_t bytes, struct comm_window *out);
 void comm_window_close(struct comm *comm, struct comm_window *window);
 
 /* What `staging` must have. Needs no peers: a plan for a mesh that is elsewhere asks comm_schedule_create. FAILED
  * without memory. */
 enum status comm_staging_bytes(const struct comm *comm, const struct comm_spec *spec, int64_t *out);
-/* Together within the group. BAD_INPUT, on all ranks of the group, where their specs do not match. */
+/* Collective within the group. BAD_INPUT, on all ranks of the group, where their specs do not match. */
 enum status comm_create(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out);
 void comm_start(struct comm_operation *operation);
 /* Whether it is over; then comm_wait does not block. */
@@ -191,7 +206,7 @@ void comm_free(struct comm_operation *operation);
 
 void comm_read_traffic(const struct comm *comm, struct comm_traffic *out);
 
-/* The three below are together within the group or among all, and for set-up: they allocate. */
+/* The three below are collective, the last two over all ranks. They are for set-up and between steps: they allocate. */
 
 /* `all` gets `bytes` from each rank of the group, in its order. */
 enum status comm_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes, void *all);

@@ -3,30 +3,41 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/wide_vectors.h"
 
 static inline float through_bf16(float value) { return bf16_to_float(bf16_from_float(value)); }
 
-void lane_add(float *to, const float *left, const float *right, int64_t count, bool round_bf16) {
-    if (round_bf16) {
-        for (int64_t i = 0; i < count; i++)
-            to[i] = through_bf16(left[i]) + through_bf16(right[i]);
-    } else {
-        for (int64_t i = 0; i < count; i++)
-            to[i] = left[i] + right[i];
-    }
+/* Element by element, so `to` may be an operand. */
+WIDE_VECTORS static void add_plain(float *to, const float *left, const float *right, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        to[i] = left[i] + right[i];
 }
 
-void lane_round(float *values, int64_t count) {
+WIDE_VECTORS static void add_rounded(float *to, const float *left, const float *right, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        to[i] = through_bf16(left[i]) + through_bf16(right[i]);
+}
+
+void lane_add(float *to, const float *left, const float *right, int64_t count, bool round_bf16) {
+    (round_bf16 ? add_rounded : add_plain)(to, left, right, count);
+}
+
+WIDE_VECTORS void lane_round(float *values, int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         values[i] = through_bf16(values[i]);
 }
 
-void lane_pack_bf16(uint16_t *to, const float *from, int64_t count) {
+WIDE_VECTORS void lane_pack_bf16(uint16_t *restrict to, const float *restrict from, int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         to[i] = bf16_from_float(from[i]);
 }
 
-void lane_unpack_bf16(float *to, const uint16_t *from, int64_t count) {
+WIDE_VECTORS void lane_unpack_bf16(float *restrict to, const uint16_t *restrict from, int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         to[i] = bf16_to_float(from[i]);
 }

@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -71,10 +73,12 @@ static void take_queue(struct mpi_comm *mpi) {
 
 static const char *host_of(const struct mpi_comm *mpi, int rank) { return mpi->comm.host[rank]; }
 
-/* An operation that lasts too long: who has not come to it? */
+/* An operation that lasts too long: who has not come to it? Of one that is not heard of either, its silence says more.
+ */
 static void blame_for_wait(struct mpi_comm *mpi, double seconds) {
-    int behind = pulse_behind(&mpi->pulse.pulse);
-    if (behind >= 0)
+    const struct pulse *pulse = &mpi->pulse.pulse;
+    int behind = pulse_behind(pulse);
+    if (behind >= 0 && clock_now_ns() - pulse->heard_ns[behind] < pulse->timeout_ns / 2)
         mpi_fail(mpi, FAILURE_OF_RANK, behind,
                  "rank %d on %s has kept the others waiting for %.0f s: it does not start what they have started",
                  behind, host_of(mpi, behind), seconds);
@@ -527,6 +531,7 @@ enum status mpi_comm_open(const struct wire *wire, void *context, const struct c
     mpi->queue_end = &mpi->queue;
     double period_s = settings->rank_timeout_s / 32;
     mpi->pulse.period_ns = (int64_t)((period_s < 1 ? period_s : 1) * 1e9);
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a rank does not outlive what launched it */
     enum status status = start_thread(mpi);
     if (status != STATUS_OK) {
         free_mpi(mpi);

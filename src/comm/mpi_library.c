@@ -33,16 +33,26 @@ static char *plugin_in(const char *folder, const char *below, const char *name) 
     return NULL;
 }
 
+/* Beside a program or library, or where one that is installed has it. */
+static char *plugin_near(const char *object, const char *name) {
+    char copy[PATH_MAX];
+    if (strlen(object) >= sizeof copy) return NULL;
+    const char *folder = dirname(strcpy(copy, object));
+    char *path = plugin_in(folder, "", name);
+    if (!path) path = plugin_in(folder, "/ballast", name);
+    return path ? path : plugin_in(folder, "/../lib/ballast", name);
+}
+
 char *mpi_library_path(const char *name) {
     const char *given = getenv("BALLAST_PLUGINS");
     if (given) return plugin_in(given, "", name);
     char program[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length <= 0) return NULL;
-    program[length] = '\0';
-    const char *folder = dirname(program);
-    char *path = plugin_in(folder, "", name);
-    return path ? path : plugin_in(folder, "/../lib/ballast", name);
+    program[length > 0 ? length : 0] = '\0';
+    char *path = length > 0 ? plugin_near(program, name) : NULL;
+    Dl_info own; /* libballast.so, in a program of somebody else's */
+    if (!path && dladdr((const void *)libraries, &own) != 0 && own.dli_fname) path = plugin_near(own.dli_fname, name);
+    return path;
 }
 
 static const char *package_of(const char *name) {

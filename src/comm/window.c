@@ -24,8 +24,9 @@ static uint64_t make_mark(const struct mpi_comm *mpi, int number) {
 }
 
 static void *map(int descriptor, size_t bytes) {
-    void *base =
-        fault_point(FAULT_ALLOCATE) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    void *base = fault_point(FAULT_ALLOCATE)
+                     ? MAP_FAILED
+                     : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
     return base == MAP_FAILED ? NULL : base;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/random.h"
 #include "comm/comm_engine.h"
@@ -198,6 +199,10 @@ static enum status run_rank(struct rank *rank) {
     enum status status = settings->body(comm, settings->payload);
     char message[600];
     snprintf(message, sizeof message, "%s", status_message());
+    if (status != STATUS_OK && !settings->may_fail) {
+        fprintf(stderr, "%s\n", message);
+        _exit(1);
+    }
     enum status closed = comm_close(comm);
     if (status != STATUS_OK) return status_set(status, "%s", message);
     return closed;

@@ -13,6 +13,7 @@ struct thread_ranks {
     struct comm_settings settings;
     enum status (*body)(struct comm *comm, void *payload); /* of each rank */
     void *payload;
+    bool may_fail; /* false: a body that fails ends the process at once, since the other ranks may wait for its rank */
 };
 
 /* Opens, runs the body and closes in each rank; the first status that is not OK, by rank, with its message. Ends the

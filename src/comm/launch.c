@@ -1,0 +1,211 @@
+#include "comm/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "comm/launch_report.h"
+#include "comm/mpi_library.h"
+
+extern char **environ;
+
+/* How each MPI starts ranks on this machine alone, more than it has cores, wherever they like; a batch system's nodes
+ * are not asked for. */
+static const struct starter {
+    const char *mpi, *programs[3], *version_says, *package;
+    const char *arguments[16];
+    const char *environment[4];
+} starters[] = {
+    {"openmpi",
+     {"mpirun.openmpi", "mpirun"},
+     "Open",
+     "openmpi-bin",
+     {"--oversubscribe", "--bind-to", "none", "--mca", "plm", "isolated", "--mca", "ras", "^slurm", "--mca",
+      "mpi_yield_when_idle", "1", "-n"},
+     {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}},
+    {"mpich", {"mpirun.mpich", "mpirun"}, "HYDRA", "mpich", {"-launcher", "fork", "-bind-to", "none", "-n"}, {NULL}},
+};
+enum { STARTERS = sizeof starters / sizeof *starters, WORDS_MOST = 32 };
+
+/* ---- Which mpirun ---- */
+
+static char *find_in_path(const char *program) {
+    const char *folder = getenv("PATH");
+    while (folder && *folder) {
+        const char *end = strchrnul(folder, ':');
+        char *path = mem_format("%.*s/%s", (int)(end - folder), folder, program);
+        if (!path || access(path, X_OK) == 0) return path;
+        mem_free(path);
+        folder = *end ? end + 1 : end;
+    }
+    return NULL;
+}
+
+static bool says(const char *path, const char *word) {
+    char *command = mem_format("'%s' --version 2>&1", path), line[512];
+    FILE *said = command ? popen(command, "re") : NULL;
+    bool found = false;
+    while (said && fgets(line, sizeof line, said))
+        found = found || strstr(line, word);
+    if (said) pclose(said);
+    mem_free(command);
+    return found;
+}
+
+static char *find_mpirun(const struct starter *starter) {
+    for (int i = 0; i < 3 && starter->programs[i]; i++) {
+        char *path = find_in_path(starter->programs[i]);
+        if (path && says(path, starter->version_says)) return path;
+        mem_free(path);
+    }
+    return NULL;
+}
+
+static enum status find_starter(const char *wanted, const struct starter **out, char **mpirun) {
+    bool known = false;
+    for (int i = 0; i < STARTERS; i++) {
+        if (wanted && strcmp(wanted, starters[i].mpi) != 0) continue;
+        known = true;
+        char *plugin = mpi_library_path(starters[i].mpi);
+        *mpirun = plugin ? find_mpirun(&starters[i]) : NULL;
+        mem_free(plugin);
+        if (*mpirun) {
+            *out = &starters[i];
+            return STATUS_OK;
+        }
+    }
+    if (!known) return status_set(STATUS_BAD_INPUT, "'%s' is no MPI that starts ranks", wanted);
+    return status_hint(status_set(STATUS_BAD_INPUT, "there is no MPI to start ranks with%s%s", wanted ? ": " : "",
+                                  wanted ? wanted : ""),
+                       "on Debian: apt-get install %s",
+                       wanted && strcmp(wanted, "mpich") == 0 ? "mpich" : "openmpi-bin");
+}
+
+/* ---- Starting it ---- */
+
+struct command {
+    struct scratch scratch;
+    char **arguments, **environment;
+};
+
+static enum status make_command(const struct launch_settings *settings, const struct starter *starter, char *mpirun,
+                                const char *name, struct command *out) {
+    size_t count = 0, variables = 0, at = 0;
+    while (settings->arguments[count])
+        count++;
+    while (environ[variables])
+        variables++;
+    out->arguments = scratch_alloc(&out->scratch, count + WORDS_MOST, sizeof *out->arguments);
+    out->environment = scratch_alloc(&out->scratch, variables + WORDS_MOST, sizeof *out->environment);
+    char *ranks = scratch_format(&out->scratch, "%d", settings->ranks);
+    char *socket = scratch_format(&out->scratch, LAUNCH_VARIABLE "=%s", name);
+    if (!out->arguments || !out->environment || !ranks || !socket) return STATUS_FAILED;
+    out->arguments[at++] = mpirun;
+    for (int i = 0; starter->arguments[i]; i++)
+        out->arguments[at++] = (char *)starter->arguments[i];
+    out->arguments[at++] = ranks;
+    memcpy(out->arguments + at, settings->arguments, count * sizeof *out->arguments);
+    memcpy(out->environment, environ, variables * sizeof *environ);
+    out->environment[variables++] = socket;
+    for (int i = 0; i < 4 && starter->environment[i]; i++)
+        out->environment[variables++] = (char *)starter->environment[i];
+    return STATUS_OK;
+}
+
+/* Between fork and exec: calls that are allowed there alone. */
+static _Noreturn void become_mpirun(const struct command *command, pid_t parent, int words, const sigset_t *mask) {
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    int nothing = open("/dev/null", O_RDONLY);
+    bool good = getppid() == parent && nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
+                dup2(words, STDOUT_FILENO) >= 0 && dup2(words, STDERR_FILENO) >= 0;
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    if (good) execve(command->arguments[0], command->arguments, command->environment);
+    _exit(127);
+}
+
+/* `mask`: the signals as they were. */
+static enum status start(const struct command *command, struct launch_started *out, sigset_t *mask) {
+    int pipes[2];
+    if (pipe2(pipes, O_CLOEXEC) != 0) return status_set(STATUS_FAILED, "no pipe: %s", strerror(errno));
+    sigset_t passed;
+    sigemptyset(&passed);
+    sigaddset(&passed, SIGINT);
+    sigaddset(&passed, SIGTERM);
+    sigaddset(&passed, SIGHUP);
+    sigprocmask(SIG_BLOCK, &passed, mask);
+    pid_t parent = getpid();
+    out->process = fork();
+    if (out->process == 0) become_mpirun(command, parent, pipes[1], mask);
+    close(pipes[1]);
+    out->words = pipes[0];
+    out->signals = signalfd(-1, &passed, SFD_CLOEXEC);
+    out->handle = out->process > 0 ? (int)syscall(SYS_pidfd_open, out->process, 0) : -1;
+    if (out->process > 0 && out->handle >= 0 && out->signals >= 0) return STATUS_OK;
+    return status_set(STATUS_FAILED, "mpirun cannot be started: %s", strerror(errno));
+}
+
+static void end_started(const struct launch_started *started, const sigset_t *mask, int *wait_status) {
+    if (started->process > 0) {
+        while (waitpid(started->process, wait_status, 0) < 0 && errno == EINTR)
+            continue;
+    }
+    if (started->words >= 0) close(started->words);
+    if (started->handle >= 0) close(started->handle);
+    if (started->signals >= 0) close(started->signals);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+}
+
+/* The last line of mpirun's own that says something. */
+static enum status blame_mpirun(const struct launch_ranks_seen *seen, const char *mpirun, int wait_status) {
+    char words[300] = "";
+    const char *all = launch_last_words(seen);
+    for (const char *line = all; *line;) {
+        size_t length = strcspn(line, "\n");
+        bool says_something = length > 0 && strspn(line, "-= \t") < length;
+        if (says_something) snprintf(words, sizeof words, "%.*s", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+    return status_set(STATUS_FAILED, "%s ended with status %d%s%s", mpirun, code, *words ? ": " : "", words);
+}
+
+enum status launch_ranks(const struct launch_settings *settings) {
+    const struct starter *starter = NULL;
+    char *mpirun;
+    const char *wanted = settings->mpi ? settings->mpi : getenv("BALLAST_MPI"), *name;
+    TRY(find_starter(wanted, &starter, &mpirun));
+    struct launch_ranks_seen *seen = NULL;
+    struct command command = {0};
+    struct launch_started started = {.process = -1, .handle = -1, .words = -1, .signals = -1};
+    enum status status;
+    TRY_GOTO(status, launch_listen(settings->ranks, &seen, &name), done);
+    TRY_GOTO(status, make_command(settings, starter, mpirun, name, &command), done);
+    int wait_status = 0;
+    sigset_t mask;
+    sigprocmask(SIG_SETMASK, NULL, &mask);
+    status = start(&command, &started, &mask);
+    if (status == STATUS_OK)
+        status = launch_watch(seen, &started);
+    else if (started.process > 0)
+        kill(started.process, SIGTERM);
+    end_started(&started, &mask, &wait_status);
+    if (status != STATUS_OK) goto done;
+    bool all_joined;
+    status = launch_first_failure(seen, &all_joined);
+    if (status == STATUS_OK && (wait_status != 0 || !all_joined)) status = blame_mpirun(seen, mpirun, wait_status);
+done:
+    launch_unlisten(seen);
+    scratch_free(&command.scratch);
+    mem_free(mpirun);
+    return status;
+}

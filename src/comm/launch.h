@@ -1,0 +1,35 @@
+/* Starting ranks on this machine: the parent of `--ranks N`, and what a rank has to do with it.
+ *
+ * The parent starts mpirun in a session of its own, so that the terminal's signals reach the parent alone, which hands
+ * them on to the ranks; mpirun and all ranks end with the parent, however it ends. Each rank joins the parent over a
+ * socket that is named in the environment (launch_join) and gets the parent's own standard output and error by it, so
+ * that a terminal is one for the ranks too and nothing of mpirun's own words is seen. Before a rank ends it says how
+ * (launch_report). A rank that ends without a word has died. What comes of the whole is what came of the rank that
+ * failed first. */
+#ifndef BALLAST_COMM_LAUNCH_H
+#define BALLAST_COMM_LAUNCH_H
+
+#include "base/status.h"
+
+struct launch_settings {
+    int ranks;
+    const char *mpi;        /* "openmpi" or "mpich"; NULL: BALLAST_MPI, else the first that has mpirun and plugin */
+    char *const *arguments; /* of each rank: the program's path, its arguments, NULL */
+};
+
+/* Starts the ranks and returns when all have ended, with the status of the rank that failed first and its message and
+ * hint; one that died is FAILED, with its number and host. BAD_INPUT, with what to install, where there is no MPI.
+ * SIGINT, SIGTERM and SIGHUP go to the ranks meanwhile. By a process's first thread, before it has others. */
+enum status launch_ranks(const struct launch_settings *settings);
+
+/* At a process's very beginning; does nothing where no parent of this kind started it. FAILED where the parent cannot
+ * be reached. */
+enum status launch_join(void);
+/* Whether this process is a rank of a launch: its messages are the parent's to print. */
+bool launch_joined(void);
+/* At the end, with the thread's message and hint. */
+void launch_report(enum status status);
+/* What a rank of a launch prints from here on is not seen: MPI has words of its own for an abort. */
+void launch_hush(void);
+
+#endif

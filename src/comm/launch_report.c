@@ -1,0 +1,296 @@
+#include "comm/launch_report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/random.h"
+#include "comm/launch.h"
+
+/* ---- Both sides ---- */
+
+static socklen_t make_address(const char *name, struct sockaddr_un *out) {
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "%s", name); /* after a 0: a name in no filesystem */
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(out->sun_path + 1));
+}
+
+/* ---- A rank ---- */
+
+static int parent = -1;
+
+static int launched_rank(void) {
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (int i = 0; i < 3; i++)
+        if (getenv(variables[i])) return atoi(getenv(variables[i]));
+    return -1;
+}
+
+static bool send_record(bool ends, enum status status) {
+    struct launch_record record = {.ends = ends, .rank = launched_rank(), .process = getpid(), .status = status};
+    if (gethostname(record.host, sizeof record.host - 1) != 0) record.host[0] = '\0';
+    if (status != STATUS_OK) {
+        snprintf(record.message, sizeof record.message, "%s", status_message());
+        snprintf(record.hint, sizeof record.hint, "%s", status_hint_text());
+    }
+    return send(parent, &record, sizeof record, MSG_NOSIGNAL) == (ssize_t)sizeof record;
+}
+
+/* The parent's standard output and error in place of mpirun's pipes. */
+static bool take_output(void) {
+    enum { OUTPUTS = 2 };
+    char byte, room[CMSG_SPACE(OUTPUTS * sizeof(int))];
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    if (recvmsg(parent, &message, MSG_CMSG_CLOEXEC) != 1) return false;
+    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    int output[OUTPUTS];
+    if (!header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof output)) return false;
+    memcpy(output, CMSG_DATA(header), sizeof output);
+    bool taken = dup2(output[0], STDOUT_FILENO) >= 0 && dup2(output[1], STDERR_FILENO) >= 0;
+    close(output[0]);
+    close(output[1]);
+    return taken;
+}
+
+/* Of a process that dies Linux closes the files with high numbers first: the parent hears of it before mpirun does,
+ * which then kills the other ranks. */
+static void close_first(int *descriptor) {
+    int high = fcntl(*descriptor, F_DUPFD_CLOEXEC, 900); /* 1024 is the usual limit */
+    if (high < 0) return;
+    close(*descriptor);
+    *descriptor = high;
+}
+
+enum status launch_join(void) {
+    const char *name = getenv(LAUNCH_VARIABLE);
+    if (!name || parent >= 0) return STATUS_OK;
+    struct sockaddr_un address;
+    socklen_t length = make_address(name, &address);
+    parent = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (parent >= 0) close_first(&parent);
+    bool joined = parent >= 0 && connect(parent, (struct sockaddr *)&address, length) == 0 &&
+                  send_record(false, STATUS_OK) && take_output();
+    return joined ? STATUS_OK
+                  : status_set(STATUS_FAILED, "the process that launched this rank cannot be reached: %s",
+                               strerror(errno));
+}
+
+bool launch_joined(void) { return parent >= 0; }
+
+void launch_report(enum status status) {
+    if (parent >= 0) (void)send_record(true, status);
+}
+
+void launch_hush(void) {
+    int nothing = parent >= 0 ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+    if (nothing >= 0) dup2(nothing, STDERR_FILENO);
+}
+
+/* ---- The parent ---- */
+
+struct seen_rank {
+    int socket; /* -1: gone, or not there yet */
+    bool joined, ended;
+    int order; /* of its end among all */
+    struct launch_record record;
+};
+
+struct launch_ranks_seen {
+    char name[64];
+    int listener, events, ranks, joined, ends;
+    struct seen_rank *rank; /* in the order in which they joined */
+    char words[4096];       /* the last of what mpirun says */
+    size_t word_bytes;
+};
+
+enum status launch_listen(int ranks, struct launch_ranks_seen **out, const char **name) {
+    struct launch_ranks_seen *seen = mem_array(1, sizeof *seen);
+    if (!seen) return STATUS_FAILED;
+    seen->ranks = ranks;
+    seen->listener = seen->events = -1;
+    seen->rank = mem_array((size_t)ranks, sizeof *seen->rank);
+    if (!seen->rank) {
+        launch_unlisten(seen);
+        return STATUS_FAILED;
+    }
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t mark = random_u64((uint64_t)now.tv_nsec, RANDOM_INIT, (uint32_t)getpid(), (uint64_t)now.tv_sec);
+    snprintf(seen->name, sizeof seen->name, "ballast-%d-%016llx", (int)getpid(), (unsigned long long)mark);
+    struct sockaddr_un address;
+    socklen_t length = make_address(seen->name, &address);
+    seen->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (seen->listener < 0 || bind(seen->listener, (struct sockaddr *)&address, length) != 0 ||
+        listen(seen->listener, ranks) != 0) {
+        enum status status = status_set(STATUS_FAILED, "no socket for the ranks: %s", strerror(errno));
+        launch_unlisten(seen);
+        return status;
+    }
+    *out = seen;
+    *name = seen->name;
+    return STATUS_OK;
+}
+
+void launch_unlisten(struct launch_ranks_seen *seen) {
+    if (!seen) return;
+    for (int i = 0; i < seen->joined; i++)
+        if (seen->rank[i].socket >= 0) close(seen->rank[i].socket);
+    if (seen->listener >= 0) close(seen->listener);
+    if (seen->events >= 0) close(seen->events);
+    mem_free(seen->rank);
+    mem_free(seen);
+}
+
+static bool give_output(int socket) {
+    int output[] = {STDOUT_FILENO, STDERR_FILENO};
+    char byte = 0, room[CMSG_SPACE(sizeof output)] = {0};
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof output);
+    memcpy(CMSG_DATA(header), output, sizeof output);
+    return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
+}
+
+static void accept_rank(struct launch_ranks_seen *seen) {
+    int socket = accept4(seen->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (socket < 0) return;
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    bool ours = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+    if (!ours || seen->joined == seen->ranks || !give_output(socket)) {
+        close(socket);
+        return;
+    }
+    seen->rank[seen->joined] = (struct seen_rank){.socket = socket, .record.rank = -1, .record.process = peer.pid};
+    seen->joined++;
+}
+
+static void end_rank(struct launch_ranks_seen *seen, struct seen_rank *rank, enum status status) {
+    if (rank->ended) return;
+    rank->ended = true;
+    rank->order = seen->ends++;
+    rank->record.status = status;
+}
+
+/* A word of the rank's, or that it is gone. */
+static void hear_rank(struct launch_ranks_seen *seen, struct seen_rank *rank) {
+    struct launch_record record;
+    ssize_t got = recv(rank->socket, &record, sizeof record, 0);
+    if (got < 0 && errno == EINTR) return;
+    if (got == (ssize_t)sizeof record) {
+        rank->joined = true;
+        rank->record = record;
+        rank->record.host[sizeof record.host - 1] = '\0';
+        if (record.ends) end_rank(seen, rank, record.status);
+        return;
+    }
+    close(rank->socket);
+    rank->socket = -1;
+    if (rank->ended) return;
+    end_rank(seen, rank, STATUS_FAILED);
+    snprintf(rank->record.message, sizeof rank->record.message, "rank %d on %s (process %d) died", rank->record.rank,
+             rank->record.host, (int)rank->record.process);
+}
+
+static void keep_words(struct launch_ranks_seen *seen, int descriptor, bool *open) {
+    char words[1024];
+    ssize_t got = read(descriptor, words, sizeof words);
+    if (got <= 0) {
+        *open = got < 0 && errno == EINTR;
+        return;
+    }
+    size_t most = sizeof seen->words - 1, more = (size_t)got;
+    size_t drop = seen->word_bytes + more > most ? seen->word_bytes + more - most : 0;
+    memmove(seen->words, seen->words + drop, seen->word_bytes - drop);
+    memcpy(seen->words + seen->word_bytes - drop, words, more);
+    seen->word_bytes += more - drop;
+    seen->words[seen->word_bytes] = '\0';
+}
+
+/* To each rank that is there; to all that was started, where none is. */
+static void pass_signal(struct launch_ranks_seen *seen, const struct launch_started *started) {
+    struct signalfd_siginfo info;
+    if (read(started->signals, &info, sizeof info) != (ssize_t)sizeof info) return;
+    int told = 0;
+    for (int i = 0; i < seen->joined; i++)
+        if (seen->rank[i].socket >= 0 && !seen->rank[i].ended)
+            told += kill(seen->rank[i].record.process, (int)info.ssi_signo) == 0;
+    if (!told) kill(started->process, (int)info.ssi_signo);
+}
+
+/* What an event is of: one of these, or a rank, as RANKS_FROM + its place. */
+enum { OF_PROCESS, OF_LISTENER, OF_SIGNALS, OF_WORDS, RANKS_FROM };
+
+static bool await_events(int events, int descriptor, uint64_t what) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = what};
+    return epoll_ctl(events, EPOLL_CTL_ADD, descriptor, &event) == 0;
+}
+
+static void handle_event(struct launch_ranks_seen *seen, const struct launch_started *started, uint64_t what,
+                         bool *running) {
+    bool words_open = true;
+    int joined = seen->joined;
+    if (what >= RANKS_FROM)
+        hear_rank(seen, &seen->rank[what - RANKS_FROM]);
+    else if (what == OF_LISTENER)
+        accept_rank(seen);
+    else if (what == OF_SIGNALS)
+        pass_signal(seen, started);
+    else if (what == OF_WORDS)
+        keep_words(seen, started->words, &words_open);
+    else
+        *running = false;
+    if (what == OF_PROCESS) epoll_ctl(seen->events, EPOLL_CTL_DEL, started->handle, NULL);
+    if (!words_open) epoll_ctl(seen->events, EPOLL_CTL_DEL, started->words, NULL);
+    if (seen->joined > joined) await_events(seen->events, seen->rank[joined].socket, RANKS_FROM + (uint64_t)joined);
+}
+
+/* One event at a time, by epoll, which gives them in the order in which they came: a process's sockets are closed
+ * before mpirun hears of its end and kills the others, so the first that died is seen first. */
+enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_started *started) {
+    enum { LINGER_MS = 200 }; /* after the end, for what is still on its way */
+    seen->events = epoll_create1(EPOLL_CLOEXEC);
+    bool running = seen->events >= 0 && await_events(seen->events, started->handle, OF_PROCESS) &&
+                   await_events(seen->events, seen->listener, OF_LISTENER) &&
+                   await_events(seen->events, started->signals, OF_SIGNALS) &&
+                   await_events(seen->events, started->words, OF_WORDS);
+    if (!running) return status_set(STATUS_FAILED, "epoll: %s", strerror(errno));
+    for (;;) {
+        struct epoll_event event;
+        int ready = epoll_wait(seen->events, &event, 1, running ? -1 : LINGER_MS);
+        if (ready < 0 && errno != EINTR) return status_set(STATUS_FAILED, "epoll: %s", strerror(errno));
+        if (ready == 0 && !running) return STATUS_OK;
+        if (ready > 0) handle_event(seen, started, event.data.u64, &running);
+    }
+}
+
+enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all_joined) {
+    const struct seen_rank *first = NULL;
+    for (int i = 0; i < seen->joined; i++) {
+        const struct seen_rank *rank = &seen->rank[i];
+        if (rank->ended && rank->record.status != STATUS_OK && (!first || rank->order < first->order)) first = rank;
+    }
+    *all_joined = seen->joined == seen->ranks;
+    if (!first) return STATUS_OK;
+    enum status status =
+        status_set(first->record.status, "%.*s", (int)sizeof first->record.message - 1, first->record.message);
+    if (first->record.hint[0]) status_hint(status, "%.*s", (int)sizeof first->record.hint - 1, first->record.hint);
+    return status;
+}
+
+const char *launch_last_words(const struct launch_ranks_seen *seen) { return seen->words; }

@@ -1,0 +1,41 @@
+/* The socket between the parent of a launch and its ranks; for launch.c. Its name is in the environment and in no
+ * filesystem; only processes of the same user may join. */
+#ifndef BALLAST_COMM_LAUNCH_REPORT_H
+#define BALLAST_COMM_LAUNCH_REPORT_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/status.h"
+
+#define LAUNCH_VARIABLE "BALLAST_LAUNCH"
+
+/* What a rank sends: once when it joins, once when it ends. */
+struct launch_record {
+    bool ends;
+    int rank; /* by the launcher's environment; -1: not said there */
+    pid_t process;
+    enum status status;
+    char host[64], message[600], hint[300];
+};
+
+/* The parent's side. */
+struct launch_ranks_seen;
+enum status launch_listen(int ranks, struct launch_ranks_seen **out, const char **name);
+void launch_unlisten(struct launch_ranks_seen *seen);
+/* mpirun, once started. */
+struct launch_started {
+    pid_t process;
+    int handle;  /* its pidfd */
+    int words;   /* what it prints */
+    int signals; /* a signalfd of those that go to the ranks */
+};
+/* Handles what ranks send, and signals, until mpirun has ended and nothing is left to read. Of its words the last are
+ * kept. */
+enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_started *started);
+/* The first rank that failed: OK if none did. `all_joined`: whether that says anything. */
+enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all_joined);
+/* The last line that mpirun said, or "". */
+const char *launch_last_words(const struct launch_ranks_seen *seen);
+
+#endif

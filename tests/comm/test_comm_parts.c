@@ -1,0 +1,348 @@
+/* Meshes and groups, pulses, schedules without ranks, the engine of one rank, and which MPI is chosen. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "comm/comm.h"
+#include "comm/comm_schedule.h"
+#include "comm/launch.h"
+#include "comm/mpi_library.h"
+#include "comm/pulse.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
+#include "support/thread_ranks.h"
+#include "support/unit.h"
+
+static void expect_group(struct comm_group group, int first, int stride, int count) {
+    assert_int_equal(group.first, first);
+    assert_int_equal(group.stride, stride);
+    assert_int_equal(group.count, count);
+}
+
+static void groups_of_a_mesh(void **state) {
+    (void)state;
+    struct mesh mesh = {3, 4};
+    expect_group(mesh_group(&mesh, 6, MESH_ALL), 0, 1, 12);
+    expect_group(mesh_group(&mesh, 6, MESH_NODE), 4, 1, 4);
+    expect_group(mesh_group(&mesh, 6, MESH_PEERS), 2, 4, 3);
+    struct comm_group node = mesh_group(&mesh, 6, MESH_NODE), all = mesh_group(&mesh, 6, MESH_ALL);
+    expect_group(mesh_group_part(&node, 6, 2), 6, 1, 2);
+    expect_group(mesh_group_replicas(&node, 6, 2), 4, 2, 2);
+    expect_group(mesh_group_pair(9, 2), 2, 7, 2);
+    assert_int_equal(mesh_group_position(&node, 6), 2);
+    assert_int_equal(mesh_group_position(&node, 8), -1);
+    assert_int_equal(mesh_group_per_node(&mesh, &all), 4);
+    struct comm_group part = mesh_group_part(&all, 5, 6), replicas = mesh_group_replicas(&node, 6, 2);
+    assert_int_equal(mesh_group_per_node(&mesh, &part), 0); /* four of one node, two of the next */
+    assert_int_equal(mesh_group_per_node(&mesh, &replicas), 2);
+    struct comm_group peers = mesh_group(&mesh, 6, MESH_PEERS);
+    assert_int_equal(mesh_group_per_node(&mesh, &peers), 1);
+}
+
+/* Ranks 0 to 4 pass pulses as they would; rank 3 stops after the tenth period. */
+static void a_silent_rank_is_found(void **state) {
+    (void)state;
+    enum { RANKS = 5, TIMEOUT = 100, PERIOD = 5, STOPS = 10 * PERIOD };
+    struct pulse pulse[RANKS];
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(pulse_create(RANKS, r, TIMEOUT, 0, &pulse[r]), STATUS_OK);
+    assert_int_equal(pulse_distances(RANKS), 3);
+    int64_t found = -1;
+    for (int64_t now = PERIOD; now < 1000 && found < 0; now += PERIOD)
+        for (int r = 0; r < RANKS; r++) {
+            if (r == 3 && now > STOPS) continue;
+            pulse_beat(&pulse[r], (uint32_t)(now / PERIOD + (r == 4 ? 0 : 2)), now);
+            int to = (r + (1 << now / PERIOD % 3)) % RANKS;
+            if (to != 3 || now <= STOPS) pulse_merge(&pulse[to], pulse[r].entry, now);
+            int silent = pulse_silent(&pulse[r], now);
+            assert_true(silent == -1 || (silent == 3 && now - STOPS > TIMEOUT));
+            if (silent == 3) found = now;
+        }
+    assert_true(found > 0 && found <= STOPS + 2 * TIMEOUT);
+    assert_int_equal(pulse_behind(&pulse[0]), 3);
+    /* A rank that was stopped itself blames nobody. */
+    pulse_beat(&pulse[3], 12, 2000);
+    assert_int_equal(pulse_silent(&pulse[3], 2000), -1);
+    for (int r = 0; r < RANKS; r++)
+        pulse_free(&pulse[r]);
+}
+
+/* Every number of ranks up to 40, on nodes of every size: what all send is received, and the depth is that of the tree.
+ */
+static void schedules_without_ranks(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 40; ranks++)
+        for (int per_node = 1; per_node <= ranks; per_node++) {
+            if (ranks % per_node != 0) continue;
+            struct mesh mesh = {ranks / per_node, per_node};
+            for (int kind = 0; kind < COMM_KINDS; kind++) {
+                struct comm_spec spec = {.kind = (enum comm_kind)kind,
+                                         .group = {0, 1, ranks},
+                                         .bytes = (int64_t)ranks * 64 * 3,
+                                         .in_place = ranks % 3 == 0};
+                struct comm_traffic all = {0};
+                for (int rank = 0; rank < ranks; rank++) {
+                    struct comm_schedule schedule;
+                    assert_int_equal(comm_schedule_create(&mesh, rank, 1 << 20, &spec, &schedule), STATUS_OK);
+                    for (int axis = 0; axis < MESH_AXES; axis++) {
+                        all.sent[axis] += schedule.traffic.sent[axis];
+                        all.received[axis] += schedule.traffic.received[axis];
+                    }
+                    all.read += schedule.traffic.read;
+                    assert_true(schedule.staging_bytes <= spec.bytes + 64 * ranks);
+                    comm_schedule_free(&schedule);
+                }
+                int64_t moved = all.sent[0] + all.sent[1] + all.read, times = kind == COMM_ALL_REDUCE ? 2 : 1;
+                assert_true(all.sent[0] == all.received[0] && all.sent[1] == all.received[1]);
+                assert_true(moved == times * (ranks - 1) * spec.bytes);
+                if (spec.in_place)
+                    assert_true(kind == COMM_ALL_TO_ALL || all.read >= times * (per_node - 1) * spec.bytes);
+                else
+                    assert_true(all.read == 0);
+            }
+        }
+}
+
+static int count_kind(const struct comm_schedule *schedule, enum step_kind kind) {
+    int count = 0;
+    for (size_t i = 0; i < schedule->steps.count; i++)
+        count += schedule->steps.items[i].kind == kind;
+    return count;
+}
+
+static void reductions_halve(void **state) {
+    (void)state;
+    for (int ranks = 2, stages = 1; ranks <= 64; ranks *= 2, stages++)
+        for (int rank = 0; rank < ranks; rank++) {
+            struct mesh mesh = {ranks, 1};
+            struct comm_spec spec = {.kind = COMM_REDUCE_SCATTER, .group = {0, 1, ranks}, .bytes = ranks * 64};
+            struct comm_schedule schedule;
+            assert_int_equal(comm_schedule_create(&mesh, rank, 1 << 20, &spec, &schedule), STATUS_OK);
+            assert_int_equal(count_kind(&schedule, STEP_SEND), stages);
+            assert_int_equal(count_kind(&schedule, STEP_MERGE), stages);
+            assert_int_equal(schedule.staging_bytes, ranks * 64 / 2);
+            assert_int_equal(schedule.traffic.sent[MESH_ACROSS], (ranks - 1) * 64);
+            comm_schedule_free(&schedule);
+        }
+}
+
+static enum status make_schedule(void *payload) {
+    struct mesh mesh = {2, 3};
+    struct comm_spec spec = {
+        .kind = *(enum comm_kind *)payload, .group = {0, 1, 6}, .bytes = 6 * 640, .round_bf16 = true};
+    struct comm_schedule schedule;
+    TRY(comm_schedule_create(&mesh, 4, 64, &spec, &schedule));
+    comm_schedule_free(&schedule);
+    return STATUS_OK;
+}
+
+static void schedules_bear_every_failed_allocation(void **state) {
+    (void)state;
+    for (int kind = 0; kind < COMM_KINDS; kind++) {
+        enum comm_kind each = (enum comm_kind)kind;
+        assert_true(fault_sweep(FAULT_ALLOCATE, false, make_schedule, &each) > 3);
+    }
+}
+
+/* ---- One rank, and no MPI ---- */
+
+static const char *const launch_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_SIZE",
+                                               "BALLAST_MPI"};
+
+static void forget_launch(void) {
+    for (size_t i = 0; i < sizeof launch_variables / sizeof *launch_variables; i++)
+        unsetenv(launch_variables[i]);
+}
+
+static bool maps_mpi(void) {
+    char line[1000];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        found = found || strstr(line, "libmpi") || strstr(line, "ballast-mpi");
+    if (maps) fclose(maps);
+    return found;
+}
+
+static enum status use_self(void *payload) {
+    (void)payload;
+    struct comm *comm = NULL;
+    struct comm_window window = {0};
+    struct comm_operation *operation = NULL;
+    float values[4] = {1, -0.0f, 3, 4}, out[4] = {0};
+    enum status status;
+    TRY(comm_open(&(struct comm_settings){0}, &comm));
+    TRY_GOTO(status, comm_window_open(comm, 1000, &window), done);
+    for (int kind = 0; kind < COMM_KINDS; kind++) {
+        struct comm_spec spec = {.kind = (enum comm_kind)kind,
+                                 .group = comm_group_all(comm),
+                                 .data = values,
+                                 .bytes = sizeof values,
+                                 .out = out};
+        int64_t staging;
+        TRY_GOTO(status, comm_staging_bytes(comm, &spec, &staging), done);
+        assert_int_equal(staging, 0);
+        TRY_GOTO(status, comm_create(comm, &spec, &operation), done);
+        comm_start(operation);
+        TRY_GOTO(status, comm_wait(operation), done);
+        comm_free(operation);
+        operation = NULL;
+    }
+    assert_memory_equal(values, out, sizeof out);
+    TRY_GOTO(status, comm_agree(comm, STATUS_OK), done);
+    TRY_GOTO(status, comm_check_same(comm, "nothing", values, sizeof values), done);
+done:
+    comm_free(operation);
+    comm_window_close(comm, &window);
+    enum status closed = comm_close(comm);
+    return status == STATUS_OK ? closed : status;
+}
+
+static void one_rank_needs_no_mpi(void **state) {
+    (void)state;
+    forget_launch();
+    setenv("SLURM_JOB_ID", "7", 1); /* a batch script is one process */
+    setenv("SLURM_NTASKS", "4", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    assert_string_equal(mpi_library_launched_by(), "self");
+    assert_int_equal(use_self(NULL), STATUS_OK);
+    assert_false(maps_mpi());
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, use_self, NULL) > 5);
+    assert_int_equal(fault_sweep(FAULT_COMM, false, use_self, NULL), COMM_KINDS);
+}
+
+static void the_launcher_says_which_mpi(void **state) {
+    (void)state;
+    static const char *const said[][2] = {
+        {"OMPI_COMM_WORLD_SIZE", "openmpi"}, {"PMIX_RANK", "openmpi"}, {"PMI_RANK", "mpich"}, {"PMI_FD", "mpich"}};
+    for (int i = 0; i < 4; i++) {
+        forget_launch();
+        setenv(said[i][0], "3", 1);
+        assert_string_equal(mpi_library_launched_by(), said[i][1]);
+    }
+    forget_launch();
+}
+
+static void expect_refused(const char *engine, const char *word, const char *hint) {
+    struct mpi_library library;
+    assert_int_equal(mpi_library_find(engine, &library), STATUS_BAD_INPUT);
+    if (!strstr(status_message(), word)) fail_msg("'%s' is not in '%s'", word, status_message());
+    if (!strstr(status_hint_text(), hint)) fail_msg("'%s' is not in '%s'", hint, status_hint_text());
+}
+
+static void plugins_that_are_not_there_or_wrong(void **state) {
+    const char *folder = *state;
+    char path[600], command[1500];
+    forget_launch();
+    setenv("BALLAST_PLUGINS", folder, 1);
+    expect_refused("openmpi", "no plugin ballast-mpi-openmpi.so", "libopenmpi-dev");
+    expect_refused("lam", "'lam' is no MPI that ballast knows", "self, openmpi, mpich");
+    snprintf(path, sizeof path, "%s/ballast-mpi-mpich.so", folder);
+    temp_write_text(path, "no library");
+    expect_refused("mpich", path, "libmpich12");
+    snprintf(command, sizeof command, "printf 'int other;' | cc -shared -fPIC -x c - -o '%s'", path);
+    if (system(command) == 0) expect_refused("mpich", "not an MPI plugin of this version", "");
+    snprintf(
+        command, sizeof command,
+        "printf 'int table[8] = {-1}; int *ballast_wire(void) { return table; }' | cc -shared -fPIC -x c - -o '%s'",
+        path);
+    if (system(command) == 0) expect_refused("mpich", "not an MPI plugin of this version", "");
+    char *const words[] = {"/bin/true", NULL};
+    unlink(path);
+    assert_int_equal(launch_ranks(&(struct launch_settings){2, NULL, words}), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_hint_text(), "apt-get install"));
+    unsetenv("BALLAST_PLUGINS");
+}
+
+static void the_program_links_no_mpi(void **state) {
+    (void)state;
+    assert_int_equal(system("ldd '" BALLAST_PROGRAM "' >/dev/null"), 0);
+    assert_int_not_equal(system("ldd '" BALLAST_PROGRAM "' | grep -iE 'libmpi|libmpich|open-rte|pmix'"), 0);
+}
+
+/* ---- Faults among ranks ---- */
+
+/* The rank in which operations fail sees it; its process would end all. Here the others' operations are not started. */
+static enum status start_refused(struct comm *comm, void *payload) {
+    (void)payload;
+    float value = 1;
+    struct comm_group alone = {comm->rank, 1, 1};
+    struct comm_spec spec = {.kind = COMM_ALL_REDUCE, .group = alone, .data = &value, .bytes = sizeof value};
+    struct comm_operation *operation;
+    TRY(comm_create(comm, &spec, &operation));
+    comm_start(operation);
+    enum status status = comm_wait(operation);
+    comm_free(operation);
+    return status;
+}
+
+static enum status run_refused(void *payload) {
+    (void)payload;
+    return thread_ranks_run(&(struct thread_ranks){.ranks = 3,
+                                                   .seed = 1,
+                                                   .body = start_refused,
+                                                   .may_fail = true,
+                                                   .settings = {.rank_timeout_s = 60, .message_bytes = 4096}});
+}
+
+static void a_refused_operation_fails(void **state) {
+    (void)state;
+    assert_int_equal(fault_sweep(FAULT_COMM, false, run_refused, NULL), 3);
+}
+
+/* Windows that the system refuses to one rank are private for all: then messages do. */
+static enum status open_and_use(struct comm *comm, void *payload) {
+    struct comm_window window;
+    TRY(comm_window_open(comm, 4096, &window));
+    *(int *)payload += comm->rank == 0 && !window.shared;
+    float *values = window.base;
+    values[0] = (float)comm->rank;
+    struct comm_spec spec = {
+        .kind = COMM_ALL_REDUCE, .group = comm_group_all(comm), .data = values, .bytes = 4, .in_place = window.shared};
+    char staging[256] __attribute__((aligned(64)));
+    spec.staging = staging;
+    struct comm_operation *operation;
+    TRY(comm_create(comm, &spec, &operation));
+    comm_start(operation);
+    TRY(comm_wait(operation));
+    float sum = values[0];
+    comm_free(operation);
+    comm_window_close(comm, &window);
+    return sum == 3 ? STATUS_OK : status_set(STATUS_FAILED, "the sum is %g", (double)sum);
+}
+
+static void refused_windows_are_private(void **state) {
+    (void)state;
+    int private_windows = 0;
+    struct thread_ranks ranks = {.ranks = 3,
+                                 .seed = 1,
+                                 .body = open_and_use,
+                                 .payload = &private_windows,
+                                 .settings = {.rank_timeout_s = 60, .message_bytes = 4096}};
+    assert_int_equal(thread_ranks_run(&ranks), STATUS_OK);
+    assert_int_equal(private_windows, 0);
+    for (int nth = 1; nth <= 18; nth++) {
+        fault_arm(FAULT_OPEN, nth, false);
+        enum status status = thread_ranks_run(&ranks);
+        fault_arm(FAULT_OPEN, 0, false);
+        if (status != STATUS_OK) fail_msg("fault %d: %s", nth, status_message());
+    }
+    assert_true(private_windows >= 9);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(groups_of_a_mesh),
+        cmocka_unit_test(a_silent_rank_is_found),
+        cmocka_unit_test(schedules_without_ranks),
+        cmocka_unit_test(reductions_halve),
+        cmocka_unit_test(schedules_bear_every_failed_allocation),
+        cmocka_unit_test(one_rank_needs_no_mpi),
+        cmocka_unit_test(the_launcher_says_which_mpi),
+        cmocka_unit_test_setup_teardown(plugins_that_are_not_there_or_wrong, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(the_program_links_no_mpi),
+        cmocka_unit_test(a_refused_operation_fails),
+        cmocka_unit_test(refused_windows_are_private),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,351 @@
+/* Ranks under MPI: one job a number of ranks, started by launch_ranks. BALLAST_TEST_MPI says which MPI. The program is
+ * also what the ranks are: test_ranks rank MODE MARK VICTIM NODES windows|messages. */
+/* ctest: TIMEOUT 300 */
+/* ctest-again: mpich BALLAST_TEST_MPI=mpich */
+#include <dirent.h>
+#include <libgen.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "comm/comm.h"
+#include "comm/launch.h"
+#include "comm/mpi_library.h"
+#include "support/comm_check.h"
+#include "support/unit.h"
+
+/* ---- A rank ---- */
+
+struct rank_words {
+    const char *mode;
+    int victim, nodes;
+    bool messages_only;
+};
+
+static int64_t resident_bytes(void) {
+    long pages = 0, all;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld %ld", &all, &pages) != 2) pages = 0;
+    if (file) fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+static enum status check_all(struct comm *comm) {
+    int ranks = mesh_ranks(&comm->mesh);
+    for (uint64_t seed = 1; seed <= (ranks > 4 ? 10 : 25); seed++)
+        TRY(comm_check_random(comm, seed * 77, 2));
+    TRY(comm_check_together(comm, 5, 12));
+    return comm_check_lanes(comm, 3);
+}
+
+/* What a step does: a gather and a reduction of some MiB each, and one of a few bytes. */
+struct steps {
+    struct comm *comm;
+    struct comm_window window;
+    void *staging[3];
+    struct comm_operation *operation[3];
+};
+
+static enum status make_steps(struct comm *comm, bool in_place, struct steps *out) {
+    static const enum comm_kind kinds[] = {COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_REDUCE};
+    static const int64_t bytes[] = {1 << 20, 1 << 20, 64};
+    *out = (struct steps){.comm = comm};
+    TRY(comm_window_open(comm, 4 << 20, &out->window));
+    memset(out->window.base, 0, 4 << 20);
+    for (int i = 0; i < 3; i++) {
+        struct comm_spec spec = {.kind = kinds[i],
+                                 .group = comm_group_all(comm),
+                                 .bytes = bytes[i],
+                                 .data = (char *)out->window.base + (i << 20),
+                                 .in_place = in_place && out->window.shared};
+        int64_t staging;
+        TRY(comm_staging_bytes(comm, &spec, &staging));
+        spec.staging = out->staging[i] = mem_aligned(64, (size_t)(staging + 64) / 64 * 64);
+        TRY(comm_create(comm, &spec, &out->operation[i]));
+    }
+    return STATUS_OK;
+}
+
+static enum status step(struct steps *steps) {
+    for (int i = 0; i < 3; i++)
+        comm_start(steps->operation[i]);
+    for (int i = 0; i < 3; i++)
+        TRY(comm_wait(steps->operation[i]));
+    return STATUS_OK;
+}
+
+static void end_steps(struct steps *steps) {
+    for (int i = 0; i < 3; i++) {
+        comm_free(steps->operation[i]);
+        mem_free(steps->staging[i]);
+    }
+    comm_window_close(steps->comm, &steps->window);
+}
+
+static enum status check_growth(struct comm *comm, bool in_place) {
+    struct steps steps;
+    int64_t after_third = 0, allocations = 0;
+    TRY(make_steps(comm, in_place, &steps));
+    for (int i = 0; i < 1003; i++) {
+        TRY(step(&steps));
+        if (i != 2) continue;
+        after_third = resident_bytes();
+        allocations = fault_count(FAULT_ALLOCATE);
+    }
+    int64_t grown = resident_bytes() - after_third;
+    allocations = fault_count(FAULT_ALLOCATE) - allocations;
+    end_steps(&steps);
+    if (comm->rank == 0)
+        printf("%s, %d ranks, %s: grown by %lld bytes in 1000 steps, %lld allocations\n", comm->library,
+               mesh_ranks(&comm->mesh), in_place ? "in place" : "messages", (long long)grown, (long long)allocations);
+    if (allocations > 0) return status_set(STATUS_FAILED, "%lld allocations in steps", (long long)allocations);
+    if (grown > 1 << 20) return status_set(STATUS_FAILED, "grown by %lld bytes in 1000 steps", (long long)grown);
+    return STATUS_OK;
+}
+
+/* Steps without end, in which the victim comes to its. */
+static enum status suffer(struct comm *comm, const struct rank_words *words) {
+    struct steps steps;
+    int at = getenv("AT_STEP") ? atoi(getenv("AT_STEP")) : 20;
+    TRY(make_steps(comm, !words->messages_only, &steps));
+    for (int i = 0;; i++) {
+        TRY(step(&steps));
+        if (i != at || comm->rank != words->victim) continue;
+        if (strcmp(words->mode, "kill") == 0) raise(SIGKILL);
+        if (strcmp(words->mode, "stop") == 0) raise(SIGSTOP);
+        if (strcmp(words->mode, "sleep") == 0) sleep(1000);
+        if (strcmp(words->mode, "fault") == 0) fault_arm(FAULT_COMM, 1, false);
+        if (strcmp(words->mode, "fail") == 0)
+            return status_hint(status_set(STATUS_FAILED, "no space on the disk of rank %d", comm->rank), "free some");
+    }
+}
+
+static enum status rank_body(struct comm *comm, const struct rank_words *words) {
+    if (strcmp(words->mode, "check") == 0) return check_all(comm);
+    if (strcmp(words->mode, "grow") == 0) return check_growth(comm, !words->messages_only);
+    if (strcmp(words->mode, "differ") == 0) {
+        int value = comm->rank == words->victim;
+        return comm_check_same(comm, "the value", &value, sizeof value);
+    }
+    if (strcmp(words->mode, "agree") == 0) {
+        enum status mine = STATUS_OK;
+        if (comm->rank >= words->victim) mine = status_set(STATUS_BAD_INPUT, "no file here");
+        return comm_agree(comm, mine);
+    }
+    return suffer(comm, words);
+}
+
+static int rank_main(int count, char **argument) {
+    struct rank_words words = {argument[0], count > 2 ? atoi(argument[2]) : 0, count > 3 ? atoi(argument[3]) : 0,
+                               count > 4 && strcmp(argument[4], "messages") == 0};
+    struct comm *comm = NULL;
+    enum status status = launch_join();
+    if (status == STATUS_OK)
+        status =
+            comm_open(&(struct comm_settings){.nodes = words.nodes,
+                                              .messages_only = words.messages_only,
+                                              .rank_timeout_s = getenv("TIMEOUT_S") ? atof(getenv("TIMEOUT_S")) : 20},
+                      &comm);
+    if (status == STATUS_OK) status = rank_body(comm, &words);
+    if (status == STATUS_OK) status = comm_close(comm);
+    if (status == STATUS_OK) {
+        launch_report(STATUS_OK);
+        return 0;
+    }
+    if (comm_speaks(comm)) launch_report(status);
+    if (comm_speaks(comm) && !launch_joined()) fprintf(stderr, "rank: %s\n", status_message());
+    comm_abort(comm, (int)status);
+}
+
+/* ---- The tests ---- */
+
+static char own_path[PATH_MAX];
+static const char *mpi; /* "openmpi" or "mpich" */
+
+struct job {
+    const char *mode;
+    int ranks, victim, nodes;
+    bool messages_only;
+    char mark[40];
+};
+
+static bool has_mpi(void) {
+    char *path = mpi_library_path(mpi), program[64];
+    mem_free(path);
+    snprintf(program, sizeof program, "command -v mpirun.%s >/dev/null", mpi);
+    return path && system(program) == 0;
+}
+
+/* Processes of the job that are left. */
+static int count_left(const struct job *job) {
+    int left = 0;
+    DIR *folder = opendir("/proc");
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        char path[300], line[1000] = "";
+        snprintf(path, sizeof path, "/proc/%s/cmdline", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (!file) continue;
+        size_t bytes = fread(line, 1, sizeof line, file);
+        fclose(file);
+        left += bytes > 0 && memmem(line, bytes, job->mark, strlen(job->mark)) != NULL;
+    }
+    if (folder) closedir(folder);
+    return left;
+}
+
+static void expect_none_left(const struct job *job) {
+    for (int tenths = 0; tenths < 50 && count_left(job) > 0; tenths++)
+        usleep(100000);
+    assert_int_equal(count_left(job), 0);
+}
+
+static enum status run_job(struct job *job) {
+    static int number;
+    snprintf(job->mark, sizeof job->mark, "mark-%d-%d", (int)getpid(), number++);
+    char victim[16], nodes[16];
+    snprintf(victim, sizeof victim, "%d", job->victim);
+    snprintf(nodes, sizeof nodes, "%d", job->nodes);
+    char *words[] = {
+        own_path, "rank", (char *)job->mode, job->mark, victim, nodes, job->messages_only ? "messages" : "windows",
+        NULL};
+    int64_t begin = clock_now_ns();
+    enum status status = launch_ranks(&(struct launch_settings){job->ranks, mpi, words});
+    print_message("%s, %d ranks on %d nodes, %s%s: %.1f s%s%s\n", mpi, job->ranks, job->nodes, job->mode,
+                  job->messages_only ? " by messages" : "", (double)(clock_now_ns() - begin) * 1e-9,
+                  status == STATUS_OK ? "" : ": ", status == STATUS_OK ? "" : status_message());
+    expect_none_left(job);
+    return status;
+}
+
+static void expect_ok(struct job job) {
+    if (run_job(&job) != STATUS_OK) fail_msg("%s, %d ranks: %s", mpi, job.ranks, status_message());
+}
+
+static void expect_failure(struct job job, enum status status, const char *word) {
+    assert_int_equal(run_job(&job), status);
+    if (!strstr(status_message(), word)) fail_msg("'%s' is not in '%s'", word, status_message());
+}
+
+static void operations_equal_one_rank(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+        expect_ok((struct job){"check", ranks, 0, ranks > 2 ? 2 : 1, false, ""});
+        if (ranks == 4) expect_ok((struct job){"check", ranks, 0, 0, true, ""});
+    }
+}
+
+static void nothing_grows(void **state) {
+    (void)state;
+    expect_ok((struct job){"grow", 2, 0, 0, true, ""});
+    expect_ok((struct job){"grow", 4, 0, 2, false, ""});
+}
+
+static void failures_are_named(void **state) {
+    (void)state;
+    setenv("TIMEOUT_S", "2", 1);
+    expect_failure((struct job){"kill", 3, 1, 0, false, ""}, STATUS_FAILED, "rank 1 on ");
+    expect_failure((struct job){"kill", 4, 0, 2, true, ""}, STATUS_FAILED, "rank 0 on ");
+    expect_failure((struct job){"stop", 4, 2, 2, false, ""}, STATUS_FAILED, "rank 2 on ");
+    expect_failure((struct job){"stop", 2, 0, 0, true, ""}, STATUS_FAILED, "rank 0 on ");
+    expect_failure((struct job){"sleep", 3, 1, 0, true, ""}, STATUS_FAILED, "rank 1 on ");
+    expect_failure((struct job){"fail", 3, 2, 0, false, ""}, STATUS_FAILED, "no space on the disk of rank 2");
+    assert_string_equal(status_hint_text(), "free some");
+    expect_failure((struct job){"fault", 2, 1, 0, false, ""}, STATUS_FAILED, "was refused");
+    unsetenv("TIMEOUT_S");
+}
+
+static void disagreement_is_one_message(void **state) {
+    (void)state;
+    expect_failure((struct job){"differ", 4, 3, 0, false, ""}, STATUS_BAD_INPUT, "ranks differ in the value: rank 3");
+    expect_failure((struct job){"agree", 4, 2, 0, false, ""}, STATUS_BAD_INPUT, "no file here");
+    if (!strstr(status_message(), "rank 2")) fail_msg("'%s' names another than rank 2", status_message());
+    expect_failure((struct job){"check", 4, 0, 3, false, ""}, STATUS_BAD_INPUT, "4 ranks are not the same number");
+}
+
+/* A parent that is stopped by a signal, or killed: its ranks end with it. */
+static void ranks_end_with_their_parent(void **state) {
+    (void)state;
+    static const int signals[] = {SIGTERM, SIGKILL};
+    for (int i = 0; i < 2; i++) {
+        struct job job = {"endless", 2, -1, 0, false, ""};
+        int wait_status, tenths = 0;
+        snprintf(job.mark, sizeof job.mark, "mark-%d-%d", (int)getpid(), 1000 + i);
+        char *words[] = {own_path, "rank", (char *)job.mode, job.mark, "-1", "0", "windows", NULL};
+        pid_t parent = fork();
+        if (parent == 0) _exit((int)launch_ranks(&(struct launch_settings){job.ranks, mpi, words}));
+        while (count_left(&job) < job.ranks + 1 && tenths++ < 100) /* mpirun and the ranks */
+            usleep(100000);
+        sleep(1);
+        assert_true(count_left(&job) >= job.ranks);
+        kill(parent, signals[i]);
+        waitpid(parent, &wait_status, 0);
+        if (signals[i] == SIGTERM) assert_int_equal(WEXITSTATUS(wait_status), STATUS_FAILED); /* ranks died of it */
+        expect_none_left(&job);
+    }
+}
+
+/* Without a parent of ours: mpirun's own banner and status, and our message from one rank. */
+static void a_users_own_mpirun_ends_too(void **state) {
+    (void)state;
+    char command[PATH_MAX + 300], line[1000];
+    int told = 0;
+    snprintf(command, sizeof command,
+             "TIMEOUT_S=2 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.%s %s -n 4 '%s' rank stop "
+             "mark-own 1 2 windows 2>&1",
+             mpi, strcmp(mpi, "openmpi") == 0 ? "--oversubscribe --bind-to none" : "-bind-to none", own_path);
+    FILE *said = popen(command, "r");
+    while (said && fgets(line, sizeof line, said))
+        told += strncmp(line, "rank: rank 1 on ", 16) == 0;
+    assert_int_not_equal(pclose(said), 0);
+    assert_int_equal(told, 1);
+    expect_none_left(&(struct job){.mark = "mark-own"});
+}
+
+/* Whenever and whichever: the first that died is named, and nothing is left. */
+static void any_rank_may_die(void **state) {
+    (void)state;
+    enum { SEED = 16 };
+    uint64_t kills = unit_sweep(3, 100), stops = unit_sweep(1, 20);
+    print_message("seed %d\n", SEED);
+    for (uint64_t i = 0; i < kills + stops; i++) {
+        uint32_t bits[4];
+        char word[40], at[20];
+        random_block(SEED, RANDOM_TEST, 0, i, bits);
+        int ranks = 2 + (int)(bits[0] % 3), victim = (int)(bits[1] % (uint32_t)ranks);
+        snprintf(word, sizeof word, "rank %d on ", victim);
+        snprintf(at, sizeof at, "%u", bits[2] % 300);
+        setenv("AT_STEP", at, 1);
+        setenv("TIMEOUT_S", "2", 1);
+        expect_failure((struct job){i < kills ? "kill" : "stop", ranks, victim, 0, bits[3] & 1, ""}, STATUS_FAILED,
+                       word);
+    }
+    unsetenv("AT_STEP");
+    unsetenv("TIMEOUT_S");
+}
+
+int main(int count, char **argument) {
+    char program[] = BALLAST_PROGRAM;
+    setenv("BALLAST_PLUGINS", dirname(program), 0);
+    if (count > 2 && strcmp(argument[1], "rank") == 0) return rank_main(count - 2, argument + 2);
+    ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
+    if (length <= 0) return 1;
+    const char *sanitizer = getenv("ASAN_OPTIONS");
+    char *options = mem_format("%s:detect_leaks=0", sanitizer ? sanitizer : ""); /* MPI's own are many */
+    setenv("ASAN_OPTIONS", options ? options : "", 1);
+    mem_free(options);
+    mpi = getenv("BALLAST_TEST_MPI") ? getenv("BALLAST_TEST_MPI") : "openmpi";
+    if (!has_mpi()) unit_skip_all("%s is not installed with its plugin; needs lib%s-dev and its mpirun", mpi, mpi);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operations_equal_one_rank),   cmocka_unit_test(nothing_grows),
+        cmocka_unit_test(failures_are_named),          cmocka_unit_test(any_rank_may_die),
+        cmocka_unit_test(disagreement_is_one_message), cmocka_unit_test(ranks_end_with_their_parent),
+        cmocka_unit_test(a_users_own_mpirun_ends_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
