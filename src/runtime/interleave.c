@@ -8,7 +8,7 @@
 
 struct cursor {
     size_t section;
-    int64_t run;
+    int64_t repetition;
     int32_t instruction; /* next to look at; the section's end: next run */
 };
 
@@ -33,8 +33,8 @@ static bool settle(const struct mixer *mixer, int stream, struct cursor *cursor)
             cursor->instruction++;
         if (cursor->instruction < end) return true;
         cursor->instruction = section->first;
-        if (++cursor->run < section->repeat) continue;
-        cursor->run = 0;
+        if (++cursor->repetition < section->repeat) continue;
+        cursor->repetition = 0;
         cursor->section++;
     }
     return false;
@@ -44,7 +44,7 @@ static bool ready(const struct mixer *mixer, const struct cursor *cursor) {
     const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
     for (int32_t w = 0; w < instruction->wait_count; w++) {
         int32_t waited = instruction->waits[w];
-        if (mixer->ended[waited] < program_issues_required(mixer->program, waited, cursor->instruction, 0, cursor->run))
+        if (mixer->ended[waited] < program_issues_required(mixer->program, waited, cursor->instruction, 0, cursor->repetition))
             return false;
     }
     return true;
@@ -111,7 +111,7 @@ static enum status mix(struct mixer *mixer) {
         uint64_t draw = random_u64(mixer->seed, RANDOM_TEST, 0, mixer->draws++);
         struct cursor *cursor = &mixer->cursors[candidates[draw % (uint64_t)count]];
         const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
-        runner_run_instruction(mixer->runner, instruction, cursor->run, mixer->runner->streams[0]);
+        runner_execute_instruction(mixer->runner, instruction, cursor->repetition, mixer->runner->streams[0]);
         mixer->ended[cursor->instruction]++;
         end_uses(mixer, instruction);
         cursor->instruction++;

@@ -56,7 +56,7 @@ void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);
 
 /* Called after each instruction; for finding where a value went wrong, or where time goes. While there is one, all
  * streams' instructions run one after the other in the caller's thread. NULL: none. */
-typedef void runner_observer(void *payload, const struct runner *runner, int32_t instruction, int64_t run);
+typedef void runner_observer(void *payload, const struct runner *runner, int32_t instruction, int64_t repetition);
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload);
 /* Notes when each instruction of the steps to come runs, on whatever streams: the timeline, made for this program,
  * holds the last whole step. Costs two looks at the clock an instruction, no lock and no memory. On a backend with
@@ -70,9 +70,9 @@ struct runner_graph_count {
 };
 struct runner_graph_count runner_count_graphs(const struct runner *runner);
 /* For the CPU, the address of an instruction's operand in the given run of its section; NULL where it has none. */
-void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run);
+void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t repetition);
 /* Copies operand->bytes from there, from any tier but the disk, in an observer. FAILED when the device does. */
-enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t run, void *to);
+enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t repetition, void *to);
 
 /* Runs one step's issues one at a time in a random order that streams and waits allow, and fills every buffer in memory
  * with 0xFF bytes once its last use in the step is over. Bit for bit the same result is expected. For tests. */

@@ -13,15 +13,15 @@ void *runner_data(const struct runner *runner, const struct tensor *tensor) {
     return mirror ? mirror + offset : NULL;
 }
 
-void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run) {
+void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t repetition) {
     bool mapped =
         operand->buffer >= 0 && runner->arenas[runner->executable->program->buffers.items[operand->buffer].tier].mapped;
-    return mapped ? runner_address(runner, operand, run) : NULL;
+    return mapped ? runner_address(runner, operand, repetition) : NULL;
 }
 
-enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t run, void *to) {
+enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t repetition, void *to) {
     const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
-    return arena_read(&runner->arenas[buffer->tier], buffer->offset + operand->offset + run * operand->stride, to,
+    return arena_read(&runner->arenas[buffer->tier], buffer->offset + operand->offset + repetition * operand->stride, to,
                       operand->bytes, 0);
 }
 

@@ -65,13 +65,13 @@ struct runner {
 
 /* Runs one issue of an instruction, if the step has it, or asks the backend's stream for it. A failure is kept for
  * runner_status. */
-void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream);
+void runner_execute_instruction(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream);
 /* Runs issues of the batch that begins at the instruction, as the other does that of one. */
-void runner_run_batch(struct runner *runner, int32_t first, int64_t run, void *stream);
+void runner_execute_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream);
 /* The same as runner_ask for a batch. */
-enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *stream);
+enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream);
 /* Asks for the work of one issue and nothing else. FAILED where a kernel or a copy of the disk's does. */
-enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream);
+enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream);
 /* Whether it changes parameters or the optimizer's state. */
 bool runner_changes_state(const struct program *program, const struct instruction *instruction);
 /* The status; where it is a failure, the message names the instruction, which may only have found that an earlier one
@@ -80,7 +80,7 @@ enum status runner_name_failure(const struct instruction *instruction, enum stat
 /* Keeps the calling thread's message, if it is the first. */
 void runner_keep_failure(struct runner *runner);
 /* Where the operand's bytes are for kernels and copies; NULL on the disk. */
-void *runner_address(const struct runner *runner, const struct operand *operand, int64_t run);
+void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition);
 /* All of a copy, in whole blocks where the disk takes part. */
 enum status runner_copy(struct runner *runner, const struct instruction *instruction, void *stream);
 
