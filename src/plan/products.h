@@ -1,4 +1,4 @@
-/* Which algorithm a device's library took for each product of matrices, as lines "PRODUCT ALGORITHM\n": names of the
+/* Which algorithm a device's library chose for each matrix product, as lines "PRODUCT ALGORITHM\n": names of the
  * backend's without blanks, and the library's own description of the algorithm in hexadecimal. */
 #ifndef BALLAST_PLAN_PRODUCTS_H
 #define BALLAST_PLAN_PRODUCTS_H

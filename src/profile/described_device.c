@@ -14,7 +14,7 @@
 /* Set by described_device_find before other threads are started. */
 static struct cluster described;
 
-/* What the CUDA backend's kernels ask for (cuda_matmul.c, head.cu), where a device alone knows: the most. */
+/* Workspace of the CUDA backend's kernels (cuda_matmul.c, head.cu); the most, where only a device knows. */
 static const int64_t PRODUCT_WORKSPACE_BYTES = (int64_t)32 << 20;
 static const struct head_limits head = {.logits_bytes = (int64_t)512 << 20, .tile_tokens = 4096, .logits_row = 64};
 
@@ -73,12 +73,12 @@ static int64_t workspace_bytes(const struct node *node) {
     return 0;
 }
 
-/* Without a function: what is described cannot run. */
+/* Without a function: a described kernel cannot be called. */
 static enum status kernel_create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
 
-/* That there is one says that the device's memory is its own. */
+/* Its presence says that the device has memory of its own. */
 static const struct backend_memory memory;
 
 const struct backend backend_described = {

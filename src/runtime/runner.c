@@ -26,8 +26,8 @@ bool runner_changes_state(const struct program *program, const struct instructio
     return false;
 }
 
-static const struct kernel *make_call(const struct runner *runner, const struct instruction *instruction, int64_t repetition,
-                                      void *stream, struct kernel_call *out) {
+static const struct kernel *make_call(const struct runner *runner, const struct instruction *instruction,
+                                      int64_t repetition, void *stream, struct kernel_call *out) {
     const double *scalars = instruction->deferred ? runner->left : runner->scalars;
     struct kernel_call call = {.scalars = instruction->node->op->reads_scalars ? scalars : NULL, .stream = stream};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
@@ -41,7 +41,8 @@ static const struct kernel *make_call(const struct runner *runner, const struct 
     return (apart ? executable->host_kernels : executable->kernels)[instruction->node->id];
 }
 
-static enum status call_kernel(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
+static enum status call_kernel(struct runner *runner, const struct instruction *instruction, int64_t repetition,
+                               void *stream) {
     struct kernel_call call;
     const struct kernel *kernel = make_call(runner, instruction, repetition, stream, &call);
     return kernel->run(kernel, &call);
@@ -61,7 +62,8 @@ enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t repet
     return kernels[0]->run_together(kernels, calls, count);
 }
 
-static void write_zeros(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
+static void write_zeros(struct runner *runner, const struct instruction *instruction, int64_t repetition,
+                        void *stream) {
     const struct backend *backend = runner->executable->backend;
     const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
     if (instruction->tier == TIER_HOST && backend->host) backend = backend->host;
@@ -102,7 +104,8 @@ static bool leaves_out(const struct runner *runner, const struct instruction *in
     return !(runner->parts & (instruction->deferred ? PART_DEFERRED : PART_STEP));
 }
 
-void runner_execute_instruction(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
+void runner_execute_instruction(struct runner *runner, const struct instruction *instruction, int64_t repetition,
+                                void *stream) {
     if (leaves_out(runner, instruction) || runner->failed) return;
     if (runner->gate && runner_changes_state(runner->executable->program, instruction))
         runner->gate(runner->gate_payload);
@@ -134,7 +137,7 @@ static void record(const struct runner *runner, int32_t index, int64_t repetitio
     event->end_s = (double)(end_ns - runner->began_ns) * 1e-9;
 }
 
-/* What is recorded begins when its stream has done all before it, and is waited for. */
+/* Recording waits for the stream before and after the instruction. */
 static void execute_issue(struct runner *runner, int32_t index, int64_t repetition, void *stream) {
     bool recorded = runner->recorder && (runner->parts & PART_STEP);
     if (recorded) runner_finish_stream(runner, stream);
@@ -144,8 +147,8 @@ static void execute_issue(struct runner *runner, int32_t index, int64_t repetiti
     if (recorded) record(runner, index, repetition, start_ns);
 }
 
-/* Asks for the span or the batch that begins there, or for the instruction alone. Returns the last that was asked for.
- * What is recorded or observed is asked for alone. */
+/* Enqueues or executes the span, the batch or the single instruction that begins there, and returns its last
+ * instruction. Recorded and observed instructions are single. */
 static int32_t execute_from(struct runner *runner, int32_t index, int64_t repetition, void *stream) {
     const struct span *span = runner_span_at(runner, index);
     int32_t last = runner->recorder || runner->observer ? index : runner->batches[index];
@@ -158,7 +161,7 @@ static int32_t execute_from(struct runner *runner, int32_t index, int64_t repeti
     return span ? span->last : last;
 }
 
-/* All on one stream, whatever streams the program has. */
+/* Executes all streams' instructions in the caller's thread. */
 static void run_in_order(struct runner *runner) {
     const struct program *program = runner->executable->program;
     void *stream = runner->streams[0];
@@ -185,7 +188,7 @@ static void await(struct runner *runner, int32_t instruction, int64_t step, int6
     }
 }
 
-/* Tells the others that the stream's instructions from one to another have been asked for. */
+/* Tells the other workers that the stream's instructions from one to another are issued. */
 static void tell(struct runner *runner, int stream, int32_t first, int32_t last) {
     pthread_mutex_lock(&runner->lock);
     for (int32_t i = first; i <= last; i++)
@@ -214,7 +217,7 @@ static void run_stream_step(struct runner *runner, int stream, int64_t step) {
     runner_finish_stream(runner, runner->streams[stream]);
 }
 
-/* Whether the stream's worker computes itself. */
+/* Whether kernels are computed in the stream's worker. */
 static bool has_kernels(const struct executable *executable, int stream) {
     const struct program *program = executable->program;
     for (size_t i = 0; i < program->instructions.count; i++) {

@@ -1,4 +1,4 @@
-/* Copies, for the CPU, of inputs and results that are in memory without addresses for it. */
+/* CPU copies of device-only inputs and results. */
 #include "runtime/runner_state.h"
 
 static bool has_mirror(const struct tensor *tensor) {
