@@ -1,4 +1,4 @@
-/* AdamW's numbers in a step, rounded once for every backend: its bits are the same on all of them. */
+/* AdamW's numbers in a step, rounded alike on every backend: its bits are the same on all of them. */
 #ifndef BALLAST_BACKEND_ADAMW_STEP_H
 #define BALLAST_BACKEND_ADAMW_STEP_H
 
@@ -14,7 +14,8 @@ struct adamw_step {
     float epsilon;
 };
 
-/* All but the clip factor, which a step computes. */
+/* All but the clip factor, which a step computes. A device that finds the call's scalars in its own memory does there
+ * what this does, operation by operation (optimizer.cu). */
 struct adamw_step adamw_step_of(const struct node *node, const struct kernel_call *call);
 
 #endif

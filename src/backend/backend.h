@@ -24,8 +24,9 @@ struct kernel_call {
     void *in[OP_INPUTS_MAX];
     void *out[OP_OUTPUTS_MAX];
     void *workspace; /* workspace_bytes, 64-byte aligned, contents undefined */
-    /* SCALAR_COUNT values, by enum scalar of ops.h. Read before the call returns, also where the work comes later. Only
-     * for operators that `reads_scalars` says it of; NULL will do for all others. */
+    /* SCALAR_COUNT values, by enum scalar of ops.h, where the operands are: in the device's memory on a backend that
+     * has memory of its own, and read when the work is done, so that a graph has those of the step that launches it.
+     * Only for operators that `reads_scalars` says it of; NULL will do for all others. */
     const double *scalars;
     void *stream; /* of the backend's streams; NULL where it has none */
 };
@@ -51,6 +52,23 @@ struct kernel {
     void (*release)(struct kernel *kernel); /* frees the kernel itself too */
     const struct node *node;
     int64_t workspace_bytes;
+};
+
+/* Makes the kernel of one node. */
+typedef enum status kernel_maker(const struct node *node, struct kernel **out);
+
+struct kernel_entry {
+    const struct op *op; /* NULL: every operator */
+    kernel_maker *create;
+};
+
+/* The kernels of a backend by operator. An operator that is in none of the lists is one that the backend lacks. Whoever
+ * brings an operator of its own gives a copy of a backend a list of its kernels, with the backend's own as `next`
+ * (tests/ops/test_add_operator.c). */
+struct kernel_list {
+    const struct kernel_entry *entries;
+    int count;
+    const struct kernel_list *next; /* NULL: that is all */
 };
 
 /* Streams and events of a backend whose calls return before their work is done. Work on one stream is done in the order
@@ -117,6 +135,9 @@ struct backend {
     const char *name;
     /* How the names of its instruction sets begin (`isa`); "": the backend of all that no other knows. */
     const char *isa_prefix;
+    /* How the part of such a name begins that says which versions its libraries have: known where the device is, and
+     * no part of a plan that was made for a described one. NULL: there is none. */
+    const char *isa_libraries;
     /* Which of its devices it uses from now on, from 0: called once, before all else. BAD_INPUT where there is none of
      * that number, or none at all. NULL: there is one. */
     enum status (*select)(int device);
@@ -148,16 +169,17 @@ struct backend {
     /* Sets the number of compute threads of the calling thread's kernels and starts them; kernels are created and run
      * with one number. */
     void (*set_threads)(int threads);
-    bool (*supports)(const struct op *op, enum dtype dtype);
-    /* The kernel of one node, whose operands are in the device tier; the caller calls kernel->release. Kernels of equal
-     * nodes may share their compiled part. */
-    enum status (*kernel_create)(const struct node *node, struct kernel **out);
+    /* For operands in the device tier, in fp32 and bf16. Kernels of equal nodes may share their compiled part. */
+    const struct kernel_list *kernels;
+    /* Called before a kernel is created, by the thread that creates it: BAD_INPUT or FAILED where the device cannot be
+     * used. NULL: there is nothing to do. */
+    enum status (*prepare)(void);
     /* What the device's library takes for each product of matrices, as a recipe has it (plan/products.h): kernels that
-     * are created from now on take what `lines` say, and what the library puts forward for products that they lack.
-     * BAD_INPUT from kernel_create where it refuses what is said. `list_products`: of all kernels that there are;
-     * FAILED for lack of room. NULL, both: there is nothing to choose. */
+     * are created from now on take what `lines` say (NULL: nothing), and what the library puts forward for products
+     * that they lack. BAD_INPUT from backend_kernel_create where it refuses what is said. `list_products`: of all
+     * kernels that there are, a text that products_keep has. NULL, both: there is nothing to choose. */
     enum status (*pin_products)(const char *lines);
-    enum status (*list_products)(char *lines, size_t bytes);
+    enum status (*list_products)(const char **lines);
     /* bytes of zeros, in the device tier; used for accumulators */
     void (*zero)(void *to, int64_t bytes, void *stream);
     /* Copies between the device and the host tier. */
@@ -175,11 +197,19 @@ extern const struct backend backend_cpu, backend_cuda;
 extern const struct backend *const backends[];
 extern const int backend_count;
 
+bool backend_has_kernel(const struct backend *backend, const struct op *op);
+/* The kernel of one node; the caller calls kernel->release. A message begins with the node's name and its operator's.
+ * BAD_INPUT, with the backends that have one, where this backend has no kernel for the operator. */
+enum status backend_kernel_create(const struct backend *backend, const struct node *node, struct kernel **out);
+
 /* The backend that `device` names, as NAME or NAME:N (its N-th device from 0); NULL: the first of the list that can be
  * used. BAD_INPUT when there is none of that name or it cannot be used. A process uses one device: the choice is made
  * once, before any other use, and by one thread. */
 enum status backend_find(const char *device, const struct backend **out);
 /* The kind of backend that made results with this instruction set. */
 const struct backend *backend_of_isa(const char *isa);
+/* Whether a plan for `planned` can be run with what the backend has here: the same, or a described device's, whose
+ * libraries the device itself adds. */
+bool backend_runs_isa(const struct backend *backend, const char *planned);
 
 #endif

@@ -1,5 +1,7 @@
 /* In place of src/backend/cuda where the build found no CUDA. */
 #include "backend/backend.h"
+#include "backend/cuda_facts.h"
+#include "plan/card_grain.h"
 
 static enum status refuse(void) {
     return status_set(STATUS_BAD_INPUT, "this build has no CUDA, which it takes to use a GPU");
@@ -13,5 +15,11 @@ static enum status refuse_device(int device) {
 static const char *no_isa(void) { return "none"; }
 
 /* Whoever uses a backend checks it first. */
-const struct backend backend_cuda = {
-    .name = "cuda", .isa_prefix = "sm_", .select = refuse_device, .check = refuse, .isa = no_isa, .grain_tokens = 4096};
+const struct backend backend_cuda = {.name = "cuda",
+                                     .isa_prefix = "sm_",
+                                     .isa_libraries = CUDA_ISA_LIBRARIES,
+                                     .select = refuse_device,
+                                     .check = refuse,
+                                     .isa = no_isa,
+                                     .kernels_version = CUDA_KERNELS_VERSION,
+                                     .grain_tokens = CARD_GRAIN_LEAST};

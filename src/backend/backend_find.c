@@ -64,6 +64,13 @@ enum status backend_find(const char *device, const struct backend **out) {
     return unknown(device);
 }
 
+bool backend_runs_isa(const struct backend *backend, const char *planned) {
+    const char *here = backend->isa(), *libraries = backend->isa_libraries;
+    size_t length = strlen(planned);
+    if (strncmp(here, planned, length) != 0) return false;
+    return here[length] == '\0' || (libraries && strncmp(here + length, libraries, strlen(libraries)) == 0);
+}
+
 const struct backend *backend_of_isa(const char *isa) {
     for (int i = 0; i < backend_count; i++)
         if (strncmp(isa, backends[i]->isa_prefix, strlen(backends[i]->isa_prefix)) == 0) return backends[i];

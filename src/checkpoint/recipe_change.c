@@ -41,7 +41,7 @@ static bool is_number(const char *field) {
 static void apply(const struct recipe_change *change, struct recipe *recipe) {
     if (strcmp(change->field, "isa") == 0) {
         memcpy(recipe->isa, change->to, sizeof recipe->isa);
-        recipe->products[0] = '\0'; /* they are the other's */
+        recipe->products = NULL; /* they are the other's */
     }
     if (strcmp(change->field, "threads") == 0) recipe->threads = atoi(change->to);
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);

@@ -17,13 +17,7 @@
 #include "cluster/tier.h"
 #include "graph/tensor.h"
 
-enum {
-    PLAN_VERSION = 1,
-    RECIPE_NAME_BYTES = 64,
-    RECIPE_TEXT_BYTES = 1024,
-    RECIPE_PRODUCTS_BYTES = 32768,
-    POLICY_SCHEDULE_BYTES = 16384
-};
+enum { PLAN_VERSION = 1, RECIPE_NAME_BYTES = 64, RECIPE_TEXT_BYTES = 1024, POLICY_SCHEDULE_BYTES = 16384 };
 
 /* Whether attention within a sequence crosses the borders of documents. */
 enum document_attention {
@@ -47,9 +41,9 @@ struct recipe {
     char lora[RECIPE_TEXT_BYTES];   /* adapters, as model_set_adapter takes them; "": none */
     char freeze[RECIPE_TEXT_BYTES]; /* what is not trained, as model_set_frozen takes it; "": nothing */
     char isa[RECIPE_NAME_BYTES];    /* the backend's instruction set */
-    /* The algorithm that a device's library chose for each product (plan/products.h), filled in when kernels are made;
-     * "": none, as on a CPU, which has one algorithm for each. */
-    char products[RECIPE_PRODUCTS_BYTES];
+    /* The algorithm that a device's library chose for each product (plan/products.h: a text that is kept there), filled
+     * in when kernels are made; NULL: none, as on a CPU, which has one algorithm for each. */
+    const char *products;
     int kernels_version; /* the backend's when the plan was made */
 };
 
@@ -107,6 +101,8 @@ enum status policy_from_json(const char *file, const json_t *object, struct poli
 /* The part of plan_check that is about the policy. */
 enum status policy_check(const struct policy *policy, int64_t grains);
 enum status plan_from_json(const char *file, const json_t *object, struct plan *out);
+/* The plan of a plan file, or of a run.json, which holds one as "plan". */
+const json_t *plan_find(const json_t *object);
 enum status plan_read(const char *path, struct plan *out);
 /* A plan file may also name the folder of the model that the plan is for, as "model"; one that is no UTF-8 is left out.
  */

@@ -1,9 +1,40 @@
 #include "plan/products.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/mem.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static VEC(char *) kept;
+
+/* Under the lock; NULL without memory. */
+static const char *find_or_add(const char *lines) {
+    for (size_t i = 0; i < kept.count; i++)
+        if (strcmp(kept.items[i], lines) == 0) return kept.items[i];
+    char *own = mem_string(lines);
+    if (!own || vec_push(&kept, own) == STATUS_OK) return own;
+    mem_free(own);
+    return NULL;
+}
+
+enum status products_keep(const char *lines, const char **out) {
+    *out = NULL;
+    if (!lines || !lines[0]) return STATUS_OK;
+    pthread_mutex_lock(&lock);
+    *out = find_or_add(lines);
+    pthread_mutex_unlock(&lock);
+    return *out ? STATUS_OK : STATUS_FAILED;
+}
+
+void products_forget(void) {
+    for (size_t i = 0; i < kept.count; i++)
+        mem_free(kept.items[i]);
+    vec_free(&kept);
+}
 
 /* Adds the line that begins there; returns where the next one does, NULL when out of memory. */
 static const char *add_line(json_t *object, const char *line) {
@@ -29,21 +60,27 @@ static bool is_name(const char *text) { return *text && !text[strcspn(text, " \n
 
 static bool is_hexadecimal(const char *text) { return *text && !text[strspn(text, "0123456789abcdef")]; }
 
-enum status products_from_json(const char *file, const json_t *object, char *lines, size_t bytes) {
+static enum status check_product(const char *file, const char *product, const json_t *value) {
+    if (is_name(product) && json_is_string(value) && is_hexadecimal(json_string_value(value))) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: products: '%.80s' has no algorithm in hexadecimal", file, product);
+}
+
+enum status products_from_json(const char *file, const json_t *object, const char **out) {
     const char *product;
-    json_t *value;
-    size_t used = 0;
-    lines[0] = '\0';
+    json_t *value, *products = (json_t *)(uintptr_t)object;
+    size_t bytes = 1, used = 0;
+    *out = NULL;
     if (!object) return STATUS_OK;
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: products: must be an object", file);
-    json_object_foreach((json_t *)(uintptr_t)object, product, value) {
-        const char *algorithm = json_is_string(value) ? json_string_value(value) : "";
-        if (!is_name(product) || !is_hexadecimal(algorithm))
-            return status_set(STATUS_BAD_INPUT, "%s: products: '%.80s' has no algorithm in hexadecimal", file, product);
-        size_t more = strlen(product) + strlen(algorithm) + 2;
-        if (used + more >= bytes)
-            return status_set(STATUS_BAD_INPUT, "%s: products: are longer than %zu bytes", file, bytes - 1);
-        used += (size_t)snprintf(lines + used, bytes - used, "%s %s\n", product, algorithm);
+    json_object_foreach(products, product, value) {
+        TRY(check_product(file, product, value));
+        bytes += strlen(product) + json_string_length(value) + 2;
     }
-    return STATUS_OK;
+    char *lines = mem_array(bytes, 1);
+    if (!lines) return STATUS_FAILED;
+    json_object_foreach(products, product, value) used +=
+        (size_t)snprintf(lines + used, bytes - used, "%s %s\n", product, json_string_value(value));
+    enum status status = products_keep(lines, out);
+    mem_free(lines);
+    return status;
 }

@@ -3,20 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/head_tiles.h"
+#include "backend/cuda_facts.h"
 #include "backend/kernel_parts.h"
 #include "cluster/tier.h"
 #include "ops/ops.h"
-#ifdef BALLAST_CUDA
-#include "backend/cuda/cuda_grain.h"
-#endif
+#include "plan/card_grain.h"
 
 /* Set by described_device_find before other threads are started. */
 static struct cluster described;
-
-/* Workspace of the CUDA backend's kernels (cuda_matmul.c, head.cu); the most, where only a device knows. */
-static const int64_t PRODUCT_WORKSPACE_BYTES = (int64_t)32 << 20;
-static const struct head_limits head = {.logits_bytes = (int64_t)512 << 20, .tile_tokens = 4096, .logits_row = 64};
 
 static enum status check(void) { return STATUS_OK; }
 
@@ -41,42 +35,39 @@ static enum status measure(struct cluster *out) {
 static int64_t cache_bytes(void) { return 0; }
 
 static int64_t choose_grain_tokens(int64_t layers, int64_t width, int64_t device_bytes) {
-#ifdef BALLAST_CUDA
     int64_t bytes[TIER_COUNT];
     (void)capacity(bytes);
     if (device_bytes > 0 && device_bytes < bytes[TIER_DEVICE]) bytes[TIER_DEVICE] = device_bytes;
-    return cuda_grain_tokens((int)described.device.limits.multiprocessors, bytes[TIER_DEVICE], layers, width);
-#else
-    (void)layers, (void)width, (void)device_bytes;
-    return backend_described.grain_tokens;
-#endif
+    return card_grain_tokens((int)described.device.limits.multiprocessors, bytes[TIER_DEVICE], layers, width);
 }
 
 static void set_threads(int threads) { backend_cpu.set_threads(threads); }
 
-static bool supports(const struct op *op, enum dtype dtype) {
-    (void)op;
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16;
+static int64_t head_workspace_bytes(const struct node *node) {
+    struct head_tiles tiles = head_tiles_of(node, &cuda_head_limits);
+    return head_workspace_of(node, &tiles, node->op->work == OP_WORK_LOSS_GRAD).end + CUDA_PRODUCT_WORKSPACE_BYTES;
 }
 
+/* As the CUDA backend's kernels ask for it (cuda_matmul.c, head.cu); where a device alone knows, the most. */
 static int64_t workspace_bytes(const struct node *node) {
-    const struct op *op = node->op;
-    if (op == &op_linear || op == &op_linear_dx || op == &op_linear_dw || op == &op_head_logits)
-        return PRODUCT_WORKSPACE_BYTES;
-    if (op == &op_head_loss || op == &op_head_loss_grad) {
-        struct head_tiles tiles = head_tiles_of(node, &head);
-        return head_workspace_of(node, &tiles, op == &op_head_loss_grad).end + PRODUCT_WORKSPACE_BYTES;
-    }
-    if (op == &op_attention_grad)
+    switch (node->op->work) {
+    case OP_WORK_PRODUCT:
+    case OP_WORK_LOGITS: return CUDA_PRODUCT_WORKSPACE_BYTES;
+    case OP_WORK_LOSS:
+    case OP_WORK_LOSS_GRAD: return head_workspace_bytes(node);
+    case OP_WORK_ATTENTION_GRAD:
         return shape_rows(&node->in[1]->shape) * NODE_ATTRIBUTES(node, attention_attributes)->heads *
                (int64_t)sizeof(float);
-    return 0;
+    default: return 0;
+    }
 }
 
 /* Without a function: a described kernel cannot be called. */
-static enum status kernel_create(const struct node *node, struct kernel **out) {
+static enum status create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
+static const struct kernel_entry all = {.op = NULL, .create = create};
+static const struct kernel_list kernels = {.entries = &all, .count = 1};
 
 /* Its presence says that the device has memory of its own. */
 static const struct backend_memory memory;
@@ -90,12 +81,11 @@ const struct backend backend_described = {
     .capacity = capacity,
     .measure = measure,
     .cache_bytes = cache_bytes,
-    .kernels_version = 3,
-    .grain_tokens = 4096,
+    .kernels_version = CUDA_KERNELS_VERSION,
+    .grain_tokens = CARD_GRAIN_LEAST,
     .choose_grain_tokens = choose_grain_tokens,
     .set_threads = set_threads,
-    .supports = supports,
-    .kernel_create = kernel_create,
+    .kernels = &kernels,
     .memory = &memory,
     .host = &backend_cpu,
 };

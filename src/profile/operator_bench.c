@@ -1,6 +1,7 @@
 #include "profile/operator_bench.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "profile/operator_values.h"
 
@@ -49,8 +50,9 @@ static int64_t lay_out(struct operator_bench *bench, int64_t most_bytes) {
         bench->offset[i] = *at;
         *at += align(shape_bytes(&storage->tensor->shape));
     }
-    bench->workspace_offset = warm;
-    bench->cold_offset = warm + align(bench->kernel->workspace_bytes);
+    bench->scalars_offset = warm;
+    bench->workspace_offset = warm + align(SCALAR_COUNT * sizeof(double));
+    bench->cold_offset = bench->workspace_offset + align(bench->kernel->workspace_bytes);
     bench->cold_bytes = cold;
     bench->copies = count_copies(bench->clock.backend, cold, most_bytes - bench->cold_offset);
     return bench->cold_offset + bench->copies * cold;
@@ -100,7 +102,17 @@ static enum status fill_device(const struct operator_bench *bench, int storage) 
     return status;
 }
 
+static enum status fill_scalars(const struct operator_bench *bench) {
+    const struct backend_memory *memory = bench->clock.backend->memory;
+    double scalars[SCALAR_COUNT];
+    operator_values_scalars(bench->operands.node, scalars);
+    if (memory) return memory->write(bench->base + bench->scalars_offset, scalars, sizeof scalars);
+    memcpy(bench->base + bench->scalars_offset, scalars, sizeof scalars);
+    return STATUS_OK;
+}
+
 static enum status fill(const struct operator_bench *bench) {
+    TRY(fill_scalars(bench));
     for (int i = 0; i < bench->operands.storage_count; i++)
         if (bench->clock.backend->memory)
             TRY(fill_device(bench, i));
@@ -112,7 +124,7 @@ static enum status fill(const struct operator_bench *bench) {
 static enum status open_bench(const struct backend *backend, struct bench_memory *memory,
                               struct operator_bench *bench) {
     TRY(work_clock_open(backend, &bench->clock));
-    TRY(backend->kernel_create(bench->operands.node, &bench->kernel));
+    TRY(backend_kernel_create(backend, bench->operands.node, &bench->kernel));
     int64_t most = memory->most_bytes > 0 ? memory->most_bytes : INT64_MAX, bytes = lay_out(bench, most);
     int64_t flushed = flush_bytes(backend);
     bool flushes =
@@ -121,7 +133,6 @@ static enum status open_bench(const struct backend *backend, struct bench_memory
     bench->base = memory->arena.base;
     TRY(fill(bench));
     if (flushes) flush(bench, bench->base + bytes);
-    operator_values_scalars(bench->operands.node, bench->scalars);
     return work_clock_finish(&bench->clock);
 }
 
@@ -149,7 +160,7 @@ static void *operand_data(const struct operator_bench *bench, int operand) {
 enum status operator_bench_run(struct operator_bench *bench) {
     bool works = bench->kernel->workspace_bytes > 0;
     struct kernel_call call = {.workspace = works ? bench->base + bench->workspace_offset : NULL,
-                               .scalars = bench->scalars,
+                               .scalars = (const double *)(bench->base + bench->scalars_offset),
                                .stream = bench->clock.stream};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         call.in[i] = operand_data(bench, i);

@@ -22,19 +22,18 @@ struct operator_bench {
     struct work_clock clock;
     struct kernel *kernel;
     struct operands operands;
-    char *base;                    /* in the memory: the warm operands, the workspace, then copies of the cold ones */
+    char *base; /* in the memory: the warm operands, a step's values, the workspace, then copies of the cold ones */
     int64_t offset[OPERAND_COUNT]; /* by storage; of cold ones in their copy */
-    int64_t workspace_offset;
+    int64_t scalars_offset, workspace_offset;
     int64_t cold_offset, cold_bytes; /* of the first copy; of each */
     int copies;
     int next; /* copy that the next call works on */
-    double scalars[SCALAR_COUNT];
 };
 
 /* Makes the kernel ready and fills its operands, in the backend's device tier; those that are cold have several copies,
  * which calls use in turn, and which are out of the caches at first, so that a copy is in none when its turn comes. The
  * bench uses the memory until the next one is opened in it. The backend's threads must be set before. FAILED without
- * memory; what kernel_create says. */
+ * memory; what backend_kernel_create says. */
 enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
                                 struct bench_memory *memory, struct operator_bench *out);
 void operator_bench_close(struct operator_bench *bench);

@@ -123,8 +123,8 @@ enum status runner_step_interleaved(struct runner *runner, const double *scalars
     struct mixer mixer = {.runner = runner, .program = program, .seed = seed};
     mixer.ended = mem_array(program->instructions.count, sizeof *mixer.ended);
     enum status status = mixer.ended ? count_uses(&mixer) : STATUS_FAILED;
-    if (status == STATUS_OK) status = runner_mirrors_send(runner);
     runner_begin(runner, PART_STEP, scalars);
+    if (status == STATUS_OK) status = runner_mirrors_send(runner);
     if (status == STATUS_OK) status = mix(&mixer);
     runner_finish_stream(runner, runner->streams[0]);
     runner_end(runner);

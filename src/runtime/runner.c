@@ -26,19 +26,31 @@ bool runner_changes_state(const struct program *program, const struct instructio
     return false;
 }
 
+/* Whether the host's kernel works on the operands. */
+static bool has_host_kernel(const struct executable *executable, const struct instruction *instruction) {
+    return executable->host_kernels && instruction->tier == TIER_HOST;
+}
+
+/* The values that the kernel reads: those of the present step, or of the step that left the instruction. */
+static const double *values_for(const struct runner *runner, const struct instruction *instruction) {
+    if (!instruction->node->op->reads_scalars) return NULL;
+    if (runner->values && !has_host_kernel(runner->executable, instruction))
+        return runner->values + (instruction->deferred ? SCALAR_COUNT : 0);
+    return instruction->deferred ? runner->left : runner->scalars;
+}
+
 static const struct kernel *make_call(const struct runner *runner, const struct instruction *instruction,
                                       int64_t repetition, void *stream, struct kernel_call *out) {
-    const double *scalars = instruction->deferred ? runner->left : runner->scalars;
-    struct kernel_call call = {.scalars = instruction->node->op->reads_scalars ? scalars : NULL, .stream = stream};
+    struct kernel_call call = {.scalars = values_for(runner, instruction), .stream = stream};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         call.in[i] = runner_address(runner, &instruction->operands[i], repetition);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
         call.out[i] = runner_address(runner, &instruction->operands[OP_INPUTS_MAX + i], repetition);
     call.workspace = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], repetition);
     const struct executable *executable = runner->executable;
-    bool apart = executable->host_kernels && instruction->tier == TIER_HOST;
+    bool on_host = has_host_kernel(executable, instruction);
     *out = call;
-    return (apart ? executable->host_kernels : executable->kernels)[instruction->node->id];
+    return (on_host ? executable->host_kernels : executable->kernels)[instruction->node->id];
 }
 
 static enum status call_kernel(struct runner *runner, const struct instruction *instruction, int64_t repetition,
@@ -275,8 +287,8 @@ void runner_end(struct runner *runner) {
 
 static enum status run_parts(struct runner *runner, int parts, const double *scalars) {
     runner_enter(runner);
-    if (parts & PART_STEP) TRY(runner_mirrors_send(runner));
     runner_begin(runner, parts, scalars);
+    TRY(runner_mirrors_send(runner));
     runner_spans_begin(runner);
     if (runner->executable->program->streams == 1 || runner->observer)
         run_in_order(runner);

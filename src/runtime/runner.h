@@ -52,8 +52,9 @@ enum status runner_read(struct runner *runner, const struct tensor *tensor, int6
 enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
                          const void *from);
 
-/* Called before each instruction that changes a parameter or the optimizer's state, by the thread that executes it;
- * it may wait for a reader of these (a checkpoint). NULL: none. Not to be set within a step. */
+/* Called before each instruction that changes a parameter or the optimizer's state, or once before several that are
+ * enqueued together, by the thread that enqueues or executes them; it may wait for a reader of these (a checkpoint).
+ * NULL: none. Not to be set within a step. */
 typedef void runner_gate(void *payload);
 void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);
 

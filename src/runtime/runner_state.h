@@ -44,6 +44,7 @@ struct runner {
     void **events;                         /* by instruction; NULL for one that no other waits for */
     struct copy_stage stages[STREAMS_MAX]; /* by stream; for those that need one */
     void **mirrors;                        /* by buffer; NULL for those with addresses for the CPU */
+    double *values; /* where the device's kernels read a step's values: those of the present step, then `left` */
     /* Backends with graphs: */
     struct spans spans;
     void **graphs;    /* by span; NULL before it is captured, and where it cannot be */
@@ -109,7 +110,8 @@ const struct span *runner_span_at(const struct runner *runner, int32_t instructi
 /* Launches it. A failure is kept for runner_status. */
 void runner_launch(struct runner *runner, const struct span *span, void *stream);
 
-/* Mirrors: CPU copies of device-only inputs and results (runner_mirror.c). */
+/* Mirrors: CPU copies of device-only inputs and results, and the values of the step that runner_begin began
+ * (runner_mirror.c). */
 enum status runner_mirrors_open(struct runner *runner);
 void runner_mirrors_close(struct runner *runner);
 enum status runner_mirrors_send(struct runner *runner);

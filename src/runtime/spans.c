@@ -11,7 +11,7 @@ struct finder {
     struct spans *out;
 };
 
-/* Inputs are at other addresses in each run of a section. */
+/* Inputs are at other addresses in each repetition of a section. */
 static bool moves_on(const struct program *program, const struct instruction *instruction) {
     if (program->sections.items[instruction->section].repeat == 1) return false;
     for (int k = 0; k < OPERANDS_MAX; k++)
@@ -19,10 +19,8 @@ static bool moves_on(const struct program *program, const struct instruction *in
     return false;
 }
 
-static bool is_always_the_same(const struct program *program, const struct instruction *instruction) {
-    if (instruction->opcode == OPCODE_KERNEL && instruction->node->op->reads_scalars) return false;
-    return !instruction->deferred && !runner_on_host(program, instruction) && !moves_on(program, instruction) &&
-           !runner_changes_state(program, instruction);
+static bool can_be_captured(const struct program *program, const struct instruction *instruction) {
+    return !instruction->deferred && !runner_on_host(program, instruction) && !moves_on(program, instruction);
 }
 
 static enum status close_span(struct finder *finder) {
@@ -34,13 +32,15 @@ static enum status close_span(struct finder *finder) {
 static enum status visit(struct finder *finder, int32_t index) {
     const struct program *program = finder->program;
     const struct instruction *instruction = &program->instructions.items[index];
-    bool same = is_always_the_same(program, instruction);
-    if (!same || instruction->wait_count > 0) TRY(close_span(finder));
-    if (!same) return STATUS_OK;
+    bool captured = can_be_captured(program, instruction);
+    bool changes_state = runner_changes_state(program, instruction);
     struct span *open = &finder->open;
+    if (!captured || open->changes_state != changes_state || instruction->wait_count > 0) TRY(close_span(finder));
+    if (!captured) return STATUS_OK;
     if (open->count++ == 0) open->first = index;
     open->last = index;
     open->runs = program->sections.items[instruction->section].repeat;
+    open->changes_state = changes_state;
     return finder->waited[index] ? close_span(finder) : STATUS_OK;
 }
 

@@ -1,11 +1,12 @@
 /* Spans: where a program's instructions on one stream can be asked for as a whole, by a graph that was captured once
  * (backend.h).
  *
- * A graph holds its calls' arguments and begins and ends at once for all other streams. So a span is a longest run of
- * instructions that follow each other on a stream in one run of a section, of which
- * - each is work of the device's (not the disk's, nor in the host tier), at the same addresses in every run (no operand
- *   moves on), without values of the step (op->reads_scalars), in every step (not deferred), and changes neither
- *   parameters nor the optimizer's state (these changes wait for the runner's gate);
+ * A graph holds its calls' arguments and begins and ends at once for all other streams. So a span is a longest sequence
+ * of instructions that follow each other on a stream in one repetition of a section, of which
+ * - each is work of the device's (not the disk's, nor in the host tier), at the same addresses in every repetition (no
+ *   operand moves on; values of the step are read from the device's memory, at one address too), and in every step (not
+ *   deferred: each forward kernel that reads a deferred update waits for it, so nothing would be won);
+ * - all change parameters or the optimizer's state or none does, since these changes wait for the runner's gate;
  * - only the first waits for other streams, and only the last is waited for. */
 #ifndef BALLAST_RUNTIME_SPANS_H
 #define BALLAST_RUNTIME_SPANS_H
@@ -21,6 +22,7 @@ struct span {
     int32_t first, last; /* instructions of the stream; those of others in between are not part of it */
     int32_t count;
     int64_t runs; /* in a step */
+    bool changes_state;
 };
 
 struct spans {

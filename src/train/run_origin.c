@@ -17,7 +17,7 @@ enum status run_origin_find(const char *run_folder, struct run_settings *setting
     recipe_changes_apply(&settings->changes, out->state.step, &out->state.plan.recipe);
     TRY(run_changes_check(run_folder, settings, out->checkpoint, &out->state));
     struct recipe *recipe = &out->state.plan.recipe; /* a change may have left it without products */
-    if (!recipe->products[0]) memcpy(recipe->products, settings->plan.recipe.products, sizeof recipe->products);
+    if (!recipe->products) recipe->products = settings->plan.recipe.products;
     out->state.plan.policy = settings->plan.policy;
     return STATUS_OK;
 }

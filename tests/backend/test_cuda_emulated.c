@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/random.h"
 #include "support/op_instance.h"
 #include "support/unit.h"
 
@@ -129,9 +130,40 @@ static void test_cases(void **state) {
         check_case(&op_cases[i]);
 }
 
+static double draw(double least, double most, uint64_t *draws) {
+    return least + (most - least) * random_uniform(SEED, RANDOM_TEST, 1, (*draws)++);
+}
+
+/* The values of a step are rounded by the kernel: whatever they are, its bits are the CPU's. */
+static void check_adamw(const struct op_case *op_case, uint64_t *draws) {
+    struct op_instance cpu = create(op_case, &op_case->sizes, DTYPE_BF16, "cpu");
+    struct op_instance cuda = create(op_case, &op_case->sizes, DTYPE_BF16, "cuda");
+    for (int step = 0; step < 40; step++) {
+        double values[SCALAR_COUNT] = {[SCALAR_LEARNING_RATE] = draw(1e-5, 5, draws),
+                                       [SCALAR_BIAS_CORRECTION] = draw(1, 10, draws),
+                                       [SCALAR_BIAS_CORRECTION_SQ] = draw(1, 30, draws)};
+        memcpy(cpu.scalars, values, sizeof values);
+        memcpy(cuda.scalars, values, sizeof values);
+        op_instance_run_all(&cpu);
+        op_instance_run_all(&cuda);
+        for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+            if (cpu.node->out[i]) compare(op_case, i, &cpu, &cuda, &cuda);
+    }
+    op_instance_free(&cpu);
+    op_instance_free(&cuda);
+}
+
+static void test_adamw(void **state) {
+    (void)state;
+    uint64_t draws = 0;
+    for (int i = 0; i < op_case_count; i++)
+        if (op_cases[i].op == &op_adamw) check_adamw(&op_cases[i], &draws);
+    assert_true(draws > 0);
+}
+
 int main(void) {
     backend_cpu.set_threads(1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_adamw), cmocka_unit_test(test_cases)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

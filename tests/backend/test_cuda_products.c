@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/plan.h"
+#include "base/fault.h"
+#include "plan/products.h"
 #include "support/op_instance.h"
 #include "support/unit.h"
 
@@ -12,9 +13,9 @@
 /* Of the CUDA backend (backend/cuda/cuda_kernel.h, cuda_matmul.h). */
 enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 enum status cuda_matmul_pin(const char *lines);
-enum status cuda_matmul_list(char *lines, size_t bytes);
+enum status cuda_matmul_list(const char **lines);
 
-static char lines[RECIPE_PRODUCTS_BYTES];
+static char lines[4096];
 
 static void open_linear(struct op_instance *out) {
     int i = 0;
@@ -28,7 +29,9 @@ static void open_linear(struct op_instance *out) {
 static enum status make(const struct op_instance *instance) {
     struct kernel *kernel;
     TRY(cuda_kernel_create(instance->node, &kernel));
-    enum status status = cuda_matmul_list(lines, sizeof lines);
+    const char *listed = NULL;
+    enum status status = cuda_matmul_list(&listed);
+    snprintf(lines, sizeof lines, "%s", listed ? listed : "");
     kernel->release(kernel);
     return status;
 }
@@ -68,20 +71,30 @@ static void test_pins(void **state) {
     op_instance_free(&instance);
 }
 
-static void test_no_room(void **state) {
+static void test_no_memory(void **state) {
     (void)state;
     struct op_instance instance;
     struct kernel *kernel;
+    const char *listed;
     open_linear(&instance);
+    assert_int_equal(cuda_matmul_list(&listed), STATUS_OK);
+    assert_null(listed);
     assert_int_equal(cuda_kernel_create(instance.node, &kernel), STATUS_OK);
-    assert_int_equal(cuda_matmul_list(lines, 100), STATUS_FAILED);
+    products_forget();
+    for (int64_t nth = 1; nth <= 3; nth++) { /* the lines, their copy, its place in the list */
+        fault_arm(FAULT_ALLOCATE, nth, false);
+        assert_int_equal(cuda_matmul_list(&listed), STATUS_FAILED);
+        fault_arm(FAULT_ALLOCATE, 0, false);
+    }
+    assert_int_equal(cuda_matmul_list(&listed), STATUS_OK);
+    assert_non_null(listed);
     kernel->release(kernel);
     op_instance_free(&instance);
 }
 
 int main(void) {
     backend_cpu.set_threads(1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pins), cmocka_unit_test(test_no_room)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pins), cmocka_unit_test(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

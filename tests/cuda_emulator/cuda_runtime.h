@@ -119,6 +119,9 @@ inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fsqrt_rn(float a) { return sqrtf(a); }
 inline float __frsqrt_rn(float a) { return (float)(1 / sqrt((double)a)); }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline float __double2float_rn(double a) { return (float)a; }
 inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678f); }
 
 #endif

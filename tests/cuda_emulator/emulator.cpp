@@ -229,11 +229,5 @@ cudaError_t cudaFree(void *block) {
     return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) { CALL(memcpy(to, from, bytes)); }
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                              size_t height, enum cudaMemcpyKind, cudaStream_t) {
-    if (width > to_pitch || (width > from_pitch && height > 1)) emulator_fail("a copy with overlapping rows");
-    CALL(for (size_t row = 0; row < height; row++)
-             memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width));
-}
 cudaError_t cudaDeviceSynchronize(void) { CALL(); }
 }

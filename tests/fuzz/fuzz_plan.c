@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "plan/activations.h"
 #include "plan/plan.h"
+#include "plan/products.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -45,5 +46,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         json_decref(written);
     }
     json_decref(object);
+    products_forget();
     return 0;
 }

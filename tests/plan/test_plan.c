@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "plan/plan.h"
+#include "plan/products.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
@@ -30,11 +31,12 @@ static void test_products(void **state) {
     static const char lines[] = "bf16>bf16:4x4x4 0a00\nfp32>fp32:8x8x8:bias ff01\n";
     struct plan plan = example(), back;
     const char *path = temp_path(*state, "plan.json");
-    snprintf(plan.recipe.products, sizeof plan.recipe.products, "%s", lines);
+    assert_int_equal(products_keep(lines, &plan.recipe.products), STATUS_OK);
     json_t *json = plan_to_json(&plan);
     assert_int_equal(json_write(path, json), STATUS_OK);
     assert_int_equal(plan_read(path, &back), STATUS_OK);
     assert_string_equal(back.recipe.products, lines);
+    assert_ptr_equal(back.recipe.products, plan.recipe.products);
     const char *const bad[] = {"", "0A", "1 2", "xy"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         json_t *products = json_object_get(json_object_get(json, "recipe"), "products");

@@ -30,21 +30,11 @@ static bool is_waited_for(const struct program *program, int32_t index) {
     return false;
 }
 
-/* What a kernel takes from the step is its operator's own affair: by name, so that the table is not asked. */
-static bool takes_values(const struct node *node) {
-    static const char *const names[] = {"adamw", "head_loss_grad", "attention_cache", "last_token"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(node->op->name, names[i]) == 0) return true;
-    return false;
-}
-
 static const char *why_not_operand(const struct program *program, const struct instruction *instruction, int k) {
     const struct operand *operand = &instruction->operands[k];
     const struct buffer *buffer = &program->buffers.items[operand->buffer];
-    bool state = buffer->kind == BUFFER_PARAMETERS || buffer->kind == BUFFER_OPTIMIZER;
     if (buffer->tier == TIER_DISK) return "the disk takes part";
     if (operand->stride != 0 && program->sections.items[instruction->section].repeat > 1) return "an operand moves on";
-    if (state && operand->access != ACCESS_READ && buffer->home < 0) return "it changes parameters or state";
     return NULL;
 }
 
@@ -53,7 +43,6 @@ static const char *why_not(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     if (instruction->deferred) return "it is deferred";
     if (instruction->opcode != OPCODE_COPY && instruction->tier == TIER_HOST) return "it is the host's work";
-    if (instruction->opcode == OPCODE_KERNEL && takes_values(instruction->node)) return "it takes values of the step";
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const char *why = instruction->operands[k].buffer < 0 ? NULL : why_not_operand(program, instruction, k);
         if (why) return why;
@@ -61,10 +50,22 @@ static const char *why_not(const struct program *program, int32_t index) {
     return NULL;
 }
 
+static bool changes_state(const struct program *program, int32_t index) {
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        const struct operand *operand = &program->instructions.items[index].operands[k];
+        if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
+        const struct buffer *buffer = &program->buffers.items[operand->buffer];
+        bool state = buffer->kind == BUFFER_PARAMETERS || buffer->kind == BUFFER_OPTIMIZER;
+        if (state && buffer->home < 0) return true;
+    }
+    return false;
+}
+
 /* Whether a graph may hold the instruction and the next of its stream. */
 static bool may_be_joined(const struct program *program, int32_t index, int32_t next) {
     return index >= 0 && next >= 0 && !why_not(program, index) && !why_not(program, next) &&
-           program->instructions.items[next].wait_count == 0 && !is_waited_for(program, index);
+           program->instructions.items[next].wait_count == 0 && !is_waited_for(program, index) &&
+           changes_state(program, index) == changes_state(program, next);
 }
 
 static void check_span(const struct program *program, const struct span *span) {
@@ -79,6 +80,7 @@ static void check_span(const struct program *program, const struct span *span) {
     }
     if (why) fail_msg("instructions %d to %d: %s", span->first, span->last, why);
     assert_int_equal(count, span->count);
+    assert_true(span->changes_state == changes_state(program, span->first));
     assert_true(count >= SPAN_LEAST);
     assert_int_equal(span->runs, program->sections.items[program->instructions.items[span->first].section].repeat);
     assert_false(may_be_joined(program, neighbour(program, span->first, -1), span->first));
@@ -163,7 +165,9 @@ static void test_planted(void **state) {
         if (plant == 0) instruction->deferred = true;
         if (plant == 1) program->buffers.items[written->buffer].kind = BUFFER_OPTIMIZER;
         if (plant == 2) instruction->tier = TIER_HOST;
-        assert_non_null(why_not(program, (int32_t)(instruction - program->instructions.items)));
+        int32_t planted = (int32_t)(instruction - program->instructions.items);
+        assert_false(may_be_joined(program, neighbour(program, planted, -1), planted));
+        assert_false(may_be_joined(program, planted, neighbour(program, planted, 1)));
         assert_true(check_spans(program) > 0);
         program_free(program);
     }
@@ -260,6 +264,42 @@ static void test_same_bits(void **state) {
     }
 }
 
+struct gate_calls {
+    int64_t count, launches; /* graphs launched before the first */
+};
+
+static void count_gate(void *payload) {
+    struct gate_calls *calls = payload;
+    if (calls->count++ == 0) calls->launches = deferred_launches();
+}
+
+/* Graphs that change parameters or state wait for the gate, and there are some. */
+static void test_gate(void **state) {
+    (void)state;
+    struct harness harness;
+    struct spans spans;
+    struct gate_calls calls = {0};
+    int64_t changing = 0, alone = 0;
+    open_llama(deferred_begin(2), &policies[0], &harness);
+    const struct program *program = harness.executable->program;
+    assert_int_equal(spans_find(program, &spans), STATUS_OK);
+    for (size_t s = 0; s < spans.all.count; s++)
+        changing += spans.all.items[s].changes_state;
+    for (size_t i = 0; i < program->instructions.count; i++)
+        alone += changes_state(program, (int32_t)i);
+    assert_true(changing > 0 && alone > SPAN_LEAST);
+    for (int step = 0; step < 2; step++)
+        (void)step_once(&harness, step);
+    runner_set_gate(harness.runner, count_gate, &calls);
+    (void)step_once(&harness, 2);
+    assert_true(calls.count >= changing && calls.count < alone);
+    assert_true(deferred_launches() - calls.launches >= changing);
+    runner_set_gate(harness.runner, NULL, NULL);
+    spans_free(&spans);
+    harness_close(&harness);
+    deferred_end();
+}
+
 static void see_nothing(void *payload, const struct runner *runner, int32_t instruction, int64_t run) {
     (void)payload, (void)runner, (void)instruction, (void)run;
 }
@@ -326,6 +366,7 @@ int main(void) {
                                        cmocka_unit_test(test_of_random_streams),
                                        cmocka_unit_test(test_planted),
                                        cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_gate),
                                        cmocka_unit_test(test_looked_at),
                                        cmocka_unit_test(test_failures)};
     return cmocka_run_group_tests(tests, NULL, NULL);

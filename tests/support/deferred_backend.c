@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "ops/ops.h"
+#include "plan/products.h"
 
 enum { STREAMS_MOST = 64, BLOCKS_MOST = 64, PAGE_BYTES = 4096 };
 
@@ -32,7 +33,6 @@ struct item {
     const struct kernel *kernel;
     struct kernel_call call;
     struct together *together; /* NULL, or several kernels in place of that */
-    double scalars[SCALAR_COUNT];
     void *to;
     const void *from;
     int64_t bytes;
@@ -106,25 +106,25 @@ static void *behind_kernel(void *address) {
     return there;
 }
 
-static struct kernel_call call_behind(const struct item *item, struct kernel_call call) {
+static struct kernel_call call_behind(struct kernel_call call) {
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         call.in[i] = behind_kernel(call.in[i]);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
         call.out[i] = behind_kernel(call.out[i]);
     call.workspace = behind_kernel(call.workspace);
-    call.scalars = call.scalars ? item->scalars : NULL;
+    call.scalars = behind_kernel((void *)(uintptr_t)call.scalars);
     call.stream = NULL;
     return call;
 }
 
 static enum status run_kernel(const struct item *item) {
     if (!item->together) {
-        struct kernel_call call = call_behind(item, item->call);
+        struct kernel_call call = call_behind(item->call);
         return item->kernel->run(item->kernel, &call);
     }
     struct kernel_call calls[KERNELS_TOGETHER];
     for (int i = 0; i < item->together->count; i++)
-        calls[i] = call_behind(item, item->together->calls[i]);
+        calls[i] = call_behind(item->together->calls[i]);
     return item->together->kernels[0]->run_together(item->together->kernels, calls, item->together->count);
 }
 
@@ -481,7 +481,6 @@ static enum status refuse_kernels(int count) {
 
 static enum status ask_kernel(const struct kernel *kernel, const struct kernel_call *call) {
     struct item item = {.kind = ITEM_KERNEL, .kernel = ((const struct deferred_kernel *)kernel)->own, .call = *call};
-    if (call->scalars) memcpy(item.scalars, call->scalars, sizeof item.scalars);
     TRY(refuse_kernels(1));
     ask(call->stream, &item);
     return STATUS_OK;
@@ -494,7 +493,6 @@ static enum status ask_together(const struct kernel *const *kernels, const struc
         together.kernels[i] = ((const struct deferred_kernel *)kernels[i])->own;
         together.calls[i] = calls[i];
     }
-    if (calls[0].scalars) memcpy(item.scalars, calls[0].scalars, sizeof item.scalars);
     TRY(refuse_kernels(count));
     device.batched += count;
     ask(calls[0].stream, &item);
@@ -507,7 +505,7 @@ static void release(struct kernel *kernel) {
     mem_free(kernel);
 }
 
-static enum status kernel_create(const struct node *node, struct kernel **out) {
+static enum status create_deferred(const struct node *node, struct kernel **out) {
     struct deferred_kernel *kernel = mem_array(1, sizeof *kernel);
     if (!kernel) return STATUS_FAILED;
     enum status status = device.kernel_create(node, &kernel->own);
@@ -542,7 +540,6 @@ static enum status check_backend(void) { return backend_cpu.check(); }
 static const char *isa(void) { return backend_cpu.isa(); }
 static enum dtype fastest_dtype(void) { return backend_cpu.fastest_dtype(); }
 static enum status measure(struct cluster *out) { return backend_cpu.measure(out); }
-static bool supports(const struct op *op, enum dtype dtype) { return backend_cpu.supports(op, dtype); }
 
 static enum status describe(char *text, size_t bytes) {
     snprintf(text, bytes, "deferred %d", device.number);
@@ -559,16 +556,18 @@ static enum status capacity(int64_t bytes[TIER_COUNT]) {
 }
 
 static enum status pin_products(const char *lines) {
-    snprintf(device.products, sizeof device.products, "%s", lines);
+    snprintf(device.products, sizeof device.products, "%s", lines ? lines : "");
     return STATUS_OK;
 }
 
 /* What it chooses by itself depends on which device it is. */
-static enum status list_products(char *lines, size_t bytes) {
+static enum status list_products(const char **lines) {
     if (!device.products[0]) snprintf(device.products, sizeof device.products, "product %02x\n", device.number);
-    snprintf(lines, bytes, "%s", device.products);
-    return STATUS_OK;
+    return products_keep(device.products, lines);
 }
+
+static const struct kernel_entry deferred_all = {.op = NULL, .create = create_deferred};
+static const struct kernel_list deferred_kernels = {.entries = &deferred_all, .count = 1};
 
 static const struct backend backend = {.name = "deferred",
                                        .check = check_backend,
@@ -581,8 +580,7 @@ static const struct backend backend = {.name = "deferred",
                                        .kernels_version = 2,
                                        .grain_tokens = 1024,
                                        .set_threads = set_threads,
-                                       .supports = supports,
-                                       .kernel_create = kernel_create,
+                                       .kernels = &deferred_kernels,
                                        .pin_products = pin_products,
                                        .list_products = list_products,
                                        .zero = zero,
@@ -592,7 +590,11 @@ static const struct backend backend = {.name = "deferred",
                                        .memory = &memory,
                                        .host = &backend_cpu};
 
-const struct backend *deferred_begin(uint64_t seed) { return deferred_begin_with(seed, backend_cpu.kernel_create); }
+static enum status create_cpu(const struct node *node, struct kernel **out) {
+    return backend_kernel_create(&backend_cpu, node, out);
+}
+
+const struct backend *deferred_begin(uint64_t seed) { return deferred_begin_with(seed, create_cpu); }
 
 const struct backend *deferred_begin_with(uint64_t seed,
                                           enum status (*create_kernel)(const struct node *node, struct kernel **out)) {

@@ -3,7 +3,8 @@
  * order but that of each stream and of events. So what a program's runner leaves to luck comes out wrong, on any
  * machine.
  *
- * Captured calls are noted with their arguments, values of the step included, and done at each launch alone. What a
+ * Captured calls are noted with their arguments and done at each launch alone; a step's values are read where the call
+ * says, in the device's memory, when it is done. What a
  * thread may not ask for while it captures (all but kernels, zeros and copies) fails, and the capture with it.
  *
  * The device tier's addresses can be neither read nor written: behind them the device finds the memory elsewhere. */

@@ -48,7 +48,7 @@ bool op_instance_can_run(const char **why) {
 bool op_instance_on_cuda(void) { return asks_for_cuda(); }
 
 enum status op_instance_kernel(const struct node *node, struct kernel **out) {
-    return asks_for_cuda() ? op_device_kernel(node, out) : backend_cpu.kernel_create(node, out);
+    return asks_for_cuda() ? op_device_kernel(node, out) : backend_kernel_create(&backend_cpu, node, out);
 }
 
 static int64_t whole_bytes(int64_t bytes) { return bytes + 2 * CANARY_BYTES; }
@@ -62,6 +62,8 @@ static void *place_of(const struct op_instance *instance, const struct tensor *t
 static enum status create_twins(struct op_instance *instance) {
     instance->twins = mem_array(instance->graph->tensors.count, sizeof *instance->twins);
     if (!instance->twins) return STATUS_FAILED;
+    instance->scalars_twin = op_device_allocate(SCALAR_COUNT * sizeof(double));
+    if (!instance->scalars_twin) return status_set(STATUS_FAILED, "the device has no memory for a test");
     for (size_t i = 0; i < instance->graph->tensors.count; i++) {
         struct tensor *tensor = instance->graph->tensors.items[i], *storage = tensor_storage(tensor);
         char *block = tensor == storage ? op_device_allocate(whole_bytes(shape_bytes(&tensor->shape))) : NULL;
@@ -76,6 +78,7 @@ static void free_twins(struct op_instance *instance) {
     for (size_t i = 0; instance->twins && i < instance->graph->tensors.count; i++)
         if (!instance->graph->tensors.items[i]->base && instance->twins[i])
             op_device_free((char *)instance->twins[i] - CANARY_BYTES);
+    if (instance->scalars_twin) op_device_free(instance->scalars_twin);
     mem_free(instance->twins);
 }
 
@@ -112,7 +115,8 @@ static enum status create_kernel(struct op_instance *instance, int index) {
         call->out[i] = place_of(instance, node->out[i]);
     int64_t bytes = instance->kernels[index]->workspace_bytes;
     call->workspace = instance->workspaces[index] = buffer_create(bytes);
-    call->scalars = node->op->reads_scalars ? instance->scalars : NULL;
+    const double *scalars = instance->twins ? instance->scalars_twin : instance->scalars;
+    call->scalars = node->op->reads_scalars ? scalars : NULL;
     return call->workspace ? STATUS_OK : status_no_memory((unsigned long long)bytes, "a workspace");
 }
 
@@ -270,6 +274,7 @@ static void run_on_device(struct op_instance *instance, int index, struct kernel
     char *own = (char *)instance->workspaces[index] - CANARY_BYTES, *workspace = op_device_allocate(bytes);
     BUG_IF(!workspace, "the device has no memory for a workspace");
     copy_twins(instance, true);
+    op_device_copy(instance->scalars_twin, instance->scalars, SCALAR_COUNT * sizeof(double), true);
     op_device_copy(workspace, own, bytes, true);
     call.workspace = workspace + CANARY_BYTES;
     require(kernel->run(kernel, &call));

@@ -23,7 +23,8 @@ struct op_instance {
     void **data;       /* by tensor id; views point into their base */
     void **twins;      /* the same on the device; NULL on the CPU */
     void **workspaces; /* by node */
-    double *scalars;   /* SCALAR_COUNT */
+    double *scalars;   /* SCALAR_COUNT, which kernels read at their twin on a device: */
+    double *scalars_twin;
 };
 
 /* Whether BALLAST_TEST_BACKEND names a backend that can run here; if not, `why` says so, for a test to skip itself. */

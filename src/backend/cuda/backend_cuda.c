@@ -1,21 +1,21 @@
 /* The backend of NVIDIA GPUs. */
 #include "backend/cuda/cuda_device.h"
-#include "backend/cuda/cuda_grain.h"
 #include "backend/cuda/cuda_graphs.h"
 #include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_streams.h"
+#include "backend/cuda_facts.h"
+#include "plan/card_grain.h"
 
 static enum dtype fastest_dtype(void) { return DTYPE_BF16; }
 
 /* For what is done in the host tier. */
 static void set_threads(int threads) { backend_cpu.set_threads(threads); }
 
-static enum status kernel_create(const struct node *node, struct kernel **out) {
+static enum status prepare(void) {
     TRY(cuda_device_check());
-    TRY(cuda_device_enter());
-    return cuda_kernel_create(node, out);
+    return cuda_device_enter();
 }
 
 /* Failures of these two are found by the check that follows what is asked for. */
@@ -28,6 +28,7 @@ static void copy(void *to, const void *from, int64_t bytes, void *stream) {
 const struct backend backend_cuda = {
     .name = "cuda",
     .isa_prefix = "sm_",
+    .isa_libraries = CUDA_ISA_LIBRARIES,
     .select = cuda_device_select,
     .check = cuda_device_check,
     .isa = cuda_device_isa,
@@ -36,12 +37,12 @@ const struct backend backend_cuda = {
     .measure = cuda_device_measure,
     .describe = cuda_device_describe,
     .cache_bytes = cuda_device_cache_bytes,
-    .kernels_version = 3,
-    .grain_tokens = CUDA_GRAIN_LEAST,
-    .choose_grain_tokens = cuda_choose_grain_tokens,
+    .kernels_version = CUDA_KERNELS_VERSION,
+    .grain_tokens = CARD_GRAIN_LEAST,
+    .choose_grain_tokens = cuda_device_grain_tokens,
     .set_threads = set_threads,
-    .supports = cuda_supports,
-    .kernel_create = kernel_create,
+    .kernels = &cuda_kernels,
+    .prepare = prepare,
     .pin_products = cuda_matmul_pin,
     .list_products = cuda_matmul_list,
     .zero = zero,

@@ -6,6 +6,8 @@
 
 #include "backend/cuda/attention_cudnn.h"
 #include "backend/cuda/cuda_matmul.h"
+#include "backend/cuda_facts.h"
+#include "plan/card_grain.h"
 
 /* The least that the kernels are built for: bf16 in hardware came with it. */
 enum { LEAST_MAJOR = 8 };
@@ -46,11 +48,11 @@ static enum status look_up(struct cudaDeviceProp *out) {
     return status_set(STATUS_BAD_INPUT, "no NVIDIA GPU can be used here: %s", cudaGetErrorString(error));
 }
 
-/* cuBLAS gives the same bits for the same architecture, number of multiprocessors and version alone: "sm_90-132sm+
- * cublaslt-13.0.2". */
+/* cuBLAS gives the same bits for the same architecture, number of multiprocessors and version alone. A described card
+ * has the first two, "sm_90-132sm"; what follows, "+cublaslt-13.0.2", is known on the card alone. */
 static void name_isa(const struct cudaDeviceProp *properties) {
     size_t version = cublasLtGetVersion();
-    snprintf(isa, sizeof isa, "sm_%d%d-%dsm+cublaslt-%zu.%zu.%zu%s", properties->major, properties->minor,
+    snprintf(isa, sizeof isa, "sm_%d%d-%dsm" CUDA_ISA_LIBRARIES "%zu.%zu.%zu%s", properties->major, properties->minor,
              properties->multiProcessorCount, version / 10000, version / 100 % 100, version % 100,
              attention_cudnn_version());
 }
@@ -141,10 +143,13 @@ int64_t cuda_device_cache_bytes(void) {
     return cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, selected) == cudaSuccess ? bytes : 0;
 }
 
-enum status cuda_device_size(int *multiprocessors, int64_t *bytes) {
+int64_t cuda_device_grain_tokens(int64_t layers, int64_t width, int64_t device_bytes) {
     struct cudaDeviceProp properties;
-    TRY(look_up(&properties));
-    *multiprocessors = properties.multiProcessorCount;
-    *bytes = (int64_t)properties.totalGlobalMem;
-    return STATUS_OK;
+    if (look_up(&properties) != STATUS_OK) {
+        status_clear();
+        return CARD_GRAIN_LEAST;
+    }
+    int64_t bytes = (int64_t)properties.totalGlobalMem;
+    if (device_bytes > 0 && device_bytes < bytes) bytes = device_bytes;
+    return card_grain_tokens(properties.multiProcessorCount, bytes, layers, width);
 }

@@ -19,8 +19,7 @@ enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]);
 enum status cuda_device_measure(struct cluster *out);
 enum status cuda_device_describe(char *text, size_t bytes);
 int64_t cuda_device_cache_bytes(void);
-/* Its multiprocessors, and all of its memory. */
-enum status cuda_device_size(int *multiprocessors, int64_t *bytes);
+int64_t cuda_device_grain_tokens(int64_t layers, int64_t width, int64_t device_bytes);
 
 /* Makes the device that of the calling thread. */
 enum status cuda_device_enter(void);

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "backend/cuda/cuda_products.h"
+#include "backend/cuda_facts.h"
+#include "plan/products.h"
 
 /* The algorithm for a spec; products of equal specs share it. */
 struct choice {
@@ -23,8 +25,8 @@ struct cuda_matmul {
     cublasLtMatrixLayoutOpaque_t b, a, addend, c;
 };
 
-/* The most that an algorithm may ask for (NVIDIA's advice for compute capability 9.0), and how it wants it. */
-enum { WORKSPACE_MOST = 32 << 20, OWN_ALIGN = 256 };
+/* How an algorithm wants its workspace. */
+enum { OWN_ALIGN = 256 };
 
 /* All choices in use, what the recipe says of others, and the library once it is open. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -99,7 +101,7 @@ static enum status prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulP
 
 /* Parts of a sum may be added up in a pass of their own, in their order, but not as they happen to be ready. */
 static enum status preference_init(const struct cuda_matmul_spec *spec, cublasLtMatmulPreference_t preference) {
-    uint64_t workspace = WORKSPACE_MOST;
+    uint64_t workspace = CUDA_PRODUCT_WORKSPACE_BYTES;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t first = (uint32_t)spec->b_alignment, second = (uint32_t)spec->a_alignment;
     uint32_t result = (uint32_t)spec->c_alignment;
@@ -147,7 +149,7 @@ static enum status take_pinned(const char *product, struct cuda_matmul *matmul, 
                                                      &matmul->addend, &matmul->c, &choice->algorithm, &found);
     if (checked == CUBLAS_STATUS_SUCCESS) checked = found.state;
     choice->workspace_bytes = found.workspaceSize;
-    if (checked == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= WORKSPACE_MOST) return STATUS_OK;
+    if (checked == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= CUDA_PRODUCT_WORKSPACE_BYTES) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "recipe: products: cuBLASLt does not take the algorithm of %s: %s", product,
                      cublasLtGetStatusString(checked));
     return status_hint(STATUS_BAD_INPUT, "go on where the run was begun, with its driver and libraries; or train anew "
@@ -165,7 +167,7 @@ static enum status choose(const struct cuda_matmul_spec *spec, struct cuda_matmu
 }
 
 enum status cuda_matmul_pin(const char *lines) {
-    char *copy = mem_string(lines);
+    char *copy = mem_string(lines ? lines : "");
     if (!copy) return STATUS_FAILED;
     pthread_mutex_lock(&lock);
     mem_free(pinned);
@@ -174,18 +176,25 @@ enum status cuda_matmul_pin(const char *lines) {
     return STATUS_OK;
 }
 
-enum status cuda_matmul_list(char *lines, size_t bytes) {
-    enum status status = STATUS_OK;
-    size_t used = 0;
-    lines[0] = '\0';
+/* Under the lock: the lines of all choices, in fresh memory; NULL without. */
+static char *print_choices(void) {
+    size_t count = 0, used = 0;
+    for (const struct choice *choice = choices; choice; choice = choice->next)
+        count++;
+    char *lines = mem_array(count * CUDA_PRODUCT_LINE_BYTES + 1, 1);
+    for (const struct choice *choice = choices; choice && lines; choice = choice->next)
+        used += cuda_product_print(&choice->spec, (const unsigned char *)choice->algorithm.data,
+                                   sizeof choice->algorithm.data, lines + used);
+    return lines;
+}
+
+enum status cuda_matmul_list(const char **lines) {
     pthread_mutex_lock(&lock);
-    for (const struct choice *choice = choices; choice && status == STATUS_OK; choice = choice->next) {
-        char product[CUDA_PRODUCT_BYTES];
-        cuda_product_name(&choice->spec, product);
-        status = cuda_product_add(product, (const unsigned char *)choice->algorithm.data, sizeof choice->algorithm.data,
-                                  lines, bytes, &used);
-    }
+    char *printed = print_choices();
     pthread_mutex_unlock(&lock);
+    if (!printed) return STATUS_FAILED;
+    enum status status = products_keep(printed, lines);
+    mem_free(printed);
     return status;
 }
 

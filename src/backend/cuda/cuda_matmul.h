@@ -27,7 +27,7 @@ struct cuda_matmul;
 enum status cuda_matmul_open(void);
 /* backend.h says what these do. */
 enum status cuda_matmul_pin(const char *lines);
-enum status cuda_matmul_list(char *lines, size_t bytes);
+enum status cuda_matmul_list(const char **lines);
 /* For the current device. */
 enum status cuda_matmul_create(const struct cuda_matmul_spec *spec, struct cuda_matmul **out);
 /* Bytes that cuda_matmul_run needs, 64-byte aligned. */

@@ -28,17 +28,14 @@ bool cuda_product_find(const char *lines, const char *product, unsigned char *al
     return true;
 }
 
-enum status cuda_product_add(const char *product, const unsigned char *algorithm, size_t algorithm_bytes, char *lines,
-                             size_t bytes, size_t *used) {
-    size_t length = strlen(product), more = length + 2 * algorithm_bytes + 2;
-    if (*used + more >= bytes)
-        return status_set(STATUS_FAILED, "a run has more kinds of products than its recipe has room for");
-    memcpy(lines + *used, product, length);
-    char *to = lines + *used + length;
+size_t cuda_product_print(const struct cuda_matmul_spec *spec, const unsigned char *algorithm, size_t algorithm_bytes,
+                          char *line) {
+    BUG_IF(algorithm_bytes > CUDA_ALGORITHM_BYTES, "an algorithm of %zu bytes", algorithm_bytes);
+    cuda_product_name(spec, line);
+    char *to = line + strlen(line);
     *to++ = ' ';
     for (size_t i = 0; i < algorithm_bytes; i++)
         to += snprintf(to, 3, "%02x", algorithm[i]);
     memcpy(to, "\n", 2);
-    *used += more;
-    return STATUS_OK;
+    return (size_t)(to + 1 - line);
 }

@@ -93,17 +93,34 @@ enum status cuda_embedding_grad_create(const struct node *node, struct kernel **
     return kernel_plain(node, embedding_grad_run, 0, out);
 }
 
-/* Rows of the last tokens lie a sequence apart: one copy of a strided rectangle. */
+/* A block copies the row of its sequence's last token that counts. Strides and lengths in units. */
+template <typename UNIT>
+__global__ void __launch_bounds__(THREADS) last_token_kernel(const double *scalars, int64_t length, const UNIT *x,
+                                                             int64_t x_units, int64_t units, UNIT *y, int64_t y_units) {
+    int64_t sequence = blockIdx.x, last = (int64_t)scalars[SCALAR_NEW_TOKENS] - 1;
+    if (last < 0 || last >= length) __trap(); /* as the CPU ends there, too */
+    for (int64_t i = threadIdx.x; i < units; i += THREADS)
+        y[sequence * y_units + i] = x[(sequence * length + last) * x_units + i];
+}
+
+template <typename UNIT> static void last_token_launch(const struct node *node, const struct kernel_call *call) {
+    const struct tensor *x = node->in[0], *y = node->out[0];
+    int64_t element = dtype_bytes(x->shape.dtype), unit = (int64_t)sizeof(UNIT);
+    launch(last_token_kernel<UNIT>, grid_size(x->shape.dims[0]), THREADS, 0, stream_of(call), call->scalars,
+           x->shape.dims[1], (const UNIT *)call->in[0], tensor_row_stride(x) * element / unit,
+           shape_columns(&x->shape) * element / unit, (UNIT *)call->out[0], tensor_row_stride(y) * element / unit);
+}
+
 static enum status last_token_run(const struct kernel *kernel, const struct kernel_call *call) {
-    const struct tensor *x = kernel->node->in[0], *y = kernel->node->out[0];
-    int64_t length = x->shape.dims[1], last = (int64_t)call->scalars[SCALAR_NEW_TOKENS] - 1;
-    BUG_IF(last < 0 || last >= length, "%s: no token %lld", kernel->node->name, (long long)last);
-    size_t element = (size_t)dtype_bytes(x->shape.dtype), to_pitch = (size_t)tensor_row_stride(y) * element;
-    size_t from_pitch = (size_t)(tensor_row_stride(x) * length) * element;
-    size_t bytes = (size_t)shape_columns(&x->shape) * element;
-    cuda_require(cudaMemcpy2DAsync(call->out[0], to_pitch, operand_row(x, call->in[0], last), from_pitch, bytes,
-                                   (size_t)x->shape.dims[0], cudaMemcpyDeviceToDevice, stream_of(call)),
-                 "a copy");
+    const struct node *node = kernel->node;
+    int64_t bytes = shape_columns(&node->in[0]->shape) * dtype_bytes(node->in[0]->shape.dtype);
+    bool vectors = rows_are_vectors(node->in[0], call->in[0]) && rows_are_vectors(node->out[0], call->out[0]);
+    if (vectors && bytes % (int64_t)sizeof(uint4) == 0)
+        last_token_launch<uint4>(node, call);
+    else if (node->in[0]->shape.dtype == DTYPE_BF16)
+        last_token_launch<uint16_t>(node, call);
+    else
+        last_token_launch<uint32_t>(node, call);
     return cuda_outcome();
 }
 

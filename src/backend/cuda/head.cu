@@ -5,11 +5,9 @@
 #include "backend/cuda/device.cuh"
 
 extern "C" {
-#include "backend/head_tiles.h"
+#include "backend/cuda_facts.h"
 }
 
-/* Products are fastest on aligned rows, and few vocabularies are so divisible (GPT-2: 50257). */
-static const struct head_limits limits = {.logits_bytes = (int64_t)512 << 20, .tile_tokens = 4096, .logits_row = 64};
 /* A block has a row of logits, and one block an SM: of rows under way, what shared memory does not hold then is in the
  * second cache when it is read again. */
 constexpr int LOSS_THREADS = 1024, LOGITS_AT_ONCE = 8; /* of a thread */
@@ -36,9 +34,9 @@ struct loss_rows {
     void *gradients;  /* NULL: not wanted; may be the logits */
     const int32_t *targets;
     double *losses;
+    const double *scalars; /* the step's, in the device's memory */
     int64_t vocab, row;
     int held; /* logits of a row that shared memory holds, a multiple of LOGITS_AT_ONCE */
-    float scale;
 };
 
 template <typename T> __device__ inline float bias_at(const struct loss_rows &rows, int64_t i) {
@@ -106,10 +104,11 @@ __device__ inline void store_gradients(T *out, int64_t start, const float values
     }
 }
 
-/* d(loss)/d(logits) = scale * (softmax - one at the target). */
+/* d(loss)/d(logits) = loss scale * (softmax - one at the target). */
 template <typename T>
 __device__ void write_gradient(const struct loss_rows &rows, const float *logits, const float4 *held, int32_t target,
                                double lse, T *out) {
+    const float scale = __double2float_rn(rows.scalars[SCALAR_LOSS_SCALE]);
     for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; start < rows.vocab; start += LOSS_THREADS * LOGITS_AT_ONCE) {
         float values[LOGITS_AT_ONCE];
         if (start < rows.held)
@@ -119,8 +118,8 @@ __device__ void write_gradient(const struct loss_rows &rows, const float *logits
 #pragma unroll
         for (int n = 0; n < LOGITS_AT_ONCE; n++) {
             float logit = values[n];
-            values[n] = expf(logit - (float)lse) * rows.scale;
-            if (start + n == target) values[n] = (float)((exp((double)logit - lse) - 1) * (double)rows.scale);
+            values[n] = expf(logit - (float)lse) * scale;
+            if (start + n == target) values[n] = (float)((exp((double)logit - lse) - 1) * (double)scale);
         }
         store_gradients<T>(out, start, values);
     }
@@ -259,7 +258,7 @@ static enum status head_create(const struct node *node, bool gradient, kernel_ru
     struct head_kernel *head = (struct head_kernel *)kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
-    head->tiles = head_tiles_of(node, &limits);
+    head->tiles = head_tiles_of(node, &cuda_head_limits);
     enum status status = head_prepare(head, gradient);
     if (status != STATUS_OK) {
         head_release(&head->kernel);
@@ -298,8 +297,7 @@ static void tile_gradients(const struct head_kernel *head, const struct kernel_c
                          head->tiles.logits_row, workspace_at(call, head->workspace.end), (float *)call->out[3]);
 }
 
-static void tile_run(const struct head_kernel *head, const struct kernel_call *call, const struct head_tile *tile,
-                     float scale) {
+static void tile_run(const struct head_kernel *head, const struct kernel_call *call, const struct head_tile *tile) {
     const struct node *node = head->kernel.node;
     struct matmul_operands logits = {
         .a = operand_row(node->in[0], call->in[0], tile->first), .b = call->in[1], .c = call->workspace};
@@ -310,10 +308,10 @@ static void tile_run(const struct head_kernel *head, const struct kernel_call *c
         .gradients = tile->gradients,
         .targets = (const int32_t *)call->in[2] + tile->first,
         .losses = (double *)workspace_at(call, head->workspace.losses) + tile->first,
+        .scalars = call->scalars,
         .vocab = head->tiles.vocab,
         .row = head->tiles.logits_row,
         .held = head->held,
-        .scale = scale,
     };
     FOR_ELEMENT(node->in[0]->shape.dtype, loss_launch, rows, tile->count, stream_of(call));
 }
@@ -321,11 +319,10 @@ static void tile_run(const struct head_kernel *head, const struct kernel_call *c
 static void head_tiles(const struct head_kernel *head, const struct kernel_call *call, bool gradient) {
     const struct head_tiles *tiles = &head->tiles;
     struct head_tile tile = {.gradients = gradient ? workspace_at(call, head->workspace.gradients) : NULL};
-    float scale = gradient ? (float)call->scalars[SCALAR_LOSS_SCALE] : 0;
     for (tile.first = 0; tile.first < tiles->rows; tile.first += tiles->tile) {
         tile.count = head_tile_tokens(tiles, tile.first);
         tile.products = tile.count < tiles->tile ? &head->final : &head->products;
-        tile_run(head, call, &tile, scale);
+        tile_run(head, call, &tile);
         if (gradient) tile_gradients(head, call, &tile);
     }
     launch(total_loss_kernel, 1, THREADS, 0, stream_of(call),

@@ -138,22 +138,51 @@ enum status cuda_clip_factor_create(const struct node *node, struct kernel **out
     return kernel_plain(node, clip_factor_run, 0, out);
 }
 
+/* What AdamW's numbers of a step are made of, beside the step's values. */
+struct adamw_constants {
+    double weight_decay;
+    float beta2, blend1, blend2, epsilon; /* as in struct adamw_step */
+};
+
+static struct adamw_constants constants_of(const struct node *node) {
+    const struct adamw_attributes *attributes = NODE_ATTRIBUTES(node, adamw_attributes);
+    return {.weight_decay = attributes->weight_decay,
+            .beta2 = (float)attributes->beta2,
+            .blend1 = (float)(1 - attributes->beta1),
+            .blend2 = (float)(1 - attributes->beta2),
+            .epsilon = (float)attributes->epsilon};
+}
+
+/* adamw_step_of, with the clip factor: each operation rounded by itself. */
+__device__ inline struct adamw_step step_of(const struct adamw_constants &constants, const double *scalars,
+                                            double clip) {
+    double rate = scalars[SCALAR_LEARNING_RATE];
+    return {.decay = __double2float_rn(__dsub_rn(1, __dmul_rn(rate, constants.weight_decay))),
+            .clip = __double2float_rn(clip),
+            .beta2 = constants.beta2,
+            .blend1 = constants.blend1,
+            .blend2 = constants.blend2,
+            .step = __double2float_rn(__dmul_rn(rate, scalars[SCALAR_BIAS_CORRECTION])),
+            .root = __double2float_rn(scalars[SCALAR_BIAS_CORRECTION_SQ]),
+            .epsilon = constants.epsilon};
+}
+
 struct adamw {
     const float *gradient;
     const double *clip; /* [2]: the factor is the second */
     float *weight, *exp_avg, *exp_avg_sq;
     __nv_bfloat16 *rounded; /* NULL, or a copy of the weight */
     int64_t count;
-    struct adamw_step step; /* its clip factor is not known here */
+    struct adamw_constants constants;
+    const double *scalars; /* of the step, in the device's memory */
     unsigned first;
     bool vectors;
 };
 
-/* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_adamw.c), so that
+/* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_optimizer.c), so that
  * both give the same bits. */
-__device__ inline void adamw_element(const struct adamw_step &step, float clip, float gradient, float *weight, float *m,
-                                     float *v) {
-    float g = __fmul_rn(gradient, clip);
+__device__ inline void adamw_element(const struct adamw_step &step, float gradient, float *weight, float *m, float *v) {
+    float g = __fmul_rn(gradient, step.clip);
     *m = __fmaf_rn(step.blend1, __fsub_rn(g, *m), *m);
     *v = __fmaf_rn(__fmul_rn(g, step.blend2), g, __fmul_rn(*v, step.beta2));
     float divisor = __fmaf_rn(__fsqrt_rn(*v), step.root, step.epsilon);
@@ -161,12 +190,13 @@ __device__ inline void adamw_element(const struct adamw_step &step, float clip, 
 }
 
 /* W neighbours; W divides the count. */
-template <int W> __device__ inline void adamw_update(const struct adamw &own, float clip, int64_t i) {
+template <int W>
+__device__ inline void adamw_update(const struct adamw &own, const struct adamw_step &step, int64_t i) {
     vector<float, W> gradient = load<float, W>(own.gradient, i), weight = load<float, W>(own.weight, i);
     vector<float, W> m = load<float, W>(own.exp_avg, i), v = load<float, W>(own.exp_avg_sq, i);
 #pragma unroll
     for (int w = 0; w < W; w++)
-        adamw_element(own.step, clip, gradient.at[w], &weight.at[w], &m.at[w], &v.at[w]);
+        adamw_element(step, gradient.at[w], &weight.at[w], &m.at[w], &v.at[w]);
     store<float, W>(own.weight, i, weight);
     store<float, W>(own.exp_avg, i, m);
     store<float, W>(own.exp_avg_sq, i, v);
@@ -184,12 +214,13 @@ __global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ 
     double clip = own.clip[1];
     int64_t begin = (int64_t)(blockIdx.x - own.first) * UPDATE_BLOCK;
     if (isnan(clip)) return;
+    struct adamw_step step = step_of(own.constants, own.scalars, clip);
     if (own.vectors) {
         int64_t i = begin + (int64_t)threadIdx.x * 4;
-        if (i < own.count) adamw_update<4>(own, (float)clip, i);
+        if (i < own.count) adamw_update<4>(own, step, i);
     } else {
         for (int64_t i = begin + threadIdx.x; i < begin + UPDATE_BLOCK && i < own.count; i += THREADS)
-            adamw_update<1>(own, (float)clip, i);
+            adamw_update<1>(own, step, i);
     }
 }
 
@@ -202,7 +233,8 @@ static struct adamw adamw_of(const struct node *node, const struct kernel_call *
         .exp_avg_sq = (float *)call->out[2],
         .rounded = call->out[3] ? (__nv_bfloat16 *)call->out[0] : NULL,
         .count = shape_elements(&node->in[0]->shape),
-        .step = adamw_step_of(node, call),
+        .constants = constants_of(node),
+        .scalars = call->scalars,
         .first = first,
     };
     uintptr_t all = (uintptr_t)adamw.gradient | (uintptr_t)adamw.weight | (uintptr_t)adamw.exp_avg |

@@ -1,0 +1,131 @@
+/* How much of a training step a GPU is asked for by graphs (src/runtime/spans.h), by policy: needs no GPU.
+ *
+ *     build/bench/graph_spans
+ *
+ * GPT-2 124M without weights, 8 grains. What is left to single calls is counted by its operator, or by what it does. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/process.h"
+#include "plan/chunks.h"
+#include "program/program.h"
+#include "runtime/spans.h"
+#include "support/step_graph.h"
+
+static const struct step_graph_size size = {"GPT-2 124M", 12, 768, 12, 50257, 1024, 8};
+
+static const struct way {
+    const char *name;
+    int64_t grains_per_pass;
+    enum tier states; /* parameters, gradients and optimizer state */
+    enum tier update;
+} ways[] = {
+    {"all on the device", 1, TIER_DEVICE, TIER_DEVICE},
+    {"all on the device, 8 grains a pass", 8, TIER_DEVICE, TIER_DEVICE},
+    {"states on the host, updates on the device", 1, TIER_HOST, TIER_DEVICE},
+    {"states and updates on the host", 1, TIER_HOST, TIER_HOST},
+};
+
+static enum status choose_policy(const struct graph *graph, const struct way *way, struct policy *out) {
+    struct chunk_list chunks;
+    int64_t bytes, least;
+    *out = (struct policy){.grains_per_pass = way->grains_per_pass};
+    if (way->states == TIER_DEVICE) return STATUS_OK;
+    out->parameters = out->gradients = out->optimizer = way->states;
+    out->update = way->update;
+    out->lookahead = 1;
+    TRY(chunks_choose_bytes(graph, &bytes));
+    TRY(chunks_pack(graph, bytes, &chunks));
+    enum status status = chunks_most_in_a_block(graph, &chunks, 0, &least);
+    chunks_free(&chunks);
+    out->buffers = least + 2;
+    return status;
+}
+
+/* What is not in a span, by name. */
+struct rest {
+    const char *name;
+    int64_t calls;
+};
+enum { NAMES_MOST = 64 };
+
+static void add(struct rest rest[NAMES_MOST], const char *name, int64_t calls) {
+    int i = 0;
+    while (rest[i].name && strcmp(rest[i].name, name) != 0)
+        i++;
+    rest[i].name = name;
+    rest[i].calls += calls;
+}
+
+static const char *name_of(const struct instruction *instruction) {
+    if (instruction->opcode == OPCODE_KERNEL) return instruction->node->op->name;
+    return instruction->opcode == OPCODE_ZERO ? "zeros" : "copies";
+}
+
+static int by_calls(const void *a, const void *b) {
+    const struct rest *x = a, *y = b;
+    return (x->calls < y->calls) - (x->calls > y->calls);
+}
+
+static enum status count(const struct way *way, const struct program *program) {
+    struct rest rest[NAMES_MOST] = {{0}};
+    struct spans spans;
+    int64_t calls = 0, held = 0, launches = 0;
+    bool *within = mem_array(program->instructions.count, sizeof *within);
+    if (!within) return STATUS_FAILED;
+    TRY(spans_find(program, &spans));
+    for (size_t s = 0; s < spans.all.count; s++) {
+        const struct span *span = &spans.all.items[s];
+        int stream = program->instructions.items[span->first].stream;
+        for (int32_t i = span->first; i <= span->last; i++)
+            if (program->instructions.items[i].stream == stream) within[i] = true;
+        launches += span->runs;
+        held += span->runs * span->count;
+    }
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        int64_t repeat = program->sections.items[instruction->section].repeat;
+        calls += repeat;
+        if (!within[i]) add(rest, name_of(instruction), repeat);
+    }
+    printf("%s\n  %" PRId64 " of %" PRId64 " calls in %" PRId64 " launches; alone:", way->name, held, calls, launches);
+    qsort(rest, NAMES_MOST, sizeof *rest, by_calls);
+    for (int i = 0; i < NAMES_MOST && rest[i].name; i++)
+        printf(" %s %" PRId64, rest[i].name, rest[i].calls);
+    printf("\n");
+    spans_free(&spans);
+    mem_free(within);
+    return STATUS_OK;
+}
+
+static enum status count_way(const struct graph *graph, const struct way *way) {
+    struct plan plan = {.recipe = {.dtype = graph->dtype,
+                                   .batch = size.grains,
+                                   .sequence_length = size.sequence,
+                                   .grain_sequences = 1,
+                                   .threads = 1}};
+    struct program *program;
+    TRY(choose_policy(graph, way, &plan.policy));
+    int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
+    if (!bytes) return STATUS_FAILED;
+    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    enum status status = program_compile(graph, &plan, &workspace, &program);
+    mem_free(bytes);
+    TRY(status);
+    status = count(way, program);
+    program_free(program);
+    return status;
+}
+
+int main(void) {
+    struct graph *graph;
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
+    enum status status = step_graph_build(&size, &graph);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && status == STATUS_OK; i++)
+        status = count_way(graph, &ways[i]);
+    if (status != STATUS_OK) fprintf(stderr, "graph_spans: %s\n", status_message());
+    graph_free(graph);
+    return status;
+}

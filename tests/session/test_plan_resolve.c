@@ -1,0 +1,121 @@
+/* Which plans a device takes: those that were made on one like it, or for a description of it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "profile/described_device.h"
+#include "session/train_options.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+/* A card as the CUDA backend would find it. */
+static const char *isa_here;
+
+static enum status check(void) { return STATUS_OK; }
+static const char *isa(void) { return isa_here; }
+
+static struct backend card_with(const char *its_isa) {
+    struct backend card = backend_cuda;
+    isa_here = its_isa;
+    card.check = check;
+    card.isa = isa;
+    card.choose_grain_tokens = NULL;
+    return card;
+}
+
+static struct cluster h100(void) {
+    struct cluster cluster;
+    expect_status(cluster_read(BALLAST_SOURCE "/clusters/h100-sxm.json", &cluster), STATUS_OK, NULL);
+    return cluster;
+}
+
+static const struct model_config gpt2 = {.layers = 12, .hidden = 768, .context = 1024};
+
+static struct plan resolve(const struct backend *backend, const struct plan *base, enum status expected,
+                           const char *message) {
+    struct plan_options options;
+    struct plan plan = {0};
+    plan_options_init(&options);
+    if (!base) options.batch = 32;
+    expect_status(plan_options_resolve(&options, NULL, backend, &gpt2, base, "plan.json", &plan), expected, message);
+    return plan;
+}
+
+static struct plan plan_for_h100(void) {
+    struct cluster cluster = h100();
+    const struct backend *backend;
+    expect_status(described_device_find("h100", &cluster, &backend_cpu, &backend), STATUS_OK, NULL);
+    return resolve(backend, NULL, STATUS_OK, NULL);
+}
+
+/* The card's grains are the card's in any build: 16384 tokens for GPT-2 124M (tests/plan/test_card_grain.c). */
+static void test_grains_of_a_described_card(void **state) {
+    (void)state;
+    struct plan plan = plan_for_h100();
+    assert_int_equal(plan.recipe.grain_sequences, 16);
+    assert_string_equal(plan.recipe.isa, "sm_90-132sm");
+}
+
+/* The card adds its libraries' versions, and all else stays. */
+static void test_a_described_plan_on_the_card(void **state) {
+    (void)state;
+    struct plan described = plan_for_h100();
+    struct backend card = card_with("sm_90-132sm+cublaslt-13.0.2");
+    struct plan real = resolve(&card, &described, STATUS_OK, NULL);
+    assert_string_equal(real.recipe.isa, isa_here);
+    snprintf(described.recipe.isa, sizeof described.recipe.isa, "%s", isa_here);
+    expect_status(recipe_require_equal(&described.recipe, &real.recipe), STATUS_OK, NULL);
+    assert_null(real.recipe.products);
+}
+
+/* What has another number of multiprocessors, architecture or set of kernels is another device. */
+static void test_a_described_plan_elsewhere(void **state) {
+    (void)state;
+    static const char *const others[] = {"sm_90-114sm+cublaslt-13.0.2", "sm_80-108sm+cublaslt-13.0.2",
+                                         "sm_90-1320sm+cublaslt-13.0.2"};
+    const struct plan described = plan_for_h100();
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct backend card = card_with(others[i]);
+        (void)resolve(&card, &described, STATUS_BAD_INPUT, "it was made with sm_90-132sm, this machine has sm_");
+        assert_non_null(strstr(status_hint_text(), "described by a cluster file"));
+    }
+    struct plan vague = described; /* of an architecture alone */
+    snprintf(vague.recipe.isa, sizeof vague.recipe.isa, "sm_90");
+    struct backend card = card_with("sm_90-132sm+cublaslt-13.0.2");
+    (void)resolve(&card, &vague, STATUS_BAD_INPUT, "it was made with sm_90, this machine has sm_90-132sm+");
+    struct backend newer = card_with("sm_90-132sm+cublaslt-13.0.2");
+    newer.kernels_version++;
+    (void)resolve(&newer, &described, STATUS_BAD_INPUT, "kernels_version is another here");
+}
+
+/* What was trained with other libraries has other bits. */
+static void test_a_plan_of_a_card(void **state) {
+    (void)state;
+    struct plan described = plan_for_h100();
+    struct backend card = card_with("sm_90-132sm+cublaslt-13.0.2");
+    struct plan real = resolve(&card, &described, STATUS_OK, NULL);
+    (void)resolve(&card, &real, STATUS_OK, NULL);
+    card = card_with("sm_90-132sm+cublaslt-13.1.0");
+    (void)resolve(&card, &real, STATUS_BAD_INPUT, "isa is another here");
+    assert_string_equal(status_hint_text(), "");
+}
+
+/* Of a processor's instruction sets none is a part of another. */
+static void test_processors(void **state) {
+    (void)state;
+    struct backend processor = backend_cpu;
+    isa_here = "avx512+amx";
+    processor.isa = isa;
+    assert_true(backend_runs_isa(&processor, "avx512+amx"));
+    assert_false(backend_runs_isa(&processor, "avx512"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_grains_of_a_described_card),
+        cmocka_unit_test(test_a_described_plan_on_the_card),
+        cmocka_unit_test(test_a_described_plan_elsewhere),
+        cmocka_unit_test(test_a_plan_of_a_card),
+        cmocka_unit_test(test_processors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
