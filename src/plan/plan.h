@@ -2,9 +2,10 @@
  * changes them.
  *
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
- * products (a device's algorithms in a recipe), chunks (parameters in chunks), movement (when copies come and go),
- * activations (activation schedules as text), recompute (recomputation schedules and their cost), chain (a step as a
- * chain), rotor (the fastest recomputation in given memory). */
+ * settings (what the user sets), card_grain (the grain
+ * that a GPU needs), products (a device's algorithms in a recipe), chunks (parameters in chunks), movement (when copies
+ * come and go), activations (activation schedules as text), recompute (recomputation schedules and their cost), chain
+ * (a step as a chain), rotor (the fastest recomputation in given memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
