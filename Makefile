@@ -81,7 +81,7 @@ install: all
 	cmake --install $(BUILD)
 
 format:
-	find src include tests bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | xargs clang-format -i
+	find src include tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | xargs clang-format -i
 
 clean:
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-fuzz
@@ -96,7 +96,7 @@ help:
 	@echo 'make fuzz       the fuzz targets alone; FUZZ_SECONDS=10 each'
 	@echo 'make check      all tests with their long sweeps, and an hour of each fuzz target'
 	@echo 'make bench      the benchmarks, one after the other'
-	@echo 'make install    into PREFIX ($(PREFIX)); DESTDIR is honoured'
+	@echo 'make install    program, libballast.so, ballast.h and ballast.pc into PREFIX ($(PREFIX)); DESTDIR is honoured'
 	@echo 'make format     clang-format over all sources'
 	@echo 'make clean      remove the build folders'
 	@echo 'settings        BUILD=folder CMAKE_FLAGS=... JOBS=n TEST_JOBS=n'

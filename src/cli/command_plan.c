@@ -3,17 +3,14 @@
 
 #include "base/json.h"
 #include "base/size.h"
-#include "checkpoint/run_folder.h"
 #include "cli/command.h"
 #include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
 #include "console/described_table.h"
 #include "console/plan_table.h"
-#include "model/model_folder.h"
-#include "model/model_preset.h"
+#include "library/library.h"
 #include "profile/described_device.h"
-#include "session/plan_document.h"
 #include "session/session_plan.h"
 
 /* What was taken off before "available". */
@@ -24,29 +21,11 @@ static void print_reserve(void) {
            size_print(CLUSTER_PROCESS_BYTES, process), 100 * CLUSTER_RESERVE_FRACTION);
 }
 
-static enum status make_document(const char *model_folder, const struct session_plan *plan,
-                                 const struct step_summary *prediction, json_t **out) {
-    struct scratch memory = {0};
-    const char *absolute;
-    const struct model_preset *preset = plan->session->model->preset;
-    char *folder = NULL;
-    enum status status = STATUS_OK;
-    if (preset)
-        absolute = preset->name;
-    else
-        status = model_folder_find(model_folder, &folder);
-    if (folder) status = path_make_absolute(folder, &memory, &absolute);
-    if (status == STATUS_OK) status = plan_document_make(plan, prediction, absolute, out);
-    mem_free(folder);
-    scratch_free(&memory);
-    return status;
-}
-
 static enum status put_out(const struct options *options, const struct session_plan *plan,
                            const struct step_summary *prediction) {
     const char *path = options_text(options, OPT_OUTPUT);
     json_t *object;
-    TRY(make_document(options->arguments.items[0], plan, prediction, &object));
+    TRY(library_plan_document(options->arguments.items[0], plan, prediction, &object));
     enum status status = path ? json_write(path, object) : STATUS_OK;
     if (status == STATUS_OK && options_flag(options, OPT_JSON)) return cli_print_json(object);
     json_decref(object);

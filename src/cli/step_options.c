@@ -26,25 +26,16 @@ static enum status read_memory(const struct options *options, struct memory_opti
     return options_given(options, OPT_DISK) ? read_disk(options_text(options, OPT_DISK), out) : STATUS_OK;
 }
 
-static void read_names(const struct options *options, bool decided, struct plan_options *out) {
+static void read_names(const struct options *options, struct plan_options *out) {
     const char *attention = options_text(options, OPT_DOCUMENT_ATTENTION);
     if (options_given(options, OPT_DOCUMENT_ATTENTION))
         SETTINGS_GIVE(out, document_attention, document_attention_find(attention));
-    if (options_given(options, OPT_DTYPE))
-        SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
-    else if (!decided)
-        SETTINGS_GIVE(out, dtype, out->backend->fastest_dtype());
+    if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
 }
 
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out) {
     plan_options_init(out);
     TAKE(TEXT, PLAN, plan_path);
-    /* What is decided is made on the kind of device that it was decided for, unless another is asked for. */
-    decided |= out->plan_path != NULL;
-    if (!decided || options_given(options, OPT_DEVICE)) {
-        out->given |= SETTING_BIT(backend);
-        TRY(backend_find(options_text(options, OPT_DEVICE), &out->backend));
-    }
     TAKE(WHOLE, BATCH, batch);
     TAKE(WHOLE, SEQ, sequence_length);
     TAKE(WHOLE, GRAIN, grain_sequences);
@@ -54,10 +45,10 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(TEXT, LORA, lora);
     if (options_given(options, OPT_THREADS)) SETTINGS_GIVE(out, threads, (int)options_whole(options, OPT_THREADS));
     TRY(read_memory(options, &out->memory));
-    read_names(options, decided, out);
+    read_names(options, out);
     if (options_given(options, OPT_FREEZE)) SETTINGS_GIVE(out, freeze, options->values[OPT_FREEZE].texts.items);
     out->freeze_count = options->values[OPT_FREEZE].texts.count;
-    return STATUS_OK;
+    return plan_options_choose_device(options_text(options, OPT_DEVICE), decided, out);
 }
 
 void step_options_read_optimizer(const struct options *options, struct train_options *out) {

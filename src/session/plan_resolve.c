@@ -12,6 +12,16 @@ void memory_options_set_disk(struct memory_options *options, const char *folder)
     snprintf(options->disk_folder, sizeof options->disk_folder, "%s", folder);
 }
 
+enum status plan_options_choose_device(const char *device, bool decided, struct plan_options *options) {
+    decided |= SETTINGS_HAVE(options, plan_path);
+    if (!decided || device) {
+        options->given |= SETTING_BIT(backend);
+        TRY(backend_find(device, &options->backend));
+    }
+    if (!decided && !SETTINGS_HAVE(options, dtype)) SETTINGS_GIVE(options, dtype, options->backend->fastest_dtype());
+    return STATUS_OK;
+}
+
 const struct backend *plan_options_backend(const struct plan_options *options, const struct recipe *base) {
     if (SETTINGS_HAVE(options, backend)) return options->backend;
     return base ? backend_of_isa(base->isa) : &backend_cpu;

@@ -56,6 +56,10 @@ struct plan_options {
 };
 /* The backend of options over a base (a plan file's or a checkpoint's recipe; may be NULL). */
 const struct backend *plan_options_backend(const struct plan_options *options, const struct recipe *base);
+/* The backend that `device` names (NULL: the first of the list), and the dtype that is fastest there, where none is
+ * given. What is decided by a plan file or a run (`decided`) keeps both, and is made on the kind of device that it was
+ * decided for, unless one is named. BAD_INPUT when the device is not there. */
+enum status plan_options_choose_device(const char *device, bool decided, struct plan_options *options);
 /* Nothing given. */
 void plan_options_init(struct plan_options *out);
 

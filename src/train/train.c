@@ -15,18 +15,25 @@
 #include "train/run_end.h"
 #include "train/run_length.h"
 #include "train/run_origin.h"
-#include "train/stop_signal.h"
 #include "train/train_data.h"
 #include "train/train_loop.h"
 
 static const struct train_events no_events;
 
-static void start_run(const char *folder, const struct train_events *events, struct train_run *run) {
-    *run = (struct train_run){.folder = folder, .events = events ? events : &no_events, .saved_step = -1, .lock = -1};
+static struct train_run *create_run(const char *folder, const struct train_events *events) {
+    struct train_run *run = mem_array(1, sizeof *run);
+    if (!run) return NULL;
+    *run = (struct train_run){.told = events ? *events : no_events, .saved_step = -1, .lock = -1};
     run->metrics.descriptor = run->events_file.descriptor = run->samples.file.descriptor = -1;
+    run->events = &run->told;
+    run->options = &run->settings.options;
+    run->folder = run->given_folder = mem_string(folder);
+    if (run->folder) return run;
+    mem_free(run);
+    return NULL;
 }
 
-static void close_run(struct train_run *run) {
+static void free_run(struct train_run *run) {
     metrics_close(&run->metrics);
     event_file_close(&run->events_file);
     samples_close(&run->samples);
@@ -37,6 +44,9 @@ static void close_run(struct train_run *run) {
     mem_free(run->newest);
     run_folder_unlock(run->lock);
     mem_free(run->rescued);
+    mem_free(run->given_folder);
+    run_settings_free(&run->settings);
+    mem_free(run);
 }
 
 static enum status require_training_data(const struct train_run *run) {
@@ -99,9 +109,9 @@ static enum status open_metrics(struct train_run *run) {
     struct metrics_cut cut = {run->state.step, run->options->valid_every, true};
     enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
     mem_free(path);
-    TRY(status);
-    TRY(event_file_open(run->folder, run->state.step, &run->events_file));
-    return samples_open(run->folder, run->state.step, &run->samples);
+    if (status == STATUS_OK) status = event_file_open(run->folder, run->state.step, &run->events_file);
+    if (status == STATUS_OK) status = samples_open(run->folder, run->state.step, &run->samples);
+    return status;
 }
 
 /* What a failed run can go on from. */
@@ -111,27 +121,75 @@ static enum status hint_checkpoint(const struct train_run *run, enum status stat
     return status_hint(status, "no checkpoint was written yet%s%s", hint[0] ? "; " : "", hint);
 }
 
-/* From the first step to RUN_DIR/model. */
-static enum status train_to_model(struct train_run *run) {
+static enum status begin_steps(struct train_run *run) {
+    const struct train_events *events = run->events;
+    run->begun = true;
+    if (events->begin)
+        events->begin(events->payload, &run->plan, run->folder, run->state.step, run->options->steps,
+                      dataset_tokens(run->data.dataset));
     TRY(run_end_clear(run->folder));
-    TRY(train_loop(run));
+    return train_loop_begin(run);
+}
+
+static enum status write_result(struct train_run *run) {
     TRY(engine_settle(&run->engine));
     return checkpoint_write_model(run->folder, &run->engine);
 }
 
-/* The training between its events, and how it ended. */
-static enum status run_to_end(struct train_run *run) {
+static enum status end_steps(struct train_run *run, enum status status) {
     const struct train_events *events = run->events;
-    struct stop_signal saved;
-    stop_signal_begin(&saved, run->options->save_every > 0);
-    if (events->begin)
-        events->begin(events->payload, &run->plan, run->folder, run->state.step, run->options->steps,
-                      dataset_tokens(run->data.dataset));
-    enum status status = train_to_model(run);
+    status = train_loop_end(run, status);
+    if (status == STATUS_OK) status = write_result(run);
     status = run_end_write(run->folder, status, run->state.step);
     if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     if (events->end) events->end(events->payload, status);
-    stop_signal_end(&saved);
+    run->begun = false;
+    return status;
+}
+
+enum status train_turn(struct train_run *run, bool *complete) {
+    *complete = !run->begun;
+    if (*complete) return STATUS_OK;
+    enum status status = train_loop_turn(run, complete);
+    return status != STATUS_OK || *complete ? end_steps(run, status) : STATUS_OK;
+}
+
+enum status train_save(struct train_run *run) { return run->begun ? train_loop_save(run) : STATUS_OK; }
+
+enum status train_hash(struct train_run *run, uint64_t *hash) {
+    TRY(engine_settle(&run->engine));
+    return engine_hash(&run->engine, NULL, hash);
+}
+
+void train_take_thread(const struct train_run *run) {
+    run->session.machine.backend->set_threads(run->plan.chosen.recipe.threads);
+}
+
+enum status train_close(struct train_run *run) {
+    enum status status = STATUS_OK;
+    if (!run) return STATUS_OK;
+    if (run->begun) status = end_steps(run, train_loop_stop(run, STATUS_INTERRUPTED));
+    free_run(run);
+    return status_is_stop(status) ? STATUS_OK : status;
+}
+
+/* A run whose first part came to `status`: begun, or closed. */
+static enum status open_steps(struct train_run *run, enum status status, struct train_run **out) {
+    if (status == STATUS_OK) status = begin_steps(run);
+    if (status != STATUS_OK && run->begun) status = end_steps(run, status);
+    if (status == STATUS_OK)
+        *out = run;
+    else
+        free_run(run);
+    return status;
+}
+
+/* All turns. */
+static enum status run_to_end(struct train_run *run) {
+    enum status status = STATUS_OK;
+    for (bool complete = false; status == STATUS_OK && !complete;)
+        status = train_turn(run, &complete);
+    free_run(run);
     return status;
 }
 
@@ -183,10 +241,14 @@ static enum status make_settings(const char *model_folder, const struct train_op
     if (!SETTINGS_HAVE(options, chat_time_s)) SETTINGS_GIVE(&out->options, chat_time_s, clock_today_s());
     TRY(find_model(model_folder, &out->memory, &out->model_folder));
     TRY(copy_paths(options->data_paths, options->data_path_count, &out->memory, &out->options.data_paths));
-    return copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths);
+    TRY(copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths));
+    out->options.sample_prompt = scratch_format(&out->memory, "%s", options->sample_prompt);
+    out->options.columns = scratch_format(&out->memory, "%s", options->columns);
+    return out->options.sample_prompt && out->options.columns ? STATUS_OK : STATUS_FAILED;
 }
 
-static enum status begin_locked(struct train_run *run, struct run_settings *settings) {
+static enum status write_first(struct train_run *run) {
+    struct run_settings *settings = &run->settings;
     TRY(engine_open(&run->plan, &run->engine));
     TRY(checkpoint_verify_model(settings->model_folder, run->session.model));
     TRY(engine_load_weights(&run->engine));
@@ -195,30 +257,31 @@ static enum status begin_locked(struct train_run *run, struct run_settings *sett
     TRY(set_limits(&run->session.machine.limits, settings));
     TRY(run_folder_create(run->folder, settings, &run->lock));
     TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
-    TRY(open_metrics(run));
-    return run_to_end(run);
+    return open_metrics(run);
+}
+
+static enum status prepare_first(struct train_run *run, const char *model_folder, const struct plan_options *plan,
+                                 const struct train_options *options) {
+    struct run_settings *settings = &run->settings;
+    TRY(make_settings(model_folder, options, settings));
+    run->plan_path = plan->plan_path;
+    TRY(session_begin(settings->model_folder, PROGRAMS_TO_TRAIN, plan, &settings->options, &run->session, &run->plan));
+    TRY(prepare_run(run, &settings->options));
+    return write_first(run);
+}
+
+enum status train_open(const char *model_folder, const char *run_folder, const struct plan_options *plan,
+                       const struct train_options *options, const struct train_events *events, struct train_run **out) {
+    TRY(run_folder_check_new(run_folder));
+    struct train_run *run = create_run(run_folder, events);
+    return run ? open_steps(run, prepare_first(run, model_folder, plan, options), out) : STATUS_FAILED;
 }
 
 enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
                         const struct train_options *options, const struct train_events *events) {
-    TRY(run_folder_check_new(run_folder));
-    struct run_settings settings = {0};
-    struct train_run run;
-    start_run(run_folder, events, &run);
-    run.options = &settings.options;
-    run.settings = &settings;
-    run.plan_path = plan->plan_path;
-    enum status status;
-    TRY_GOTO(status, make_settings(model_folder, options, &settings), done);
-    TRY_GOTO(status,
-             session_begin(settings.model_folder, PROGRAMS_TO_TRAIN, plan, &settings.options, &run.session, &run.plan),
-             done);
-    TRY_GOTO(status, prepare_run(&run, &settings.options), done);
-    status = begin_locked(&run, &settings);
-done:
-    close_run(&run);
-    run_settings_free(&settings);
-    return status;
+    struct train_run *run;
+    TRY(train_open(model_folder, run_folder, plan, options, events, &run));
+    return run_to_end(run);
 }
 
 /* What lies in the arena now must be what lay there when the checkpoint was written. */
@@ -238,9 +301,8 @@ static enum status load_checkpoint(struct train_run *run, const char *checkpoint
     if (!path) return STATUS_FAILED;
     enum status status = engine_load_state(&run->engine, path);
     mem_free(path);
-    TRY(status);
-    TRY(check_bits(run, checkpoint));
-    return engine_require_finite(&run->engine, checkpoint);
+    if (status == STATUS_OK) status = check_bits(run, checkpoint);
+    return status == STATUS_OK ? engine_require_finite(&run->engine, checkpoint) : status;
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {
@@ -289,8 +351,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     settings->plan = run->plan.chosen;
     TRY(run_folder_write(run->folder, settings));
     TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
-    TRY(open_metrics(run));
-    return run_to_end(run);
+    return open_metrics(run);
 }
 
 static enum status require_checkpoints(const char *run_folder, const struct train_options *options) {
@@ -308,43 +369,44 @@ static enum status check_options(const char *run_folder, const struct train_opti
 }
 
 static enum status clear_leftovers(const char *run_folder) {
-    TRY(run_folder_clear(run_folder));
     char *checkpoints = path_join(run_folder, "checkpoints");
-    enum status status = checkpoints ? run_folder_clear(checkpoints) : STATUS_FAILED;
+    if (!checkpoints) return STATUS_FAILED;
+    enum status status = run_folder_clear(run_folder);
+    if (status == STATUS_OK) status = run_folder_clear(checkpoints);
     mem_free(checkpoints);
     return status;
 }
 
-/* The run takes the lock over. */
-static enum status resume_locked(const char *run_folder, int lock, const struct plan_options *plan,
-                                 const struct resume_options *options, const struct train_events *events) {
-    struct run_settings settings = {0};
+static enum status prepare_resumed(struct train_run *run, const struct plan_options *plan,
+                                   const struct resume_options *options, struct run_origin *origin) {
+    struct run_settings *settings = &run->settings;
+    TRY(run_folder_read(run->folder, settings));
+    TRY(check_options(run->folder, &settings->options));
+    TRY(require_checkpoints(run->folder, &settings->options));
+    TRY(clear_leftovers(run->folder));
+    TRY(run_origin_find(run->folder, settings, origin));
+    TRY(checkpoint_remove_old(run->folder, settings->options.keep)); /* the newest is good */
+    TRY(extend(settings, options, origin->state.step));
+    return resume_from(run, settings, plan, origin);
+}
+
+enum status train_open_resumed(const char *run_folder, const struct plan_options *plan,
+                               const struct resume_options *options, const struct train_events *events,
+                               struct train_run **out) {
+    if (!file_is_folder(run_folder)) return status_set(STATUS_BAD_INPUT, "%s: is not a folder", run_folder);
     struct run_origin origin = {0};
-    struct train_run run;
-    start_run(run_folder, events, &run);
-    run.options = &settings.options;
-    run.settings = &settings;
-    run.lock = lock;
-    enum status status;
-    TRY_GOTO(status, run_folder_read(run_folder, &settings), done);
-    TRY_GOTO(status, check_options(run_folder, &settings.options), done);
-    TRY_GOTO(status, require_checkpoints(run_folder, &settings.options), done);
-    TRY_GOTO(status, clear_leftovers(run_folder), done);
-    TRY_GOTO(status, run_origin_find(run_folder, &settings, &origin), done);
-    TRY_GOTO(status, checkpoint_remove_old(run_folder, settings.options.keep), done); /* the newest is whole */
-    TRY_GOTO(status, extend(&settings, options, origin.state.step), done);
-    status = resume_from(&run, &settings, plan, &origin);
-done:
-    close_run(&run);
+    struct train_run *run = create_run(run_folder, events);
+    if (!run) return STATUS_FAILED;
+    enum status status = run_folder_lock(run_folder, &run->lock);
+    if (status == STATUS_OK) status = prepare_resumed(run, plan, options, &origin);
+    status = open_steps(run, status, out);
     mem_free(origin.checkpoint);
-    run_settings_free(&settings);
     return status;
 }
 
 enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct resume_options *options,
                          const struct train_events *events) {
-    if (!file_is_folder(run_folder)) return status_set(STATUS_BAD_INPUT, "%s: is not a folder", run_folder);
-    int lock = -1;
-    TRY(run_folder_lock(run_folder, &lock));
-    return resume_locked(run_folder, lock, plan, options, events);
+    struct train_run *run;
+    TRY(train_open_resumed(run_folder, plan, options, events, &run));
+    return run_to_end(run);
 }

@@ -5,16 +5,15 @@
 
 #include "base/clock.h"
 #include "train/run_length.h"
-#include "train/stop_signal.h"
 
 /* Waits for the checkpoint that is being written, if any. */
 static enum status finish_save(struct train_run *run) {
     char *folder;
     TRY(checkpoint_writer_finish(&run->writer, &folder));
     if (!folder) return STATUS_OK;
-    stop_signal_tell_saved(run->writer.state.step);
     mem_free(run->newest);
     run->newest = folder;
+    run->newest_step = run->writer.state.step;
     if (run->events->saved) run->events->saved(run->events->payload, run->writer.state.step, folder);
     return STATUS_OK;
 }
@@ -128,7 +127,16 @@ static bool validation_due(const struct train_run *run) {
     return due && !run->validated && dataset_has(run->data.dataset, DATASET_VALID);
 }
 
-/* A signal ends it without a result: when the run goes on, the validation is made up for. */
+/* OK, or the status that the run shall stop with. */
+static enum status asked_to_stop(const struct train_run *run) {
+    const struct train_events *events = run->events;
+    int64_t saved = run->options->save_every > 0 ? run->newest_step : -1;
+    return events->stop ? events->stop(events->payload, run->state.step + 1, saved) : STATUS_OK;
+}
+
+static bool goes_on(const struct train_run *run) { return asked_to_stop(run) == STATUS_OK; }
+
+/* A stop ends it without a result: when the run goes on, the validation is made up for. */
 static enum status validate(struct train_run *run) {
     struct dataset *dataset = run->data.dataset;
     TRY(dataset_settle(dataset, DATASET_VALID));
@@ -136,9 +144,10 @@ static enum status validate(struct train_run *run) {
     int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches, targets = 0;
     if (most > 0 && batches > most) batches = most;
     double loss = 0;
-    for (int64_t b = 0; b < batches && !stop_signal_received(); b++)
+    for (int64_t b = 0; b < batches; b++) {
+        if (!goes_on(run)) return STATUS_OK;
         TRY(engine_add_loss(&run->engine, dataset, b, &loss, &targets));
-    if (stop_signal_received()) return STATUS_OK;
+    }
     double mean = loss / (double)(targets > 0 ? targets : 1);
     if (!isfinite(mean))
         return status_set(STATUS_FAILED, "step %" PRId64 ": the validation loss is not finite", run->state.step);
@@ -182,33 +191,33 @@ static enum status begin_save(struct train_run *run) {
     return STATUS_OK;
 }
 
+enum status train_loop_save(struct train_run *run) {
+    TRY(begin_save(run));
+    return finish_save(run);
+}
+
 static bool save_due(const struct train_run *run, bool ends) {
     int64_t every = run->options->save_every, step = run->state.step;
     return every > 0 && step > 0 && (ends || step % every == 0);
 }
 
-/* From step to step; OK after the last. */
-static enum status run_steps(struct train_run *run) {
-    for (;;) {
-        stop_signal_tell_step(run->state.step + 1);
-        if (run->state.step % LOOKS_AFTER_STEPS == 0) TRY(require_place(run));
-        if (checkpoint_writer_ended(&run->writer)) TRY(finish_save(run));
-        if (validation_due(run) && !stop_signal_received()) TRY(validate(run));
-        if (sample_due(run) && !stop_signal_received()) TRY(sample(run));
-        bool last = run->state.step >= run->options->steps;
-        int signal = stop_signal_received();
-        if (save_due(run, last || signal)) TRY(begin_save(run));
-        if (last) return finish_save(run);
-        if (signal) {
-            TRY(finish_save(run));
-            status_set(STATUS_INTERRUPTED, "stopped by a signal after step %" PRId64 " of %" PRId64, run->state.step,
-                       run->options->steps);
-            enum status status = stop_signal_status(signal);
-            if (run->options->save_every == 0) return status_hint(status, "nothing was saved: --save-every is 0");
-            return status_hint(status, "go on with: ballast resume %s", run->folder);
-        }
-        TRY(one_step(run));
-    }
+enum status train_loop_stop(struct train_run *run, enum status how) {
+    if (save_due(run, true)) TRY(train_loop_save(run));
+    (void)status_set(how, "stopped after step %" PRId64 " of %" PRId64, run->state.step, run->options->steps);
+    if (run->options->save_every == 0) return status_hint(how, "nothing was saved: --save-every is 0");
+    return status_hint(how, "go on with: ballast resume %s", run->folder);
+}
+
+enum status train_loop_turn(struct train_run *run, bool *complete) {
+    if (run->state.step % LOOKS_AFTER_STEPS == 0) TRY(require_place(run));
+    if (checkpoint_writer_ended(&run->writer)) TRY(finish_save(run));
+    if (validation_due(run) && goes_on(run)) TRY(validate(run));
+    if (sample_due(run) && goes_on(run)) TRY(sample(run));
+    enum status asked = asked_to_stop(run);
+    *complete = run->state.step >= run->options->steps;
+    if (save_due(run, *complete)) TRY(begin_save(run));
+    if (*complete) return finish_save(run);
+    return asked == STATUS_OK ? one_step(run) : train_loop_stop(run, asked);
 }
 
 /* A checkpoint of the last step, wherever the run's folder is now. */
@@ -250,14 +259,16 @@ static enum status end_loop(struct train_run *run, enum status status) {
     return save_displaced(run);
 }
 
-enum status train_loop(struct train_run *run) {
+enum status train_loop_begin(struct train_run *run) {
     checkpoint_writer_open(run->folder, &run->engine, run->data.dataset, run->options, &run->metrics, &run->writer);
     dataset_tokenize_beside(run->data.dataset);
-    const struct program *program = programs_main(&run->plan.programs)->program;
     run->whole = true;
-    stop_signal_tell_saved(run->newest ? run->state.step : 0);
-    enum status status = step_record_open(program, run->state.step, run->options->steps, &run->record);
-    if (status == STATUS_OK) status = run_steps(run);
+    run->newest_step = run->newest ? run->state.step : 0;
+    return step_record_open(programs_main(&run->plan.programs)->program, run->state.step, run->options->steps,
+                            &run->record);
+}
+
+enum status train_loop_end(struct train_run *run, enum status status) {
     if (status != STATUS_OK) status = end_loop(run, status);
     step_record_close(&run->record);
     checkpoint_writer_close(&run->writer);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/stop_signal.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -59,8 +60,9 @@ static void stop_by_signal(const char *folder, int number, enum status expected)
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     /* Step 3 has a validation: the signal comes before it, and it is made up for. */
     int at[2] = {3, number};
-    struct train_events events = {.step = raise_at_step, .payload = at};
+    struct train_events events = {.step = raise_at_step, .stop = stop_signal_poll, .payload = at};
     expect_status(tiny_run_begin(&run, parts, &events), expected, "after step 3 of 6");
+    stop_signal_end();
     assert_true(file_is_folder(temp_path(parts, "checkpoints/step-00000003")));
     assert_false(file_exists(temp_path(parts, "model")));
     expect_status(tiny_run_resume(parts, 0, NULL), STATUS_OK, NULL);
@@ -98,7 +100,7 @@ static void test_second_signal_ends_at_once(void **state) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        struct train_events events = {.step = raise_twice};
+        struct train_events events = {.step = raise_twice, .stop = stop_signal_poll};
         if (!freopen(said, "w", stderr)) _exit(99);
         _exit(tiny_run_begin(&run, folder, &events) == STATUS_OK ? 0 : 1);
     }

@@ -1,7 +1,9 @@
-#include "train/stop_signal.h"
+#include "cli/stop_signal.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,7 +13,10 @@ static const int64_t same_request_ns = 100000000;
 
 static atomic_int received;
 static atomic_llong received_ns, step_now, step_saved;
-static atomic_bool run_saves;
+static struct {
+    bool installed;
+    struct sigaction interrupt, terminate, hang_up; /* what was set before */
+} handlers;
 
 /* A handler may call nothing that is not async-signal-safe: no printf. */
 struct text {
@@ -49,7 +54,7 @@ static void say(struct text *text) {
 
 static void say_stopping(void) {
     struct text text = {0};
-    bool saves = atomic_load(&run_saves);
+    bool saves = atomic_load(&step_saved) >= 0;
     put(&text, "ballast: finishing step ");
     put_number(&text, atomic_load(&step_now));
     put(&text,
@@ -86,26 +91,31 @@ static void install(int number, struct sigaction *saved) {
     if (saved->sa_handler != SIG_IGN) sigaction(number, &action, NULL);
 }
 
-void stop_signal_begin(struct stop_signal *saved, bool saves) {
+static void install_all(void) {
     atomic_store(&received, 0);
-    atomic_store(&run_saves, saves);
-    install(SIGINT, &saved->interrupt);
-    install(SIGTERM, &saved->terminate);
-    install(SIGHUP, &saved->hang_up);
+    install(SIGINT, &handlers.interrupt);
+    install(SIGTERM, &handlers.terminate);
+    install(SIGHUP, &handlers.hang_up);
+    handlers.installed = true;
 }
 
-int stop_signal_received(void) { return atomic_load(&received); }
-
-void stop_signal_end(const struct stop_signal *saved) {
-    sigaction(SIGINT, &saved->interrupt, NULL);
-    sigaction(SIGTERM, &saved->terminate, NULL);
-    sigaction(SIGHUP, &saved->hang_up, NULL);
+enum status stop_signal_poll(void *payload, int64_t step, int64_t saved_step) {
+    (void)payload;
+    atomic_store(&step_now, step);
+    atomic_store(&step_saved, saved_step);
+    if (!handlers.installed) install_all();
+    switch (atomic_load(&received)) {
+    case SIGINT: return STATUS_INTERRUPTED;
+    case SIGTERM: return STATUS_TERMINATED;
+    case SIGHUP: return STATUS_HUNG_UP;
+    default: return STATUS_OK;
+    }
 }
 
-void stop_signal_tell_step(int64_t step) { atomic_store(&step_now, step); }
-void stop_signal_tell_saved(int64_t step) { atomic_store(&step_saved, step); }
-
-enum status stop_signal_status(int number) {
-    if (number == SIGTERM) return STATUS_TERMINATED;
-    return number == SIGHUP ? STATUS_HUNG_UP : STATUS_INTERRUPTED;
+void stop_signal_end(void) {
+    if (!handlers.installed) return;
+    sigaction(SIGINT, &handlers.interrupt, NULL);
+    sigaction(SIGTERM, &handlers.terminate, NULL);
+    sigaction(SIGHUP, &handlers.hang_up, NULL);
+    handlers.installed = false;
 }
