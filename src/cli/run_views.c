@@ -65,7 +65,7 @@ static json_t *outcome_to_json(const struct console_account *account, enum statu
 
 enum status run_views_put_out(const struct options *options, const struct run_views *views, enum status status) {
     const struct console_account *account = console_account(views->console);
-    if (!options_flag(options, OPT_JSON) || !account->run_folder) return status;
+    if (!options_flag(options, OPT_JSON) || !account->run_folder[0]) return status;
     json_t *object = outcome_to_json(account, status);
     enum status printed = object ? cli_print_json(object) : status_no_memory(0, "the run's JSON");
     return status == STATUS_OK ? printed : status;
