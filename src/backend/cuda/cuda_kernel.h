@@ -34,6 +34,11 @@ bool cuda_supports(const struct op *op, enum dtype dtype);
 /* For the current device. FAILED, with a message that names the node, where the device or a library refuses. */
 enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 
+/* Notes a kernel, when the program starts (device.cuh): true. */
+bool cuda_kernels_add(const void *kernel);
+/* Loads the code of all of them into the device's memory, which the driver else does when each is first launched. */
+enum status cuda_kernels_load(void);
+
 /* STATUS_FAILED with the library's text. */
 enum status cuda_failed(cudaError_t error, const char *what);
 /* Within a run, whose calls are made without checks: notes a failure, of which the thread's first one counts. */
