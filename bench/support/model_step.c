@@ -85,23 +85,29 @@ static void fill_inputs(const struct model_step *step) {
     }
 }
 
+static const struct backend *backend_of(const struct model_step_options *options) {
+    return options->plan.backend ? options->plan.backend : &backend_cpu;
+}
+
 enum status model_step_compile(const struct model_step_options *options, struct model_step *out) {
     *out = (struct model_step){0};
     struct recipe *recipe = &out->plan.recipe;
-    TRY(plan_options_resolve(&options->plan, NULL, &backend_cpu, NULL, NULL, NULL, &out->plan));
+    const struct backend *backend = backend_of(options);
+    TRY(plan_options_resolve(&options->plan, NULL, backend, NULL, NULL, NULL, &out->plan));
     if (options->policy) out->plan.policy = *options->policy;
     TRY(plan_check(&out->plan));
     TRY(create_model(options, recipe->sequence_length, &out->model));
     TRY(model_set_adapter(out->model, recipe->lora, recipe->seed));
     TRY(model_set_frozen(out->model, recipe->freeze));
-    backend_cpu.set_threads(recipe->threads);
+    backend->set_threads(recipe->threads);
     struct graph *graph;
     TRY(build_graph(out, &graph));
-    return executable_create(&backend_cpu, graph, &out->plan, &out->executable);
+    return executable_create(backend, graph, &out->plan, &out->executable);
 }
 
 enum status model_step_open(const struct model_step_options *options, struct model_step *out) {
-    const struct arena_settings settings = {.folder = options->disk_folder, .channels = RUNNER_CHANNELS};
+    const struct arena_settings settings = {
+        .memory = backend_of(options)->memory, .folder = options->disk_folder, .channels = RUNNER_CHANNELS};
     TRY(model_step_compile(options, out));
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         TRY(arena_open(tier, out->executable->program->tier_bytes[tier], &settings, &out->arenas[tier]));
