@@ -9,12 +9,13 @@ TEST_JOBS ?= 2
 # For each fuzz target: in make test and make fuzz, and in make check.
 FUZZ_SECONDS ?= 10
 CHECK_FUZZ_SECONDS ?= 3600
-run_tests = scripts/run-tests.sh $(1) -j$(TEST_JOBS)
+# $(call run_tests,FOLDER,CLASSES): quick tests are under five seconds (scripts/run-tests.sh)
+run_tests = scripts/run-tests.sh $(1) "$(2)" -j$(TEST_JOBS)
 
 configure = cmake -G Ninja -S . -B $(1) -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(2) $(CMAKE_FLAGS)
 compile = cmake --build $(1) --parallel $(JOBS)
 
-.PHONY: all packages packages-test packages-browser demo test test-slow test-asan fuzz fuzz-build check bench install format clean help
+.PHONY: all packages packages-test packages-browser demo test test-quick test-slow test-asan fuzz fuzz-build check bench install format clean help
 
 all: packages
 	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=)
@@ -44,27 +45,32 @@ fuzz-build: packages-test
 test: fuzz-build
 	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
 	$(call compile,$(BUILD))
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(call run_tests,$(BUILD)) --timeout 300 -LE slow
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(call run_tests,$(BUILD),quick long) --timeout 300
+
+test-quick: packages-test
+	$(call configure,$(BUILD))
+	$(call compile,$(BUILD))
+	$(call run_tests,$(BUILD),quick) --timeout 300
 
 # What make test leaves out for time, and the page in a browser.
 test-slow: packages-test packages-browser
 	$(call configure,$(BUILD))
 	$(call compile,$(BUILD))
-	$(call run_tests,$(BUILD)) --timeout 600 -L slow
+	$(call run_tests,$(BUILD),slow) --timeout 600
 
 test-asan: packages-test
 	$(call configure,$(BUILD)-asan,-DBALLAST_SANITIZE=address$(,)undefined)
 	$(call compile,$(BUILD)-asan)
-	$(call run_tests,$(BUILD)-asan) --timeout 900
+	$(call run_tests,$(BUILD)-asan,quick long slow) --timeout 900
 
 fuzz: fuzz-build
 	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(call run_tests,$(BUILD)) --timeout $$(($(FUZZ_SECONDS) + 60)) -R '^fuzz\.'
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(call run_tests,$(BUILD),long) --timeout $$(($(FUZZ_SECONDS) + 60)) -R '^fuzz\.'
 
 check: fuzz-build
 	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
 	$(call compile,$(BUILD))
-	BALLAST_LONG=1 FUZZ_SECONDS=$(CHECK_FUZZ_SECONDS) $(call run_tests,$(BUILD)) --timeout 7200
+	BALLAST_LONG=1 FUZZ_SECONDS=$(CHECK_FUZZ_SECONDS) $(call run_tests,$(BUILD),quick long slow) --timeout 7200
 
 # A program that needs arguments says so and ends with status 2.
 bench: all
@@ -75,7 +81,7 @@ install: all
 	cmake --install $(BUILD)
 
 format:
-	find src include tests bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | xargs clang-format -i
+	find src include tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | xargs clang-format -i
 
 clean:
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-fuzz
@@ -83,13 +89,14 @@ clean:
 help:
 	@echo 'make            install missing packages, configure, build $(BUILD)/ballast'
 	@echo 'make demo       train a small model on a real text, and show what it writes'
-	@echo 'make test       all tests but the slow ones, and each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))'
+	@echo 'make test       the quick tests, then the long ones, each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) among them'
+	@echo 'make test-quick the quick tests alone: those under five seconds'
 	@echo 'make test-slow  the slow tests, and the page in a browser'
 	@echo 'make test-asan  all tests under the address and undefined-behaviour sanitizers'
 	@echo 'make fuzz       the fuzz targets alone; FUZZ_SECONDS=10 each'
 	@echo 'make check      all tests with their long sweeps, and an hour of each fuzz target'
 	@echo 'make bench      the benchmarks, one after the other'
-	@echo 'make install    into PREFIX ($(PREFIX)); DESTDIR is honoured'
+	@echo 'make install    program, libballast.so, ballast.h and ballast.pc into PREFIX ($(PREFIX)); DESTDIR is honoured'
 	@echo 'make format     clang-format over all sources'
 	@echo 'make clean      remove the build folders'
 	@echo 'settings        BUILD=folder CMAKE_FLAGS=... JOBS=n TEST_JOBS=n'

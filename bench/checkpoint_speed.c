@@ -52,7 +52,8 @@ static enum status plain_write(const char *path, int64_t bytes, int64_t *taken_n
 }
 
 struct bench {
-    struct train_setup setup;
+    struct session session;
+    struct session_plan plan;
     struct engine engine;
     struct train_data data;
     struct metrics metrics;
@@ -119,7 +120,7 @@ static enum status rounds_run(struct bench *bench, int rounds) {
 }
 
 static int64_t state_bytes(const struct engine *engine) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     int64_t bytes = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
@@ -137,8 +138,8 @@ static enum status bench_run(const char *model, const char *folder, int rounds, 
     const char *paths[] = {data};
     bench.plain = path_join(folder, "plain");
     plan_options_init(&plan);
-    plan.batch = batch;
-    plan.sequence_length = sequence_length;
+    SETTINGS_GIVE(&plan, batch, batch);
+    SETTINGS_GIVE(&plan, sequence_length, sequence_length);
     train_options_init(&bench.options);
     bench.options.data_paths = paths;
     bench.options.data_path_count = 1;
@@ -146,18 +147,19 @@ static enum status bench_run(const char *model, const char *folder, int rounds, 
     TRY(folder_create(folder));
     TRY(tokens_write(data));
     TRY(metrics_open(metrics, &(struct metrics_cut){0}, &bench.metrics, &validated));
-    TRY(train_setup_create(model, SETUP_TRAIN, &plan, &bench.options, &bench.setup));
-    TRY(train_data_open(bench.setup.model, &bench.setup.plan.recipe, &bench.options, true, &bench.data));
-    TRY(engine_open(&bench.setup, &bench.engine));
+    TRY(session_begin(model, PROGRAMS_TO_TRAIN, &plan, &bench.options, &bench.session, &bench.plan));
+    TRY(train_data_open(bench.session.model, &bench.plan.chosen.recipe, &bench.options, true, &bench.data));
+    TRY(engine_open(&bench.plan, &bench.engine));
     TRY(engine_load_weights(&bench.engine));
-    bench.state.plan = bench.setup.plan;
+    bench.state.plan = bench.plan.chosen;
     bench.bytes = state_bytes(&bench.engine);
     checkpoint_writer_open(folder, &bench.engine, bench.data.dataset, &bench.options, &bench.metrics, &bench.writer);
     enum status status = rounds_run(&bench, rounds);
     checkpoint_writer_close(&bench.writer);
     engine_close(&bench.engine);
     train_data_close(&bench.data);
-    train_setup_free(&bench.setup);
+    session_plan_free(&bench.plan);
+    session_close(&bench.session);
     metrics_close(&bench.metrics);
     mem_free(bench.plain);
     mem_free(data);

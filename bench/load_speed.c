@@ -73,7 +73,7 @@ static enum status rounds_measure(struct engine *engine, const char *path, bool 
 }
 
 static enum status engine_measure(struct engine *engine, const char *path, enum dtype dtype, int rounds) {
-    const struct file_input *input = &engine->setup->model->weights->inputs.items[0];
+    const struct file_input *input = &engine_model(engine)->weights->inputs.items[0];
     printf("%s, %.2f GB, as %s\n", path, (double)input->bytes * 1e-9, dtype_name(dtype));
     TRY(rounds_measure(engine, path, true, rounds, (double)input->bytes));
     return rounds_measure(engine, path, false, rounds, (double)input->bytes);
@@ -82,19 +82,21 @@ static enum status engine_measure(struct engine *engine, const char *path, enum 
 static enum status dtype_measure(const char *folder, const char *path, enum dtype dtype, int rounds) {
     struct plan_options options;
     plan_options_init(&options);
-    options.dtype = dtype;
-    options.batch = 1;
-    struct train_setup setup;
+    SETTINGS_GIVE(&options, dtype, dtype);
+    SETTINGS_GIVE(&options, batch, 1);
+    struct session session;
+    struct session_plan plan;
     struct engine engine;
     int64_t start = clock_now_ns();
-    TRY(train_setup_create(folder, SETUP_EVALUATE, &options, NULL, &setup));
+    TRY(session_begin(folder, PROGRAMS_TO_EVALUATE, &options, NULL, &session, &plan));
     int64_t compiled = clock_now_ns();
-    enum status status = engine_open(&setup, &engine);
+    enum status status = engine_open(&plan, &engine);
     printf("setup %.3f s, arena of %.2f GB %.3f s\n", (double)(compiled - start) * 1e-9,
            (double)engine.arenas[TIER_DEVICE].bytes * 1e-9, (double)(clock_now_ns() - compiled) * 1e-9);
     if (status == STATUS_OK) status = engine_measure(&engine, path, dtype, rounds);
     engine_close(&engine);
-    train_setup_free(&setup);
+    session_plan_free(&plan);
+    session_close(&session);
     return status;
 }
 

@@ -7,69 +7,55 @@
 
 #include "base/process.h"
 #include "base/random.h"
-#include "model/model.h"
 #include "model/safetensors.h"
-#include "runtime/runner.h"
+#include "session/engine.h"
 
 enum { SEQUENCES = 2, TOKENS_MOST = 64, THREADS = 2 };
 
 struct logits_run {
-    struct model *model;
-    struct executable *executable;
-    struct tensor *logits;
-    struct arena arenas[TIER_COUNT];
-    struct runner *runner;
+    struct session session;
+    struct session_plan plan;
+    struct engine engine;
 };
 
 static enum status prepare(const char *folder, struct logits_run *run) {
-    TRY(model_open(folder, &run->model));
-    int64_t context = run->model->config.context, length = context < TOKENS_MOST ? context : TOKENS_MOST;
-    struct graph *graph;
-    TRY(model_build_graph(run->model, MODEL_LOGITS, DTYPE_F32, SEQUENCES, length, &graph, &run->logits));
-    struct plan plan = {
-        .recipe = {.dtype = DTYPE_F32,
-                   .batch = SEQUENCES,
-                   .sequence_length = length,
-                   .grain_sequences = SEQUENCES,
-                   .threads = THREADS},
-        .policy = {.grains_per_pass = 1},
+    struct plan_options options;
+    plan_options_init(&options);
+    TRY(session_open(folder, &options, NULL, &run->session));
+    int64_t context = run->session.model->config.context, length = context < TOKENS_MOST ? context : TOKENS_MOST;
+    const struct plan_request request = {
+        .set = {.uses = 1 << PROGRAM_LOGITS, .texts = 1},
+        .plan = {.recipe = {.dtype = DTYPE_F32,
+                            .batch = SEQUENCES,
+                            .sequence_length = length,
+                            .grain_sequences = SEQUENCES,
+                            .threads = THREADS},
+                 .policy = {.grains_per_pass = 1}},
+        .policy_fixed = true,
     };
-    backend_cpu.set_threads(THREADS);
-    TRY(executable_create(&backend_cpu, graph, &plan, &run->executable));
-    TRY(arena_open(TIER_DEVICE, run->executable->program->tier_bytes[TIER_DEVICE], NULL, &run->arenas[TIER_DEVICE]));
-    return runner_create(run->executable, run->arenas, &run->runner);
-}
-
-static enum status load(struct logits_run *run) {
-    const struct graph *graph = run->executable->graph;
-    struct weight_target *targets = mem_array(graph->tensors.count, sizeof *targets);
-    if (!targets) return STATUS_FAILED;
-    int count = 0;
-    for (size_t i = 0; i < graph->tensors.count; i++) {
-        const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->kind == TENSOR_PARAMETER)
-            targets[count++] =
-                (struct weight_target){.tensor = tensor, .data = runner_data(run->runner, tensor), .dtype = DTYPE_F32};
-    }
-    enum status status = model_load_weights(run->model, targets, count);
-    mem_free(targets);
-    return status;
+    TRY(session_plan_make(&run->session, &request, &run->plan));
+    TRY(engine_open(&run->plan, &run->engine));
+    return engine_load_weights(&run->engine);
 }
 
 static enum status compute_and_write(struct logits_run *run, const char *out) {
-    const struct graph *graph = run->executable->graph;
+    const struct graph *graph = engine_graph(&run->engine);
+    const struct model_config *config = &run->session.model->config;
     struct tensor *tokens = graph_find(graph, "tokens"), *positions = graph_find(graph, "positions");
-    int32_t *ids = runner_data(run->runner, tokens), *places = positions ? runner_data(run->runner, positions) : NULL;
+    int32_t *ids = runner_data(run->engine.main, tokens);
+    int32_t *places = positions ? runner_data(run->engine.main, positions) : NULL;
     int64_t length = graph->sequence_length;
     for (int64_t i = 0; i < SEQUENCES * length; i++) {
-        ids[i] = (int32_t)(random_u64(1, RANDOM_TEST, 0, (uint64_t)i) % (uint64_t)run->model->config.vocab_size);
+        ids[i] = (int32_t)(random_u64(1, RANDOM_TEST, 0, (uint64_t)i) % (uint64_t)config->vocab_size);
         if (places) places[i] = (int32_t)(i % length);
     }
     double scalars[SCALAR_COUNT] = {0};
-    TRY(runner_step(run->runner, scalars));
+    TRY(runner_step(run->engine.main, scalars));
     const struct safetensors_item items[] = {
         {.name = "input_ids", .shape = tokens->shape, .data = ids},
-        {.name = "logits", .shape = run->logits->shape, .data = runner_data(run->runner, run->logits)},
+        {.name = "logits",
+         .shape = shape_make(DTYPE_F32, 3, SEQUENCES, length, config->vocab_size),
+         .data = engine_data(&run->engine, PROGRAM_LOGITS, "logits")},
     };
     return safetensors_write(out, items, sizeof items / sizeof *items, NULL);
 }
@@ -80,14 +66,12 @@ int main(int count, char **words) {
         fprintf(stderr, "usage: %s MODEL_DIR OUT.safetensors\n", words[0]);
         return STATUS_BAD_INPUT;
     }
-    struct logits_run run = {0};
+    struct logits_run run = {.engine = {.plan = NULL}};
     enum status status = prepare(words[1], &run);
-    if (status == STATUS_OK) status = load(&run);
     if (status == STATUS_OK) status = compute_and_write(&run, words[2]);
     if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());
-    runner_free(run.runner);
-    arena_close(&run.arenas[TIER_DEVICE]);
-    executable_free(run.executable);
-    model_free(run.model);
+    engine_close(&run.engine);
+    session_plan_free(&run.plan);
+    session_close(&run.session);
     return (int)status;
 }

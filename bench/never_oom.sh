@@ -23,6 +23,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 build=$(cd "$build" && pwd)
+families=$("$build/ballast" help models | sed -n 's/^## `\(.*\)`$/\1/p')
 folder=${folder:-$build/bench-never-oom}
 mkdir -p "$folder/disk"
 cd "$folder"
@@ -61,7 +62,8 @@ draw_between() { # VARIABLE LOW HIGH
 draw_combination() {
     local arch layers hidden vocab dtype batch seq grain disk save
     begin_draws "$1"
-    draw arch gpt2 llama mistral opt phi3 qwen2 qwen3
+    # shellcheck disable=SC2086 # several words
+    draw arch $families
     draw layers 1 2 3 4 5 6 8
     draw hidden 64 128 192 256 320 384 512
     draw vocab 512 1024 4096 16384

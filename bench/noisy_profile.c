@@ -18,8 +18,8 @@
 
 #include "base/process.h"
 #include "cli/limit_spinning.h"
-#include "profile/profile_model.h"
 #include "search/search.h"
+#include "session/machine_costs.h"
 #include "support/bench_options.h"
 #include "support/median.h"
 #include "support/model_step.h"
@@ -78,16 +78,14 @@ static void stop_spinners(struct spinners *spinners) {
 }
 
 static enum status profile(const struct bench *bench, struct costs *costs) {
-    struct cluster cluster;
-    struct profile_report report = {0};
-    const struct profile_options options = {.disk_folder = bench->settings.step.disk_folder,
-                                            .threads = bench->plain.plan.recipe.threads};
-    TRY(cluster_measure(&cluster));
-    snprintf(cluster.device.isa, sizeof cluster.device.isa, "%s", backend_cpu.isa());
-    TRY(profile_model(&backend_cpu, bench->plain.executable->graph, &cluster, &options, costs, &report));
-    printf("profile: %d measurements in %.1f s, the noisiest operator by %.0f%%, rates by %.0f%%\n", report.measured,
-           report.seconds, 100 * report.noise, 100 * cluster.rates.noise);
-    profile_report_free(&report);
+    const struct model_step *plain = &bench->plain;
+    struct machine_costs found;
+    const struct measuring measuring = {.cache_folder = ""};
+    TRY(machine_costs_measure(&plain->session.machine, &plain->plan.programs, &measuring, &found));
+    *costs = found.costs;
+    printf("profile: %d measurements in %.1f s, the noisiest operator by %.0f%%, rates by %.0f%%\n",
+           found.report.measured, found.report.seconds, 100 * found.report.noise, 100 * found.cluster.rates.noise);
+    profile_report_free(&found.report);
     return STATUS_OK;
 }
 
@@ -100,7 +98,7 @@ static enum status profile_beside(const struct bench *bench, int64_t busy, struc
 }
 
 static enum status search(const struct bench *bench, const struct costs *costs, struct search_result *out) {
-    const struct executable *plain = bench->plain.executable;
+    const struct executable *plain = model_step_executable(&bench->plain);
     int64_t *bytes = executable_workspace(plain);
     if (!bytes) return STATUS_FAILED;
     const struct workspace_table workspace = {bytes, (int)plain->graph->nodes.count};
@@ -108,7 +106,7 @@ static enum status search(const struct bench *bench, const struct costs *costs, 
         .graph = plain->graph,
         .workspace = &workspace,
         .costs = costs,
-        .recipe = &bench->plain.plan.recipe,
+        .recipe = &bench->plain.plan.chosen.recipe,
         .capacity_bytes = {[TIER_DEVICE] = plain->program->tier_bytes[TIER_DEVICE] * bench->settings.percent / 100,
                            [TIER_DISK] = INT64_MAX / 4},
         .most_compiled = search_most_compiled(plain->graph)};

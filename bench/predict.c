@@ -24,8 +24,8 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "cli/limit_spinning.h"
-#include "profile/profile_model.h"
 #include "profile/rate_work.h"
+#include "session/machine_costs.h"
 #include "sim/step_summary.h"
 #include "support/bench_options.h"
 #include "support/median.h"
@@ -85,11 +85,11 @@ static struct model_step_options options_of(const struct bench *bench, const str
 
 static enum status choose_policies(struct bench *bench, const struct model_step *plain) {
     const struct settings *settings = &bench->settings;
-    int64_t grains = recipe_grains(&plain->plan.recipe);
+    int64_t grains = recipe_grains(&plain->plan.chosen.recipe);
     for (int64_t i = 0; i < settings->policies; i++) {
         struct entry *entry = &bench->entries[bench->count++];
         entry->twin = -1;
-        TRY(policy_spread(plain->executable->graph, grains, (uint64_t)settings->seed, i, settings->policies,
+        TRY(policy_spread(model_step_executable(plain)->graph, grains, (uint64_t)settings->seed, i, settings->policies,
                           &entry->policy));
     }
     for (int64_t k = 0; k < TWINS; k++) {
@@ -102,28 +102,23 @@ static enum status choose_policies(struct bench *bench, const struct model_step 
 
 /* One profile serves all policies: they have one graph. */
 static enum status profile(struct bench *bench, const struct model_step *plain, bool anew) {
-    struct cluster cluster;
-    struct profile_report report = {0};
-    const struct profile_options options = {.disk_folder = bench->settings.step.disk_folder,
-                                            .host_tier = true,
-                                            .cache_folder = bench->cache_folder,
-                                            .anew = anew,
-                                            .threads = plain->plan.recipe.threads};
-    TRY(cluster_measure(&cluster));
-    snprintf(cluster.device.isa, sizeof cluster.device.isa, "%s", backend_cpu.isa());
+    struct machine_costs found;
+    const struct measuring measuring = {.anew = anew, .cache_folder = bench->cache_folder};
     costs_free(&bench->costs);
     double before, after;
     TRY(time_reference(bench, &before));
-    TRY(profile_model(&backend_cpu, plain->executable->graph, &cluster, &options, &bench->costs, &report));
+    TRY(machine_costs_measure(&plain->session.machine, &plain->plan.programs, &measuring, &found));
+    bench->costs = found.costs;
     TRY(time_reference(bench, &after));
+    const struct profile_report *report = &found.report;
     /* Times are kept from the least disturbed of the profiles, or from the least disturbed part of one. A round that
      * measured nothing says nothing of the machine at which they were taken. */
-    if (report.measured > 0) bench->profile_reference_s = fmin(bench->profile_reference_s, fmin(before, after));
+    if (report->measured > 0) bench->profile_reference_s = fmin(bench->profile_reference_s, fmin(before, after));
     fprintf(stderr,
             "\nprofile: %d measurements in %.1f s, the noisiest of %d operators (%s) by %.0f%%, rates by %.0f%%\n",
-            report.measured, report.seconds, report.operators, report.noisiest ? report.noisiest : "none",
-            100 * report.noise, 100 * cluster.rates.noise);
-    profile_report_free(&report);
+            report->measured, report->seconds, report->operators, report->noisiest ? report->noisiest : "none",
+            100 * report->noise, 100 * found.cluster.rates.noise);
+    profile_report_free(&found.report);
     return STATUS_OK;
 }
 
@@ -132,11 +127,12 @@ static enum status predict(struct bench *bench, struct entry *entry) {
     struct model_step step;
     struct timeline timeline;
     enum status status = model_step_compile(&options, &step);
-    if (status == STATUS_OK) status = simulate(step.executable->program, &bench->costs, &timeline);
+    if (status == STATUS_OK) status = simulate(model_step_executable(&step)->program, &bench->costs, &timeline);
     if (status == STATUS_OK) {
         entry->predicted_s = timeline.step_s;
         step_summarise(&timeline, &bench->costs, &entry->predicted);
-        memcpy(entry->predicted_bytes, step.executable->program->tier_bytes, sizeof entry->predicted_bytes);
+        memcpy(entry->predicted_bytes, model_step_executable(&step)->program->tier_bytes,
+               sizeof entry->predicted_bytes);
         timeline_free(&timeline);
     }
     model_step_close(&step);
@@ -160,7 +156,7 @@ static enum status run_steps(struct bench *bench, struct model_step *step, struc
     int64_t ns = 0;
     double before, after;
     TRY(model_step_run(step, &ns));
-    runner_set_recorder(step->runner, timeline);
+    runner_set_recorder(step->engine.main, timeline);
     TRY(time_reference(bench, &before));
     TRY(model_step_run(step, &ns));
     TRY(time_reference(bench, &after));
@@ -179,11 +175,11 @@ static enum status measure(struct bench *bench, struct entry *entry, int64_t rou
     struct model_step step;
     struct timeline timeline = {0};
     enum status status = model_step_open(&options, &step);
-    if (status == STATUS_OK) status = timeline_create(step.executable->program, &timeline);
+    if (status == STATUS_OK) status = timeline_create(model_step_executable(&step)->program, &timeline);
     if (status == STATUS_OK) status = run_steps(bench, &step, &timeline, &entry->repeats[round]);
     if (status == STATUS_OK && beside_fastest(entry, round)) step_summarise(&timeline, &bench->costs, &entry->measured);
     for (enum tier tier = 0; tier < TIER_COUNT && status == STATUS_OK; tier++)
-        entry->measured_bytes[tier] = resident_bytes(&step.arenas[tier]);
+        entry->measured_bytes[tier] = resident_bytes(&step.engine.arenas[tier]);
     timeline_free(&timeline);
     model_step_close(&step);
     return status;
@@ -338,7 +334,7 @@ static enum status put_out(const struct bench *bench) {
 
 static enum status run_with(struct bench *bench, const struct model_step *plain) {
     TRY(choose_policies(bench, plain));
-    TRY(open_reference(bench, plain->plan.recipe.threads));
+    TRY(open_reference(bench, plain->plan.chosen.recipe.threads));
     TRY(measure_all(bench, plain));
     for (int64_t i = 0; i < bench->count; i++)
         TRY(predict(bench, &bench->entries[i]));
@@ -360,7 +356,7 @@ static enum status run(struct bench *bench) {
 
 static enum status read_options(int count, char **words, struct settings *out) {
     struct bench_option options[BENCH_OPTIONS_MOST + 1] = {
-        {"threads", .count = &out->step.plan.threads, .most = 1 << 12},
+        {"threads", .count = &out->step.plan.threads, .most = 1 << 12, BENCH_SETTING(&out->step.plan, threads)},
         {"policies", .number = &out->policies, .most = POLICIES_MOST},
         {"repeats", .number = &out->repeats, .most = REPEATS_MOST},
         {"seed", .number = &out->seed, .most = INT32_MAX},

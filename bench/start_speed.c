@@ -19,27 +19,29 @@ enum { STEPS_MOST = 99 };
 struct bench {
     const char *model;
     struct train_options options;
-    struct train_setup setup;
+    struct session session;
+    struct session_plan plan;
     struct train_data data;
     struct engine engine;
     double matrix_flops_per_s;
 };
 
-static enum status setup_make(struct bench *bench) {
+static enum status plan_make(struct bench *bench) {
     struct plan_options plan;
     plan_options_init(&plan);
-    return train_setup_create(bench->model, SETUP_TRAIN, &plan, &bench->options, &bench->setup);
+    return session_begin(bench->model, PROGRAMS_TO_TRAIN, &plan, &bench->options, &bench->session, &bench->plan);
 }
 
 static enum status data_open(struct bench *bench) {
-    return train_data_open(bench->setup.model, &bench->setup.plan.recipe, &bench->options, true, &bench->data);
+    return train_data_open(bench->session.model, &bench->plan.chosen.recipe, &bench->options, true, &bench->data);
 }
 
 static enum status rate_measure(struct bench *bench) {
-    return profile_matrix_rate(bench->setup.backend, bench->setup.plan.recipe.dtype, &bench->matrix_flops_per_s);
+    return profile_matrix_rate(bench->session.machine.backend, bench->plan.chosen.recipe.dtype,
+                               &bench->matrix_flops_per_s);
 }
 
-static enum status arena_open_all(struct bench *bench) { return engine_open(&bench->setup, &bench->engine); }
+static enum status arena_open_all(struct bench *bench) { return engine_open(&bench->plan, &bench->engine); }
 
 static enum status weights_load(struct bench *bench) { return engine_load_weights(&bench->engine); }
 
@@ -52,8 +54,8 @@ static const struct start_phase {
     const char *name;
     enum status (*run)(struct bench *bench);
 } phases[] = {
-    {"model and programs", setup_make}, {"data", data_open},       {"matrix rate", rate_measure},
-    {"arena", arena_open_all},          {"weights", weights_load}, {"first step", step_first},
+    {"model and programs", plan_make}, {"data", data_open},       {"matrix rate", rate_measure},
+    {"arena", arena_open_all},         {"weights", weights_load}, {"first step", step_first},
 };
 
 static enum status phases_run(struct bench *bench) {
@@ -70,7 +72,7 @@ static enum status phases_run(struct bench *bench) {
 }
 
 static enum status steps_run(struct bench *bench, int steps) {
-    const struct recipe *recipe = &bench->setup.plan.recipe;
+    const struct recipe *recipe = &bench->plan.chosen.recipe;
     int64_t step_ns[STEPS_MOST], fill_ns[STEPS_MOST], tokens = recipe->batch * recipe->sequence_length;
     int32_t *room = mem_array((size_t)tokens, 2 * sizeof *room);
     enum status status = room ? STATUS_OK : STATUS_FAILED;
@@ -112,6 +114,7 @@ int main(int count, char **arguments) {
     if (status != STATUS_OK) fprintf(stderr, "%s\n", status_message());
     engine_close(&bench.engine);
     train_data_close(&bench.data);
-    train_setup_free(&bench.setup);
+    session_plan_free(&bench.plan);
+    session_close(&bench.session);
     return (int)status;
 }

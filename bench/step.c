@@ -58,13 +58,14 @@ static bool compares(const struct bench *bench) {
 
 static enum status open_plain(struct bench *bench) {
     struct model_step_options plain = bench->options->step;
-    plain.plan.lora = NULL;
+    SETTINGS_DROP(&plain.plan, lora);
+    SETTINGS_DROP(&plain.plan, freeze);
     plain.plan.freeze_count = 0;
     return compares(bench) ? model_step_open(&plain, &bench->plain) : STATUS_OK;
 }
 
 static enum status open_rates(struct bench *bench) {
-    const struct graph *graph = bench->step.executable->graph;
+    const struct graph *graph = model_step_executable(&bench->step)->graph;
     TRY(memory_rate_open(&bench->memory));
     TRY(product_rate_open(graph, graph->dtype, &bench->products[0]));
     return graph->dtype == DTYPE_F32 ? STATUS_OK : product_rate_open(graph, DTYPE_F32, &bench->products[1]);
@@ -77,7 +78,7 @@ static enum status bench_open(const struct options *options, struct bench *bench
     TRY(open_plain(bench));
     TRY(step_table_open(&bench->step, &bench->table));
     if (!options->no_limits) TRY(open_rates(bench));
-    if (bench->plain.runner) TRY(model_step_run(&bench->plain, &ns));
+    if (bench->plain.engine.main) TRY(model_step_run(&bench->plain, &ns));
     return model_step_run(&bench->step, &ns);
 }
 
@@ -115,7 +116,7 @@ static enum status run_round(struct bench *bench, int round) {
     TRY(measure_limits(bench, round));
     TRY(time_step(&bench->step, &measured->step[round]));
     printf(", step %.3f s, loss %.4f", measured->step[round], bench->step.loss);
-    if (bench->plain.runner) {
+    if (bench->plain.engine.main) {
         TRY(time_step(&bench->plain, &measured->plain[round]));
         printf(", all trained %.3f s", measured->plain[round]);
     }
@@ -140,9 +141,9 @@ static const char *wait_policy(void) {
 }
 
 static void print_setting(const struct bench *bench) {
-    const struct recipe *recipe = &bench->step.plan.recipe;
-    const struct graph *graph = bench->step.executable->graph;
-    const struct model_config *config = &bench->step.model->config;
+    const struct recipe *recipe = &bench->step.plan.chosen.recipe;
+    const struct graph *graph = model_step_executable(&bench->step)->graph;
+    const struct model_config *config = &bench->step.session.model->config;
     const dnnl_version_t *onednn = dnnl_version();
     printf("isa %s, oneDNN %d.%d.%d, %d threads (waiting: %s)\n", recipe->isa, onednn->major, onednn->minor,
            onednn->patch, recipe->threads, wait_policy());
@@ -153,7 +154,7 @@ static void print_setting(const struct bench *bench) {
            (double)model_matrix_parameter_count(graph) * 1e-6, (double)model_trained_count(graph) * 1e-6);
     printf("%" PRId64 " x %" PRId64 " tokens in grains of %" PRId64 " sequences; arena %.2f GiB\n", recipe->batch,
            recipe->sequence_length, recipe->grain_sequences,
-           (double)bench->step.arenas[TIER_DEVICE].bytes / (double)(1 << 30));
+           (double)bench->step.engine.arenas[TIER_DEVICE].bytes / (double)(1 << 30));
     fflush(stdout);
 }
 
@@ -171,7 +172,7 @@ static void print_step(struct bench *bench, double seconds) {
     printf("step: %.3f s, %.1f tokens/s, model %.1f GFLOP/s; by its operators %.1f GFLOP, %.1f GFLOP/s\n", seconds,
            (double)model_step_tokens(step) / seconds, model_step_model_flops(step) / seconds * 1e-9, program * 1e-9,
            program / seconds * 1e-9);
-    if (!bench->plain.runner) return;
+    if (!bench->plain.engine.main) return;
     double plain = median(bench->measured.plain, bench->options->steps);
     double predicted = model_step_program_flops(&bench->plain) / program;
     printf("everything trained: %.3f s; %.3f times as fast, by FLOPs %.3f: %.3f of it\n", plain, plain / seconds,
@@ -199,20 +200,20 @@ static enum status read_options(int count, char **words, struct options *out) {
     struct plan_options *plan = &out->step.plan;
     const struct bench_option options[] = {
         {"model", .text = &out->step.family},
-        {"dtype", .dtype = &plan->dtype},
-        {"batch", .number = &plan->batch, .most = 1 << 20},
-        {"seq", .number = &plan->sequence_length, .most = 1 << 20},
+        {"dtype", .dtype = &plan->dtype, BENCH_SETTING(plan, dtype)},
+        {"batch", .number = &plan->batch, .most = 1 << 20, BENCH_SETTING(plan, batch)},
+        {"seq", .number = &plan->sequence_length, .most = 1 << 20, BENCH_SETTING(plan, sequence_length)},
         {"layers", .number = &out->step.layers, .most = 1 << 20},
-        {"threads", .count = &plan->threads, .most = 1 << 20},
+        {"threads", .count = &plan->threads, .most = 1 << 20, BENCH_SETTING(plan, threads)},
         {"steps", .count = &out->steps, .most = STEPS_MOST},
         {"table", .flag = &out->table},
         {"no-limits", .flag = &out->no_limits},
-        {"lora", .text = &plan->lora},
+        {"lora", .text = &plan->lora, BENCH_SETTING(plan, lora)},
         {"freeze", .text = &out->freeze},
         {0},
     };
     TRY(bench_options_read(count, words, options, "bench/step.c"));
-    if (out->freeze) plan->freeze = &out->freeze, plan->freeze_count = 1;
+    if (out->freeze) SETTINGS_GIVE(plan, freeze, &out->freeze), plan->freeze_count = 1;
     if (out->table && out->no_limits)
         return status_set(STATUS_BAD_INPUT, "--table: sets operators beside limits, which --no-limits leaves out");
     return STATUS_OK;
@@ -224,7 +225,7 @@ int main(int count, char **words) {
     struct options options = {.step = {.family = "gpt2", .layers = 12}, .steps = 3};
     static struct bench bench;
     plan_options_init(&options.step.plan);
-    options.step.plan.batch = 4;
+    SETTINGS_GIVE(&options.step.plan, batch, 4);
     enum status status = read_options(count, words, &options);
     if (status == STATUS_OK) status = bench_open(&options, &bench);
     if (status == STATUS_OK) {

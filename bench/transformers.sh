@@ -19,7 +19,7 @@ check() {
     "$python" "$root/tests/reference/check_transformers.py" "$1" "$work/logits.safetensors" 2>/dev/null
 }
 cd "$work"
-for arch in gpt2 llama mistral opt phi3 qwen2 qwen3; do
+for arch in $("$build/ballast" help models | sed -n 's/^## `\(.*\)`$/\1/p'); do
     dtype=bf16 window=
     case $arch in
     gpt2 | opt) dtype=fp32 ;;

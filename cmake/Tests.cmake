@@ -2,6 +2,8 @@
 #
 # A test that needs other ctest properties says so in a line of its own, for example
 #     /* ctest: PROCESSORS 2 */          or, in a script,          # ctest: PROCESSORS 2
+# One that takes more than five seconds on two cores is long, which make test runs after the others:
+#     /* ctest: LABELS long */
 # One that shall also run in another environment names the second run and its variables; <room>.<name>.avx2 is then
 #     /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 # `slow` among them leaves the second run to make test-slow.
@@ -90,7 +92,7 @@ if(cmocka_FOUND)
     list(TRANSFORM test_places REPLACE "=(.*)" "=\"\\1\"" OUTPUT_VARIABLE test_macros)
     target_compile_definitions(test_support INTERFACE ${test_macros})
     target_include_directories(test_support INTERFACE tests)
-    target_link_libraries(test_support INTERFACE ballast PkgConfig::cmocka)
+    target_link_libraries(test_support INTERFACE bench_support ballast PkgConfig::cmocka)
     target_link_options(test_support INTERFACE -Wl,--wrap=_cmocka_run_group_tests) # tests/support/one_case.c
 
     file(GLOB test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
@@ -145,6 +147,7 @@ if(cmocka_FOUND)
             test_set_properties(backend.${name}.emulated tests/backend/test_${name}.c)
             set_property(TEST backend.${name}.emulated APPEND PROPERTY ENVIRONMENT BALLAST_TEST_BACKEND=cuda)
         endforeach()
+        set_property(TEST backend.kernel_plain.emulated PROPERTY LABELS long)
     endif()
 else()
     summary_add(cmocka "not found" "the tests are left out (libcmocka-dev)")
@@ -161,6 +164,7 @@ find_program(AARCH64_GCC aarch64-linux-gnu-gcc)
 if(AARCH64_GCC)
     summary_add("arm64 compiler" "${AARCH64_GCC}")
     add_test(NAME build.arm64 COMMAND "${PROJECT_SOURCE_DIR}/scripts/check-arm64.sh" "${AARCH64_GCC}")
+    set_property(TEST build.arm64 PROPERTY LABELS long)
 else()
     summary_add("arm64 compiler" "not found" "the test that arm64 compiles is left out (gcc-aarch64-linux-gnu)")
 endif()
@@ -171,6 +175,7 @@ if(BALLAST_FUZZ_BUILD)
         cmake_path(GET source STEM program)
         string(REGEX REPLACE "^fuzz_" "" name "${program}")
         add_test(NAME fuzz.${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/run-fuzzer.sh" "${BALLAST_FUZZ_BUILD}" ${name})
+        set_property(TEST fuzz.${name} PROPERTY LABELS long)
     endforeach()
 else()
     summary_add("fuzz targets" "not asked for" "ctest runs none (make test builds them in a folder of their own)")

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fails where a commit's subject is not "subsystem: what it does", in at most 72 characters and without a full stop.
+# Fails where a commit's subject is not "subsystem: what it does", in the imperative, in at most 72 characters and
+# without a full stop. Of the imperative it knows what it is not: "adds", "added", "adding".
 #   usage: scripts/check-commits.sh [BASE]      BASE: commits after it are looked at
 # Merges are not looked at. History before the rule is left as it is.
 set -eu
@@ -12,6 +13,9 @@ fi
 git log --no-merges --format='%h%x09%s' "$base..HEAD" | awk -F '\t' '
     function fault(text) { printf "%s: %s: %s\n", $1, text, $2; bad = 1 }
     length($2) > 72 { fault("the subject has " length($2) " characters") }
-    $2 !~ /^[a-z0-9_, ]+: [^ ]/ { fault("the subject names no subsystem") }
+    $2 !~ /^[a-z0-9_,/ ]+: [^ ]/ { fault("the subject names no subsystem") }
+    $2 ~ /: (add|allow|avoid|build|change|check|drop|find|fix|give|hold|keep|let|mak|make|merge|mov|move|print|put|read|remov|remove|renam|rename|replac|replace|rewrit|say|set|show|split|support|tell|test|updat|update|us|use|write|writ)(s|es|ed|d|ing|ting) / {
+        fault("the subject is not in the imperative")
+    }
     $2 ~ /\.$/ { fault("the subject ends with a full stop") }
     END { exit bad }'

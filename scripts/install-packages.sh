@@ -8,9 +8,9 @@ tools='gcc libc6-dev cmake ninja-build'
 # Without which nothing builds; bench/gpu/packages.sh takes them along.
 libraries='pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev libutf8proc-dev'
 # What a build does without.
-optional='libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev libedit-dev'
+optional='libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev libedit-dev libopenmpi-dev libmpich-dev'
 build="$tools $libraries $optional"
-test='libcmocka-dev clang libclang-rt-14-dev libomp-dev'
+test='libcmocka-dev clang libclang-rt-14-dev libomp-dev openmpi-bin mpich'
 # On x86-64 the tests also compile for arm64.
 cross='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
 demo='bible-kjv bible-kjv-text'

@@ -1,21 +1,57 @@
 #!/bin/sh
-# Runs the tests of a build folder, then says which ten took longest, what was skipped, and what that would need.
-#   usage: scripts/run-tests.sh BUILD_FOLDER CTEST_ARGUMENT...
-# The status is ctest's. A test that skips prints a line "skipped: WHAT IS MISSING; needs WHAT" (unit_skip in
-# tests/support/unit.h; scripts print it themselves).
+# Runs the tests of a build folder, class by class, then says which took longest, which left their class, what was
+# skipped, and what that would need.
+#   usage: scripts/run-tests.sh BUILD_FOLDER "CLASS..." CTEST_ARGUMENT...
+# Classes: quick (under five seconds on two cores of a server of 2020), long, and slow (left to make test-slow). A test
+# is quick unless its source says `ctest: LABELS long` (cmake/Tests.cmake). All classes run, whatever fails; the status
+# is that of the first class that failed.
+# A test that skips prints a line "skipped: WHAT IS MISSING; needs WHAT" (unit_skip in tests/support/unit.h; scripts
+# print it themselves).
 set -eu
 build=$1
-shift
+classes=$2
+shift 2
+ctest_log=$build/Testing/Temporary/LastTest.log
+log=$build/Testing/Temporary/AllClasses.log
+mkdir -p "$build/Testing/Temporary"
+: >"$log"
+
 status=0
-ctest --test-dir "$build" --output-on-failure --no-tests=error "$@" || status=$?
+for class in $classes; do
+    case $class in
+    quick) labels='-LE long|slow' ;;
+    long) labels='-L long -LE slow' ;;
+    slow) labels='-L slow' ;;
+    *) echo "run-tests: no class of tests is called $class" >&2 && exit 2 ;;
+    esac
+    rm -f "$ctest_log"
+    here=0
+    # shellcheck disable=SC2086 # the labels are several words
+    ctest --test-dir "$build" --output-on-failure --no-tests=error $labels "$@" || here=$?
+    [ $here = 0 ] || echo "run-tests: some $class tests failed" >&2
+    [ $status != 0 ] || status=$here
+    [ ! -f "$ctest_log" ] || { echo "Class: $class" && cat "$ctest_log"; } >>"$log"
+done
+[ -s "$log" ] || exit $status
 
 # ctest's log has, for each test, "N/M Testing: NAME", what it printed, and "Test time = SECONDS sec".
-log=$build/Testing/Temporary/LastTest.log
-[ -f "$log" ] || exit $status
+list_times() {
+    awk '/^Class: / { class = $2 }
+        /^[0-9]+\/[0-9]+ Testing: / { name = $3; skipped = 0 }
+        /^skipped: / { skipped = 1 }
+        /^Test time = / { printf "%8.1f %s %s%s\n", $4, name, class, skipped ? " skipped" : "" }' "$log"
+}
 echo
 echo 'The ten slowest tests, in seconds:'
-awk '/^[0-9]+\/[0-9]+ Testing: / { name = $3 } /^Test time = / { printf "%8.1f  %s\n", $4, name }' "$log" | sort -rn |
-    head -n 10
+list_times | sort -rn | head -n 10 | awk '{ printf "%8.1f  %s\n", $1, $2 }'
+# Time says nothing exact on a busy or a slow machine: three times the border either way, and never a failure.
+list_times | awk '
+    $3 == "quick" && $1 > 15 { fault[++count] = sprintf("%8.1f  %s: is it long?", $1, $2) }
+    $3 == "long" && $1 < 5 / 3 && !$4 && $2 !~ /^fuzz\./ { fault[++count] = sprintf("%8.1f  %s: is it quick?", $1, $2) }
+    END {
+        if (count) print "\nFar from five seconds, on the other side than their class (ctest: LABELS long):"
+        for (i = 1; i <= count; i++) print fault[i]
+    }'
 awk '/^[0-9]+\/[0-9]+ Testing: / { name = $3 }
     sub(/^.*skipped: /, "") {
         if (!($0 in names)) reasons[++count] = $0

@@ -47,7 +47,7 @@ static enum status open_way(const char *name, const struct op_sizes *sizes, stru
     way->graph = op_case_build(find_case(name), DTYPE_BF16, sizes);
     if (!way->graph) return STATUS_FAILED;
     const struct node *node = way->graph->nodes.items[way->graph->nodes.count - 1];
-    TRY(backend_cuda.kernel_create(node, &way->kernel));
+    TRY(backend_kernel_create(&backend_cuda, node, &way->kernel));
     way->call.stream = way->clock->stream;
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         TRY(take_operand(node->in[i], &way->call.in[i]));

@@ -49,11 +49,11 @@ static enum status open_way(const struct bench *bench, const struct way *way, st
     struct model_step_options options = {.family = "gpt2", .layers = bench->layers, .vocab = way->vocabulary};
     double unused;
     plan_options_init(&options.plan);
-    options.plan.backend = bench->backend;
-    options.plan.dtype = DTYPE_BF16;
-    options.plan.batch = bench->batch;
-    options.plan.sequence_length = SEQUENCE;
-    options.plan.grain_sequences = recipe_default_grain(bench->batch, SEQUENCE, way->grain_tokens);
+    SETTINGS_GIVE(&options.plan, backend, bench->backend);
+    SETTINGS_GIVE(&options.plan, dtype, DTYPE_BF16);
+    SETTINGS_GIVE(&options.plan, batch, bench->batch);
+    SETTINGS_GIVE(&options.plan, sequence_length, SEQUENCE);
+    SETTINGS_GIVE(&options.plan, grain_sequences, recipe_default_grain(bench->batch, SEQUENCE, way->grain_tokens));
     TRY(model_step_open(&options, step));
     setenv("BALLAST_CUDA_GRAPHS", way->graphs, 1);
     for (int i = 0; i < WARM; i++)

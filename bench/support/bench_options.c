@@ -13,10 +13,10 @@ void bench_options_append(struct bench_option *options, struct model_step_option
         {"hidden", .number = &step->hidden, .most = 1 << 20},
         {"heads", .number = &step->heads, .most = 1 << 16},
         {"vocab", .number = &step->vocab, .most = 1 << 24},
-        {"batch", .number = &step->plan.batch, .most = 1 << 20},
-        {"seq", .number = &step->plan.sequence_length, .most = 1 << 20},
-        {"grain", .number = &step->plan.grain_sequences, .most = 1 << 20},
-        {"dtype", .dtype = &step->plan.dtype},
+        {"batch", .number = &step->plan.batch, .most = 1 << 20, BENCH_SETTING(&step->plan, batch)},
+        {"seq", .number = &step->plan.sequence_length, .most = 1 << 20, BENCH_SETTING(&step->plan, sequence_length)},
+        {"grain", .number = &step->plan.grain_sequences, .most = 1 << 20, BENCH_SETTING(&step->plan, grain_sequences)},
+        {"dtype", .dtype = &step->plan.dtype, BENCH_SETTING(&step->plan, dtype)},
         {"disk", .text = &step->disk_folder},
         {0},
     };
@@ -45,6 +45,7 @@ static enum status parse_dtype(const struct bench_option *option, const char *te
 }
 
 static enum status parse(const struct bench_option *option, const char *text) {
+    if (option->given) *option->given |= option->bit;
     if (option->flag) return *option->flag = true, STATUS_OK;
     if (option->text) return *option->text = text, STATUS_OK;
     return option->dtype ? parse_dtype(option, text) : parse_number(option, text);
@@ -89,9 +90,9 @@ enum status bench_options_require_disk(const struct model_step_options *step) {
 struct model_step_options bench_options_small(void) {
     struct model_step_options step = {.family = "gpt2", .layers = 4, .hidden = 256, .heads = 4, .vocab = 2048};
     plan_options_init(&step.plan);
-    step.plan.batch = 4;
-    step.plan.sequence_length = 256;
-    step.plan.grain_sequences = 1;
-    step.plan.dtype = DTYPE_F32;
+    SETTINGS_GIVE(&step.plan, batch, 4);
+    SETTINGS_GIVE(&step.plan, sequence_length, 256);
+    SETTINGS_GIVE(&step.plan, grain_sequences, 1);
+    SETTINGS_GIVE(&step.plan, dtype, DTYPE_F32);
     return step;
 }

@@ -1,11 +1,9 @@
-/* A training step of a model without files: random weights and tokens, and the graph, plan, executable and runner that
+/* A training step of a model without files: random weights and tokens, in the session, plan and engine that
  * `ballast train` uses. */
 #ifndef BALLAST_BENCH_MODEL_STEP_H
 #define BALLAST_BENCH_MODEL_STEP_H
 
-#include "model/model.h"
-#include "runtime/runner.h"
-#include "session/train_options.h"
+#include "session/engine.h"
 
 struct model_step_options {
     const char *family; /* "gpt2" or "llama" */
@@ -17,17 +15,17 @@ struct model_step_options {
 };
 
 struct model_step {
-    struct model *model;
-    struct plan plan;
-    struct executable *executable;
-    struct arena arenas[TIER_COUNT];
-    struct runner *runner;
+    struct session session;
+    struct session_plan plan;
+    struct engine engine;
     int64_t steps; /* that have been run */
     double loss;   /* of the last one, mean over its tokens */
 };
+/* Of its program. */
+const struct executable *model_step_executable(const struct model_step *step);
 
-/* The model, the plan and the executable alone: nothing is in memory yet. The caller calls model_step_close, also after
- * a failure. */
+/* The session and its plan alone: nothing is in memory yet. `out` must not be moved. The caller calls model_step_close,
+ * also after a failure. */
 enum status model_step_compile(const struct model_step_options *options, struct model_step *out);
 /* Ready to run, inputs set. The caller calls model_step_close, also after a failure. BAD_INPUT for options that make no
  * model or plan. */

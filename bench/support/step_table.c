@@ -19,7 +19,8 @@ struct lines {
 };
 
 enum status step_table_open(const struct model_step *step, struct step_table *out) {
-    *out = (struct step_table){.ns = mem_array(step->executable->program->instructions.count, sizeof *out->ns)};
+    *out =
+        (struct step_table){.ns = mem_array(model_step_executable(step)->program->instructions.count, sizeof *out->ns)};
     return out->ns ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -35,10 +36,10 @@ static void watch(void *payload, const struct runner *runner, int32_t instructio
 
 enum status step_table_run(struct step_table *table, struct model_step *step) {
     int64_t ns;
-    runner_set_observer(step->runner, watch, table);
+    runner_set_observer(step->engine.main, watch, table);
     table->last = clock_now_ns();
     enum status status = model_step_run(step, &ns);
-    runner_set_observer(step->runner, NULL, NULL);
+    runner_set_observer(step->engine.main, NULL, NULL);
     table->steps++;
     return status;
 }
@@ -49,7 +50,7 @@ static double seconds_of(const struct step_table *table, size_t instruction) {
 
 double step_table_seconds(const struct step_table *table, const struct model_step *step) {
     double seconds = 0;
-    for (size_t i = 0; i < step->executable->program->instructions.count; i++)
+    for (size_t i = 0; i < model_step_executable(step)->program->instructions.count; i++)
         seconds += seconds_of(table, i);
     return seconds;
 }
@@ -135,7 +136,7 @@ enum status step_table_print(const struct step_table *table, const struct model_
                              double bytes_per_s, FILE *out) {
     struct lines lines = {0};
     double whole = step_table_seconds(table, step);
-    enum status status = collect(table, step->executable->program, flops_per_s, bytes_per_s, &lines);
+    enum status status = collect(table, model_step_executable(step)->program, flops_per_s, bytes_per_s, &lines);
     if (status == STATUS_OK) {
         struct line sum = {.phase = "all", .op = "", .seconds = 0};
         qsort(lines.all.items, lines.all.count, sizeof *lines.all.items, slower_first);

@@ -3,7 +3,7 @@
  * Two kinds. On a processor a call returns when its work is done, in memory of the process: `streams` and `memory` are
  * NULL. On a GPU a call only asks for its work: that is done later, in the order of the stream that it was given, in
  * memory that the CPU has no address for. What differs between the two stands in these two tables and nowhere else;
- * whoever runs a program asks for them (run/runner.h) and never for the backend's name. */
+ * whoever runs a program asks for them (runtime/runner.h) and never for the backend's name. */
 #ifndef BALLAST_BACKEND_BACKEND_H
 #define BALLAST_BACKEND_BACKEND_H
 
@@ -52,6 +52,23 @@ struct kernel {
     void (*release)(struct kernel *kernel); /* frees the kernel itself too */
     const struct node *node;
     int64_t workspace_bytes;
+};
+
+/* Makes the kernel of one node. */
+typedef enum status kernel_maker(const struct node *node, struct kernel **out);
+
+struct kernel_entry {
+    const struct op *op; /* NULL: every operator */
+    kernel_maker *create;
+};
+
+/* The kernels of a backend by operator. An operator that is in none of the lists is one that the backend lacks. Whoever
+ * brings an operator of its own gives a copy of a backend a list of its kernels, with the backend's own as `next`
+ * (tests/ops/test_add_operator.c). */
+struct kernel_list {
+    const struct kernel_entry *entries;
+    int count;
+    const struct kernel_list *next; /* NULL: that is all */
 };
 
 /* Streams and events of a backend whose calls return before their work is done. Work on one stream is done in the order
@@ -152,14 +169,15 @@ struct backend {
     /* Sets the number of compute threads of the calling thread's kernels and starts them; kernels are created and run
      * with one number. */
     void (*set_threads)(int threads);
-    bool (*supports)(const struct op *op, enum dtype dtype);
-    /* The kernel of one node, whose operands are in the device tier; the caller calls kernel->release. Kernels of equal
-     * nodes may share their compiled part. */
-    enum status (*kernel_create)(const struct node *node, struct kernel **out);
+    /* For operands in the device tier, in fp32 and bf16. Kernels of equal nodes may share their compiled part. */
+    const struct kernel_list *kernels;
+    /* Called before a kernel is created, by the thread that creates it: BAD_INPUT or FAILED where the device cannot be
+     * used. NULL: there is nothing to do. */
+    enum status (*prepare)(void);
     /* What the device's library takes for each product of matrices, as a recipe has it (plan/products.h): kernels that
      * are created from now on take what `lines` say (NULL: nothing), and what the library puts forward for products
-     * that they lack. BAD_INPUT from kernel_create where it refuses what is said. `list_products`: of all kernels that
-     * there are, a text that products_keep has. NULL, both: there is nothing to choose. */
+     * that they lack. BAD_INPUT from backend_kernel_create where it refuses what is said. `list_products`: of all
+     * kernels that there are, a text that products_keep has. NULL, both: there is nothing to choose. */
     enum status (*pin_products)(const char *lines);
     enum status (*list_products)(const char **lines);
     /* bytes of zeros, in the device tier; used for accumulators */
@@ -178,6 +196,11 @@ extern const struct backend backend_cpu, backend_cuda;
 /* All of them, the one that is preferred first; the last can always be tried. A new backend is an entry here. */
 extern const struct backend *const backends[];
 extern const int backend_count;
+
+bool backend_has_kernel(const struct backend *backend, const struct op *op);
+/* The kernel of one node; the caller calls kernel->release. A message begins with the node's name and its operator's.
+ * BAD_INPUT, with the backends that have one, where this backend has no kernel for the operator. */
+enum status backend_kernel_create(const struct backend *backend, const struct node *node, struct kernel **out);
 
 /* The backend that `device` names, as NAME or NAME:N (its N-th device from 0); NULL: the first of the list that can be
  * used. BAD_INPUT when there is none of that name or it cannot be used. A process uses one device: the choice is made

@@ -8,26 +8,34 @@
 
 static atomic_bool quiet_notes;
 
-static void print_line(const char *lead, const char *format, va_list arguments) {
+static _Atomic(log_listener *) listening;
+
+static void put_line(bool warning, const char *format, va_list arguments) {
     char text[2048];
+    log_listener *listener = atomic_load(&listening);
+    if (!listener && !warning && atomic_load(&quiet_notes)) return;
     vsnprintf(text, sizeof text, format, arguments);
+    if (listener) {
+        listener(warning, text);
+        return;
+    }
     live_line_wipe();
-    fprintf(stderr, "%s%s\n", lead, text);
+    fprintf(stderr, "%s%s\n", warning ? "warning: " : "", text);
 }
 
 void log_set_quiet(bool quiet) { atomic_store(&quiet_notes, quiet); }
+void log_listen(log_listener *listener) { atomic_store(&listening, listener); }
 
 void log_note(const char *format, ...) {
-    if (atomic_load(&quiet_notes)) return;
     va_list arguments;
     va_start(arguments, format);
-    print_line("", format, arguments);
+    put_line(false, format, arguments);
     va_end(arguments);
 }
 
 void log_warning(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    print_line("warning: ", format, arguments);
+    put_line(true, format, arguments);
     va_end(arguments);
 }

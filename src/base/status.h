@@ -43,12 +43,24 @@ void status_clear(void);
 /* Whether it stands for a signal that stopped a run after a checkpoint. */
 bool status_is_stop(enum status code);
 
+/* Returns the status of `expression` where it is not STATUS_OK. */
 #define TRY(expression)                                                                                                \
     do {                                                                                                               \
         enum status try_status_ = (expression);                                                                        \
         if (try_status_ != STATUS_OK) return try_status_;                                                              \
     } while (0)
-/* The same in functions with one clean-up label: sets `variable` and jumps. */
+/* The one way to keep a status through clean-up: on failure, sets `variable` and jumps. What the label frees starts out
+ * empty, so that it can be freed from any point.
+ *
+ *         struct vec words = {0};
+ *         enum status status;
+ *         TRY_GOTO(status, words_read(path, &words), done);
+ *         TRY_GOTO(status, words_sort(&words), done);
+ *     done:
+ *         vec_free(&words);
+ *         return status;
+ *
+ * Where the caller owns the result on success, the label is `failed` and `return STATUS_OK;` stands before it. */
 #define TRY_GOTO(variable, expression, label)                                                                          \
     do {                                                                                                               \
         (variable) = (expression);                                                                                     \

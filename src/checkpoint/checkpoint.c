@@ -70,7 +70,7 @@ static enum status write_weights(const struct engine *engine, const char *folder
     struct weight_target *targets;
     int count;
     TRY(engine_list_tensors(engine, TENSOR_PARAMETER, hashes, &targets, &count));
-    enum status status = model_write(engine->setup->model, folder, targets, count, manifest);
+    enum status status = model_write(engine_model(engine), folder, targets, count, manifest);
     mem_free(targets);
     return status;
 }
@@ -103,7 +103,7 @@ static enum status write_arena(const struct checkpoint_source *source, const cha
                                uint64_t *bits) {
     const struct engine *engine = source->engine;
     char *optimizer = path_join(folder, checkpoint_optimizer_name);
-    uint64_t *hashes = mem_array(engine->setup->main->graph->tensors.count, sizeof *hashes);
+    uint64_t *hashes = mem_array(engine_graph(engine)->tensors.count, sizeof *hashes);
     enum status status = optimizer && hashes ? write_weights(engine, folder, hashes, manifest) : STATUS_FAILED;
     if (status == STATUS_OK) status = write_optimizer(engine, optimizer, hashes, manifest);
     if (status == STATUS_OK) status = engine_hash(engine, hashes, bits);
@@ -117,7 +117,7 @@ static enum status write_listed(const struct checkpoint_source *source, const ch
                                 const struct checkpoint_state *state, struct manifest *manifest) {
     struct checkpoint_state found = *state;
     TRY(write_arena(source, folder, manifest, &found.bits));
-    TRY(checkpoint_hash_base(source->engine->setup->model, &found.base));
+    TRY(checkpoint_hash_base(engine_model(source->engine), &found.base));
     found.data = dataset_fingerprint(source->dataset); /* the first time it may read all text: steps go on */
     char *json = path_join(folder, checkpoint_state_name);
     enum status status = json ? write_state(json, &found, source->options, manifest) : STATUS_FAILED;
@@ -179,7 +179,7 @@ enum status checkpoint_write(const struct checkpoint_source *source, const struc
     char *name = mem_format("%s%0*" PRId64, name_prefix, NAME_DIGITS, state->step);
     char *path = folder && name ? path_join(folder, name) : NULL;
     enum status status = path ? write_and_publish(source, folder, name, state) : STATUS_FAILED;
-    if (status == STATUS_OK) status = move_model_home(source->engine->setup->model, path);
+    if (status == STATUS_OK) status = move_model_home(engine_model(source->engine), path);
     /* The new one is there: what is left of the old ones goes with the next, or when the run goes on. */
     if (status == STATUS_OK && remove_old(folder, source->options->keep) != STATUS_OK)
         log_warning("an old checkpoint could not be removed: %s", status_message());

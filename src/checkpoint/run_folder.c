@@ -48,9 +48,10 @@ enum status run_folder_check_new(const char *path) {
 }
 
 static json_t *limits_to_json(const struct memory_options *limits) {
-    return json_pack("{s:I, s:I, s:I, s:s}", "device_bytes", (json_int_t)limits->device_bytes, "host_bytes",
-                     (json_int_t)limits->host_bytes, "disk_bytes", (json_int_t)limits->disk_bytes, "disk_folder",
-                     limits->disk_folder);
+#define SIZE_OR_NULL(field) SETTINGS_HAVE(limits, field) ? json_integer(limits->field) : json_null()
+    return json_pack("{s:o, s:o, s:o, s:s?}", "device_bytes", SIZE_OR_NULL(device_bytes), "host_bytes",
+                     SIZE_OR_NULL(host_bytes), "disk_bytes", SIZE_OR_NULL(disk_bytes), "disk_folder",
+                     SETTINGS_HAVE(limits, disk_folder) ? limits->disk_folder : NULL);
 }
 
 enum status run_folder_write(const char *path, const struct run_settings *settings) {
@@ -101,18 +102,29 @@ enum status run_folder_create(const char *path, const struct run_settings *setti
     return status;
 }
 
+/* What was not given is null; older versions wrote 0. */
+static enum status read_size(const char *file, const json_t *object, enum setting_id id, uint64_t *given,
+                             int64_t *out) {
+    const char *field = setting_table[id].field;
+    if (json_is_null(json_object_get(object, field))) return STATUS_OK;
+    TRY(json_read_int(file, object, field, 0, INT64_MAX, out));
+    if (*out > 0) *given |= UINT64_C(1) << id;
+    return STATUS_OK;
+}
+
 /* Runs of older versions have none. */
 static enum status read_limits(const char *file, const json_t *object, struct memory_options *out) {
     const char *folder = "";
     if (!object) return STATUS_OK;
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: memory: must be an object", file);
-    TRY(json_read_int(file, object, "device_bytes", 0, INT64_MAX, &out->device_bytes));
-    TRY(json_read_int(file, object, "host_bytes", 0, INT64_MAX, &out->host_bytes));
-    TRY(json_read_int(file, object, "disk_bytes", 0, INT64_MAX, &out->disk_bytes));
+    TRY(read_size(file, object, SETTING_device_bytes, &out->given, &out->device_bytes));
+    TRY(read_size(file, object, SETTING_host_bytes, &out->given, &out->host_bytes));
+    TRY(read_size(file, object, SETTING_disk_bytes, &out->given, &out->disk_bytes));
+    if (json_is_null(json_object_get(object, "disk_folder"))) return STATUS_OK;
     TRY(json_read_string(file, object, "disk_folder", &folder));
     if (strlen(folder) >= sizeof out->disk_folder)
         return status_set(STATUS_BAD_INPUT, "%s: disk_folder: is longer than %d bytes", file, MEMORY_FOLDER_BYTES - 1);
-    memcpy(out->disk_folder, folder, strlen(folder) + 1);
+    if (folder[0]) memory_options_set_disk(out, folder);
     return STATUS_OK;
 }
 

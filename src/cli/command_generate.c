@@ -10,8 +10,6 @@
 #include "cli/text_options.h"
 #include "generate/generate_batch.h"
 
-enum { BATCH_DEFAULT = 8 };
-
 /* What was asked for, and what is open. */
 struct request {
     const struct options *options;
@@ -51,34 +49,83 @@ static enum status put_line(struct file_writer *file, const char *line) {
     return file_writer_flush(file);
 }
 
-/* One line of JSON for each prompt: it, the text, its tokens and why it ended. */
-static enum status write_line(void *payload, const struct batch_text *text) {
+/* What is written and why it ended, beside its prompt. */
+static json_t *text_to_json(const struct batch_text *text) {
     json_t *line = json_pack("{s:s%, s:I, s:I, s:s}", "text", text->text, text->bytes, "prompt_tokens",
                              (json_int_t)text->result->prompt_tokens, "tokens", (json_int_t)text->result->tokens,
                              "finish", generate_finish_name(text->result->finish));
     json_t *whole = line ? json_copy(text->prompt->source) : NULL;
     int failed = !whole || json_object_update(whole, line) != 0;
-    char *printed = failed ? NULL : json_dumps(whole, JSON_PRESERVE_ORDER | JSON_COMPACT);
-    json_decref(whole);
     json_decref(line);
-    if (!printed) return status_no_memory(text->bytes, "a text");
-    enum status status = put_line(payload, printed);
-    json_text_free(printed);
+    if (!failed) return whole;
+    json_decref(whole);
+    return NULL;
+}
+
+/* The new tokens. */
+static json_t *ids_to_json(const struct batch_text *text) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (size_t i = (size_t)text->result->prompt_tokens; i < text->prompt->ids.count; i++)
+        failed |= json_array_append_new(list, json_integer(text->prompt->ids.items[i]));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
+/* Where texts go: lines of a file or of stdout, and with --json into the document. */
+struct text_output {
+    struct file_writer *file; /* NULL: none */
+    json_t *document;         /* an array; NULL: lines are printed */
+};
+
+static enum status put_text(void *payload, const struct batch_text *text) {
+    const struct text_output *output = payload;
+    json_t *object = text_to_json(text);
+    if (!object) return status_no_memory(text->bytes, "a text");
+    enum status status = STATUS_OK;
+    if (output->file || !output->document) {
+        char *line = json_dumps(object, JSON_PRESERVE_ORDER | JSON_COMPACT);
+        status = line ? put_line(output->file, line) : status_no_memory(text->bytes, "a text");
+        json_text_free(line);
+    }
+    if (status == STATUS_OK && output->document &&
+        (json_object_set_new(object, "ids", ids_to_json(text)) != 0 ||
+         json_array_append(output->document, object) != 0))
+        status = status_no_memory(text->bytes, "a text");
+    json_decref(object);
     return status;
+}
+
+static enum status print_document(const json_t *texts, const struct generate_result *total) {
+    json_t *object = json_pack("{s:i, s:O, s:I, s:I, s:f, s:f}", "version", 1, "texts", texts, "prompt_tokens",
+                               (json_int_t)total->prompt_tokens, "tokens", (json_int_t)total->tokens, "seconds",
+                               total->seconds, "tokens_per_s", rate(total->tokens, total->seconds));
+    return object ? cli_print_json(object) : status_no_memory(0, "the texts' JSON");
+}
+
+static enum status write_texts(struct request *request, struct text_output *output) {
+    struct generate_result total;
+    TRY(generate_batch(&request->writer, &request->prompts, put_text, output, &total));
+    log_note("%zu texts: %lld prompt tokens, %lld new tokens in %.1f s, %.1f tokens/s", request->prompts.count,
+             (long long)total.prompt_tokens, (long long)total.tokens, total.seconds, rate(total.tokens, total.seconds));
+    return output->document ? print_document(output->document, &total) : STATUS_OK;
 }
 
 static enum status write_many(struct request *request) {
     const char *path = options_text(request->options, OPT_OUTPUT);
-    struct file_writer out;
-    struct generate_result total;
-    if (path) TRY(file_writer_open(path, &out));
-    enum status status = generate_batch(&request->writer, &request->prompts, write_line, path ? &out : NULL, &total);
-    enum status closed = path ? file_writer_close(&out) : STATUS_OK; /* what was written before a failure stays */
-    TRY(status);
-    TRY(closed);
-    log_note("%zu texts: %lld prompt tokens, %lld new tokens in %.1f s, %.1f tokens/s", request->prompts.count,
-             (long long)total.prompt_tokens, (long long)total.tokens, total.seconds, rate(total.tokens, total.seconds));
-    return STATUS_OK;
+    struct file_writer file;
+    struct text_output output = {.file = path ? &file : NULL};
+    if (options_flag(request->options, OPT_JSON) && !(output.document = json_array()))
+        return status_no_memory(0, "the texts' JSON");
+    enum status status = path ? file_writer_open(path, &file) : STATUS_OK;
+    if (status == STATUS_OK) {
+        status = write_texts(request, &output);
+        enum status closed = path ? file_writer_close(&file) : STATUS_OK; /* what was written before a failure stays */
+        if (status == STATUS_OK) status = closed;
+    }
+    json_decref(output.document);
+    return status;
 }
 
 /* Whether a file is one that was written here: its first line tells. */
@@ -117,8 +164,8 @@ static enum status open_request(struct request *request) {
     struct plan_options plan;
     struct generate_options generate;
     TRY(step_options_read(options, false, &plan));
-    if (request->text) plan.batch = 1;
-    if (plan.batch == 0) plan.batch = BATCH_DEFAULT;
+    if (request->text || !SETTINGS_HAVE(&plan, batch))
+        SETTINGS_GIVE(&plan, batch, request->text ? 1 : setting_table[SETTING_batch].whole);
     text_options_read(options, request->encoder.chat, &generate);
     TRY(step_options_read_chat_date(options, &request->encoder.time_s));
     TRY(writer_model_open(options->arguments.items[0], &plan, &request->model));
@@ -137,7 +184,8 @@ static enum status run(const struct options *options) {
     TRY(check(&request));
     enum status status = open_request(&request);
     if (status == STATUS_OK) text_options_tell(&request.writer);
-    if (status == STATUS_OK) status = request.text ? write_one(&request) : write_many(&request);
+    if (status == STATUS_OK)
+        status = request.text && !options_flag(options, OPT_JSON) ? write_one(&request) : write_many(&request);
     writer_free(&request.writer);
     prompts_free(&request.prompts);
     prompt_encoder_close(&request.encoder);

@@ -11,7 +11,8 @@
 static enum status check_field(const struct options *options, enum option_id id, const struct model_family *family,
                                size_t field_offset) {
     if (!options_given(options, id) || model_family_has(family, field_offset)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "--%s: %s models have no such setting", option_table[id].name, family->name);
+    return status_set(STATUS_BAD_INPUT, "--%s: %s models have no such setting", option_table[id].setting->name,
+                      family->name);
 }
 
 /* Text that is not plain would be learnt as it stands, markup and all. */
@@ -42,8 +43,8 @@ static enum status read_config(const struct options *options, struct model_confi
 static enum status run(const struct options *options) {
     const char *folder = options->arguments.items[0];
     int64_t parameters = 0;
-    struct new_model wanted = {.tokenizer_text = options_text(options, OPT_TOKENIZER_DATA), .seed = PLAN_DEFAULT_SEED};
-    if (options_given(options, OPT_SEED)) wanted.seed = (uint64_t)options_whole(options, OPT_SEED);
+    struct new_model wanted = {.tokenizer_text = options_text(options, OPT_TOKENIZER_DATA),
+                               .seed = (uint64_t)options_whole(options, OPT_SEED)};
     TRY(check_text_path(wanted.tokenizer_text));
     TRY(read_config(options, &wanted.config));
     TRY(new_model_write(&wanted, folder, &parameters));

@@ -3,18 +3,15 @@
 
 #include "base/json.h"
 #include "base/size.h"
-#include "checkpoint/run_folder.h"
 #include "cli/command.h"
 #include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
 #include "console/described_table.h"
 #include "console/plan_table.h"
-#include "model/model_folder.h"
-#include "model/model_preset.h"
+#include "library/library.h"
 #include "profile/described_device.h"
-#include "session/plan_document.h"
-#include "session/train_setup.h"
+#include "session/session_plan.h"
 
 /* What was taken off before "available". */
 static void print_reserve(void) {
@@ -24,37 +21,19 @@ static void print_reserve(void) {
            size_print(CLUSTER_PROCESS_BYTES, process), 100 * CLUSTER_RESERVE_FRACTION);
 }
 
-static enum status make_document(const char *model_folder, const struct train_setup *setup,
-                                 const struct step_summary *prediction, json_t **out) {
-    struct scratch memory = {0};
-    const char *absolute;
-    const struct model_preset *preset = setup->model->preset;
-    char *folder = NULL;
-    enum status status = STATUS_OK;
-    if (preset)
-        absolute = preset->name;
-    else
-        status = model_folder_find(model_folder, &folder);
-    if (folder) status = path_make_absolute(folder, &memory, &absolute);
-    if (status == STATUS_OK) status = plan_document_make(setup, prediction, absolute, out);
-    mem_free(folder);
-    scratch_free(&memory);
-    return status;
-}
-
-static enum status put_out(const struct options *options, const struct train_setup *setup,
+static enum status put_out(const struct options *options, const struct session_plan *plan,
                            const struct step_summary *prediction) {
     const char *path = options_text(options, OPT_OUTPUT);
     json_t *object;
-    TRY(make_document(options->arguments.items[0], setup, prediction, &object));
+    TRY(library_plan_document(options->arguments.items[0], plan, prediction, &object));
     enum status status = path ? json_write(path, object) : STATUS_OK;
     if (status == STATUS_OK && options_flag(options, OPT_JSON)) return cli_print_json(object);
     json_decref(object);
     TRY(status);
     if (options_flag(options, OPT_JSON)) return STATUS_OK;
-    plan_table_print(stdout, setup, prediction);
-    if (setup->backend == &backend_described)
-        return prediction ? described_table_print(stdout, setup, prediction->step_s) : STATUS_OK;
+    plan_table_print(stdout, plan, prediction);
+    if (plan->session->machine.backend == &backend_described)
+        return prediction ? described_table_print(stdout, plan, prediction->step_s) : STATUS_OK;
     if (!options_given(options, OPT_DEVICE_MEMORY)) print_reserve();
     return STATUS_OK;
 }
@@ -71,30 +50,32 @@ static enum status find_described(const struct options *options, struct plan_opt
     TRY(cluster_read(plan->cluster_path, &cluster));
     TRY(described_device_find(plan->cluster_path, &cluster, plan->backend, &plan->backend));
     if (plan->backend != &backend_described) return STATUS_OK;
-    if (!options_given(options, OPT_DTYPE)) plan->dtype = plan->backend->fastest_dtype();
-    if (plan->threads == 0) plan->threads = cluster.device.cores;
+    if (!options_given(options, OPT_DTYPE)) SETTINGS_GIVE(plan, dtype, plan->backend->fastest_dtype());
+    if (!SETTINGS_HAVE(plan, threads)) SETTINGS_GIVE(plan, threads, cluster.device.cores);
     return STATUS_OK;
 }
 
 static enum status run(const struct options *options) {
     const char *output = options_text(options, OPT_OUTPUT);
     if (output) TRY(new_file_check(output, "a plan file", read_plan));
-    struct plan_options plan;
+    struct plan_options asked;
     struct train_options training;
-    struct train_setup setup;
+    struct session session;
+    struct session_plan plan;
     bool generate = strcmp(options_text(options, OPT_FOR), "generate") == 0;
-    TRY(step_options_read(options, false, &plan));
-    TRY(find_described(options, &plan));
-    plan.outline = true;
+    TRY(step_options_read(options, false, &asked));
+    TRY(find_described(options, &asked));
+    asked.outline = true;
     step_options_read_optimizer(options, &training);
-    TRY(train_setup_create(options->arguments.items[0], generate ? SETUP_GENERATE : SETUP_TRAIN, &plan, &training,
-                           &setup));
+    TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &asked, &training,
+                      &session, &plan));
     struct step_summary prediction;
-    enum status status = train_setup_check_memory(&setup);
-    if (status == STATUS_OK && !generate) status = train_setup_measure(&setup);
-    if (status == STATUS_OK && !generate) status = train_setup_predict(&setup, &prediction);
-    if (status == STATUS_OK) status = put_out(options, &setup, generate ? NULL : &prediction);
-    train_setup_free(&setup);
+    enum status status = session_plan_check_memory(&plan);
+    if (status == STATUS_OK && !generate) status = session_plan_measure(&plan);
+    if (status == STATUS_OK && !generate) status = session_plan_predict(&plan, &prediction);
+    if (status == STATUS_OK) status = put_out(options, &plan, generate ? NULL : &prediction);
+    session_plan_free(&plan);
+    session_close(&session);
     return status;
 }
 

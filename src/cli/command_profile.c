@@ -1,28 +1,25 @@
 #include <stdio.h>
 
-#include "backend/backend.h"
-#include "base/cache_folder.h"
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/new_file.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
 #include "console/profile_table.h"
-#include "profile/profile_model.h"
-#include "session/train_setup.h"
+#include "session/machine_costs.h"
+#include "session/session_plan.h"
 
-/* What is measured and what comes of it; `setup`, `costs` and the rows only with a model. */
+/* What is measured; all but the cluster and its rates only with a model. */
 struct profiling {
-    struct plan_options plan;
-    const struct backend *backend;
-    struct profile_options options;
-    char *cache_folder;
-    struct cluster cluster;
-    struct train_setup setup;
-    struct costs costs;
-    struct profile_report report;
-    struct profile_row *rows; /* report.operators */
+    struct plan_options asked;
+    struct session session;
+    struct session_plan plan;
+    struct machine_costs found;
+    struct profile_row *rows; /* found.report.operators */
 };
+
+/* Whoever calls the command wants to know how it is now. What it finds is kept for other runs. */
+static const struct measuring measuring = {.anew = true};
 
 /* What only a model gives a meaning to. */
 static enum status refuse_without_model(const struct options *options) {
@@ -37,33 +34,10 @@ static enum status refuse_without_model(const struct options *options) {
     return STATUS_OK;
 }
 
-static enum status find_cluster(struct profiling *profiling) {
-    if (profiling->plan.cluster_path) return cluster_read(profiling->plan.cluster_path, &profiling->cluster);
-    return profiling->backend->measure(&profiling->cluster);
-}
-
-/* The command measures anew: whoever calls it wants to know how it is now. What it finds is kept for other runs. */
-static enum status prepare(const struct options *options, struct profiling *profiling) {
-    TRY(step_options_read(options, false, &profiling->plan));
-    profiling->backend = profiling->plan.backend;
-    TRY(find_cluster(profiling));
-    profiling->cache_folder = cache_folder();
-    if (!profiling->cache_folder) return STATUS_FAILED;
-    const struct memory_options *memory = &profiling->plan.memory;
-    profiling->options = (struct profile_options){
-        .disk_folder = memory->disk_folder[0] ? memory->disk_folder : NULL,
-        .host_tier = memory->host_bytes > 0 || profiling->backend->memory,
-        .cache_folder = profiling->cache_folder,
-        .anew = true,
-        .threads = profiling->plan.threads > 0 ? profiling->plan.threads : cluster_count_cores(NULL),
-    };
-    return STATUS_OK;
-}
-
 /* Calls of each operator in a step. */
 static enum status count_calls(struct profiling *profiling) {
-    const struct program *program = profiling->setup.main->program;
-    const struct profile_report *report = &profiling->report;
+    const struct program *program = programs_main(&profiling->plan.programs)->program;
+    const struct profile_report *report = &profiling->found.report;
     profiling->rows = mem_array((size_t)report->operators, sizeof *profiling->rows);
     if (!profiling->rows) return STATUS_FAILED;
     for (int32_t i = 0; i < report->operators; i++)
@@ -78,13 +52,17 @@ static enum status count_calls(struct profiling *profiling) {
 }
 
 static enum status measure_model(const char *folder, struct profiling *profiling) {
-    struct train_setup *setup = &profiling->setup;
-    profiling->plan.outline = true;
-    TRY(train_setup_create(folder, SETUP_TRAIN, &profiling->plan, NULL, setup));
-    profiling->options.threads = setup->plan.recipe.threads;
-    TRY(profile_model(setup->backend, setup->main->graph, &profiling->cluster, &profiling->options, &profiling->costs,
-                      &profiling->report));
+    profiling->asked.outline = true;
+    TRY(session_begin(folder, PROGRAMS_TO_TRAIN, &profiling->asked, NULL, &profiling->session, &profiling->plan));
+    TRY(machine_costs_measure(&profiling->session.machine, &profiling->plan.programs, &measuring, &profiling->found));
     return count_calls(profiling);
+}
+
+static enum status measure_machine(struct profiling *profiling) {
+    struct machine machine;
+    int threads = profiling->asked.threads > 0 ? profiling->asked.threads : cluster_count_cores(NULL);
+    TRY(machine_open(&profiling->asked, NULL, &machine));
+    return machine_measure(&machine, threads, &measuring, &profiling->found.cluster);
 }
 
 static json_t *row_to_json(const struct profile_row *row) {
@@ -99,15 +77,15 @@ static json_t *row_to_json(const struct profile_row *row) {
 
 /* The cluster's document with the model's operators. */
 static json_t *document(const struct profiling *profiling) {
-    json_t *object = cluster_to_json(&profiling->cluster);
+    json_t *object = cluster_to_json(&profiling->found.cluster);
     if (!object || !profiling->rows) return object;
     json_t *rows = json_array();
     int failed = !rows;
-    for (int32_t i = 0; i < profiling->report.operators; i++)
+    for (int32_t i = 0; i < profiling->found.report.operators; i++)
         failed |= json_array_append_new(rows, row_to_json(&profiling->rows[i]));
     failed |= json_object_set_new(object, "operators", rows);
     failed |= json_object_set_new(object, "kernels_s",
-                                  json_real(profile_table_sum(profiling->rows, profiling->report.operators)));
+                                  json_real(profile_table_sum(profiling->rows, profiling->found.report.operators)));
     if (!failed) return object;
     json_decref(object);
     (void)status_no_memory(0, "the profile's JSON");
@@ -124,20 +102,19 @@ static enum status write_cluster(const char *path, const struct cluster *cluster
 
 static enum status put_out(const struct options *options, struct profiling *profiling) {
     const char *path = options_text(options, OPT_OUTPUT);
-    if (path) TRY(write_cluster(path, &profiling->cluster));
+    if (path) TRY(write_cluster(path, &profiling->found.cluster));
     if (options_flag(options, OPT_JSON)) return cli_print_json(document(profiling));
-    profile_table_print_machine(stdout, &profiling->cluster);
-    if (profiling->rows) profile_table_print_operators(stdout, profiling->rows, profiling->report.operators);
-    profile_table_print_parts(stdout, "", &profiling->costs);
+    profile_table_print_machine(stdout, &profiling->found.cluster);
+    if (profiling->rows) profile_table_print_operators(stdout, profiling->rows, profiling->found.report.operators);
+    profile_table_print_parts(stdout, "", &profiling->found.costs);
     return STATUS_OK;
 }
 
 static enum status profile(const struct options *options, struct profiling *profiling) {
     bool model = options->arguments.count > 0;
     if (!model) TRY(refuse_without_model(options));
-    TRY(prepare(options, profiling));
-    TRY(model ? measure_model(options->arguments.items[0], profiling)
-              : profile_machine(profiling->backend, &profiling->options, &profiling->cluster, NULL));
+    TRY(step_options_read(options, false, &profiling->asked));
+    TRY(model ? measure_model(options->arguments.items[0], profiling) : measure_machine(profiling));
     return put_out(options, profiling);
 }
 
@@ -148,14 +125,13 @@ static enum status read_cluster(const char *path) {
 
 static enum status run(const struct options *options) {
     const char *output = options_text(options, OPT_OUTPUT);
-    struct profiling profiling = {.cache_folder = NULL};
+    struct profiling profiling = {.rows = NULL};
     if (output) TRY(new_file_check(output, "a cluster file", read_cluster));
     enum status status = profile(options, &profiling);
-    profile_report_free(&profiling.report);
-    costs_free(&profiling.costs);
     mem_free(profiling.rows);
-    if (profiling.setup.model) train_setup_free(&profiling.setup);
-    mem_free(profiling.cache_folder);
+    machine_costs_free(&profiling.found);
+    session_plan_free(&profiling.plan);
+    session_close(&profiling.session);
     return status;
 }
 

@@ -7,11 +7,13 @@ static enum status run(const struct options *options) {
     struct plan_options plan;
     TRY(step_options_read(options, true, &plan));
     plan.allow_recipe_change = options_flag(options, OPT_ALLOW_RECIPE_CHANGE);
-    struct resume_options resume = {.steps = options_whole(options, OPT_STEPS),
-                                    .epochs = options_real(options, OPT_EPOCHS)};
+    struct resume_options resume = {0};
+    if (options_given(options, OPT_STEPS)) SETTINGS_GIVE(&resume, steps, options_whole(options, OPT_STEPS));
+    if (options_given(options, OPT_EPOCHS)) SETTINGS_GIVE(&resume, epochs, options_real(options, OPT_EPOCHS));
     struct run_views views;
     enum status status = run_views_open(options, options->arguments.items[0], &views);
     if (status == STATUS_OK) status = train_resume(options->arguments.items[0], &plan, &resume, &views.events);
+    if (views.console) status = run_views_put_out(options, &views, status);
     run_views_close(&views);
     return status;
 }

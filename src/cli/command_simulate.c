@@ -41,7 +41,7 @@ static json_int_t measured_step(const struct prediction *prediction) {
 static json_t *known_s(double seconds) { return seconds > 0 ? json_real(seconds) : json_null(); }
 
 static double tokens_per_s(const struct prediction *prediction) {
-    const struct recipe *recipe = &prediction->setup.plan.recipe;
+    const struct recipe *recipe = &prediction->plan.chosen.recipe;
     return (double)(recipe->batch * recipe->sequence_length) / prediction->timeline.step_s;
 }
 
@@ -49,7 +49,7 @@ static json_t *tiers_to_json(const struct prediction *prediction) {
     json_t *list = json_array();
     int failed = !list;
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
-        int64_t bytes = prediction->setup.program_bytes[tier];
+        int64_t bytes = prediction->plan.programs.tier_bytes[tier];
         if (bytes > 0)
             failed |= json_array_append_new(
                 list, json_pack("{s:s, s:I}", "name", tier_name(tier), "program_bytes", (json_int_t)bytes));
@@ -66,8 +66,8 @@ static json_t *document(const struct prediction *prediction) {
         "measured_step", measured_step(prediction) > 0 ? json_integer(measured_step(prediction)) : json_null(),
         "measured_step_s", known_s(measured), "planned_step_s", known_s(prediction->planned.step_s), "tokens_per_s",
         tokens_per_s(prediction), "tiers", tiers_to_json(prediction), "profile", "operators",
-        (int)prediction->profile.operators, "extrapolated", (int)prediction->costs.extrapolated, "measured",
-        (int)prediction->profile.measured, "noise", prediction->profile.noise);
+        (int)prediction->costs.report.operators, "extrapolated", (int)prediction->costs.costs.extrapolated, "measured",
+        (int)prediction->costs.report.measured, "noise", prediction->costs.report.noise);
     if (object && step_summary_add_json(&prediction->step, object) == STATUS_OK) return object;
     json_decref(object);
     (void)status_no_memory(0, "the prediction's JSON");
@@ -106,11 +106,12 @@ static void print_summary(const struct prediction *prediction) {
     for (int i = 0; i < prediction->step.bound_count; i++)
         printf("%-16s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->step.bounds[i].seconds,
                bound_words(&prediction->step.bounds[i], text));
-    profile_table_print_parts(stdout, "", &prediction->costs);
+    profile_table_print_parts(stdout, "", &prediction->costs.costs);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        if (prediction->setup.program_bytes[tier] > 0)
+        if (prediction->plan.programs.tier_bytes[tier] > 0)
             printf("%-6s memory    %s (%" PRId64 " bytes)\n", tier_name(tier),
-                   size_print(prediction->setup.program_bytes[tier], size), prediction->setup.program_bytes[tier]);
+                   size_print(prediction->plan.programs.tier_bytes[tier], size),
+                   prediction->plan.programs.tier_bytes[tier]);
 }
 
 static enum status is_trace(const char *path) {

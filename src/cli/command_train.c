@@ -8,12 +8,12 @@
 
 static void read_training(const struct options *options, struct train_options *out) {
     step_options_read_optimizer(options, out);
-    if (options_given(options, OPT_STEPS)) out->steps = options_whole(options, OPT_STEPS);
-    out->epochs = options_real(options, OPT_EPOCHS);
+    out->steps = options_whole(options, OPT_STEPS);
+    TAKE(REAL, EPOCHS, epochs);
     out->learning_rate = options_real(options, OPT_LR);
     out->schedule = lr_schedule_find(options_text(options, OPT_SCHEDULE));
-    out->schedule_steps = options_whole(options, OPT_SCHEDULE_STEPS);
-    if (options_given(options, OPT_WARMUP_STEPS)) out->warmup_steps = options_whole(options, OPT_WARMUP_STEPS);
+    TAKE(WHOLE, SCHEDULE_STEPS, schedule_steps);
+    TAKE(WHOLE, WARMUP_STEPS, warmup_steps);
     out->min_lr_fraction = options_real(options, OPT_MIN_LR_FRACTION);
     out->wsd_decay_fraction = options_real(options, OPT_WSD_DECAY_FRACTION);
     out->save_every = options_whole(options, OPT_SAVE_EVERY);
@@ -38,11 +38,13 @@ static enum status run(const struct options *options) {
     if (!folder) return status_set(STATUS_BAD_INPUT, "ballast train: --output (-o) RUN_DIR is missing");
     TRY(step_options_read(options, false, &plan));
     read_training(options, &training);
+    if (options_given(options, OPT_CHAT_DATE)) training.given |= SETTING_BIT(chat_time_s);
     TRY(step_options_read_chat_date(options, &training.chat_time_s));
     if (options_given(options, OPT_COLUMNS)) training.columns = options_text(options, OPT_COLUMNS);
     struct run_views views;
     enum status status = run_views_open(options, folder, &views);
     if (status == STATUS_OK) status = train_begin(options->arguments.items[0], folder, &plan, &training, &views.events);
+    if (views.console) status = run_views_put_out(options, &views, status);
     run_views_close(&views);
     return status;
 }
@@ -65,6 +67,9 @@ const struct command command_train = {
         "steps run, and its tokens are kept for later runs once all are made. RUN_DIR gets "
         "metrics.jsonl, checkpoints and, at the end, the trained model in RUN_DIR/model. SIGINT, SIGTERM and SIGHUP "
         "finish the step, write a checkpoint and exit with 130, 143 or 129; a second SIGINT or SIGTERM ends at once, "
-        "with 4. Where nobody reads what it prints any more, it goes on.",
+        "with 4. Where nobody reads what it prints any more, it goes on. `--config RUN_DIR/run.json -o FOLDER` repeats "
+        "a "
+        "run bit for bit: its model and data are taken where none are given, its plan as --plan takes one, and other "
+        "settings may be given anew.",
     .run = run,
 };

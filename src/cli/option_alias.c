@@ -177,9 +177,10 @@ enum status option_alias_hint(enum status status, const struct command *command,
     if (alias->option == OPTION_COUNT) return status_hint(status, "%s", alias->note);
     const struct option *option = &option_table[alias->option];
     char key[64], list[OPTION_COMMANDS_BYTES];
-    bool served = serves(command, alias), value = !config && option->argument;
-    return status_hint(
-        status, "%s%s%s%s%s does that%s%s%s%s", config ? "\"" : "--", config ? option_key(option, key) : option->name,
-        config ? "\"" : "", value ? " " : "", value ? option->argument : "", served ? "" : ", in ",
-        served ? "" : option_print_commands(option, list), alias->note ? ": " : "", alias->note ? alias->note : "");
+    bool served = serves(command, alias), value = !config && option_argument(option)[0];
+    return status_hint(status, "%s%s%s%s%s does that%s%s%s%s", config ? "\"" : "--",
+                       config ? option_key(option, key) : option->setting->name, config ? "\"" : "", value ? " " : "",
+                       value ? option_argument(option) : "", served ? "" : ", in ",
+                       served ? "" : option_print_commands(option, list), alias->note ? ": " : "",
+                       alias->note ? alias->note : "");
 }

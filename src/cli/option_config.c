@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/option_alias.h"
 
-enum { CONFIG_FILE_LIMIT_BYTES = 1 << 20 };
+enum { CONFIG_FILE_LIMIT_BYTES = 1 << 24 };
 
 static enum status unknown_key(const char *path, const struct options *options, const char *key) {
     char keys[OPTION_COUNT][64];
@@ -26,33 +26,35 @@ static enum status unknown_key(const char *path, const struct options *options, 
 
 /* The value as the text that the command line would have, so that both obey the same rules; NULL: of a wrong type. */
 static const char *value_text(const struct option *option, const json_t *value, struct scratch *memory) {
-    bool text_type = option->type == OPTION_TEXT || option->type == OPTION_TEXTS || option->type == OPTION_CHOICE;
-    if (option->type == OPTION_FLAG) return json_is_boolean(value) ? (json_is_true(value) ? "true" : "false") : NULL;
-    if (json_is_string(value) && (text_type || option->type == OPTION_SIZE))
+    bool text_type = option->setting->type == SETTING_TEXT || option->setting->type == SETTING_TEXTS ||
+                     option->setting->type == SETTING_CHOICE;
+    if (option->setting->type == SETTING_FLAG)
+        return json_is_boolean(value) ? (json_is_true(value) ? "true" : "false") : NULL;
+    if (json_is_string(value) && (text_type || option->setting->type == SETTING_SIZE))
         return scratch_format(memory, "%s", json_string_value(value));
     if (json_is_integer(value) && !text_type)
         return scratch_format(memory, "%" PRId64, (int64_t)json_integer_value(value));
-    if (json_is_real(value) && option->type == OPTION_REAL)
+    if (json_is_real(value) && option->setting->type == SETTING_REAL)
         return scratch_format(memory, "%.17g", json_real_value(value));
     return NULL;
 }
 
 static const char *type_rule(const struct option *option) {
-    switch (option->type) {
-    case OPTION_FLAG: return "true or false";
-    case OPTION_WHOLE: return "a whole number";
-    case OPTION_REAL: return "a number";
-    case OPTION_SIZE: return "a string like \"8G\", or bytes";
-    case OPTION_TEXTS: return "a string or a list of strings";
-    case OPTION_TEXT:
-    case OPTION_CHOICE: break;
+    switch (option->setting->type) {
+    case SETTING_FLAG: return "true or false";
+    case SETTING_WHOLE: return "a whole number";
+    case SETTING_REAL: return "a number";
+    case SETTING_SIZE: return "a string like \"8G\", or bytes";
+    case SETTING_TEXTS: return "a string or a list of strings";
+    case SETTING_TEXT:
+    case SETTING_CHOICE: break;
     }
     return "a string";
 }
 
 static enum status set_value(const char *where, const struct option *option, const json_t *json,
                              struct options *options, struct option_value *value) {
-    if (option->type == OPTION_TEXTS && json_is_array(json)) {
+    if (option->setting->type == SETTING_TEXTS && json_is_array(json)) {
         size_t i;
         json_t *item;
         json_array_foreach(json, i, item) TRY(set_value(where, option, item, options, value));
@@ -63,22 +65,26 @@ static enum status set_value(const char *where, const struct option *option, con
     return option_value_set(option, where, text, value);
 }
 
+enum status options_set_json(const char *where, enum option_id id, const json_t *json, enum option_source source,
+                             struct options *options) {
+    struct option_value *value = &options->values[id];
+    if (value->source == SOURCE_COMMAND_LINE) return STATUS_OK;
+    TRY(set_value(where, &option_table[id], json, options, value));
+    value->source = source;
+    return STATUS_OK;
+}
+
 static enum status read_key(const char *path, const char *key, const json_t *json, struct options *options) {
     enum option_id id = option_find_key(key);
     if (id == OPTION_COUNT || id == OPT_CONFIG) return unknown_key(path, options, key);
     const struct option *option = &option_table[id];
-    struct option_value *value = &options->values[id];
     /* One file may serve plan, train and eval alike. */
     if (!(option->commands & options->command->bit)) {
         log_note("note: %s: %s: not used by `ballast %s`", path, key, options->command->name);
         return STATUS_OK;
     }
-    if (value->source == SOURCE_COMMAND_LINE) return STATUS_OK;
     const char *where = scratch_format(&options->memory, "%s: %s", path, key);
-    if (!where) return STATUS_FAILED;
-    TRY(set_value(where, option, json, options, value));
-    value->source = SOURCE_CONFIG;
-    return STATUS_OK;
+    return where ? options_set_json(where, id, json, SOURCE_CONFIG, options) : STATUS_FAILED;
 }
 
 /* What other trainers keep their settings in. */
@@ -93,17 +99,19 @@ static enum status check_format(const char *path, const char *command_name) {
                        command_name);
 }
 
+static enum status read_keys(const char *path, json_t *object, struct options *options) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value) TRY(read_key(path, key, value, options));
+    return STATUS_OK;
+}
+
 enum status options_read_config(const char *path, struct options *options) {
     json_t *object;
     TRY(check_format(path, options->command->name));
     TRY(json_read_object(path, CONFIG_FILE_LIMIT_BYTES, &object));
-    enum status status = STATUS_OK;
-    const char *key;
-    json_t *value;
-    json_object_foreach(object, key, value) {
-        status = read_key(path, key, value, options);
-        if (status != STATUS_OK) break;
-    }
+    enum status status =
+        options_is_run(object) ? options_read_run(path, object, options) : read_keys(path, object, options);
     json_decref(object);
     return status;
 }

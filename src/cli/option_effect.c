@@ -76,12 +76,12 @@ RULE(ends_in_warmup) {
 
 RULE(has_no_use_for_the_disk) {
     UNUSED(options);
-    return facts->setup && facts->setup->program_bytes[TIER_DISK] == 0;
+    return facts->plan && facts->plan->programs.tier_bytes[TIER_DISK] == 0;
 }
 
 RULE(has_no_use_for_the_host) {
     UNUSED(options);
-    return facts->setup && facts->setup->program_bytes[TIER_HOST] == 0;
+    return facts->plan && facts->plan->programs.tier_bytes[TIER_HOST] == 0;
 }
 
 /* In `report` it is a page of its own. */
@@ -128,7 +128,7 @@ const struct option_effect option_effects[] = {
 const int option_effect_count = sizeof option_effects / sizeof *option_effects;
 
 static bool was_given(const struct options *options, const struct option *option, enum option_id id) {
-    return (option->commands & options->command->bit) && options_given(options, id);
+    return (option->commands & options->command->bit) && options->values[id].source >= SOURCE_CONFIG;
 }
 
 static void tell(const struct options *options, enum effect_stage stage, const struct train_facts *facts) {
@@ -136,7 +136,7 @@ static void tell(const struct options *options, enum effect_stage stage, const s
         const struct option_effect *effect = &option_effects[i];
         const struct option *option = &option_table[effect->option];
         if (effect->stage != stage || !was_given(options, option, effect->option)) continue;
-        if (effect->is_idle(options, facts)) log_warning("--%s %s", option->name, effect->why);
+        if (effect->is_idle(options, facts)) log_warning("--%s %s", option->setting->name, effect->why);
     }
 }
 

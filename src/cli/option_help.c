@@ -25,24 +25,25 @@ static void print_wrapped(FILE *out, const char *text, int indent, int column) {
 }
 
 static void print_left(const struct option *option, char *left, size_t bytes) {
-    const char *argument = option->type == OPTION_FLAG ? "" : option->argument;
-    const char *space = option->type == OPTION_FLAG ? "" : " ";
+    const char *argument = option_argument(option), *space = argument[0] ? " " : "";
     if (option->letter)
-        snprintf(left, bytes, "  -%c, --%s%s%s", option->letter, option->name, space, argument);
+        snprintf(left, bytes, "  -%c, --%s%s%s", option->letter, option->setting->name, space, argument);
     else
-        snprintf(left, bytes, "  --%s%s%s", option->name, space, argument);
+        snprintf(left, bytes, "  --%s%s%s", option->setting->name, space, argument);
 }
 
 static void default_text(const struct option *option, char *text, size_t bytes) {
+    const char *fallback = option->setting->fallback;
     if (option->refusal)
         snprintf(text, bytes, " [not supported in this version]");
     else if (option->required)
         snprintf(text, bytes, " [required]");
-    else if (option->fallback)
-        snprintf(text, bytes, " [default: %s]", option->fallback[0] ? option->fallback : "\"\"");
+    else if (fallback)
+        snprintf(text, bytes, " [default: %s%s]", fallback[0] ? fallback : "\"\"",
+                 option->computed ? option->computed : "");
     else if (option->computed)
         snprintf(text, bytes, " [default: %s]", option->computed);
-    else if (option->type == OPTION_FLAG)
+    else if (option->setting->type == SETTING_FLAG)
         snprintf(text, bytes, " [default: off]");
     else
         snprintf(text, bytes, " [default: none]");
@@ -92,8 +93,8 @@ void help_print_command(const struct command *command, FILE *out) {
 static void print_row(FILE *out, const struct option *option) {
     char key[64], fallback[256];
     default_text(option, fallback, sizeof fallback);
-    fprintf(out, "| `--%s%s%s`", option->name, option->type == OPTION_FLAG ? "" : " ",
-            option->type == OPTION_FLAG ? "" : option->argument);
+    const char *argument = option_argument(option);
+    fprintf(out, "| `--%s%s%s`", option->setting->name, argument[0] ? " " : "", argument);
     if (option->letter) fprintf(out, ", `-%c`", option->letter);
     fprintf(out, " | `%s` | ", option_key(option, key));
     const char *separator = "";

@@ -17,7 +17,7 @@ static bool serves(const struct options *options, const struct option *option) {
 static enum status unknown_option(const struct options *options, const char *name) {
     struct nearest nearest = {.wanted = name};
     for (int i = 0; i < OPTION_COUNT; i++)
-        if (serves(options, &option_table[i])) nearest_consider(&nearest, option_table[i].name);
+        if (serves(options, &option_table[i])) nearest_consider(&nearest, option_table[i].setting->name);
     enum status status = status_set(STATUS_BAD_INPUT, "--%s: unknown option", name);
     const struct option_alias *alias = option_alias_find(options->command, name);
     if (alias) return option_alias_hint(status, options->command, alias, false);
@@ -28,9 +28,9 @@ static enum status unknown_option(const struct options *options, const char *nam
 /* Another command's option may be what others call one of this command's. */
 static enum status foreign_option(const struct options *options, const struct option *option) {
     char list[OPTION_COMMANDS_BYTES];
-    const struct option_alias *alias = option_alias_find(options->command, option->name);
-    enum status status = status_set(STATUS_BAD_INPUT, "--%s: not an option of `ballast %s`, but of %s", option->name,
-                                    options->command->name, option_print_commands(option, list));
+    const struct option_alias *alias = option_alias_find(options->command, option->setting->name);
+    enum status status = status_set(STATUS_BAD_INPUT, "--%s: not an option of `ballast %s`, but of %s",
+                                    option->setting->name, options->command->name, option_print_commands(option, list));
     return alias ? option_alias_hint(status, options->command, alias, false) : status;
 }
 
@@ -39,19 +39,19 @@ static enum status set_from_words(struct options *options, enum option_id id, co
     const struct option *option = &option_table[id];
     struct option_value *value = &options->values[id];
     char where[80];
-    snprintf(where, sizeof where, "--%s", option->name);
+    snprintf(where, sizeof where, "--%s", option->setting->name);
     if (!serves(options, option)) return foreign_option(options, option);
     const char *text = attached;
-    if (!text && option->type == OPTION_FLAG) text = "true";
+    if (!text && option->setting->type == SETTING_FLAG) text = "true";
     if (!text && words->next < words->count && strncmp(words->items[words->next], "--", 2) != 0)
         text = words->items[words->next++];
     if (!text && !option->refusal) {
-        enum status status = status_set(STATUS_BAD_INPUT, "%s: needs a value (%s)", where, option->argument);
+        enum status status = status_set(STATUS_BAD_INPUT, "%s: needs a value (%s)", where, option_argument(option));
         if (words->next < words->count)
             return status_hint(status, "a value that begins with -- is given as %s=VALUE", where);
         return status;
     }
-    if (value->source == SOURCE_COMMAND_LINE && option->type != OPTION_TEXTS)
+    if (value->source == SOURCE_COMMAND_LINE && option->setting->type != SETTING_TEXTS)
         return status_set(STATUS_BAD_INPUT, "%s: given twice", where);
     TRY(option_value_set(option, where, text ? text : "", value));
     value->source = SOURCE_COMMAND_LINE;
@@ -109,8 +109,8 @@ static enum status exclude_others(struct options *options) {
         if (!excludes || value->source == SOURCE_NONE) continue;
         struct option_value *other = &options->values[option_find(excludes)];
         if (other->source == value->source)
-            return status_set(STATUS_BAD_INPUT, "--%s and --%s: only one of them can be given", option_table[i].name,
-                              excludes);
+            return status_set(STATUS_BAD_INPUT, "--%s and --%s: only one of them can be given",
+                              option_table[i].setting->name, excludes);
         *(other->source < value->source ? other : value) = (struct option_value){0};
     }
     return STATUS_OK;
@@ -122,11 +122,11 @@ static enum status fill_defaults(struct options *options) {
         struct option_value *value = &options->values[i];
         if (!serves(options, option) || value->source != SOURCE_NONE) continue;
         if (option->required)
-            return status_set(STATUS_BAD_INPUT, "ballast %s: --%s %s is missing", options->command->name, option->name,
-                              option->argument);
-        if (!option->fallback) continue;
-        BUG_IF(option_value_set(option, option->name, option->fallback, value) != STATUS_OK, "default of --%s: %s",
-               option->name, status_message());
+            return status_set(STATUS_BAD_INPUT, "ballast %s: --%s %s is missing", options->command->name,
+                              option->setting->name, option_argument(option));
+        if (!option->setting->fallback) continue;
+        BUG_IF(option_value_set(option, option->setting->name, option->setting->fallback, value) != STATUS_OK,
+               "default of --%s: %s", option->setting->name, status_message());
         value->source = SOURCE_DEFAULT;
     }
     return STATUS_OK;
@@ -173,5 +173,5 @@ int64_t options_whole(const struct options *options, enum option_id id) { return
 double options_real(const struct options *options, enum option_id id) { return options->values[id].real; }
 const char *options_text(const struct options *options, enum option_id id) { return options->values[id].text; }
 bool options_given(const struct options *options, enum option_id id) {
-    return options->values[id].source >= SOURCE_CONFIG;
+    return options->values[id].source > SOURCE_DEFAULT;
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/model.h"
+
 const struct option option_table[OPTION_COUNT] = {
 #define OPTION_ROW(id, ...) [OPT_##id] = {__VA_ARGS__},
     OPTION_LIST(OPTION_ROW)
@@ -15,8 +17,14 @@ const char *const command_names[COMMAND_COUNT] = {
 #undef COMMAND_NAME
 };
 
+const char *option_argument(const struct option *option) {
+    static const char *const of_types[] = {
+        [SETTING_FLAG] = "", [SETTING_WHOLE] = "N", [SETTING_REAL] = "X", [SETTING_SIZE] = "SIZE"};
+    return option->argument ? option->argument : of_types[option->setting->type];
+}
+
 char *option_key(const struct option *option, char key[64]) {
-    snprintf(key, 64, "%s", option->name);
+    snprintf(key, 64, "%s", option->setting->name);
     for (char *at = key; *at; at++)
         if (*at == '-') *at = '_';
     return key;
@@ -24,7 +32,7 @@ char *option_key(const struct option *option, char key[64]) {
 
 enum option_id option_find(const char *name) {
     for (int i = 0; i < OPTION_COUNT; i++)
-        if (strcmp(option_table[i].name, name) == 0) return (enum option_id)i;
+        if (strcmp(option_table[i].setting->name, name) == 0) return (enum option_id)i;
     return OPTION_COUNT;
 }
 

@@ -1,4 +1,6 @@
-/* The one table of options: it makes the parser, --help, the keys of a --config file, and docs/options.md.
+/* The table of options: it makes the parser, --help, the keys of a --config file, and docs/options.md. Names, legal
+ * values and defaults of what a run or a text is made with stand in plan/settings.h; here are the words for them, and
+ * the options that only the command line has.
  *
  * An option's key in a --config file is its name with "_" for "-". */
 #ifndef BALLAST_CLI_OPTION_TABLE_H
@@ -7,15 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum option_type {
-    OPTION_FLAG,  /* takes no value; --name=false turns off what a config file turned on */
-    OPTION_WHOLE, /* a whole number within least..most */
-    OPTION_REAL,  /* a finite number within real_least..real_most; not real_least itself where `above` */
-    OPTION_SIZE,  /* base/size.h; at least 1 byte */
-    OPTION_TEXT,  /* text and paths, not empty unless `may_be_empty` */
-    OPTION_TEXTS, /* the same, may be given several times; a string or a list of strings in a config file */
-    OPTION_CHOICE /* one of `choices` */
-};
+#include "plan/settings.h"
 
 /* Subcommands, as bits: which of them an option serves. */
 #define COMMAND_LIST(X)                                                                                                \
@@ -47,17 +41,13 @@ enum command_bit {
 };
 
 struct option {
-    const char *name; /* without the dashes */
-    char letter;      /* of the short form; 0: none */
-    enum option_type type;
-    const char *argument; /* what help calls the value */
-    unsigned commands;    /* bits of enum command_bit */
-    int64_t least, most;
-    double real_least, real_most;
-    bool above, may_be_empty;
-    const char *choices;  /* "bf16|fp32" */
-    const char *fallback; /* the default, as text that the parser takes; NULL: none, or a computed one */
-    const char *computed; /* what the default is computed from, for people; or what happens without the option */
+    const struct setting *setting; /* name, type, legal values, default */
+    char letter;                   /* of the short form; 0: none */
+    const char *argument;          /* what help calls the value; NULL: N, X or SIZE, by its type */
+    unsigned commands;             /* bits of enum command_bit */
+    /* What the default is computed from, for people, or what happens without the option; where the setting has a
+     * default, what follows it in the sentence: ", or what the plan file says". */
+    const char *computed;
     bool required;
     const char *refusal;  /* not NULL: accepted by name only to say that this version does not support it */
     const char *excludes; /* the name of one that says the same in another way; NULL: none */
@@ -81,6 +71,8 @@ enum option_id option_find_key(const char *key);
 enum { OPTION_COMMANDS_BYTES = 128 };
 /* Writes the names of its commands, "train, resume"; returns `list`. */
 char *option_print_commands(const struct option *option, char list[OPTION_COMMANDS_BYTES]);
+/* What help calls its value; "" of a flag. */
+const char *option_argument(const struct option *option);
 /* Writes the key; returns `key`. */
 char *option_key(const struct option *option, char key[64]);
 

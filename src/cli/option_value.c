@@ -7,21 +7,22 @@
 #include "base/size.h"
 #include "cli/options.h"
 
-static enum status set_whole(const struct option *option, const char *where, const char *text,
+static enum status set_whole(const struct setting *setting, const char *where, const char *text,
                              struct option_value *value) {
     char *end;
     errno = 0;
     bool begins = (text[0] >= '0' && text[0] <= '9') || ((text[0] == '-' || text[0] == '+') && text[1] != '\0');
     long long number = strtoll(text, &end, 10);
     if (!begins || *end != '\0') return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a whole number", where, text);
-    if (errno == ERANGE || number < option->least || number > option->most)
+    if (errno == ERANGE)
         return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be %" PRId64 " to %" PRId64, where, text,
-                          option->least, option->most);
+                          setting->least, setting->most);
+    TRY(setting_check_whole(setting, where, number));
     value->whole = number;
     return STATUS_OK;
 }
 
-static enum status set_real(const struct option *option, const char *where, const char *text,
+static enum status set_real(const struct setting *setting, const char *where, const char *text,
                             struct option_value *value) {
     char *end;
     /* strtod also takes blanks, hexadecimals, "inf" and "nan". */
@@ -29,10 +30,9 @@ static enum status set_real(const struct option *option, const char *where, cons
     double number = plain ? strtod(text, &end) : 0;
     if (!plain || *end != '\0' || end == text)
         return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a number", where, text);
-    bool low = option->above ? number <= option->real_least : number < option->real_least;
-    if (!isfinite(number) || low || number > option->real_most)
-        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be %s %g and at most %g", where, text,
-                          option->above ? "above" : "at least", option->real_least, option->real_most);
+    if (!isfinite(number))
+        return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at most %g", where, text, setting->real_most);
+    TRY(setting_check_real(setting, where, number));
     value->real = number;
     return STATUS_OK;
 }
@@ -45,24 +45,6 @@ static enum status set_size(const char *where, const char *text, struct option_v
     if (status != STATUS_OK) return status_prefix(status, "%s", where);
     if (bytes < 1) return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be at least one byte", where, text);
     value->whole = bytes;
-    return STATUS_OK;
-}
-
-static bool list_holds(const char *list, const char *word) {
-    size_t length = strlen(word);
-    for (const char *at = list; length > 0; at++) {
-        if (strncmp(at, word, length) == 0 && (at[length] == '|' || at[length] == '\0')) return true;
-        at = strchr(at, '|');
-        if (!at) break;
-    }
-    return false;
-}
-
-static enum status set_choice(const struct option *option, const char *where, const char *text,
-                              struct option_value *value) {
-    if (!list_holds(option->choices, text) || strchr(text, '|'))
-        return status_set(STATUS_BAD_INPUT, "%s: '%s' is none of %s", where, text, option->choices);
-    value->text = text;
     return STATUS_OK;
 }
 
@@ -80,17 +62,18 @@ enum status option_value_set(const struct option *option, const char *where, con
         enum status status = status_set(STATUS_BAD_INPUT, "%s: not supported in this version", where);
         return status_hint(status, "%s", option->refusal);
     }
-    switch (option->type) {
-    case OPTION_FLAG: return set_flag(where, text, value);
-    case OPTION_WHOLE: return set_whole(option, where, text, value);
-    case OPTION_REAL: return set_real(option, where, text, value);
-    case OPTION_SIZE: return set_size(where, text, value);
-    case OPTION_CHOICE: return set_choice(option, where, text, value);
-    case OPTION_TEXT:
-    case OPTION_TEXTS: break;
+    const struct setting *setting = option->setting;
+    switch (setting->type) {
+    case SETTING_FLAG: return set_flag(where, text, value);
+    case SETTING_WHOLE: return set_whole(setting, where, text, value);
+    case SETTING_REAL: return set_real(setting, where, text, value);
+    case SETTING_SIZE: return set_size(where, text, value);
+    case SETTING_CHOICE: TRY(setting_check_choice(setting, where, text)); break;
+    case SETTING_TEXT:
+    case SETTING_TEXTS: break;
     }
-    if (text[0] == '\0' && !option->may_be_empty) return status_set(STATUS_BAD_INPUT, "%s: must not be empty", where);
-    if (option->type == OPTION_TEXTS) return vec_push(&value->texts, text);
+    if (text[0] == '\0' && !setting->may_be_empty) return status_set(STATUS_BAD_INPUT, "%s: must not be empty", where);
+    if (setting->type == SETTING_TEXTS) return vec_push(&value->texts, text);
     value->text = text;
     return STATUS_OK;
 }

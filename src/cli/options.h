@@ -3,6 +3,7 @@
 #ifndef BALLAST_CLI_OPTIONS_H
 #define BALLAST_CLI_OPTIONS_H
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -11,7 +12,8 @@
 
 struct command;
 
-enum option_source { SOURCE_NONE, SOURCE_DEFAULT, SOURCE_CONFIG, SOURCE_COMMAND_LINE };
+/* SOURCE_RUN: a run.json as the config file, which has all settings, whether or not somebody chose them. */
+enum option_source { SOURCE_NONE, SOURCE_DEFAULT, SOURCE_RUN, SOURCE_CONFIG, SOURCE_COMMAND_LINE };
 
 struct option_value {
     enum option_source source;
@@ -43,6 +45,14 @@ const char *options_text(const struct options *options, enum option_id id);
 /* True when the user gave it, on the command line or in the config file. */
 bool options_given(const struct options *options, enum option_id id);
 
+/* TAKE(WHOLE, BATCH, batch): what was given, on the command line or in a config file, into the field of a struct `out`
+ * and its bit (plan/settings.h). */
+#define TAKE_WHOLE options_whole
+#define TAKE_REAL options_real
+#define TAKE_TEXT options_text
+#define TAKE(type, id, field)                                                                                          \
+    if (options_given(options, OPT_##id)) SETTINGS_GIVE(out, field, TAKE_##type(options, OPT_##id))
+
 /* The parts of the parser, one file each. */
 
 /* Sets a value from text; `where` ("--batch", "run.json: batch") begins messages. */
@@ -50,6 +60,12 @@ enum status option_value_set(const struct option *option, const char *where, con
                              struct option_value *value);
 /* Fills what the command line left open from a config file. */
 enum status options_read_config(const char *path, struct options *options);
+/* Sets a value that a config file gives, unless the command line has it. */
+enum status options_set_json(const char *where, enum option_id id, const json_t *json, enum option_source source,
+                             struct options *options);
+/* Whether a config file is a run's run.json, and what is read from one. */
+bool options_is_run(const json_t *object);
+enum status options_read_run(const char *path, const json_t *object, struct options *options);
 
 /* Help: of the program, of one subcommand, and the whole table as docs/options.md. */
 void help_print_program(FILE *out);

@@ -7,23 +7,22 @@
 
 #include "base/mem.h"
 #include "cli/options.h"
-#include "profile/profile_model.h"
-#include "session/train_setup.h"
+#include "session/machine_costs.h"
+#include "session/session_plan.h"
 #include "sim/step_summary.h"
 
 /* What is simulated, and all that is found out about it. */
 struct prediction {
-    const char *path;         /* the plan file or the run's folder */
-    const char *model;        /* folder; in `memory` or the options */
-    char *disk_folder;        /* in `memory`: the option's, else the run's; NULL: none */
-    const char *cluster_path; /* NULL: this machine */
-    struct plan plan;
+    const char *path;            /* the plan file or the run's folder */
+    const char *model;           /* folder; in `memory` or the options */
+    struct plan decided;         /* of that file or run */
+    struct plan_options machine; /* of these the machine's alone: cluster file, disk (the option's, else the run's) */
     struct scratch memory;
     const char *measured_path; /* in `memory`; NULL: a plan */
     json_t *measured;          /* the run's timeline.json; NULL: it has none */
-    struct train_setup setup;
-    struct costs costs;
-    struct profile_report profile;
+    struct session session;
+    struct session_plan plan;
+    struct machine_costs costs;
     struct timeline timeline;
     struct step_summary step;
     struct step_summary planned; /* what the plan file, or the run's, said when it was made; empty: nothing */

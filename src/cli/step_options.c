@@ -10,54 +10,55 @@
 /* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the folder's name. */
 static enum status read_disk(const char *text, struct memory_options *out) {
     const char *colon = strrchr(text, ':');
-    bool sized = colon && size_parse(colon + 1, &out->disk_bytes) == STATUS_OK && out->disk_bytes > 0;
-    if (!sized) out->disk_bytes = 0;
-    snprintf(out->disk_folder, sizeof out->disk_folder, "%.*s", sized ? (int)(colon - text) : (int)strlen(text), text);
+    int64_t bytes = 0;
+    bool sized = colon && size_parse(colon + 1, &bytes) == STATUS_OK && bytes > 0;
+    char folder[MEMORY_FOLDER_BYTES];
+    if (sized) SETTINGS_GIVE(out, disk_bytes, bytes);
+    snprintf(folder, sizeof folder, "%.*s", sized ? (int)(colon - text) : (int)strlen(text), text);
+    memory_options_set_disk(out, folder);
     enum status status = sized ? size_refuse_bare(colon + 1) : STATUS_OK;
     return status == STATUS_OK ? STATUS_OK : status_prefix(status, "--disk");
 }
 
 static enum status read_memory(const struct options *options, struct memory_options *out) {
-    out->device_bytes = options_whole(options, OPT_DEVICE_MEMORY);
-    out->host_bytes = options_whole(options, OPT_HOST_MEMORY);
+    TAKE(WHOLE, DEVICE_MEMORY, device_bytes);
+    TAKE(WHOLE, HOST_MEMORY, host_bytes);
     return options_given(options, OPT_DISK) ? read_disk(options_text(options, OPT_DISK), out) : STATUS_OK;
+}
+
+static void read_names(const struct options *options, struct plan_options *out) {
+    const char *attention = options_text(options, OPT_DOCUMENT_ATTENTION);
+    if (options_given(options, OPT_DOCUMENT_ATTENTION))
+        SETTINGS_GIVE(out, document_attention, document_attention_find(attention));
+    if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
 }
 
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out) {
     plan_options_init(out);
-    out->plan_path = options_text(options, OPT_PLAN);
-    /* What is decided is made on the kind of device that it was decided for, unless another is asked for. */
-    decided |= out->plan_path != NULL;
-    if (!decided || options_given(options, OPT_DEVICE))
-        TRY(backend_find(options_text(options, OPT_DEVICE), &out->backend));
-    out->batch = options_whole(options, OPT_BATCH);
-    out->sequence_length = options_whole(options, OPT_SEQ);
-    out->grain_sequences = options_whole(options, OPT_GRAIN);
-    out->grains_per_pass = options_whole(options, OPT_GRAINS_PER_PASS);
-    out->threads = (int)options_whole(options, OPT_THREADS);
+    TAKE(TEXT, PLAN, plan_path);
+    TAKE(WHOLE, BATCH, batch);
+    TAKE(WHOLE, SEQ, sequence_length);
+    TAKE(WHOLE, GRAIN, grain_sequences);
+    TAKE(WHOLE, GRAINS_PER_PASS, grains_per_pass);
+    TAKE(WHOLE, SEED, seed);
+    TAKE(TEXT, CLUSTER, cluster_path);
+    TAKE(TEXT, LORA, lora);
+    if (options_given(options, OPT_THREADS)) SETTINGS_GIVE(out, threads, (int)options_whole(options, OPT_THREADS));
     TRY(read_memory(options, &out->memory));
-    out->cluster_path = options_text(options, OPT_CLUSTER);
-    if (options_given(options, OPT_DOCUMENT_ATTENTION))
-        out->document_attention = document_attention_find(options_text(options, OPT_DOCUMENT_ATTENTION));
-    out->lora = options_text(options, OPT_LORA);
-    out->freeze = options->values[OPT_FREEZE].texts.items;
+    read_names(options, out);
+    if (options_given(options, OPT_FREEZE)) SETTINGS_GIVE(out, freeze, options->values[OPT_FREEZE].texts.items);
     out->freeze_count = options->values[OPT_FREEZE].texts.count;
-    if (options_given(options, OPT_SEED)) out->seed = options_whole(options, OPT_SEED);
-    if (options_given(options, OPT_DTYPE))
-        out->dtype = dtype_find(options_text(options, OPT_DTYPE));
-    else if (!decided)
-        out->dtype = out->backend->fastest_dtype();
-    return STATUS_OK;
+    return plan_options_choose_device(options_text(options, OPT_DEVICE), decided, out);
 }
 
 void step_options_read_optimizer(const struct options *options, struct train_options *out) {
     train_options_init(out);
     /* What is not given stays open: a plan file may say it. */
-    if (options_given(options, OPT_BETA1)) out->beta1 = options_real(options, OPT_BETA1);
-    if (options_given(options, OPT_BETA2)) out->beta2 = options_real(options, OPT_BETA2);
-    if (options_given(options, OPT_EPSILON)) out->epsilon = options_real(options, OPT_EPSILON);
-    if (options_given(options, OPT_WEIGHT_DECAY)) out->weight_decay = options_real(options, OPT_WEIGHT_DECAY);
-    if (options_given(options, OPT_CLIP_NORM)) out->clip_norm = options_real(options, OPT_CLIP_NORM);
+    TAKE(REAL, BETA1, beta1);
+    TAKE(REAL, BETA2, beta2);
+    TAKE(REAL, EPSILON, epsilon);
+    TAKE(REAL, WEIGHT_DECAY, weight_decay);
+    TAKE(REAL, CLIP_NORM, clip_norm);
 }
 
 enum status step_options_read_chat_date(const struct options *options, int64_t *time_s) {

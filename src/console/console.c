@@ -25,29 +25,31 @@ struct console {
 };
 
 /* With adapters or --freeze, few of them train. */
-static void tell_trained(const struct console *console, const struct train_setup *setup) {
+static void tell_trained(const struct console *console, const struct session_plan *plan) {
     char trained[COUNT_TEXT], all[COUNT_TEXT];
-    if (setup->trained_parameters >= setup->parameters) return;
-    fprintf(console->out, "%s of %s parameters train (%.3g%%)\n", count_print(setup->trained_parameters, trained),
-            count_print(setup->parameters, all), 100 * (double)setup->trained_parameters / (double)setup->parameters);
+    if (plan->figures.trained_parameters >= plan->figures.parameters) return;
+    fprintf(console->out, "%s of %s parameters train (%.3g%%)\n",
+            count_print(plan->figures.trained_parameters, trained), count_print(plan->figures.parameters, all),
+            100 * (double)plan->figures.trained_parameters / (double)plan->figures.parameters);
 }
 
-static void on_begin(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+static void on_begin(void *payload, const struct session_plan *plan, const char *run_folder, int64_t first_step,
                      int64_t steps, int64_t data_tokens) {
     struct console *console = payload;
-    const struct recipe *recipe = &setup->plan.recipe;
-    console_account_begin(&console->account, setup, run_folder);
+    const struct recipe *recipe = &plan->chosen.recipe;
+    console_account_begin(&console->account, plan, run_folder, first_step, steps);
+    if (console->quiet) return;
     char arena[SIZE_TEXT], capacity[SIZE_TEXT], parameters[COUNT_TEXT];
     fprintf(console->out, "%s: %s parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
-            setup->model->config.family->name, count_print(setup->parameters, parameters), dtype_name(recipe->dtype),
-            recipe->batch, recipe->sequence_length, recipe->threads, recipe->isa);
-    tell_trained(console, setup);
+            plan->session->model->config.family->name, count_print(plan->figures.parameters, parameters),
+            dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, recipe->threads, recipe->isa);
+    tell_trained(console, plan);
     char todo[64] = "complete; writing the model again", data[64] = "tokenized while steps run";
     if (data_tokens >= 0) snprintf(data, sizeof data, "%" PRId64 " tokens", data_tokens);
     if (first_step < steps) snprintf(todo, sizeof todo, "steps %" PRId64 " to %" PRId64, first_step + 1, steps);
     fprintf(console->out, "data: %s; memory: %s of %s; %s; run: %s\n", data,
-            size_print(setup->program_bytes[TIER_DEVICE], arena),
-            size_print(setup->capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
+            size_print(plan->programs.tier_bytes[TIER_DEVICE], arena),
+            size_print(plan->session->machine.capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
 }
 
 /* Predicted beside measured, once. */
@@ -85,9 +87,10 @@ static void draw_live(struct console *console) {
 
 static void on_step(void *payload, const struct train_step *step) {
     struct console *console = payload;
+    console_account_step(&console->account, step);
+    if (console->quiet) return;
     compare_prediction(console, step);
     console->last = *step;
-    console_account_step(&console->account, step);
     int64_t now = clock_now_ns(), interval = console->live ? LIVE_INTERVAL_NS : PLAIN_INTERVAL_NS;
     if (now - console->shown_ns < interval && step->step < step->steps) return;
     console->shown_ns = now;
@@ -102,8 +105,9 @@ static void on_step(void *payload, const struct train_step *step) {
 
 static void on_validated(void *payload, int64_t step, double loss) {
     struct console *console = payload;
-    console->state.valid_loss = loss;
     console_account_validation(&console->account, step, loss);
+    if (console->quiet) return;
+    console->state.valid_loss = loss;
     live_line_wipe();
     fprintf(console->out, "step %" PRId64 "  val_loss %.4f\n", step, loss);
 }
@@ -124,14 +128,16 @@ static void on_saving(void *payload, int64_t step) {
 
 static void on_saved(void *payload, int64_t step, const char *folder) {
     struct console *console = payload;
+    snprintf(console->account.checkpoint, sizeof console->account.checkpoint, "%s", folder);
+    if (console->quiet) return;
     console->state.saving = false;
-    console->account.saved = true;
     live_line_wipe();
     fprintf(console->out, "step %" PRId64 "  saved %s\n", step, folder);
 }
 
 static void on_end(void *payload, enum status status) {
     struct console *console = payload;
+    if (console->quiet) return;
     live_line_keep();
     if (status == STATUS_OK) console_print_end(&console->account, console->out);
     fflush(console->out);
@@ -145,19 +151,20 @@ struct console *console_create(FILE *out, bool quiet) {
     console->live = terminal_is_live(out);
     console->colour = terminal_has_colour(out);
     console->state.valid_loss = NAN;
-    if (!quiet)
-        console->events = (struct train_events){.begin = on_begin,
-                                                .step = on_step,
-                                                .mispredicted = on_mispredicted,
-                                                .validated = on_validated,
-                                                .sampled = on_sampled,
-                                                .saving = on_saving,
-                                                .saved = on_saved,
-                                                .end = on_end,
-                                                .payload = console};
+    console->events = (struct train_events){.begin = on_begin,
+                                            .step = on_step,
+                                            .mispredicted = quiet ? NULL : on_mispredicted,
+                                            .validated = on_validated,
+                                            .sampled = quiet ? NULL : on_sampled,
+                                            .saving = quiet ? NULL : on_saving,
+                                            .saved = on_saved,
+                                            .end = on_end,
+                                            .payload = console};
     return console;
 }
 
 void console_free(struct console *console) { mem_free(console); }
 
 const struct train_events *console_events(const struct console *console) { return &console->events; }
+
+const struct console_account *console_account(const struct console *console) { return &console->account; }

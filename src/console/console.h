@@ -6,15 +6,18 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "console/console_end.h"
 #include "train/train.h"
 
 struct console;
 
-/* `out` is usually stderr; whether it is a terminal, its width and NO_COLOR are looked up here. `quiet` leaves out all
- * but what train_begin itself reports. NULL when out of memory. */
+/* `out` is usually stderr; whether it is a terminal, its width and NO_COLOR are looked up here. `quiet` prints nothing:
+ * what train_begin itself reports is all. NULL when out of memory. */
 struct console *console_create(FILE *out, bool quiet);
 void console_free(struct console *console);
 /* The events to hand to train_begin and train_resume; valid as long as the console. */
 const struct train_events *console_events(const struct console *console);
+/* What the steps came to, quiet or not. */
+const struct console_account *console_account(const struct console *console);
 
 #endif

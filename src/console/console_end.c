@@ -7,10 +7,14 @@
 #include "base/size.h"
 #include "console/console_line.h"
 
-void console_account_begin(struct console_account *account, const struct train_setup *setup, const char *run_folder) {
-    char *tokenizer = path_join(setup->model->folder, "tokenizer.json");
-    *account = (struct console_account){
-        .run_folder = run_folder, .writes_text = tokenizer && file_exists(tokenizer), .began_ns = clock_now_ns()};
+void console_account_begin(struct console_account *account, const struct session_plan *plan, const char *run_folder,
+                           int64_t first_step, int64_t steps) {
+    char *tokenizer = path_join(plan->session->model->folder, "tokenizer.json");
+    *account = (struct console_account){.run_folder = run_folder,
+                                        .begun_steps = first_step,
+                                        .run_steps = steps,
+                                        .writes_text = tokenizer && file_exists(tokenizer),
+                                        .began_ns = clock_now_ns()};
     mem_free(tokenizer);
 }
 
@@ -58,6 +62,6 @@ void console_print_end(const struct console_account *account, FILE *out) {
         fprintf(out, "%s ballast generate %s/model --prompt TEXT\n", lead, run);
         lead = "     ";
     }
-    if (account->saved && account->steps > 0)
+    if (account->checkpoint[0] && account->steps > 0)
         fprintf(out, "%s ballast resume %s --steps %" PRId64 "\n", lead, run, 2 * account->last.steps);
 }

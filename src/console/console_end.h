@@ -9,9 +9,11 @@
 
 /* Of the steps of this process. */
 struct console_account {
-    const char *run_folder; /* borrowed */
+    const char *run_folder; /* borrowed; NULL before the run has begun */
+    int64_t begun_steps;    /* that were done when this process went on */
+    int64_t run_steps;      /* of the whole run */
     bool writes_text;       /* the model has a tokenizer */
-    bool saved;             /* there is a checkpoint to go on from */
+    char checkpoint[4096];  /* the newest that this process wrote; "": none */
     int64_t began_ns;       /* when the first step came next */
     struct train_step first, last;
     int64_t steps, tokens; /* made here */
@@ -19,7 +21,8 @@ struct console_account {
     double valid_loss, best_loss; /* the last and the lowest; their steps are 0 where there is none */
 };
 
-void console_account_begin(struct console_account *account, const struct train_setup *setup, const char *run_folder);
+void console_account_begin(struct console_account *account, const struct session_plan *plan, const char *run_folder,
+                           int64_t first_step, int64_t steps);
 void console_account_step(struct console_account *account, const struct train_step *step);
 void console_account_validation(struct console_account *account, int64_t step, double loss);
 

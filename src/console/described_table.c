@@ -20,13 +20,13 @@ static bool is_equal(const struct described_row *row, const struct node *node, c
 }
 
 /* `rows` has room for every node. Returns how many are used. */
-static size_t collect(const struct train_setup *setup, struct described_row *rows) {
-    const struct program *program = setup->main->program;
+static size_t collect(const struct session_plan *plan, struct described_row *rows) {
+    const struct program *program = programs_main(&plan->programs)->program;
     size_t count = 0;
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         if (instruction->opcode != OPCODE_KERNEL || instruction->tier != TIER_DEVICE) continue;
-        struct roofline cost = roofline_of(instruction->node, &setup->cluster.device.limits);
+        struct roofline cost = roofline_of(instruction->node, &plan->session->machine.cluster.device.limits);
         size_t at = 0;
         while (at < count && !is_equal(&rows[at], instruction->node, &cost))
             at++;
@@ -60,12 +60,12 @@ static void print_rows(FILE *out, const struct described_row *rows, size_t count
     fprintf(out, "all operators of a step: %.2f ms; at the data sheet's rates %.2f ms\n", all * 1e3, limits * 1e3);
 }
 
-enum status described_table_print(FILE *out, const struct train_setup *setup, double step_s) {
-    const struct recipe *recipe = &setup->plan.recipe;
-    const struct cluster_device *device = &setup->cluster.device;
-    struct described_row *rows = mem_array(setup->main->program->instructions.count, sizeof *rows);
+enum status described_table_print(FILE *out, const struct session_plan *plan, double step_s) {
+    const struct recipe *recipe = &plan->chosen.recipe;
+    const struct cluster_device *device = &plan->session->machine.cluster.device;
+    struct described_row *rows = mem_array(programs_main(&plan->programs)->program->instructions.count, sizeof *rows);
     if (!rows) return STATUS_FAILED;
-    size_t count = collect(setup, rows);
+    size_t count = collect(plan, rows);
     qsort(rows, count, sizeof *rows, longest_first);
     fprintf(out,
             "\nexpected of %s by its data sheet's rates and the part of them that kernels of each class are\n"
@@ -73,7 +73,7 @@ enum status described_table_print(FILE *out, const struct train_setup *setup, do
             device->name);
     print_rows(out, rows, count);
     mem_free(rows);
-    double flops = setup->flops_per_token * (double)(recipe->batch * recipe->sequence_length);
+    double flops = plan->figures.flops_per_token * (double)(recipe->batch * recipe->sequence_length);
     double limit = recipe->dtype == DTYPE_BF16 ? device->limits.bf16_flops_per_s : device->limits.fp32_flops_per_s;
     fprintf(out, "MFU %.1f%% of the data sheet's %.0f TFLOP/s\n", 100 * flops / step_s / limit, limit * 1e-12);
     fputs("memory is what the file gives the device; a run leaves 384 MiB of a card to graphs and libraries, a margin that "

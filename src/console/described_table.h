@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
-#include "session/train_setup.h"
+#include "session/session_plan.h"
 
 /* Of a step of so many seconds. FAILED when out of memory. */
-enum status described_table_print(FILE *out, const struct train_setup *setup, double step_s);
+enum status described_table_print(FILE *out, const struct session_plan *plan, double step_s);
 
 #endif

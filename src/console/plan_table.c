@@ -12,8 +12,7 @@
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
-static void print_recipe(FILE *out, const struct plan *plan) {
-    const struct recipe *recipe = &plan->recipe;
+static void print_recipe(FILE *out, const struct recipe *recipe) {
     fprintf(out,
             "recipe    %s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
             " sequence%s, %d thread%s (%s), seed %" PRIu64 "\n",
@@ -22,26 +21,28 @@ static void print_recipe(FILE *out, const struct plan *plan) {
             plural(recipe->threads), recipe->isa, recipe->seed);
 }
 
-static void print_texts(FILE *out, const struct train_setup *setup) {
-    const struct recipe *recipe = &setup->plan.recipe;
+static void print_texts(FILE *out, const struct session_plan *plan) {
+    const struct recipe *recipe = &plan->chosen.recipe;
     fprintf(out,
             "recipe    %s, %" PRId64 " text%s at a time, caches of %" PRId64 " tokens, %d thread%s (%s), seed %" PRIu64
             "\n",
-            dtype_name(recipe->dtype), setup->texts, plural(setup->texts), recipe->sequence_length, recipe->threads,
-            plural(recipe->threads), recipe->isa, recipe->seed);
+            dtype_name(recipe->dtype), plan->request.set.texts, plural(plan->request.set.texts),
+            recipe->sequence_length, recipe->threads, plural(recipe->threads), recipe->isa, recipe->seed);
 }
 
-static int32_t count_blocks(const struct train_setup *setup) { return graph_count_blocks(setup->main->graph); }
+static int32_t count_blocks(const struct session_plan *plan) {
+    return graph_count_blocks(programs_main(&plan->programs)->graph);
+}
 
-static void print_policy(FILE *out, const struct train_setup *setup) {
-    const struct policy *policy = &setup->plan.policy;
+static void print_policy(FILE *out, const struct session_plan *plan) {
+    const struct policy *policy = &plan->chosen.policy;
     char words[POLICY_WORDS_BYTES];
-    fprintf(out, "policy    %s\n", policy_words(policy, count_blocks(setup), words));
+    fprintf(out, "policy    %s\n", policy_words(policy, count_blocks(plan), words));
     if (policy->schedule[0]) fprintf(out, "schedule  %s\n", policy->schedule);
 }
 
-static void print_prediction(FILE *out, const struct train_setup *setup, const struct step_summary *prediction) {
-    const struct recipe *recipe = &setup->plan.recipe;
+static void print_prediction(FILE *out, const struct session_plan *plan, const struct step_summary *prediction) {
+    const struct recipe *recipe = &plan->chosen.recipe;
     char words[BOUND_WORDS_BYTES];
     fprintf(out, "\nstep, predicted\n  %-20s %9.4f s, %.0f tokens/s\n", "time", prediction->step_s,
             (double)(recipe->batch * recipe->sequence_length) / prediction->step_s);
@@ -51,7 +52,7 @@ static void print_prediction(FILE *out, const struct train_setup *setup, const s
     for (int i = 0; i < prediction->bound_count; i++)
         fprintf(out, "  %-20s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->bounds[i].seconds,
                 bound_words(&prediction->bounds[i], words));
-    profile_table_print_parts(out, "  ", &setup->costs);
+    profile_table_print_parts(out, "  ", &plan->costs);
 }
 
 /* Candidates as they are printed: of the front, which has less of device memory than any that is faster, or not. */
@@ -85,8 +86,8 @@ static size_t list_others(const struct search_result *search, struct listed *out
     return count;
 }
 
-static void print_others(FILE *out, const struct train_setup *setup) {
-    const struct search_result *search = &setup->search;
+static void print_others(FILE *out, const struct session_plan *plan) {
+    const struct search_result *search = &plan->search;
     struct listed *others = mem_array(search->front.count + search->runners_up.count + 1, sizeof *others);
     size_t count = others ? list_others(search, others) : 0; /* without memory the table does without them */
     if (count > 0)
@@ -96,30 +97,30 @@ static void print_others(FILE *out, const struct train_setup *setup) {
         char size[SIZE_TEXT], words[POLICY_WORDS_BYTES];
         fprintf(out, "  %9.4f s  %10s%s  %s\n", candidate->step_s, size_print(candidate->tier_bytes[TIER_DEVICE], size),
                 others[i].front ? "*" : " ",
-                policy_difference_words(&candidate->policy, &setup->plan.policy, count_blocks(setup), words));
+                policy_difference_words(&candidate->policy, &plan->chosen.policy, count_blocks(plan), words));
     }
     mem_free(others);
 }
 
-static void print_search(FILE *out, const struct train_setup *setup) {
-    const struct search_result *search = &setup->search;
+static void print_search(FILE *out, const struct session_plan *plan) {
+    const struct search_result *search = &plan->search;
     if (search->enumerated == 0) return;
     fprintf(out, "\nchosen of %" PRId64 " policies, of which %" PRId64 " were compiled; %s\n", search->enumerated,
             search->compiled,
             search->proved ? "none of the others can be faster" : "others that might be faster were not tried");
-    print_others(out, setup);
+    print_others(out, plan);
 }
 
-static void print_model(FILE *out, const struct train_setup *setup) {
-    const struct model_config *config = &setup->model->config;
+static void print_model(FILE *out, const struct session_plan *plan) {
+    const struct model_config *config = &plan->session->model->config;
     fprintf(out,
             "model     %s, %" PRId64 " layers, hidden %" PRId64 ", %" PRId64 " heads (%" PRId64
             " key-value), vocabulary %" PRId64 "\n",
             config->family->name, config->layers, config->hidden, config->heads, config->kv_heads, config->vocab_size);
-    fprintf(out, "          %" PRId64 " parameters", setup->parameters);
-    if (setup->trained_parameters < setup->parameters)
-        fprintf(out, ", of which %" PRId64 " are trained", setup->trained_parameters);
-    fprintf(out, ", %.4g model FLOPs a token\n", setup->flops_per_token);
+    fprintf(out, "          %" PRId64 " parameters", plan->figures.parameters);
+    if (plan->figures.trained_parameters < plan->figures.parameters)
+        fprintf(out, ", of which %" PRId64 " are trained", plan->figures.trained_parameters);
+    fprintf(out, ", %.4g model FLOPs a token\n", plan->figures.flops_per_token);
 }
 
 static void print_row(FILE *out, const char *name, int64_t bytes) {
@@ -127,9 +128,9 @@ static void print_row(FILE *out, const char *name, int64_t bytes) {
     fprintf(out, "  %-14s %16" PRId64 " B  %10s\n", name, bytes, size_print(bytes, text));
 }
 
-static void print_tier(FILE *out, const struct train_setup *setup, enum tier tier) {
-    const struct memory_report *memory = &setup->memory[tier];
-    int64_t program = setup->program_bytes[tier], capacity = setup->capacity_bytes[tier];
+static void print_tier(FILE *out, const struct session_plan *plan, enum tier tier) {
+    const struct memory_report *memory = &plan->memory[tier];
+    int64_t program = plan->programs.tier_bytes[tier], capacity = plan->session->machine.capacity_bytes[tier];
     fprintf(out, "\n%s tier, at the peak of a step\n", tier_name(tier));
     for (enum buffer_kind kind = 0; kind < BUFFER_KIND_COUNT; kind++)
         if (memory->by_kind[kind] > 0) print_row(out, buffer_kind_name(kind), memory->by_kind[kind]);
@@ -142,15 +143,15 @@ static void print_tier(FILE *out, const struct train_setup *setup, enum tier tie
             program > capacity ? ": does not fit" : "");
 }
 
-void plan_table_print(FILE *out, const struct train_setup *setup, const struct step_summary *prediction) {
-    print_model(out, setup);
-    if (setup->purpose == SETUP_GENERATE)
-        print_texts(out, setup);
+void plan_table_print(FILE *out, const struct session_plan *plan, const struct step_summary *prediction) {
+    print_model(out, plan);
+    if (program_set_only_writes(&plan->request.set))
+        print_texts(out, plan);
     else
-        print_recipe(out, &setup->plan);
-    print_policy(out, setup);
-    if (prediction && prediction->step_s > 0) print_prediction(out, setup, prediction);
-    print_search(out, setup);
+        print_recipe(out, &plan->chosen.recipe);
+    print_policy(out, plan);
+    if (prediction && prediction->step_s > 0) print_prediction(out, plan, prediction);
+    print_search(out, plan);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        if (setup->program_bytes[tier] > 0) print_tier(out, setup, tier);
+        if (plan->programs.tier_bytes[tier] > 0) print_tier(out, plan, tier);
 }

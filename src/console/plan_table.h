@@ -4,11 +4,11 @@
 
 #include <stdio.h>
 
-#include "session/train_setup.h"
+#include "session/session_plan.h"
 
 /* Exact bytes of each kind in each tier, the arena, the capacity, and "projected … of … available"; of the step that is
  * predicted (NULL: none is) its time, what each stream does and what binds; how the policy was chosen, and what else
  * there is. */
-void plan_table_print(FILE *out, const struct train_setup *setup, const struct step_summary *prediction);
+void plan_table_print(FILE *out, const struct session_plan *plan, const struct step_summary *prediction);
 
 #endif

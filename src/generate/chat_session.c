@@ -9,10 +9,10 @@ enum status chat_session_open(const char *model_folder, const struct plan_option
                               const struct generate_options *options, int64_t time_s, struct chat_session *out) {
     struct writer_model *model = &out->model;
     struct plan_options one = *plan;
-    one.batch = 1;
+    SETTINGS_GIVE(&one, batch, 1);
     out->most = options->tokens;
     TRY(writer_model_open(model_folder, &one, model));
-    TRY(chat_prompt_open(model->setup.model, model->tokenizer, time_s, &model->config, &out->prompt));
+    TRY(chat_prompt_open(model->session.model, model->tokenizer, time_s, &model->config, &out->prompt));
     TRY(writer_model_load(model));
     TRY(writer_create(&model->engine, model->tokenizer, &model->config, options, &out->writer));
     return chat_session_reset(out);

@@ -3,8 +3,8 @@
 #include "base/mem.h"
 
 enum status decoding_create(const struct engine *engine, struct decoding *out) {
-    struct decoding decoding = {.engine = engine, .positions = engine->setup->plan.recipe.sequence_length};
-    decoding.texts = mem_array((size_t)engine->setup->texts, sizeof *decoding.texts);
+    struct decoding decoding = {.engine = engine, .positions = engine->plan->chosen.recipe.sequence_length};
+    decoding.texts = mem_array((size_t)engine->plan->request.set.texts, sizeof *decoding.texts);
     if (!decoding.texts) return STATUS_FAILED;
     *out = decoding;
     return STATUS_OK;
@@ -34,12 +34,13 @@ struct inputs {
     int64_t count;
 };
 
-static struct inputs find_inputs(const struct runner *runner, const struct executable *executable) {
+static struct inputs find_inputs(const struct engine *engine, enum program_use use) {
+    const struct graph *graph = engine->plan->programs.of[use]->graph;
     return (struct inputs){
-        .tokens = engine_data(runner, executable, "tokens"),
-        .positions = engine_data(runner, executable, "positions"),
-        .rows = engine_data(runner, executable, "rows"),
-        .count = executable->graph->grain_sequences * executable->graph->sequence_length,
+        .tokens = engine_data(engine, use, "tokens"),
+        .positions = engine_data(engine, use, "positions"),
+        .rows = engine_data(engine, use, "rows"),
+        .count = graph->grain_sequences * graph->sequence_length,
     };
 }
 
@@ -59,14 +60,13 @@ static enum status run(struct runner *runner, const struct inputs *inputs, size_
 /* The next tokens of a text, at most a chunk of them; returns how many through `used`. */
 static enum status read_chunk(struct decoding *decoding, int64_t text, const uint32_t *ids, size_t left, size_t *used) {
     struct cached_text *cached = &decoding->texts[text];
-    struct runner *runner = decoding->engine->prefill;
-    struct inputs inputs = find_inputs(runner, decoding->engine->setup->prefill);
+    struct inputs inputs = find_inputs(decoding->engine, PROGRAM_PREFILL);
     size_t count = left < (size_t)inputs.count ? left : (size_t)inputs.count;
     for (size_t t = 0; t < count; t++) {
         size_t position = cached->filled + t;
         set_token(&inputs, t, ids[t], position, text * decoding->positions + (int64_t)position);
     }
-    TRY(run(runner, &inputs, count, count));
+    TRY(run(decoding->engine->runners[PROGRAM_PREFILL], &inputs, count, count));
     if (cached->prefilled == cached->filled) cached->prefilled += count;
     cached->filled += count;
     *used = count;
@@ -86,23 +86,21 @@ enum status decoding_read(struct decoding *decoding, int64_t text, const uint32_
     make_room(decoding, cached, count);
     for (size_t at = cached->start + cached->filled, used; at < count; at += used)
         TRY(read_chunk(decoding, text, ids + at, count - at, &used));
-    *logits = engine_data(decoding->engine->prefill, decoding->engine->setup->prefill, "logits");
+    *logits = engine_data(decoding->engine, PROGRAM_PREFILL, "logits");
     return STATUS_OK;
 }
 
 enum status decoding_step(struct decoding *decoding, const struct decoding_token *tokens, size_t count,
                           const float **logits) {
-    struct runner *runner = decoding->engine->decode;
-    const struct executable *executable = decoding->engine->setup->decode;
-    struct inputs inputs = find_inputs(runner, executable);
+    struct inputs inputs = find_inputs(decoding->engine, PROGRAM_DECODE);
     BUG_IF(count < 1 || count > (size_t)inputs.count, "%zu texts at once", count);
     for (size_t t = 0; t < count; t++) {
         size_t position = decoding->texts[tokens[t].text].filled;
         set_token(&inputs, t, tokens[t].id, position, tokens[t].text * decoding->positions + (int64_t)position);
     }
-    TRY(run(runner, &inputs, count, 1));
+    TRY(run(decoding->engine->runners[PROGRAM_DECODE], &inputs, count, 1));
     for (size_t t = 0; t < count; t++)
         decoding->texts[tokens[t].text].filled++;
-    *logits = engine_data(runner, executable, "logits");
+    *logits = engine_data(decoding->engine, PROGRAM_DECODE, "logits");
     return STATUS_OK;
 }

@@ -17,9 +17,9 @@ struct cached_text {
 };
 
 struct decoding {
-    const struct engine *engine; /* borrowed; its setup has `prefill` and `decode` */
-    int64_t positions;           /* rows of a text: the setup's sequence length */
-    struct cached_text *texts;   /* [setup->texts], empty at first */
+    const struct engine *engine; /* borrowed; its plan has the programs to write */
+    int64_t positions;           /* rows of a text: the recipe's sequence length */
+    struct cached_text *texts;   /* [request.set.texts of the plan], empty at first */
 };
 
 /* The caller frees with decoding_free. */

@@ -14,8 +14,7 @@ static const char *const finish_names[] = {
 const char *generate_finish_name(enum generate_finish finish) { return finish_names[finish]; }
 
 void generate_options_init(struct generate_options *out) {
-    *out = (struct generate_options){
-        .tokens = GENERATE_TOKENS, .temperature = -1, .top_k = -1, .top_p = -1, .repetition_penalty = -1};
+    *out = (struct generate_options){.tokens = setting_table[SETTING_tokens].whole};
 }
 
 enum status generate_options_check(const struct generate_options *options) {

@@ -11,23 +11,18 @@
 #include "session/train_options.h"
 #include "tokenizer/tokenizer.h"
 
-#define GENERATE_TEMPERATURE 0.8
-#define GENERATE_TEMPERATURE_MOST 100.0
-#define GENERATE_PENALTY_LEAST 1e-3
-#define GENERATE_PENALTY_MOST 1e3
-enum { GENERATE_TOKENS = 100 };
-
-/* generate_options_init sets the defaults given here. Negative numbers are "not given": generation_config_apply then
- * takes what the model's generation_config.json says, else the value after the semicolon. */
+/* Names, legal values and defaults stand in plan/settings.h. generation_config_apply fills what was not given: with
+ * what the model's generation_config.json says, else the default. */
 struct generate_options {
-    /* 100: at most so many new ones; fewer when an end-of-text token or a stop comes. 0: as many as the caches hold
-     * beside the prompt, at least 1 */
+    uint64_t given; /* of the numbers from temperature to repetition_penalty */
+    /* At most so many new ones; fewer when an end-of-text token or a stop comes. 0: as many as the caches hold beside
+     * the prompt, at least 1 */
     int64_t tokens;
-    double temperature; /* -1; GENERATE_TEMPERATURE. 0 takes the likeliest token */
-    int64_t top_k;      /* -1; 0, which is all. Else draws among the k likeliest */
-    double top_p;       /* -1; 1, which is all. Else draws among the fewest likeliest that hold this much probability */
-    /* -1; 1, which is none. Divides the logits of tokens that are in the prompt or the text, if they are positive, else
-     * multiplies them (Keskar et al., arXiv 1909.05858, section 4.1) */
+    double temperature; /* 0 takes the likeliest token */
+    int64_t top_k;      /* 0: all; else draws among the k likeliest */
+    double top_p;       /* 1: all; else draws among the fewest likeliest that hold this much probability */
+    /* 1: none. Divides the logits of tokens that are in the prompt or the text, if they are positive, else multiplies
+     * them (Keskar et al., arXiv 1909.05858, section 4.1) */
     double repetition_penalty;
     bool ignore_end; /* false: go on after an end-of-text token */
     /* None: a text ends before the first of these strings (none empty). Borrowed. */
@@ -36,6 +31,7 @@ struct generate_options {
     /* NULL: texts end when it is not 0 any more. Borrowed */
     const volatile sig_atomic_t *interrupted;
 };
+/* Nothing given, the default number of tokens. */
 void generate_options_init(struct generate_options *out);
 /* BAD_INPUT for what the sampler does not check. */
 enum status generate_options_check(const struct generate_options *options);

@@ -126,7 +126,7 @@ enum status generate_batch(struct writer *writer, struct prompts *prompts, batch
     struct batch batch = {.writer = writer, .prompts = prompts, .total = total};
     int64_t start = clock_now_ns();
     *total = (struct generate_result){0};
-    batch.places = writer->decoding.engine->setup->texts;
+    batch.places = writer->decoding.engine->plan->request.set.texts;
     enum status status = write_all(&batch, sink, payload);
     for (int64_t place = 0; batch.writing && place < batch.places; place++)
         written_text_free(&batch.writing[place]);

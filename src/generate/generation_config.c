@@ -153,6 +153,31 @@ static enum status read_ends(const char *path, const json_t *value, int64_t voca
     return STATUS_OK;
 }
 
+static bool is_said(const json_t *object, const struct setting *setting) {
+    const json_t *value = json_object_get(object, setting->field);
+    return value && !json_is_null(value);
+}
+
+static enum status read_real(const char *path, const json_t *object, enum setting_id id, uint64_t *given, double *out) {
+    const struct setting *setting = &setting_table[id];
+    if (!is_said(object, setting)) return STATUS_OK;
+    TRY(json_read_double(path, object, setting->field, setting->real_least, setting->real_most, out));
+    if (setting->above && *out <= setting->real_least)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", path, setting->field, setting->real_least);
+    *given |= UINT64_C(1) << id;
+    return STATUS_OK;
+}
+
+static enum status read_draws(const char *path, const json_t *object, struct generation_config *out) {
+    const struct setting *top_k = &setting_table[SETTING_top_k];
+    TRY(read_real(path, object, SETTING_temperature, &out->given, &out->temperature));
+    TRY(read_real(path, object, SETTING_top_p, &out->given, &out->top_p));
+    TRY(read_real(path, object, SETTING_repetition_penalty, &out->given, &out->repetition_penalty));
+    if (!is_said(object, top_k)) return STATUS_OK;
+    out->given |= SETTING_BIT(top_k);
+    return json_read_int(path, object, top_k->field, top_k->least, top_k->most, &out->top_k);
+}
+
 static enum status read_object(const char *path, const json_t *object, int64_t vocab, struct generation_config *out) {
     const json_t *ends = json_object_get(object, "eos_token_id");
     bool sample = true;
@@ -163,18 +188,12 @@ static enum status read_object(const char *path, const json_t *object, int64_t v
     }
     TRY(json_read_bool(path, object, "do_sample", &sample));
     out->greedy = !sample;
-    TRY(json_read_double(path, object, "temperature", 0, GENERATE_TEMPERATURE_MOST, &out->temperature));
-    TRY(json_read_double(path, object, "top_p", 0, 1, &out->top_p));
-    if (out->top_p == 0.0) return status_set(STATUS_BAD_INPUT, "%s: top_p: must be above 0", path);
-    TRY(json_read_int(path, object, "top_k", 0, INT64_MAX, &out->top_k));
-    TRY(json_read_double(path, object, "repetition_penalty", GENERATE_PENALTY_LEAST, GENERATE_PENALTY_MOST,
-                         &out->repetition_penalty));
-    return STATUS_OK;
+    return read_draws(path, object, out);
 }
 
 enum status generation_config_from_json(const char *path, json_t *object, int64_t vocab,
                                         struct generation_config *out) {
-    struct generation_config config = {.temperature = -1, .top_p = -1, .repetition_penalty = -1, .top_k = -1};
+    struct generation_config config = {0};
     enum status status = read_object(path, object, vocab, &config);
     if (status != STATUS_OK) {
         generation_config_free(&config);
@@ -229,27 +248,25 @@ static void note_ends(const struct generation_config *config, char note[GENERATI
 }
 
 /* A value that is not given is the file's, else the default. */
-static void take(const char *name, double said, double fallback, double *value, char note[GENERATION_NOTE_BYTES]) {
-    if (*value >= 0) return;
-    *value = said >= 0 ? said : fallback;
-    if (said >= 0) add_note(note, ", %s %g", name, said);
-}
+#define TAKE(field, default_value, format, note)                                                                       \
+    if (!SETTINGS_HAVE(options, field)) {                                                                              \
+        bool said = SETTINGS_HAVE(config, field);                                                                      \
+        SETTINGS_GIVE(options, field, said ? config->field : (default_value));                                         \
+        if (said) add_note(note, ", %s " format, #field, options->field);                                              \
+    }
 
 void generation_config_apply(const struct generation_config *config, struct generate_options *options,
                              char note[GENERATION_NOTE_BYTES]) {
-    char text[GENERATION_NOTE_BYTES] = "";
-    double top_k = (double)options->top_k;
+    char text[GENERATION_NOTE_BYTES] = "", unused[GENERATION_NOTE_BYTES] = "";
     if (!options->ignore_end) note_ends(config, text);
-    if (config->greedy && options->temperature < 0) {
-        options->temperature = 0;
+    if (config->greedy && !SETTINGS_HAVE(options, temperature)) {
+        SETTINGS_GIVE(options, temperature, 0);
         add_note(text, ", do_sample false");
     }
-    take("temperature", config->temperature, GENERATE_TEMPERATURE, &options->temperature, text);
-    bool draws = options->temperature > 0;
-    char unused[GENERATION_NOTE_BYTES] = "";
-    take("top_k", (double)config->top_k, 0, &top_k, draws ? text : unused);
-    take("top_p", config->top_p, 1, &options->top_p, draws ? text : unused);
-    take("repetition_penalty", config->repetition_penalty, 1, &options->repetition_penalty, text);
-    options->top_k = (int64_t)top_k;
+    TAKE(temperature, setting_table[SETTING_temperature].real, "%g", text)
+    char *of_draws = options->temperature > 0 ? text : unused;
+    TAKE(top_k, setting_table[SETTING_top_k].whole, "%" PRId64, of_draws)
+    TAKE(top_p, setting_table[SETTING_top_p].real, "%g", of_draws)
+    TAKE(repetition_penalty, setting_table[SETTING_repetition_penalty].real, "%g", text)
     snprintf(note, GENERATION_NOTE_BYTES, "%s", text[0] ? text + 2 : "");
 }

@@ -15,8 +15,9 @@ struct generation_config {
     size_t ends_said;      /* how many of them, from the first on, are the file's */
     bool has_ends;         /* whether the file says it, be it none */
     bool greedy;           /* do_sample is false */
-    double temperature, top_p, repetition_penalty; /* -1: not said */
-    int64_t top_k;                                 /* -1: not said */
+    uint64_t given;        /* which of these four the file says (plan/settings.h) */
+    double temperature, top_p, repetition_penalty;
+    int64_t top_k;
 };
 
 /* Of a model that was read from a folder, whether or not that has the file. BAD_INPUT, naming file and field, when a

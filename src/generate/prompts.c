@@ -13,12 +13,12 @@ void prompt_encoder_close(struct prompt_encoder *encoder) { chat_prompt_close(&e
 static enum status open_template(struct prompt_encoder *encoder) {
     struct writer_model *model = encoder->model;
     if (encoder->prompt.chat) return STATUS_OK;
-    return chat_prompt_open(model->setup.model, model->tokenizer, encoder->time_s, &model->config, &encoder->prompt);
+    return chat_prompt_open(model->session.model, model->tokenizer, encoder->time_s, &model->config, &encoder->prompt);
 }
 
 static enum status encode_text(struct prompt_encoder *encoder, const char *text, struct token_ids *ids) {
     struct writer_model *model = encoder->model;
-    if (!encoder->chat) return writer_encode_prompt(model->setup.model, model->tokenizer, text, ids);
+    if (!encoder->chat) return writer_encode_prompt(model->session.model, model->tokenizer, text, ids);
     TRY(open_template(encoder));
     return chat_prompt_encode_text(&encoder->prompt, encoder->system, text, ids);
 }

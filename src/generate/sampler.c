@@ -9,16 +9,12 @@
 #include "base/random.h"
 
 enum status sampler_create(const struct generate_options *options, uint64_t seed, int64_t vocab, struct sampler *out) {
-    if (!(options->temperature >= 0 && options->temperature <= GENERATE_TEMPERATURE_MOST))
-        return status_set(STATUS_BAD_INPUT, "temperature: %g is not in 0 to %g", options->temperature,
-                          GENERATE_TEMPERATURE_MOST);
-    if (!(options->top_p > 0 && options->top_p <= 1))
-        return status_set(STATUS_BAD_INPUT, "top-p: %g is not above 0 and at most 1", options->top_p);
-    if (options->top_k < 0) return status_set(STATUS_BAD_INPUT, "top-k: %" PRId64 " is negative", options->top_k);
-    double penalty = options->repetition_penalty;
-    if (!(penalty >= GENERATE_PENALTY_LEAST && penalty <= GENERATE_PENALTY_MOST))
-        return status_set(STATUS_BAD_INPUT, "repetition-penalty: %g is not in %g to %g", penalty,
-                          GENERATE_PENALTY_LEAST, GENERATE_PENALTY_MOST);
+#define CHECK(field, type)                                                                                             \
+    TRY(setting_check_##type(&setting_table[SETTING_##field], setting_table[SETTING_##field].name, options->field));
+    CHECK(temperature, real)
+    CHECK(top_k, whole)
+    CHECK(top_p, real)
+    CHECK(repetition_penalty, real)
     struct sampler sampler = {.options = options, .seed = seed, .vocab = vocab};
     sampler.scores = mem_array((size_t)vocab, sizeof *sampler.scores);
     sampler.choices = mem_array((size_t)vocab, sizeof *sampler.choices);

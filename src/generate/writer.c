@@ -8,11 +8,12 @@
 enum status writer_create(const struct engine *engine, const struct tokenizer *tokenizer,
                           const struct generation_config *config, const struct generate_options *options,
                           struct writer *out) {
-    const struct train_setup *setup = engine->setup;
+    const struct session_plan *plan = engine->plan;
     *out = (struct writer){.tokenizer = tokenizer, .config = config, .options = *options};
     generation_config_apply(config, &out->options, out->note);
     TRY(generate_options_check(&out->options));
-    TRY(sampler_create(&out->options, setup->plan.recipe.seed, setup->model->config.vocab_size, &out->sampler));
+    TRY(sampler_create(&out->options, plan->chosen.recipe.seed, engine_model(engine)->config.vocab_size,
+                       &out->sampler));
     enum status status = decoding_create(engine, &out->decoding);
     if (status != STATUS_OK) writer_free(out);
     return status;
@@ -81,15 +82,15 @@ void written_text_free(struct written_text *text) {
 }
 
 enum status writer_model_open(const char *folder, const struct plan_options *plan, struct writer_model *out) {
-    TRY(train_setup_create(folder, SETUP_GENERATE, plan, NULL, &out->setup));
-    TRY(checkpoint_verify_model(folder, out->setup.model));
-    TRY(generation_config_read(out->setup.model, &out->config));
-    return model_tokenizer_require(out->setup.model, &out->tokenizer);
+    TRY(session_begin(folder, PROGRAMS_TO_WRITE, plan, NULL, &out->session, &out->plan));
+    TRY(checkpoint_verify_model(folder, out->session.model));
+    TRY(generation_config_read(out->session.model, &out->config));
+    return model_tokenizer_require(out->session.model, &out->tokenizer);
 }
 
 enum status writer_model_load(struct writer_model *model) {
-    TRY(train_setup_check_memory(&model->setup));
-    TRY(engine_open(&model->setup, &model->engine));
+    TRY(session_plan_check_memory(&model->plan));
+    TRY(engine_open(&model->plan, &model->engine));
     return engine_load_weights(&model->engine);
 }
 
@@ -97,5 +98,6 @@ void writer_model_close(struct writer_model *model) {
     engine_close(&model->engine);
     tokenizer_free(model->tokenizer);
     generation_config_free(&model->config);
-    train_setup_free(&model->setup);
+    session_plan_free(&model->plan);
+    session_close(&model->session);
 }

@@ -49,14 +49,15 @@ void written_text_free(struct written_text *text);
 
 /* A model that was opened with all that a writer takes. */
 struct writer_model {
-    struct train_setup setup;
+    struct session session;
+    struct session_plan plan;
     struct generation_config config;
     struct tokenizer *tokenizer;
     struct engine engine;
 };
 /* Compiles the programs and reads the settings, in this order; writer_model_load then takes memory and reads the
  * weights, so that what is wrong with prompts can be said before. Statuses as train_begin. The caller calls
- * writer_model_close in any case, on a struct that was zeroed. */
+ * writer_model_close in any case, on a struct that was zeroed; it must not be moved. */
 enum status writer_model_open(const char *folder, const struct plan_options *plan, struct writer_model *out);
 enum status writer_model_load(struct writer_model *model);
 void writer_model_close(struct writer_model *model);

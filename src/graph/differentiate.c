@@ -66,9 +66,20 @@ struct tensor *gradient_target(struct gradients *gradients, struct tensor *tenso
     return matching_view(gradients, tensor);
 }
 
+static bool reads(const struct node *node, const struct tensor *tensor) {
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        if (node->in[i] == tensor) return true;
+    return false;
+}
+
 void gradient_deliver(struct gradients *gradients, struct tensor *tensor, struct tensor *gradient) {
     if (tensor->kind == TENSOR_PARAMETER) return;
-    entry_of(gradients, tensor)->gradient = gradient;
+    struct entry *entry = entry_of(gradients, tensor);
+    bool made = gradient && gradient->producer && gradients->graph->status == STATUS_OK;
+    BUG_IF(made && entry->gradient && !reads(gradient->producer, entry->gradient),
+           "%s (%s) leaves out what later uses of %s give to its gradient", gradient->producer->name,
+           gradient->producer->op->name, tensor->name);
+    entry->gradient = gradient;
 }
 
 /* A rule may read those of its node's operands that the operator declares as saved, and whatever is no operand of it.

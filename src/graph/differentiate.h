@@ -27,7 +27,8 @@ struct tensor *gradient_partial(struct gradients *gradients, struct tensor *tens
 /* Where the new node shall write: a fresh activation, columns of the base's gradient when `tensor` is a view, or a new
  * accumulator when it is a parameter. */
 struct tensor *gradient_target(struct gradients *gradients, struct tensor *tensor);
-/* The target now holds the partial and this use's contribution. */
+/* The target now holds the partial and this use's contribution: where there is a partial, the node that writes the
+ * target must read it. A rule whose node takes no addend calls gradient_deliver_sum (ops/check.h) instead. */
 void gradient_deliver(struct gradients *gradients, struct tensor *tensor, struct tensor *gradient);
 /* A contribution that exists already (the gradient of a sum, for each of its terms): shared, not copied. It must be the
  * first of its tensor, which holds since a sum comes after all that is computed from its terms. */

@@ -136,6 +136,9 @@ static enum status connect_outputs(struct graph *graph, struct node *node, struc
 
 struct node *graph_add(struct graph *graph, const struct op *op, const char *name, struct tensor *const *in,
                        const void *attributes, struct tensor *const *into) {
+    if (graph->cache_texts > 0 && op->decode) return op->decode(graph, name, in, attributes);
+    BUG_IF(op->attribute_bytes > OP_ATTRIBUTES_MOST_BYTES, "%s: %zu bytes of attributes", op->name,
+           op->attribute_bytes);
     for (int i = 0; i < op->inputs_least && !failed(graph); i++)
         BUG_IF(!in[i], "%s (%s): input %d is missing", name ? name : "?", op->name, i);
     const char *copy = name ? graph_format(graph, "%s", name) : NULL;
@@ -167,16 +170,10 @@ struct tensor *graph_find(const struct graph *graph, const char *name) {
     return NULL;
 }
 
-void op_cost(const struct node *node, struct op_cost *out) {
-    double bytes = 0;
-    for (int i = 0; i < OP_INPUTS_MAX; i++)
-        if (node->in[i]) bytes += (double)shape_bytes(&node->in[i]->shape);
-    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
-        if (!node->out[i]) continue;
-        bool updated = node->op->updates >> i & 1;
-        bytes += (double)shape_bytes(&node->out[i]->shape) * (updated ? 2 : 1);
-    }
-    *out = (struct op_cost){.flops = node->op->flops ? node->op->flops(node) : 0, .bytes = bytes};
+struct tensor *graph_cache_rows(struct graph *graph) {
+    struct tensor *rows = graph_find(graph, "rows");
+    struct shape shape = shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1);
+    return rows ? rows : graph_tensor(graph, TENSOR_INPUT, "rows", shape);
 }
 
 int32_t graph_count_blocks(const struct graph *graph) {
@@ -186,6 +183,19 @@ int32_t graph_count_blocks(const struct graph *graph) {
         if (node->phase <= PHASE_BACKWARD && node->block >= blocks) blocks = node->block + 1;
     }
     return blocks;
+}
+
+static bool is_whole_activation(const struct tensor *tensor) {
+    return tensor && tensor->kind == TENSOR_ACTIVATION && !tensor->base && !tensor->kept;
+}
+
+int node_in_place_input(const struct node *node) {
+    int index = node->op->in_place_input - 1;
+    if (index < 0 || !is_whole_activation(node->in[index]) || !is_whole_activation(node->out[0])) return -1;
+    if (shape_bytes(&node->in[index]->shape) != shape_bytes(&node->out[0]->shape)) return -1;
+    for (int i = 0; i < node->op->inputs; i++)
+        if (i != index && node->in[i] && tensor_storage(node->in[i]) == node->in[index]) return -1;
+    return index;
 }
 
 bool graph_has_backward(const struct graph *graph) {

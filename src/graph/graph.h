@@ -66,14 +66,23 @@ struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t colu
 /* Adds a node. `in` holds OP_INPUTS_MAX pointers, NULL for left-out optional ones; `attributes` is copied. `into` is
  * NULL, or holds OP_OUTPUTS_MAX pointers: a non-NULL one is an existing tensor that the node writes (a view, an
  * accumulator, a state) and must have the inferred shape; others are created as activations named "NODE" or "NODE.k".
- * Shapes that do not fit the operator are BAD_INPUT, since they come from a config. */
+ * Shapes that do not fit the operator are BAD_INPUT, since they come from a config. In a graph that decodes, the node
+ * is the one that the operator's `decode` adds, where it has one. */
 struct node *graph_add(struct graph *graph, const struct op *op, const char *name, struct tensor *const *in,
                        const void *attributes, struct tensor *const *into);
+
+/* The input whose bytes output 0 may take over when nothing reads that input later: both are whole activations of one
+ * size, neither is kept, and no other operand of the node shares the bytes. -1 when there is none. */
+int node_in_place_input(const struct node *node);
 
 /* Blocks that have forward or backward nodes: what an update adds is not one. */
 int32_t graph_count_blocks(const struct graph *graph);
 /* Whether it trains; others are evaluated or generated with. */
 bool graph_has_backward(const struct graph *graph);
+
+/* Decoding: the input "rows" [S,T] int32, made where it is first asked for: in caches [N,P,…] of N texts each token's
+ * row, text * P + position; -1 for a token that does not count. */
+struct tensor *graph_cache_rows(struct graph *graph);
 
 /* The parameter, input or result of that name, or NULL. */
 struct tensor *graph_find(const struct graph *graph, const char *name);

@@ -1,5 +1,7 @@
-/* What is true of an operator without hardware. The table of all operators is `op_table` in ops/ops.h; kernels are
- * looked up by name in each backend. */
+/* What is true of an operator without hardware. All that the rest of Ballast asks about an operator is a field here, so
+ * that adding one is one file that defines its `struct op`, and a kernel of its name in each backend that has it: no
+ * other code knows operators by name. Nodes point to their operator, so it need not be in any list either; `op_table`
+ * (ops/ops.h) is there for tests that go through all of them. */
 #ifndef BALLAST_GRAPH_OP_H
 #define BALLAST_GRAPH_OP_H
 
@@ -10,8 +12,9 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-enum { OP_INPUTS_MAX = 8, OP_OUTPUTS_MAX = 5 };
+enum { OP_INPUTS_MAX = 8, OP_OUTPUTS_MAX = 5, OP_ATTRIBUTES_MOST_BYTES = 512 };
 
+struct graph;
 struct node;
 struct gradients;
 
@@ -20,28 +23,90 @@ struct op_cost {
     double bytes; /* each operand read or written once */
 };
 
+/* The class of an operator's work: what its FLOPs are spent on. It says how time is estimated where nothing can be
+ * measured (profile/roofline.h), and how a large node is measured on a part of its operands (profile/part_node.h). */
+enum op_work {
+    OP_WORK_STREAM,           /* goes through its operands once; what is not said otherwise */
+    OP_WORK_PRODUCT,          /* one matrix product, whose result is output 0 */
+    OP_WORK_ATTENTION,        /* of a whole sequence; attributes begin with struct attention_attributes, */
+    OP_WORK_ATTENTION_GRAD,   /* here too, */
+    OP_WORK_ATTENTION_CACHED, /* and here: of new tokens over a cache */
+    OP_WORK_NORM,
+    OP_WORK_NORM_GRAD,
+    OP_WORK_LOOKUP,      /* copies rows of the table, input 1, to output 0 */
+    OP_WORK_LOOKUP_GRAD, /* adds the rows of input 1 to rows of the table, output 0 */
+    OP_WORK_LOGITS,      /* the products of a head, whose weight [V,C] is input 1, */
+    OP_WORK_LOSS,        /* the same, and the loss of each token's logits, */
+    OP_WORK_LOSS_GRAD,   /* and their gradient */
+    OP_WORK_SQUARED_NORM,
+    OP_WORK_OPTIMIZER,
+    OP_WORK_COUNT
+};
+
+/* A text that nodes have in common exactly when they cost the same (profile/operator_key.h). */
+enum { OP_KEY_BYTES = 4096 };
+struct op_key {
+    char text[OP_KEY_BYTES];
+    size_t used;
+};
+void op_key_add(struct op_key *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 struct op {
     const char *name;
-    size_t attribute_bytes;
+    size_t attribute_bytes;   /* at most OP_ATTRIBUTES_MOST_BYTES */
     int inputs_least, inputs; /* how many inputs are required (the first ones), and how many there can be */
     int outputs;
     /* Shapes of the outputs from those of the inputs; BAD_INPUT with a message when the inputs do not fit. */
     enum status (*infer)(const struct node *node, struct shape out[OP_OUTPUTS_MAX]);
+
+    /* What it costs. */
+    enum op_work work;
     /* NULL: no FLOPs worth counting; bytes are counted from the operands in any case. */
     double (*flops)(const struct node *node);
+    /* Adds those attributes to the key that a node's time depends on and that its operands do not tell. NULL: every
+     * byte of the attributes counts. op_key_nothing: none does. */
+    void (*cost_key)(const struct node *node, struct op_key *key);
+    /* A legal value for element `index` of one of its tensors, to measure it with. NULL: op_example_default. */
+    double (*example)(const struct node *node, const struct tensor *tensor, int64_t index);
+    /* Bits: operands (inputs, then outputs from OP_INPUTS_MAX on) of shape [S, …, T] instead of [S, T, …]. */
+    uint32_t positions_last;
+    /* Changes attributes to those of the same operator on a table of so many rows. NULL: no attribute depends on it. */
+    void (*set_table_rows)(void *attributes, int64_t rows);
+
+    /* Its gradient. */
     /* Adds the nodes that compute the gradients of the inputs that want one (graph/differentiate.h). NULL: no gradient.
      */
     void (*differentiate)(struct gradients *gradients, const struct node *node);
     uint32_t saved_inputs,
         saved_outputs; /* bits: operands that the gradient's nodes read; checked by differentiation */
-    uint32_t updates;  /* bits: outputs that are added to or changed in place, not overwritten */
     /* A loss: adds the node that makes the loss and all its gradients at once, in place of this one, since the loss's
      * own gradient is known to be 1. NULL for all others. */
     void (*differentiate_loss)(struct gradients *gradients, const struct node *node);
+
+    /* Decoding (graph->cache_texts > 0), where a text's tokens come a few at a time: adds a node that stands for this
+     * one, appends to caches (TENSOR_CACHE) what later tokens need of these, and reads there what earlier ones left.
+     * Called by graph_add in place of adding this node. NULL: each token is computed apart from all others. */
+    struct node *(*decode)(struct graph *graph, const char *name, struct tensor *const *in, const void *attributes);
+
+    /* How kernels treat their operands. */
+    uint32_t updates;   /* bits: outputs that are added to or changed in place, not overwritten */
     bool reads_scalars; /* kernels read values of the step (kernel_call.scalars) */
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */
 };
 
 void op_cost(const struct node *node, struct op_cost *out);
+/* Adds the operator's name and what its attributes say of its time. */
+void op_key_begin(const struct node *node, struct op_key *key);
+/* For `cost_key`. */
+void op_key_nothing(const struct node *node, struct op_key *key);
+
+/* The value of `example`, or the default. */
+double op_example(const struct node *node, const struct tensor *tensor, int64_t index);
+/* Numbers of both signs below 1/2 for weights, gradients and activations; positive ones for what operators take as
+ * variances or norms (optimizer states, results, and outputs other than the first). Integers, which are [S, T]: three
+ * segments a sequence in "segments", counted in "positions", else 0. */
+double op_example_default(const struct node *node, const struct tensor *tensor, int64_t index);
+/* Ids in [0, limit), spread over it; counted in "positions". */
+double op_example_id(const struct tensor *ids, int64_t index, int64_t limit);
 
 #endif

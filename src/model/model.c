@@ -258,10 +258,12 @@ static int64_t count_parameters(const struct graph *graph, bool trained) {
 int64_t model_parameter_count(const struct graph *graph) { return count_parameters(graph, false); }
 int64_t model_trained_count(const struct graph *graph) { return count_parameters(graph, true); }
 
-/* Whether the node multiplies its second input, a weight, by activations in the forward direction. */
+/* Whether the node multiplies activations by its second input, a weight. */
 static bool is_matrix_product(const struct node *node) {
-    return node->op == &op_linear || node->op == &op_head_loss || node->op == &op_head_loss_grad ||
-           node->op == &op_head_logits;
+    enum op_work work = node->op->work;
+    bool product =
+        work == OP_WORK_PRODUCT || work == OP_WORK_LOGITS || work == OP_WORK_LOSS || work == OP_WORK_LOSS_GRAD;
+    return product && node->in[1]->kind == TENSOR_PARAMETER;
 }
 
 static int64_t first_use(const struct graph *graph, const struct tensor *weight) {

@@ -28,6 +28,11 @@
     X(qwen2)                                                                                                           \
     X(qwen3)
 
+/* For text with their names: " gpt2 llama …", and "gpt2|llama|…". */
+#define MODEL_FAMILY_WORD(name) " " #name
+#define MODEL_FAMILY_CHOICE(name) "|" #name
+#define MODEL_FAMILY_CHOICES (&(MODEL_FAMILY_LIST(MODEL_FAMILY_CHOICE))[1])
+
 enum { MODEL_LAYERS_MAX = 1024 };
 
 /* What config.json says, for all families; a family uses the fields that it has. */
@@ -79,10 +84,16 @@ enum model_purpose {
 struct builder;
 struct config_key;
 
+/* Of a new model whose ffn is not given: hidden * numerator / denominator, up to a multiple. */
+struct model_ffn {
+    int64_t numerator, denominator, multiple;
+};
+
 struct model_family {
     const char *name;              /* model_type in config.json */
     const char *models;            /* for docs/models.md: which models these are */
     const char *initial;           /* and what the weights of a new one start from */
+    struct model_ffn ffn;          /* as in the authors' models */
     const struct config_key *keys; /* of config.json (model_config.h) */
     const char *prefix;            /* what transformers puts before the names when it saves the model with its head */
     const char *embedding;         /* name of the token embedding, without prefix */

@@ -50,14 +50,7 @@ struct tensor *build_layer_norm(struct builder *builder, const char *name, struc
 
 struct tensor *build_attention(struct builder *builder, struct tensor *q, struct tensor *k, struct tensor *v,
                                struct attention_attributes attributes) {
-    struct graph *graph = builder->graph;
-    const char *name = build_node_name(builder, "attention");
-    if (builder->purpose == MODEL_DECODE) {
-        if (!builder->rows) builder->rows = build_input(builder, "rows");
-        struct attention_cache_attributes cache = {attributes, graph->cache_texts, graph->cache_positions};
-        return ops_attention_cache(graph, name, q, k, v, builder->rows, cache);
-    }
-    return ops_attention(graph, name, q, k, v, builder->segments, attributes);
+    return ops_attention(builder->graph, build_node_name(builder, "attention"), q, k, v, builder->segments, attributes);
 }
 
 const char *build_node_name(struct builder *builder, const char *name) {

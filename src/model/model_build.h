@@ -13,8 +13,7 @@ struct builder {
     enum model_purpose purpose;
     /* For build_attention; may be NULL. */
     struct tensor *segments;
-    struct tensor *rows; /* MODEL_DECODE: where in the caches tokens go; made by build_attention */
-    int64_t layer;       /* being built; names of its nodes and parameters hold it */
+    int64_t layer; /* being built; names of its nodes and parameters hold it */
 };
 
 /* An int32 input [S,T]. */
@@ -42,7 +41,7 @@ struct tensor *build_layer_linear(struct builder *builder, const char *name, str
                                   bool has_bias, struct tensor *residual);
 /* Layer norm by the present layer's NAME.weight and NAME.bias. */
 struct tensor *build_layer_norm(struct builder *builder, const char *name, struct tensor *x);
-/* Attention of the present layer, as the purpose has it: over the sequence, over segments, or over a cache. */
+/* Attention of the present layer: over the sequence, over segments where the purpose has them, or over caches. */
 struct tensor *build_attention(struct builder *builder, struct tensor *q, struct tensor *k, struct tensor *v,
                                struct attention_attributes attributes);
 /* "layer.LAYER.NAME" for a node. */

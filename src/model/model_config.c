@@ -80,19 +80,20 @@ const struct config_key config_common_keys[] = {
     {0},
 };
 
-/* Names of transformers' ACT2FN; the first of each function is the one that is written. */
-static const struct {
-    const char *name;
-    enum activation function;
-} activations[] = {
-    {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-    {"gelu", ACTIVATION_GELU_ERF},      {"gelu_python", ACTIVATION_GELU_ERF},
-    {"relu", ACTIVATION_RELU},          {"silu", ACTIVATION_SILU},
-    {"swish", ACTIVATION_SILU},
-};
-enum { ACTIVATION_NAMES = sizeof activations / sizeof *activations };
+/* Number `index` of all functions' names, and whose it is. */
+static const char *activation_at(int index, enum activation *function) {
+    for (int f = 0; f < ACTIVATION_COUNT; f++)
+        for (int i = 0; activation_hub_name((enum activation)f, i); i++) {
+            *function = (enum activation)f;
+            if (index-- == 0) return activation_hub_name((enum activation)f, i);
+        }
+    return NULL;
+}
 
-const char *config_activation_name(int index) { return index < ACTIVATION_NAMES ? activations[index].name : NULL; }
+const char *config_activation_name(int index) {
+    enum activation function;
+    return activation_at(index, &function);
+}
 
 static const struct config_key *find_key(const struct config_key *keys, const char *name) {
     for (; keys->name; keys++)
@@ -100,17 +101,29 @@ static const struct config_key *find_key(const struct config_key *keys, const ch
     return NULL;
 }
 
+/* BAD_INPUT with "supported: " and all names. */
+static enum status hint_activations(void) {
+    char names[256] = "";
+    const char *name;
+    size_t used = 0;
+    for (int i = 0; (name = config_activation_name(i)) && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", name);
+    return status_hint(STATUS_BAD_INPUT, "supported: %s", names);
+}
+
 static enum status read_activation(const char *file, const json_t *object, const char *key, enum activation *out) {
     const char *name = NULL;
     TRY(json_read_string(file, object, key, &name));
     if (!name) return STATUS_OK;
-    for (int i = 0; i < ACTIVATION_NAMES; i++) {
-        if (strcmp(name, activations[i].name) != 0) continue;
-        *out = activations[i].function;
+    const char *known;
+    enum activation function;
+    for (int i = 0; (known = activation_at(i, &function)); i++) {
+        if (strcmp(name, known) != 0) continue;
+        *out = function;
         return STATUS_OK;
     }
     status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not supported", file, key, name);
-    return status_hint(STATUS_BAD_INPUT, "supported: gelu_new, gelu_pytorch_tanh, gelu, relu, silu");
+    return hint_activations();
 }
 
 static enum status read_dropout(const char *file, const json_t *object, const struct config_key *key, double *out) {
@@ -262,10 +275,7 @@ static json_t *written_value(const struct model_config *config, const struct con
     case CONFIG_DOUBLE: return json_real(*(const double *)field);
     case CONFIG_BOOL: return json_boolean(*(const bool *)field);
     case CONFIG_DROPOUT: return json_real(0);
-    case CONFIG_ACTIVATION:
-        for (int i = 0; i < ACTIVATION_NAMES; i++)
-            if (activations[i].function == *(const enum activation *)field) return json_string(activations[i].name);
-        BUG("activation without a name");
+    case CONFIG_ACTIVATION: return json_string(activation_hub_name(*(const enum activation *)field, 0));
     case CONFIG_ARCHITECTURES: {
         json_t *known = json_loads(key->text, 0, NULL);
         json_t *first = known ? json_pack("[O]", json_array_get(known, 0)) : NULL;
@@ -277,6 +287,14 @@ static json_t *written_value(const struct model_config *config, const struct con
     case CONFIG_ELSEWHERE: break;
     }
     BUG("config key %s is not written", key->name);
+}
+
+int64_t config_ffn(const struct model_config *config) {
+    const struct model_ffn *rule = &config->family->ffn;
+    if (config->ffn != 0) return config->ffn;
+    if (config->hidden > (int64_t)CONFIG_MOST_WIDTH) return config->hidden; /* refused later; must not overflow here */
+    return (rule->numerator * config->hidden / rule->denominator + rule->multiple - 1) / rule->multiple *
+           rule->multiple;
 }
 
 json_t *config_write_keys(const struct model_config *config, const struct config_key *keys) {

@@ -22,14 +22,9 @@ enum status decoder_read_config(const char *file, const json_t *object, struct m
     return STATUS_OK;
 }
 
-static int64_t ffn_of(int64_t hidden, struct decoder_ffn ffn) {
-    if (hidden > (int64_t)CONFIG_MOST_WIDTH) return hidden; /* refused later; must not overflow here */
-    return (ffn.numerator * hidden / ffn.denominator + ffn.multiple - 1) / ffn.multiple * ffn.multiple;
-}
-
-json_t *decoder_write_config(const struct model_config *config, struct decoder_ffn ffn) {
+json_t *decoder_write_config(const struct model_config *config) {
     struct model_config written = *config;
-    if (written.ffn == 0) written.ffn = ffn_of(written.hidden, ffn);
+    written.ffn = config_ffn(config);
     if (written.kv_heads == 0) written.kv_heads = written.heads;
     if (written.head_dim == 0 && written.heads > 0) written.head_dim = written.hidden / written.heads;
     json_t *object = config_write_keys(&written, config->family->keys);
@@ -72,11 +67,12 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
         .scale = 1 / sqrt((double)config->head_dim),
         .window = config->windowed[builder->layer] ? config->window : 0,
     };
-    struct tensor *q =
-        ops_rope(graph, build_node_name(builder, "rope.q"), heads.q, table, config->heads, config->head_dim);
-    struct tensor *k =
-        ops_rope(graph, build_node_name(builder, "rope.k"), heads.k, table, config->kv_heads, config->head_dim);
-    struct tensor *mixed = build_attention(builder, q, k, heads.v, attributes);
+    if (table) {
+        heads.q = ops_rope(graph, build_node_name(builder, "rope.q"), heads.q, table, config->heads, config->head_dim);
+        heads.k =
+            ops_rope(graph, build_node_name(builder, "rope.k"), heads.k, table, config->kv_heads, config->head_dim);
+    }
+    struct tensor *mixed = build_attention(builder, heads.q, heads.k, heads.v, attributes);
     return build_layer_linear(builder, "self_attn.o_proj", mixed, config->heads * config->head_dim, config->hidden,
                               has_bias, x);
 }

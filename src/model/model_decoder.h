@@ -26,11 +26,9 @@
 void decoder_set_defaults(struct model_config *config);
 /* Reads all keys of the family, and rope; windows are the family's. */
 enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config);
-/* All of that again; an ffn of 0 becomes hidden * numerator / denominator, up to a multiple of `multiple`. */
-struct decoder_ffn {
-    int64_t numerator, denominator, multiple;
-};
-json_t *decoder_write_config(const struct model_config *config, struct decoder_ffn ffn);
+/* All of that again, for a new model; NULL when out of memory. A family with no keys beside these has it as
+ * write_config. */
+json_t *decoder_write_config(const struct model_config *config);
 /* Normal with initial_range; norm weights 1, biases 0. */
 double decoder_initial_deviation(const struct model_config *config, const struct tensor *parameter);
 extern const char decoder_initial[];
@@ -44,7 +42,8 @@ struct decoder_heads {
 };
 /* By q_proj, k_proj and v_proj. */
 struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed, bool has_bias);
-/* Rotates queries and keys by `table`, attends within the layer's window, and adds the output's projection to x. */
+/* Rotates queries and keys by `table` (NULL: not at all, in layers without positions), attends within the layer's
+ * window, and adds the output's projection to x. */
 struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
                                  bool has_bias, struct tensor *x);
 /* x + down_proj(f(gate_proj(norm)) * up_proj(norm)) */

@@ -18,12 +18,7 @@ static bool norms_heads(const struct graph *graph, int64_t hidden) {
 }
 
 static const char *activation_of(const struct node *node) {
-    static const char *const texts[] = {
-#define ACTIVATION_TEXT(name, text) [ACTIVATION_##name] = text,
-        ACTIVATION_LIST(ACTIVATION_TEXT)
-#undef ACTIVATION_TEXT
-    };
-    return texts[NODE_ATTRIBUTES(node, activation_attributes)->function];
+    return activation_name(NODE_ATTRIBUTES(node, activation_attributes)->function);
 }
 
 /* A row of the table, from the graph of the family's smallest new model. */
@@ -104,6 +99,17 @@ static void print_names(const char *what, const char *(*name_of)(int index), FIL
     fputs("\n", out);
 }
 
+static void print_ffn(const struct model_ffn *ffn, FILE *out) {
+    fprintf(out, "- and makes the MLP ");
+    if (ffn->denominator == 1)
+        fprintf(out, "%lld", (long long)ffn->numerator);
+    else
+        fprintf(out, "%lld/%lld", (long long)ffn->numerator, (long long)ffn->denominator);
+    fprintf(out, " times as wide as --hidden");
+    if (ffn->multiple > 1) fprintf(out, ", rounded up to a multiple of %lld", (long long)ffn->multiple);
+    fputs("\n", out);
+}
+
 static void print_common(FILE *out) {
     fputs("\n## All families\n\n", out);
     print_names("activations", config_activation_name, out);
@@ -134,6 +140,7 @@ enum status model_print_document(FILE *out) {
         fprintf(out, "\n## `%s`\n\n%s.\n\n- classes: `%s`\n", family->name, family->models, classes_of(family->keys));
         print_settings(family->keys, out);
         fprintf(out, "- `ballast init` starts from: %s\n", family->initial);
+        print_ffn(&family->ffn, out);
     }
     print_common(out);
     return STATUS_OK;

@@ -66,7 +66,7 @@ static enum status read_config(const char *file, const json_t *object, struct mo
 
 static json_t *write_config(const struct model_config *config) {
     struct model_config written = *config;
-    if (written.ffn == 0 && written.hidden <= (int64_t)CONFIG_MOST_WIDTH) written.ffn = 4 * written.hidden;
+    written.ffn = config_ffn(config);
     return config_write_keys(&written, keys);
 }
 
@@ -140,6 +140,7 @@ const struct model_family family_gpt2 = {
               "layer or not at all",
     .initial = "normal with deviation 0.02 (`initializer_range`), for projections into the residual stream divided by "
                "the root of their number; biases 0, norm weights 1",
+    .ffn = {4, 1, 1},
     .keys = keys,
     .prefix = "transformer.",
     .embedding = "wte.weight",

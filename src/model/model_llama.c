@@ -29,11 +29,6 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     return STATUS_OK;
 }
 
-/* Two thirds of 4 x hidden, up to a multiple of 256, as in the authors' code. */
-static json_t *write_config(const struct model_config *config) {
-    return decoder_write_config(config, (struct decoder_ffn){8, 3, 256});
-}
-
 static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
     const struct model_config *config = builder->config;
     struct tensor *normed = decoder_norm(builder, "input_layernorm", x, config->hidden);
@@ -45,10 +40,11 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
 const struct model_family family_llama = {
     .name = "llama",
     .models = "Llama 1, 2 and 3.x, TinyLlama, SmolLM and SmolLM2, and models of that form with biases",
+    .ffn = {8, 3, 256}, /* two thirds of 4 x hidden, as in the authors' code */
     .keys = keys,
     DECODER_FAMILY,
     .set_defaults = set_defaults,
     .read_config = read_config,
     .layer = layer,
-    .write_config = write_config,
+    .write_config = decoder_write_config,
 };

@@ -28,9 +28,8 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     return STATUS_OK;
 }
 
-/* 14336 at a hidden size of 4096. */
 static json_t *write_config(const struct model_config *config) {
-    return config_write_window(config, decoder_write_config(config, (struct decoder_ffn){7, 2, 256}));
+    return config_write_window(config, decoder_write_config(config));
 }
 
 static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
@@ -42,6 +41,7 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
 const struct model_family family_mistral = {
     .name = "mistral",
     .models = "Mistral 7B in all versions, Mistral NeMo, and models of that form",
+    .ffn = {7, 2, 256}, /* 14336 at a hidden size of 4096 */
     .keys = keys,
     DECODER_FAMILY,
     .set_defaults = set_defaults,

@@ -59,7 +59,7 @@ static enum status read_config(const char *file, const json_t *object, struct mo
 
 static json_t *write_config(const struct model_config *config) {
     struct model_config written = *config;
-    if (written.ffn == 0 && written.hidden <= (int64_t)CONFIG_MOST_WIDTH) written.ffn = 4 * written.hidden;
+    written.ffn = config_ffn(config);
     if (written.embedding_width == 0) written.embedding_width = written.hidden;
     json_t *object = config_write_keys(&written, keys);
     if (object && json_object_set_new(object, "do_layer_norm_before", json_boolean(!config->norm_after)) == 0)
@@ -159,6 +159,7 @@ const struct model_family family_opt = {
     .models = "OPT of any size, Galactica, and models of that form without biases or with an untied head",
     .initial = "normal with deviation 0.006 (`init_std`), for projections into the residual stream divided by the root "
                "of their number; biases 0, norm weights 1",
+    .ffn = {4, 1, 1},
     .keys = keys,
     .prefix = "model.",
     .embedding = "decoder.embed_tokens.weight",

@@ -37,9 +37,8 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     return STATUS_OK;
 }
 
-/* 8192 at a hidden size of 3072. */
 static json_t *write_config(const struct model_config *config) {
-    return config_write_window(config, decoder_write_config(config, (struct decoder_ffn){8, 3, 256}));
+    return config_write_window(config, decoder_write_config(config));
 }
 
 static struct decoder_heads project(struct builder *builder, struct tensor *normed) {
@@ -75,6 +74,7 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
 const struct model_family family_phi3 = {
     .name = "phi3",
     .models = "Phi-3 mini and medium with a context of 4096, Phi-4; longrope and partly rotated heads are refused",
+    .ffn = {8, 3, 256}, /* 8192 at a hidden size of 3072 */
     .keys = keys,
     DECODER_FAMILY,
     .set_defaults = set_defaults,

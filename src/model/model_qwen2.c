@@ -27,9 +27,8 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     return STATUS_OK;
 }
 
-/* 4864 at a hidden size of 896; near those of the larger models. */
 static json_t *write_config(const struct model_config *config) {
-    return config_write_layer_windows(config, decoder_write_config(config, (struct decoder_ffn){16, 3, 128}));
+    return config_write_layer_windows(config, decoder_write_config(config));
 }
 
 static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
@@ -41,6 +40,7 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
 const struct model_family family_qwen2 = {
     .name = "qwen2",
     .models = "Qwen2 and Qwen2.5 (dense, text), and models of that form",
+    .ffn = {16, 3, 128}, /* 4864 at a hidden size of 896; near those of the larger models */
     .keys = keys,
     DECODER_FAMILY,
     .set_defaults = set_defaults,

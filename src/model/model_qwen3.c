@@ -28,9 +28,8 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     return STATUS_OK;
 }
 
-/* As in the models of 0.6B, 1.7B and 8B. */
 static json_t *write_config(const struct model_config *config) {
-    return config_write_layer_windows(config, decoder_write_config(config, (struct decoder_ffn){3, 1, 1}));
+    return config_write_layer_windows(config, decoder_write_config(config));
 }
 
 static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
@@ -46,6 +45,7 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
 const struct model_family family_qwen3 = {
     .name = "qwen3",
     .models = "Qwen3 (dense, text)",
+    .ffn = {3, 1, 1}, /* as in the models of 0.6B, 1.7B and 8B */
     .keys = keys,
     DECODER_FAMILY,
     .set_defaults = set_defaults,

@@ -13,15 +13,6 @@ static enum status count_parameters(const struct model *model, int64_t *all, int
     return STATUS_OK;
 }
 
-static const char *activation_text(enum activation function) {
-    static const char *const texts[] = {
-#define ACTIVATION_TEXT(name, text) [ACTIVATION_##name] = text,
-        ACTIVATION_LIST(ACTIVATION_TEXT)
-#undef ACTIVATION_TEXT
-    };
-    return texts[function];
-}
-
 static const char *scaling_text(enum rope_scaling scaling) {
     switch (scaling) {
     case ROPE_SCALING_NONE: return "none";
@@ -62,7 +53,7 @@ static json_t *summarise_config(const struct model_config *config) {
         "heads", (json_int_t)config->heads, "kv_heads", (json_int_t)config->kv_heads, "head_dim",
         (json_int_t)config->head_dim, "ffn", (json_int_t)config->ffn, "context", (json_int_t)config->context, "window",
         (json_int_t)config->window, "windowed_layers", (json_int_t)windowed_layers(config), "activation",
-        activation_text(config->activation), "norm_epsilon", config->norm_epsilon, "tied", (int)config->tied,
+        activation_name(config->activation), "norm_epsilon", config->norm_epsilon, "tied", (int)config->tied,
         "attention_bias", (int)config->attention_bias, "mlp_bias", (int)config->mlp_bias, "dropout", config->dropout);
 }
 
@@ -145,7 +136,7 @@ enum status model_print_summary(const struct model *model, FILE *out) {
     fprintf(out, "parameters   %s (%s in matrix products)\n", print_count(all, count),
             print_count(matrix, matrix_count));
     fprintf(out, "layers       %lld, hidden %lld, feed-forward %lld (%s)\n", (long long)config->layers,
-            (long long)config->hidden, (long long)config->ffn, activation_text(config->activation));
+            (long long)config->hidden, (long long)config->ffn, activation_name(config->activation));
     fprintf(out, "attention    %lld heads of %lld, %lld for keys and values\n", (long long)config->heads,
             (long long)config->head_dim, (long long)config->kv_heads);
     fprintf(out, "vocabulary   %lld, %s\n", (long long)config->vocab_size,

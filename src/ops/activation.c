@@ -3,6 +3,20 @@
 
 #include "graph/differentiate.h"
 
+enum { HUB_NAMES = 4 };
+static const struct {
+    const char *name;
+    const char *hub_names[HUB_NAMES]; /* NULL after the last */
+} functions[] = {
+#define ACTIVATION_ROW(name, text, ...) [ACTIVATION_##name] = {text, {__VA_ARGS__, NULL}},
+    ACTIVATION_LIST(ACTIVATION_ROW)
+#undef ACTIVATION_ROW
+};
+
+const char *activation_name(enum activation function) { return functions[function].name; }
+
+const char *activation_hub_name(enum activation function, int index) { return functions[function].hub_names[index]; }
+
 /* All inputs are activations of one shape, and so is each output. */
 static enum status infer_alike(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
@@ -13,14 +27,17 @@ static enum status infer_alike(const struct node *node, struct shape out[OP_OUTP
     return STATUS_OK;
 }
 
+static void key_activation(const struct node *node, struct op_key *key) {
+    op_key_add(key, " function=%d", (int)NODE_ATTRIBUTES(node, activation_attributes)->function);
+}
+
 static void differentiate_activation(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0];
     if (!gradient_wanted(gradients, x)) return;
-    BUG_IF(gradient_partial(gradients, x), "%s is used beside its activation", x->name);
     struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), x};
     struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
     gradient_add_node(gradients, &op_activation_grad, node, in, node->attributes, into);
-    gradient_deliver(gradients, x, into[0]);
+    gradient_deliver_sum(gradients, node, x, into[0]);
 }
 
 const struct op op_activation = {
@@ -30,6 +47,7 @@ const struct op op_activation = {
     .inputs = 1,
     .outputs = 1,
     .infer = infer_alike,
+    .cost_key = key_activation,
     .differentiate = differentiate_activation,
     .saved_inputs = 1u << 0,
 };
@@ -41,6 +59,7 @@ const struct op op_activation_grad = {
     .inputs = 2,
     .outputs = 1,
     .infer = infer_alike,
+    .cost_key = key_activation,
     .in_place_input = 1 + 0,
 };
 
@@ -50,8 +69,8 @@ static void differentiate_gated(struct gradients *gradients, const struct node *
     struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), gate, up};
     struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, gate), gradient_target(gradients, up)};
     gradient_add_node(gradients, &op_gated_activation_grad, node, in, node->attributes, into);
-    gradient_deliver(gradients, gate, into[0]);
-    gradient_deliver(gradients, up, into[1]);
+    gradient_deliver_sum(gradients, node, gate, into[0]);
+    gradient_deliver_sum(gradients, node, up, into[1]);
 }
 
 const struct op op_gated_activation = {
@@ -61,6 +80,7 @@ const struct op op_gated_activation = {
     .inputs = 2,
     .outputs = 1,
     .infer = infer_alike,
+    .cost_key = key_activation,
     .differentiate = differentiate_gated,
     .saved_inputs = 1u << 0 | 1u << 1,
 };
@@ -72,6 +92,7 @@ const struct op op_gated_activation_grad = {
     .inputs = 3,
     .outputs = 2,
     .infer = infer_alike,
+    .cost_key = key_activation,
     .in_place_input = 1 + 0,
 };
 

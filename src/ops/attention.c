@@ -1,3 +1,4 @@
+#include "ops/attention_cache.h"
 #include "ops/check.h"
 #include "ops/ops.h"
 
@@ -33,6 +34,8 @@ static double attended_pairs(const struct node *node, const struct shape *q) {
     return pairs * (double)q->dims[0] * (double)attention_of(node)->heads;
 }
 
+static void key_attention(const struct node *node, struct op_key *key) { attention_key(attention_of(node), key); }
+
 static double flops_attention(const struct node *node) {
     return 4.0 * attended_pairs(node, &node->in[0]->shape) * (double)attention_of(node)->head_dim;
 }
@@ -59,9 +62,9 @@ static void differentiate_attention(struct gradients *gradients, const struct no
     struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, q), gradient_target(gradients, k),
                                            gradient_target(gradients, v)};
     gradient_add_node(gradients, &op_attention_grad, node, in, node->attributes, into);
-    gradient_deliver(gradients, q, into[0]);
-    gradient_deliver(gradients, k, into[1]);
-    gradient_deliver(gradients, v, into[2]);
+    gradient_deliver_sum(gradients, node, q, into[0]);
+    gradient_deliver_sum(gradients, node, k, into[1]);
+    gradient_deliver_sum(gradients, node, v, into[2]);
 }
 
 const struct op op_attention = {
@@ -71,6 +74,10 @@ const struct op op_attention = {
     .inputs = 4,
     .outputs = 2,
     .infer = infer_attention,
+    .work = OP_WORK_ATTENTION,
+    .cost_key = key_attention,
+    .positions_last = 1u << (OP_INPUTS_MAX + 1),
+    .decode = attention_cache_decode,
     .flops = flops_attention,
     .differentiate = differentiate_attention,
     .saved_inputs = 0xf,
@@ -96,6 +103,9 @@ const struct op op_attention_grad = {
     .inputs = 7,
     .outputs = 3,
     .infer = infer_attention_grad,
+    .work = OP_WORK_ATTENTION_GRAD,
+    .cost_key = key_attention,
+    .positions_last = 1u << 5,
     .flops = flops_attention_grad,
 };
 

@@ -1,6 +1,9 @@
 /* Attention of new tokens over the keys and values of all tokens before them, for generating texts. */
+#include "ops/attention_cache.h"
+
+#include <inttypes.h>
+
 #include "ops/check.h"
-#include "ops/ops.h"
 
 static const struct attention_cache_attributes *cache_of(const struct node *node) {
     return NODE_ATTRIBUTES(node, attention_cache_attributes);
@@ -43,6 +46,23 @@ static double flops_attention_cache(const struct node *node) {
     return 4.0 * (double)shape_elements(&node->in[0]->shape) * (double)seen;
 }
 
+void attention_key(const struct attention_attributes *attributes, struct op_key *key) {
+    op_key_add(key, " heads=%" PRId64 "/%" PRId64 "x%" PRId64 " window=%" PRId64, attributes->heads,
+               attributes->kv_heads, attributes->head_dim, attributes->window);
+}
+
+static void key_attention_cache(const struct node *node, struct op_key *key) {
+    attention_key(&cache_of(node)->attention, key);
+}
+
+/* Rows of tokens that follow what fills half of their text's cache. */
+static double example_attention_cache(const struct node *node, const struct tensor *tensor, int64_t index) {
+    if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
+    const struct attention_cache_attributes *cache = cache_of(node);
+    int64_t length = shape_columns(&tensor->shape), sequence = index / length, token = index % length;
+    return (double)(sequence % cache->texts * cache->positions + (cache->positions - length) / 2 + token);
+}
+
 const struct op op_attention_cache = {
     .name = "attention_cache",
     .attribute_bytes = sizeof(struct attention_cache_attributes),
@@ -50,6 +70,9 @@ const struct op op_attention_cache = {
     .inputs = 4,
     .outputs = 3,
     .infer = infer_attention_cache,
+    .work = OP_WORK_ATTENTION_CACHED,
+    .cost_key = key_attention_cache,
+    .example = example_attention_cache,
     .flops = flops_attention_cache,
     .updates = 1u << 1 | 1u << 2,
 };
@@ -82,6 +105,16 @@ struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct
         graph_tensor(graph, TENSOR_CACHE, graph_format(graph, "%s.values", name), shape)};
     struct node *node = graph_add(graph, &op_attention_cache, name, in, &attributes, into);
     return node ? node->out[0] : NULL;
+}
+
+struct node *attention_cache_decode(struct graph *graph, const char *name, struct tensor *const *in,
+                                    const void *attributes) {
+    const struct attention_attributes *attention = attributes;
+    BUG_IF(in[3], "%s: caches hold one segment each", name ? name : "?");
+    struct tensor *y = ops_attention_cache(
+        graph, name, in[0], in[1], in[2], graph_cache_rows(graph),
+        (struct attention_cache_attributes){*attention, graph->cache_texts, graph->cache_positions});
+    return y ? y->producer : NULL;
 }
 
 struct tensor *ops_last_token(struct graph *graph, const char *name, struct tensor *x) {

@@ -1,8 +1,8 @@
-/* Helpers for the operators' shape rules. */
+/* What the operators' definitions share: rules of shapes, and of gradients. */
 #ifndef BALLAST_OPS_CHECK_H
 #define BALLAST_OPS_CHECK_H
 
-#include "graph/graph.h"
+#include "graph/differentiate.h"
 
 /* BAD_INPUT "input K is SHAPE, expected SHAPE" when they differ. */
 enum status check_shape(const struct node *node, int input, const struct shape *expected);
@@ -15,5 +15,10 @@ struct shape with_columns(struct shape shape, int64_t columns);
 /* fp32 of the same dimensions: what accumulates the gradient of a parameter. */
 struct shape as_accumulator(struct shape shape);
 struct shape vector_of(enum dtype dtype, int64_t count);
+
+/* gradient_deliver for a gradient of `of` that was made without an addend: where the tensor has other uses, a node adds
+ * what they gave. */
+void gradient_deliver_sum(struct gradients *gradients, const struct node *of, struct tensor *tensor,
+                          struct tensor *gradient);
 
 #endif

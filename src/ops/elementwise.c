@@ -1,3 +1,4 @@
+/* Sums and multiples of activations. */
 #include "ops/check.h"
 #include "ops/ops.h"
 
@@ -16,6 +17,18 @@ static void differentiate_add(struct gradients *gradients, const struct node *no
     gradient_contribute(gradients, node->in[1], dy);
 }
 
+void gradient_deliver_sum(struct gradients *gradients, const struct node *of, struct tensor *tensor,
+                          struct tensor *gradient) {
+    struct tensor *partial = gradient_partial(gradients, tensor);
+    if (partial && gradient) {
+        struct tensor *in[OP_INPUTS_MAX] = {gradient, partial};
+        struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, tensor)};
+        gradient_add_node(gradients, &op_add, of, in, NULL, into);
+        gradient = into[0];
+    }
+    gradient_deliver(gradients, tensor, gradient);
+}
+
 const struct op op_add = {
     .name = "add",
     .inputs_least = 2,
@@ -26,9 +39,43 @@ const struct op op_add = {
     .in_place_input = 1 + 0,
 };
 
+static enum status infer_scale(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    out[0] = node->in[0]->shape;
+    return check_activation(node, 0);
+}
+
+static void differentiate_scale(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0];
+    if (!gradient_wanted(gradients, x)) return;
+    struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0])};
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
+    gradient_add_node(gradients, &op_scale, node, in, node->attributes, into);
+    gradient_deliver_sum(gradients, node, x, into[0]);
+}
+
+const struct op op_scale = {
+    .name = "scale",
+    .attribute_bytes = sizeof(struct scale_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_scale,
+    .cost_key = op_key_nothing,
+    .differentiate = differentiate_scale,
+    .in_place_input = 1 + 0,
+};
+
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b) {
     if (!a || !b) return NULL;
     struct tensor *in[OP_INPUTS_MAX] = {a, b};
     struct node *node = graph_add(graph, &op_add, name, in, NULL, NULL);
+    return node ? node->out[0] : NULL;
+}
+
+struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor) {
+    if (!x) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x};
+    struct scale_attributes attributes = {.factor = factor};
+    struct node *node = graph_add(graph, &op_scale, name, in, &attributes, NULL);
     return node ? node->out[0] : NULL;
 }

@@ -26,6 +26,12 @@ static void differentiate_embedding(struct gradients *gradients, const struct no
     gradient_deliver(gradients, table, into[0]);
 }
 
+static double example_embedding(const struct node *node, const struct tensor *tensor, int64_t index) {
+    if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
+    int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
+    return op_example_id(tensor, index, node->in[1]->shape.dims[0] - first_row);
+}
+
 const struct op op_embedding = {
     .name = "embedding",
     .attribute_bytes = sizeof(struct embedding_attributes),
@@ -33,6 +39,9 @@ const struct op op_embedding = {
     .inputs = 2,
     .outputs = 1,
     .infer = infer_embedding,
+    .work = OP_WORK_LOOKUP,
+    .cost_key = op_key_nothing,
+    .example = example_embedding,
     .differentiate = differentiate_embedding,
     .saved_inputs = 1u << 0,
 };
@@ -44,6 +53,16 @@ static enum status infer_embedding_grad(const struct node *node, struct shape ou
     return STATUS_OK;
 }
 
+static double example_embedding_grad(const struct node *node, const struct tensor *tensor, int64_t index) {
+    const struct embedding_grad_attributes *attributes = NODE_ATTRIBUTES(node, embedding_grad_attributes);
+    if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
+    return op_example_id(tensor, index, attributes->rows - attributes->first_row);
+}
+
+static void set_table_rows(void *attributes, int64_t rows) {
+    ((struct embedding_grad_attributes *)attributes)->rows = rows;
+}
+
 const struct op op_embedding_grad = {
     .name = "embedding_grad",
     .attribute_bytes = sizeof(struct embedding_grad_attributes),
@@ -51,6 +70,10 @@ const struct op op_embedding_grad = {
     .inputs = 2,
     .outputs = 1,
     .infer = infer_embedding_grad,
+    .work = OP_WORK_LOOKUP_GRAD,
+    .cost_key = op_key_nothing,
+    .example = example_embedding_grad,
+    .set_table_rows = set_table_rows,
     .updates = 1u << 0,
 };
 

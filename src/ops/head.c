@@ -23,6 +23,11 @@ static double head_flops(const struct node *node) {
     return 2.0 * (double)shape_rows(&node->in[0]->shape) * (double)shape_elements(&node->in[1]->shape);
 }
 
+static double example_head(const struct node *node, const struct tensor *tensor, int64_t index) {
+    if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
+    return op_example_id(tensor, index, node->in[1]->shape.dims[0]);
+}
+
 static enum status infer_head_loss(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_head(node, 3));
     out[0] = vector_of(DTYPE_F64, 1);
@@ -50,6 +55,8 @@ const struct op op_head_loss = {
     .inputs = 4,
     .outputs = 1,
     .infer = infer_head_loss,
+    .work = OP_WORK_LOSS,
+    .example = example_head,
     .flops = head_flops,
     .differentiate_loss = differentiate_head_loss,
     .saved_inputs = 0xf,
@@ -80,6 +87,9 @@ const struct op op_head_loss_grad = {
     .inputs = 4,
     .outputs = 4,
     .infer = infer_head_loss_grad,
+    .work = OP_WORK_LOSS_GRAD,
+    .cost_key = op_key_nothing,
+    .example = example_head,
     .flops = head_grad_flops,
     .updates = 1u << 0 | 1u << 2 | 1u << 3,
     .reads_scalars = true,
@@ -97,6 +107,7 @@ const struct op op_head_logits = {
     .inputs = 3,
     .outputs = 1,
     .infer = infer_head_logits,
+    .work = OP_WORK_LOGITS,
     .flops = head_flops,
 };
 

@@ -14,6 +14,11 @@ static double product_flops(const struct node *node) {
     return 2.0 * (double)shape_rows(&node->in[0]->shape) * (double)shape_elements(weight);
 }
 
+/* linear_dw's attributes begin with these. */
+static void key_linear(const struct node *node, struct op_key *key) {
+    op_key_add(key, " kn=%d", NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn);
+}
+
 static enum status infer_linear(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
     const struct shape *x = &node->in[0]->shape, *weight = &node->in[1]->shape;
@@ -61,6 +66,8 @@ const struct op op_linear = {
     .inputs = 4,
     .outputs = 1,
     .infer = infer_linear,
+    .work = OP_WORK_PRODUCT,
+    .cost_key = key_linear,
     .flops = product_flops,
     .differentiate = differentiate_linear,
     .saved_inputs = 1u << 0 | 1u << 1,
@@ -83,6 +90,8 @@ const struct op op_linear_dx = {
     .inputs = 3,
     .outputs = 1,
     .infer = infer_linear_dx,
+    .work = OP_WORK_PRODUCT,
+    .cost_key = key_linear,
     .flops = product_flops,
     .in_place_input = 1 + 2,
 };
@@ -107,6 +116,8 @@ const struct op op_linear_dw = {
     .inputs = 2,
     .outputs = 2,
     .infer = infer_linear_dw,
+    .work = OP_WORK_PRODUCT,
+    .cost_key = key_linear,
     .flops = product_flops,
     .updates = 1u << 0 | 1u << 1,
 };
@@ -123,6 +134,7 @@ const struct op op_bias_grad = {
     .inputs = 1,
     .outputs = 1,
     .infer = infer_bias_grad,
+    .work = OP_WORK_NORM_GRAD,
     .updates = 1u << 0,
 };
 

@@ -60,7 +60,7 @@
     X(gated_activation_grad)                                                                                           \
     /* elementwise.c: a, b -> a + b */                                                                                 \
     X(add)                                                                                                             \
-    /* scale.c: x -> factor * x */                                                                                     \
+    /* x -> factor * x */                                                                                              \
     X(scale)                                                                                                           \
     /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]]                             \
      *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled */                      \
@@ -150,16 +150,25 @@ struct attention_cache_attributes {
     int64_t texts, positions; /* rows of the caches: texts * positions */
 };
 
+/* Activation functions: what they are called here, then in transformers (ACT2FN), where the first name is the one that
+ * is written. What a new one takes besides its row is listed in CONTRIBUTING.md. */
 #define ACTIVATION_LIST(X)                                                                                             \
-    X(GELU_TANH, "gelu_tanh") /* gelu_new, gelu_pytorch_tanh */                                                        \
-    X(GELU_ERF, "gelu_erf")   /* gelu */                                                                               \
-    X(RELU, "relu")                                                                                                    \
-    X(SILU, "silu")
+    X(GELU_TANH, "gelu_tanh", "gelu_new", "gelu_pytorch_tanh")                                                         \
+    X(GELU_ERF, "gelu_erf", "gelu", "gelu_python")                                                                     \
+    X(RELU, "relu", "relu")                                                                                            \
+    X(SILU, "silu", "silu", "swish")
 enum activation {
-#define ACTIVATION_ENUM(name, text) ACTIVATION_##name,
+#define ACTIVATION_ENUM(name, ...) ACTIVATION_##name,
     ACTIVATION_LIST(ACTIVATION_ENUM)
 #undef ACTIVATION_ENUM
 };
+#define ACTIVATION_ONE(...) +1
+enum { ACTIVATION_COUNT = ACTIVATION_LIST(ACTIVATION_ONE) };
+#undef ACTIVATION_ONE
+const char *activation_name(enum activation function);
+/* Its names in transformers, from index 0; NULL where there are no more. */
+const char *activation_hub_name(enum activation function, int index);
+
 struct head_loss_grad_attributes {
     bool dx, dweight, dbias; /* which outputs exist */
 };
@@ -212,7 +221,6 @@ struct tensor *ops_activation(struct graph *graph, const char *name, struct tens
 struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
                                     enum activation function);
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
-/* x must have no other use. */
 struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,

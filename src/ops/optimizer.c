@@ -30,6 +30,7 @@ const struct op op_squared_norm = {
     .inputs = 1,
     .outputs = 1,
     .infer = infer_squared_norm,
+    .work = OP_WORK_SQUARED_NORM,
 };
 
 static enum status infer_clip_factor(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -45,6 +46,7 @@ const struct op op_clip_factor = {
     .inputs = 1,
     .outputs = 1,
     .infer = infer_clip_factor,
+    .cost_key = op_key_nothing,
 };
 
 /* The parameter's own shape gives the node's; its state comes along as outputs that are given. */
@@ -67,6 +69,8 @@ const struct op op_adamw = {
     .inputs = 2,
     .outputs = 4,
     .infer = infer_adamw,
+    .work = OP_WORK_OPTIMIZER,
+    .cost_key = op_key_nothing,
     .updates = 0xf,
     .reads_scalars = true,
 };

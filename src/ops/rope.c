@@ -1,6 +1,7 @@
 #include "ops/check.h"
 #include "ops/ops.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "graph/differentiate.h"
@@ -16,6 +17,10 @@ static enum status infer_rope_table(const struct node *node, struct shape out[OP
     return STATUS_OK;
 }
 
+static void key_rope_table(const struct node *node, struct op_key *key) {
+    op_key_add(key, " scaling=%d", (int)NODE_ATTRIBUTES(node, rope_table_attributes)->scaling);
+}
+
 const struct op op_rope_table = {
     .name = "rope_table",
     .attribute_bytes = sizeof(struct rope_table_attributes),
@@ -23,6 +28,7 @@ const struct op op_rope_table = {
     .inputs = 1,
     .outputs = 1,
     .infer = infer_rope_table,
+    .cost_key = key_rope_table,
 };
 
 static enum status infer_rope(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -43,11 +49,15 @@ static void differentiate_rope(struct gradients *gradients, const struct node *n
     if (!gradient_wanted(gradients, x)) return;
     struct rope_attributes back = *NODE_ATTRIBUTES(node, rope_attributes);
     back.sign = -back.sign;
-    BUG_IF(gradient_partial(gradients, x) && !x->base, "%s is used beside its rotation", x->name);
     struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), node->in[1]};
     struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, x)};
     gradient_add_node(gradients, &op_rope, node, in, &back, into);
-    gradient_deliver(gradients, x, into[0]);
+    gradient_deliver_sum(gradients, node, x, into[0]);
+}
+
+static void key_rope(const struct node *node, struct op_key *key) {
+    const struct rope_attributes *attributes = NODE_ATTRIBUTES(node, rope_attributes);
+    op_key_add(key, " heads=%" PRId64 "x%" PRId64, attributes->heads, attributes->head_dim);
 }
 
 const struct op op_rope = {
@@ -57,6 +67,7 @@ const struct op op_rope = {
     .inputs = 2,
     .outputs = 1,
     .infer = infer_rope,
+    .cost_key = key_rope,
     .differentiate = differentiate_rope,
     .saved_inputs = 1u << 1,
     .in_place_input = 1 + 0,

@@ -177,6 +177,18 @@ enum status chunks_choose_bytes(const struct graph *graph, int64_t *out) {
     return STATUS_OK;
 }
 
+int32_t chunks_updated_by(const struct chunk_list *chunks, const struct node *node) {
+    int32_t chunk = -1;
+    for (int i = 0; i < node->op->outputs; i++)
+        if (node->out[i] && node->out[i]->kind == TENSOR_PARAMETER) chunk = chunks->chunk_of[node->out[i]->id];
+    return chunk;
+}
+
+struct chunk_part chunks_part_of(const struct chunk_list *chunks, const struct tensor *tensor) {
+    const struct tensor *parameter = tensor->kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
+    return (struct chunk_part){chunks->chunk_of[parameter->id], tensor->kind == TENSOR_GRADIENT ? tensor->block : 0};
+}
+
 enum status chunks_most_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,
                                    int64_t *out) {
     size_t blocks = graph->blocks.count + 1, columns = chunks->chunks.count;

@@ -26,6 +26,17 @@ struct chunk_list {
 enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct chunk_list *out);
 void chunks_free(struct chunk_list *chunks);
 
+/* The chunk whose parameter an update's node writes; -1: none. */
+int32_t chunks_updated_by(const struct chunk_list *chunks, const struct node *node);
+/* What a chunk has of one kind of tensor lies side by side, gradients of each block apart: they can leave when that
+ * block's backward has ended. */
+struct chunk_part {
+    int32_t chunk;
+    int32_t block; /* gradients; else 0 */
+};
+/* The part that a parameter, its gradient or its state belongs to. */
+struct chunk_part chunks_part_of(const struct chunk_list *chunks, const struct tensor *tensor);
+
 /* The most chunks, of those from `first` on, that the nodes of one block read. */
 enum status chunks_most_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,
                                    int64_t *out);

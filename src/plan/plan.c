@@ -7,9 +7,9 @@
 #include "base/json.h"
 #include "base/nearest.h"
 #include "plan/products.h"
+#include "plan/settings.h"
 
-enum { PLAN_FILE_LIMIT_BYTES = 1 << 24, THREADS_MAX = 4096 };
-static const int64_t SEQUENCES_MAX = (int64_t)1 << 24, TOKENS_MAX = (int64_t)1 << 24;
+enum { PLAN_FILE_LIMIT_BYTES = 1 << 24 };
 
 int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens) {
     int64_t sequences = (least_tokens + sequence_length - 1) / sequence_length;
@@ -29,21 +29,24 @@ enum document_attention document_attention_find(const char *name) {
     return strcmp(name, "within") == 0 ? DOCUMENT_ATTENTION_WITHIN : DOCUMENT_ATTENTION_NONE;
 }
 
-/* One list of the recipe's numbers serves checking, writing, reading and comparing: type, least, most and why. */
+/* One list of the recipe's numbers serves checking, writing, reading and comparing: type, least, most and why. What may
+ * be set has its limits from the table of settings. */
+#define LEAST(field) setting_table[SETTING_##field].least
+#define MOST(field) setting_table[SETTING_##field].most
 #define RECIPE_INTEGERS(X)                                                                                             \
-    X(batch, int64_t, 1, SEQUENCES_MAX, "a step needs at least one sequence")                                          \
-    X(sequence_length, int64_t, 1, TOKENS_MAX, "a sequence needs at least one token")                                  \
-    X(grain_sequences, int64_t, 1, recipe->batch, "a grain holds whole sequences and at most the batch")               \
-    X(threads, int, 1, THREADS_MAX, "at least one compute thread")                                                     \
-    X(seed, uint64_t, 0, INT64_MAX, "a seed is not negative")                                                          \
+    X(batch, int64_t, LEAST(batch), MOST(batch), "a step needs at least one sequence")                                 \
+    X(sequence_length, int64_t, LEAST(sequence_length), MOST(sequence_length), "a sequence needs at least one token")  \
+    X(grain_sequences, int64_t, LEAST(grain_sequences), recipe->batch,                                                 \
+      "a grain holds whole sequences and at most the batch")                                                           \
+    X(threads, int, LEAST(threads), MOST(threads), "at least one compute thread")                                      \
+    X(seed, uint64_t, LEAST(seed), MOST(seed), "a seed is not negative")                                               \
     X(kernels_version, int, 0, INT32_MAX, "a version is not negative")
-/* Epsilon is added in fp32, whose least normal number is 1.2e-38. */
 #define RECIPE_DOUBLES(X)                                                                                              \
-    X(beta1, 0, 0.999999, "a decaying average's share is below 1")                                                     \
-    X(beta2, 0, 0.999999, "a decaying average's share is below 1")                                                     \
-    X(epsilon, 1e-30, 1, "what keeps divisors from 0 is above 0, in fp32 too, and at most 1")                          \
-    X(weight_decay, 0, 1000, "0 for none, and at most 1000")                                                           \
-    X(clip_norm, 0, 1e9, "0 for none, and at most 1e9")
+    X(beta1, "a decaying average's share is below 1")                                                                  \
+    X(beta2, "a decaying average's share is below 1")                                                                  \
+    X(epsilon, "what keeps divisors from 0 is above 0, in fp32 too, and at most 1")                                    \
+    X(weight_decay, "0 for none, and at most 1000")                                                                    \
+    X(clip_norm, "0 for none, and at most 1e9")
 
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
@@ -54,7 +57,9 @@ enum status plan_check(const struct plan *plan) {
 }
 
 enum status recipe_check_optimizer(const struct recipe *recipe) {
-#define CHECK_DOUBLE(field, least, most, rule) TRY(plan_check_real("recipe." #field, recipe->field, least, most, rule));
+#define CHECK_DOUBLE(field, rule)                                                                                      \
+    TRY(plan_check_real("recipe." #field, recipe->field, setting_table[SETTING_##field].real_least,                    \
+                        setting_table[SETTING_##field].real_most, rule));
     RECIPE_DOUBLES(CHECK_DOUBLE)
     return STATUS_OK;
 }
@@ -69,7 +74,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
 #define SET_INTEGER(field, type, least, most, rule)                                                                    \
     failed |= json_object_set_new(object, #field, json_integer((json_int_t)recipe->field));
     RECIPE_INTEGERS(SET_INTEGER)
-#define SET_DOUBLE(field, least, most, rule) failed |= json_object_set_new(object, #field, json_real(recipe->field));
+#define SET_DOUBLE(field, rule) failed |= json_object_set_new(object, #field, json_real(recipe->field));
     RECIPE_DOUBLES(SET_DOUBLE)
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
@@ -137,7 +142,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                                         "document_attention",
 #define NAME_INTEGER(field, type, least, most, rule) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER)
-#define NAME_DOUBLE(field, least, most, rule) #field,
+#define NAME_DOUBLE(field, rule) #field,
                                             RECIPE_DOUBLES(NAME_DOUBLE)};
     struct recipe read = {0}, *recipe = &read;
     for (size_t i = OPTIONAL_FIELDS; i < sizeof known / sizeof *known; i++)
@@ -150,8 +155,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
         recipe->field = (type)value;                                                                                   \
     }
     RECIPE_INTEGERS(READ_INTEGER)
-#define READ_DOUBLE(field, least, most, rule)                                                                          \
-    TRY(json_read_double(file, object, #field, -HUGE_VAL, HUGE_VAL, &recipe->field));
+#define READ_DOUBLE(field, rule) TRY(json_read_double(file, object, #field, -HUGE_VAL, HUGE_VAL, &recipe->field));
     RECIPE_DOUBLES(READ_DOUBLE)
     TRY(read_dtype(file, object, &recipe->dtype));
     TRY(read_document_attention(file, object, &recipe->document_attention));
@@ -187,10 +191,15 @@ enum status plan_from_json(const char *file, const json_t *object, struct plan *
     return status;
 }
 
+const json_t *plan_find(const json_t *object) {
+    const json_t *plan = json_object_get(object, "plan");
+    return json_is_object(plan) ? plan : object;
+}
+
 enum status plan_read(const char *path, struct plan *out) {
     json_t *object;
     TRY(json_read_object(path, PLAN_FILE_LIMIT_BYTES, &object));
-    enum status status = plan_from_json(path, object, out);
+    enum status status = plan_from_json(path, plan_find(object), out);
     json_decref(object);
     return status;
 }
@@ -220,7 +229,7 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
 #define COMPARE_INTEGER(field, type, least, most, rule)                                                                \
     if (expected->field != actual->field) DIFFERENT(field)
     RECIPE_INTEGERS(COMPARE_INTEGER)
-#define COMPARE_DOUBLE(field, least, most, rule)                                                                       \
+#define COMPARE_DOUBLE(field, rule)                                                                                    \
     if (expected->field < actual->field || expected->field > actual->field) DIFFERENT(field)
     RECIPE_DOUBLES(COMPARE_DOUBLE)
     if (expected->dtype != actual->dtype) DIFFERENT(dtype)

@@ -95,6 +95,8 @@ enum status policy_from_json(const char *file, const json_t *object, struct poli
 /* The part of plan_check that is about the policy. */
 enum status policy_check(const struct policy *policy, int64_t grains);
 enum status plan_from_json(const char *file, const json_t *object, struct plan *out);
+/* The plan of a plan file, or of a run.json, which holds one as "plan". */
+const json_t *plan_find(const json_t *object);
 enum status plan_read(const char *path, struct plan *out);
 /* A plan file may also name the folder of the model that the plan is for, as "model"; one that is no UTF-8 is left out.
  */

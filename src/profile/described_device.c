@@ -43,30 +43,31 @@ static int64_t choose_grain_tokens(int64_t layers, int64_t width, int64_t device
 
 static void set_threads(int threads) { backend_cpu.set_threads(threads); }
 
-static bool supports(const struct op *op, enum dtype dtype) {
-    (void)op;
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16;
+static int64_t head_workspace_bytes(const struct node *node) {
+    struct head_tiles tiles = head_tiles_of(node, &cuda_head_limits);
+    return head_workspace_of(node, &tiles, node->op->work == OP_WORK_LOSS_GRAD).end + CUDA_PRODUCT_WORKSPACE_BYTES;
 }
 
 /* As the CUDA backend's kernels ask for it (cuda_matmul.c, head.cu); where a device alone knows, the most. */
 static int64_t workspace_bytes(const struct node *node) {
-    const struct op *op = node->op;
-    if (op == &op_linear || op == &op_linear_dx || op == &op_linear_dw || op == &op_head_logits)
-        return CUDA_PRODUCT_WORKSPACE_BYTES;
-    if (op == &op_head_loss || op == &op_head_loss_grad) {
-        struct head_tiles tiles = head_tiles_of(node, &cuda_head_limits);
-        return head_workspace_of(node, &tiles, op == &op_head_loss_grad).end + CUDA_PRODUCT_WORKSPACE_BYTES;
-    }
-    if (op == &op_attention_grad)
+    switch (node->op->work) {
+    case OP_WORK_PRODUCT:
+    case OP_WORK_LOGITS: return CUDA_PRODUCT_WORKSPACE_BYTES;
+    case OP_WORK_LOSS:
+    case OP_WORK_LOSS_GRAD: return head_workspace_bytes(node);
+    case OP_WORK_ATTENTION_GRAD:
         return shape_rows(&node->in[1]->shape) * NODE_ATTRIBUTES(node, attention_attributes)->heads *
                (int64_t)sizeof(float);
-    return 0;
+    default: return 0;
+    }
 }
 
 /* Without a function: what is described cannot run. */
-static enum status kernel_create(const struct node *node, struct kernel **out) {
+static enum status create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
+static const struct kernel_entry all = {.op = NULL, .create = create};
+static const struct kernel_list kernels = {.entries = &all, .count = 1};
 
 /* That there is one says that the device's memory is its own. */
 static const struct backend_memory memory;
@@ -84,8 +85,7 @@ const struct backend backend_described = {
     .grain_tokens = CARD_GRAIN_LEAST,
     .choose_grain_tokens = choose_grain_tokens,
     .set_threads = set_threads,
-    .supports = supports,
-    .kernel_create = kernel_create,
+    .kernels = &kernels,
     .memory = &memory,
     .host = &backend_cpu,
 };

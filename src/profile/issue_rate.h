@@ -7,10 +7,10 @@
 /* What an instruction without work costs its stream, and how long it then takes until a stream that waited for it goes
  * on.
  *
- * On a processor streams are the runner's workers (run/runner.c): the lock, the look at the waits, the word to all; the
- * stream computes for some microseconds before each, so that the worker of the other one is asleep again. On a device
- * they are the backend's, and events the waits: the device's time for a wait that is met and a record, and for a wait
- * for what another stream has just recorded. */
+ * On a processor streams are the runner's workers (runtime/runner.c): the lock, the look at the waits, the word to all;
+ * the stream computes for some microseconds before each, so that the worker of the other one is asleep again. On a
+ * device they are the backend's, and events the waits: the device's time for a wait that is met and a record, and for a
+ * wait for what another stream has just recorded. */
 enum status issue_measure(const struct backend *backend, double *issue_s, double *wake_s);
 
 #endif

@@ -26,21 +26,6 @@ static bool read_later(const struct graph *graph, const struct node *node, const
     return false;
 }
 
-static bool is_whole_activation(const struct tensor *tensor) {
-    return tensor && tensor->kind == TENSOR_ACTIVATION && !tensor->base && !tensor->kept;
-}
-
-/* The input whose bytes output 0 takes over, by the rule of the compiler; -1: none. */
-static int find_in_place(const struct graph *graph, const struct node *node) {
-    int index = node->op->in_place_input - 1;
-    if (index < 0 || !is_whole_activation(node->in[index]) || !is_whole_activation(node->out[0])) return -1;
-    const struct tensor *in = node->in[index];
-    if (shape_bytes(&in->shape) != shape_bytes(&node->out[0]->shape) || read_later(graph, node, in)) return -1;
-    for (int i = 0; i < OP_INPUTS_MAX; i++)
-        if (i != index && node->in[i] && storage_of(node->in[i]) == in) return -1;
-    return index;
-}
-
 static int find_storage(struct operands *operands, const struct tensor *tensor) {
     for (int i = 0; i < operands->storage_count; i++)
         if (operands->storages[i].tensor == tensor) return i;
@@ -51,7 +36,8 @@ static int find_storage(struct operands *operands, const struct tensor *tensor) 
 
 void operands_find(const struct graph *graph, const struct node *node, struct operands *out) {
     *out = (struct operands){.node = node};
-    int in_place = find_in_place(graph, node);
+    int in_place = node_in_place_input(node);
+    if (in_place >= 0 && read_later(graph, node, node->in[in_place])) in_place = -1;
     for (int i = 0; i < OPERAND_COUNT; i++) {
         const struct tensor *tensor = operand_tensor(node, i);
         if (i == OP_INPUTS_MAX && in_place >= 0)

@@ -124,7 +124,7 @@ static enum status fill(const struct operator_bench *bench) {
 static enum status open_bench(const struct backend *backend, struct bench_memory *memory,
                               struct operator_bench *bench) {
     TRY(work_clock_open(backend, &bench->clock));
-    TRY(backend->kernel_create(bench->operands.node, &bench->kernel));
+    TRY(backend_kernel_create(backend, bench->operands.node, &bench->kernel));
     int64_t most = memory->most_bytes > 0 ? memory->most_bytes : INT64_MAX, bytes = lay_out(bench, most);
     int64_t flushed = flush_bytes(backend);
     bool flushes =

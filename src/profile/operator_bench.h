@@ -33,7 +33,7 @@ struct operator_bench {
 /* Makes the kernel ready and fills its operands, in the backend's device tier; those that are cold have several copies,
  * which calls use in turn, and which are out of the caches at first, so that a copy is in none when its turn comes. The
  * bench uses the memory until the next one is opened in it. The backend's threads must be set before. FAILED without
- * memory; what kernel_create says. */
+ * memory; what backend_kernel_create says. */
 enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
                                 struct bench_memory *memory, struct operator_bench *out);
 void operator_bench_close(struct operator_bench *bench);

@@ -5,8 +5,7 @@
 #include "graph/graph.h"
 #include "ops/ops.h"
 
-/* Fills all of a tensor with what `node` may be called with: numbers of both signs below 1/2 for weights, gradients and
- * activations, positive ones for what operators take as variances or norms; ids below the rows of the node's table. */
+/* Fills all of a tensor of `node` with the operator's examples (op_example). */
 void operator_values_fill(const struct node *node, const struct tensor *tensor, void *to);
 /* Of a training step, and of decoding in the middle of its cache. */
 void operator_values_scalars(const struct node *node, double scalars[SCALAR_COUNT]);

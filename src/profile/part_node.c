@@ -1,18 +1,11 @@
 #include "profile/part_node.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_LEAST = 1024 };
 /* Of a table whose rows are looked up: more than that is out of the caches whatever it is. */
 static const int64_t TABLE_MOST_BYTES = (int64_t)256 << 20;
-
-static bool is_product(const struct node *node) {
-    return node->op == &op_linear || node->op == &op_linear_dx || node->op == &op_linear_dw;
-}
-static bool is_attention(const struct node *node) {
-    return node->op == &op_attention || node->op == &op_attention_grad;
-}
-static bool is_head(const struct node *node) { return node->op == &op_head_loss || node->op == &op_head_loss_grad; }
 
 /* [S, T, …] of what the node works on. */
 static const struct shape *grain_of(const struct node *node) { return &node->in[0]->shape; }
@@ -22,11 +15,6 @@ static double flops_of(const struct node *node) {
     struct op_cost cost;
     op_cost(node, &cost);
     return cost.flops;
-}
-
-/* The table that the node looks up or adds to; NULL: it has none. */
-static const struct tensor *table_of(const struct node *node) {
-    return node->op == &op_embedding ? node->in[1] : node->op == &op_embedding_grad ? node->out[0] : NULL;
 }
 
 static int64_t round_down(int64_t count, int64_t step) { return count < step ? step : count / step * step; }
@@ -59,31 +47,29 @@ static struct parts head_parts(const struct node *node, double large_flops) {
     return (struct parts){.count = 1, .part = {{.tokens = tokens, .vocab = part < vocab ? part : 0}}};
 }
 
-static struct parts table_parts(const struct tensor *table, int64_t first_row) {
+static struct parts table_parts(const struct tensor *table) {
     int64_t row = shape_columns(&table->shape) * dtype_bytes(table->shape.dtype), rows = TABLE_MOST_BYTES / row + 1;
-    if (shape_bytes(&table->shape) <= TABLE_MOST_BYTES || first_row >= rows) return (struct parts){0};
+    if (shape_bytes(&table->shape) <= TABLE_MOST_BYTES) return (struct parts){0};
     return (struct parts){.count = 1, .part = {{.vocab = rows}}};
 }
 
-static int64_t first_row_of(const struct node *node) {
-    if (node->op == &op_embedding) return NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
-    return NODE_ATTRIBUTES(node, embedding_grad_attributes)->first_row;
+/* Of an operator whose FLOPs are more than what is measured as it is. */
+static struct parts large_parts(const struct node *node, double large_flops) {
+    switch (node->op->work) {
+    case OP_WORK_PRODUCT: return product_parts(node, large_flops);
+    case OP_WORK_ATTENTION:
+    case OP_WORK_ATTENTION_GRAD: return attention_parts(node, large_flops);
+    case OP_WORK_LOSS:
+    case OP_WORK_LOSS_GRAD: return head_parts(node, large_flops);
+    default: return (struct parts){0};
+    }
 }
 
 struct parts parts_of(const struct node *node, double large_flops) {
-    const struct tensor *table = table_of(node);
     if (large_flops <= 0) return (struct parts){0};
-    if (table) return table_parts(table, first_row_of(node));
-    if (flops_of(node) <= large_flops) return (struct parts){0};
-    if (is_product(node)) return product_parts(node, large_flops);
-    if (is_attention(node)) return attention_parts(node, large_flops);
-    return is_head(node) ? head_parts(node, large_flops) : (struct parts){0};
-}
-
-/* Softmax's sums [S, heads, T] have the tokens in another place than all else. */
-static bool is_lse(const struct node *node, int operand) {
-    return (node->op == &op_attention && operand == OP_INPUTS_MAX + 1) ||
-           (node->op == &op_attention_grad && operand == 5);
+    if (node->op->work == OP_WORK_LOOKUP) return table_parts(node->in[1]);
+    if (node->op->work == OP_WORK_LOOKUP_GRAD) return table_parts(node->out[0]);
+    return flops_of(node) > large_flops ? large_parts(node, large_flops) : (struct parts){0};
 }
 
 static void cut_shape(const struct node *node, const struct part *part, int operand, struct tensor *tensor) {
@@ -91,7 +77,7 @@ static void cut_shape(const struct node *node, const struct part *part, int oper
     if (weight && part->vocab > 0) tensor->shape.dims[0] = part->vocab;
     if (weight || tensor->kind == TENSOR_RESULT || part->tokens == 0) return;
     tensor->shape.dims[0] = 1;
-    tensor->shape.dims[is_lse(node, operand) ? 2 : 1] = part->tokens;
+    tensor->shape.dims[node->op->positions_last >> operand & 1 ? 2 : 1] = part->tokens;
 }
 
 static void cut_operand(const struct operands *operands, const struct part *part, int operand, struct part_node *out) {
@@ -113,16 +99,19 @@ static void cut_operand(const struct operands *operands, const struct part *part
         out->node.out[operand - OP_INPUTS_MAX] = tensor;
 }
 
+static void set_table_rows(int64_t rows, struct part_node *out) {
+    memcpy(out->attributes, out->node.attributes, out->node.op->attribute_bytes);
+    out->node.op->set_table_rows(out->attributes, rows);
+    out->node.attributes = out->attributes;
+}
+
 void part_node_make(const struct operands *operands, const struct part *part, struct part_node *out) {
     out->node = *operands->node;
     out->operands = *operands;
     out->operands.node = &out->node;
     for (int i = 0; i < OPERAND_COUNT; i++)
         if (operand_tensor(operands->node, i)) cut_operand(operands, part, i, out);
-    if (operands->node->op != &op_embedding_grad || part->vocab == 0) return;
-    out->attributes = *NODE_ATTRIBUTES(operands->node, embedding_grad_attributes);
-    out->attributes.rows = part->vocab;
-    out->node.attributes = &out->attributes;
+    if (operands->node->op->set_table_rows && part->vocab > 0) set_table_rows(part->vocab, out);
 }
 
 double parts_seconds(const struct operands *operands, const struct parts *parts, const double seconds[PARTS_MOST]) {

@@ -3,7 +3,6 @@
 #ifndef BALLAST_PROFILE_PART_NODE_H
 #define BALLAST_PROFILE_PART_NODE_H
 
-#include "ops/ops.h"
 #include "profile/operands.h"
 
 enum { PARTS_MOST = 2 };
@@ -33,7 +32,7 @@ struct part_node {
     struct node node;
     struct tensor tensors[OPERAND_COUNT], bases[OPERAND_COUNT];
     struct operands operands;
-    struct embedding_grad_attributes attributes; /* of that operator alone */
+    _Alignas(max_align_t) char attributes[OP_ATTRIBUTES_MOST_BYTES]; /* where they hold the table's rows */
 };
 void part_node_make(const struct operands *operands, const struct part *part, struct part_node *out);
 

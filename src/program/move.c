@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/movement.h"
 #include "program/passes.h"
 
 /* A visit: a stretch of instructions that use a buffer in another tier than its own, through one copy of it. The copy
@@ -93,8 +94,8 @@ static bool is_parameter_visit(const struct mover *mover, const struct visit *vi
 /* Gaps are not worth a copy there and back where these have no room, which takes `lookahead` groups each. How long
  * parameters stay is another question (hold_parameters). */
 static bool is_near(const struct mover *mover, const struct visit *visit, int32_t instruction) {
-    int64_t gap = group_of(mover, instruction) - group_of(mover, visit->last);
-    return is_parameter_visit(mover, visit) ? gap == 0 : gap <= 1 + 2 * mover->policy->lookahead;
+    int32_t last = group_of(mover, visit->last), next = group_of(mover, instruction);
+    return is_parameter_visit(mover, visit) ? last == next : movement_stays(last, next, mover->policy->lookahead);
 }
 
 static bool joins(const struct mover *mover, const struct visit *visit, const struct use *use) {
@@ -301,8 +302,8 @@ static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 static void place_fetch(const struct mover *mover, struct visit *visit, const struct visit *before, int32_t written) {
     if (visit->overwritten) return;
     int32_t begin = mover->program->sections.items[at(mover, visit->first)->section].first;
-    int64_t group = group_of(mover, visit->first) - mover->policy->lookahead;
-    if (visit->fetch < 0) visit->fetch = group < 0 ? 0 : mover->begin[group];
+    int64_t group = movement_fetch_group(group_of(mover, visit->first), mover->policy->lookahead);
+    if (visit->fetch < 0) visit->fetch = mover->begin[group];
     visit->fetch = larger(visit->fetch, larger(begin, written + 1));
     if (before && before->changed) visit->fetch = larger(visit->fetch, before->store);
     visit->fetch = smaller(visit->fetch, visit->first);
@@ -313,7 +314,7 @@ static void place_store(const struct mover *mover, struct visit *visit, const st
     if (!visit->changed || !used_again) return;
     /* The place of parameters is another chunk's from the next group on. */
     int64_t room = is_parameter_visit(mover, visit) ? 0 : mover->policy->lookahead;
-    int64_t group = group_of(mover, visit->last) + 1 + room;
+    int64_t group = movement_store_group(group_of(mover, visit->last), room);
     visit->store = group > mover->groups ? mover->begin[mover->groups] : mover->begin[group];
     visit->store = smaller(visit->store, section_end(mover, visit->last));
     visit->store = smaller(visit->store, next);
@@ -371,19 +372,13 @@ static enum status make_copies(struct mover *mover) {
     return STATUS_OK;
 }
 
-static enum stream_role role_of_copy(enum tier from, enum tier to) {
-    if (from == TIER_DISK) return STREAM_DISK_IN;
-    if (to == TIER_DISK) return STREAM_DISK_OUT;
-    return to == TIER_DEVICE ? STREAM_COPY_IN : STREAM_COPY_OUT;
-}
-
 static struct instruction make_transfer(const struct mover *mover, const struct transfer *transfer) {
     const struct visit *visit = &mover->visits.items[transfer->visit];
     const struct buffer *buffers = mover->program->buffers.items;
     int32_t from = transfer->store ? visit->copy : visit->buffer, to = transfer->store ? visit->buffer : visit->copy;
     const struct instruction *user = at(mover, transfer->store ? visit->last : visit->first);
     struct instruction copy = {.opcode = OPCODE_COPY,
-                               .stream = (int)role_of_copy(buffers[from].tier, buffers[to].tier),
+                               .stream = (int)stream_role_of_copy(buffers[from].tier, buffers[to].tier),
                                .section = transfer->section,
                                .group = user->group,
                                .deferred = visit->deferred,

@@ -10,7 +10,7 @@
  *
  * A step's grains are cut into passes of `grains_per_pass`: a first pass (which zeroes the accumulators and makes the
  * deferred updates), repeated middle passes, a last one (which finishes the gradients), and the update. The order
- * within a pass is that of runs.h. */
+ * within a pass is that of executions.h. */
 enum status program_schedule(const struct graph *graph, const struct plan *plan,
                              const struct workspace_table *workspace, struct program **out);
 

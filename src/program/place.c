@@ -8,10 +8,6 @@
  * order of time is near linear; greedy placement at the lowest free offset in other orders is quadratic and is tried
  * too while there are not too many buffers. The best result is kept. */
 
-static int64_t aligned(const struct program *program, int64_t bytes) {
-    return (bytes + program->alignment - 1) / program->alignment * program->alignment;
-}
-
 static int64_t area(const struct buffer *buffer) { return buffer->bytes * (buffer->last - buffer->first + 1); }
 
 /* Ties fall back to the id, so that every order is total and placement the same everywhere. */
@@ -50,7 +46,7 @@ static bool live_together(const struct placed *placed, const struct buffer *buff
 
 /* The lowest offset at which `buffer` meets no buffer that is live with it. */
 static void place_one(struct placement *placement, struct buffer *buffer) {
-    int64_t offset = placement->base, bytes = aligned(placement->program, buffer->bytes);
+    int64_t offset = placement->base, bytes = program_moved_bytes(placement->program, buffer->bytes);
     for (size_t i = 0; i < placement->count && placement->placed[i].offset < offset + bytes; i++) {
         const struct placed *other = &placement->placed[i];
         if (other->end > offset && live_together(other, buffer)) offset = other->end;
@@ -88,8 +84,8 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
         if (buffer->tier != tier) continue;
-        changes[buffer->first] += aligned(program, buffer->bytes);
-        changes[buffer->last + 1] -= aligned(program, buffer->bytes);
+        changes[buffer->first] += program_moved_bytes(program, buffer->bytes);
+        changes[buffer->last + 1] -= program_moved_bytes(program, buffer->bytes);
     }
     int64_t live = 0, peak = 0;
     for (size_t i = 0; i <= positions; i++) {
@@ -97,10 +93,10 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
         if (live > peak) peak = live;
     }
     /* What is reserved and holds nothing of this program is live all the time. */
-    int64_t elsewhere = aligned(program, program->reserved_bytes[tier]);
+    int64_t elsewhere = program_moved_bytes(program, program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->tier == tier && buffer->shared) elsewhere -= aligned(program, buffer->bytes);
+        if (buffer->tier == tier && buffer->shared) elsewhere -= program_moved_bytes(program, buffer->bytes);
     }
     return peak + elsewhere;
 }
@@ -108,12 +104,12 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
 /* Persistent buffers from the arena's front, or clear of what is reserved there; shared ones have their places. Returns
  * where these end. */
 static int64_t place_persistent(struct program *program, enum tier tier) {
-    int64_t base = aligned(program, program->reserved_bytes[tier]);
+    int64_t base = program_moved_bytes(program, program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
         if (buffer->tier != tier || !buffer->persistent || buffer->shared) continue;
         buffer->offset = base;
-        base += aligned(program, buffer->bytes);
+        base += program_moved_bytes(program, buffer->bytes);
     }
     return base;
 }

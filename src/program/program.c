@@ -20,6 +20,12 @@ const char *stream_role_name(enum stream_role role) {
     return names[role];
 }
 
+enum stream_role stream_role_of_copy(enum tier from, enum tier to) {
+    if (from == TIER_DISK) return STREAM_DISK_IN;
+    if (to == TIER_DISK) return STREAM_DISK_OUT;
+    return to == TIER_DEVICE ? STREAM_COPY_IN : STREAM_COPY_OUT;
+}
+
 static void reserve_persistent(struct program *program, const struct program *resident) {
     memcpy(program->reserved_bytes, resident->reserved_bytes, sizeof program->reserved_bytes);
     for (size_t i = 0; i < resident->buffers.count; i++) {

@@ -10,7 +10,7 @@
  *
  * Deferred updates. Where optimizer state is not on the device, a step does not update what belongs to it: the next
  * step's instructions do, those marked `deferred`, beside its forward. A step without one before it leaves them out,
- * and they alone can be run to catch up (run/runner.h).
+ * and they alone can be run to catch up (runtime/runner.h).
  *
  * Bytes. A buffer lies at a fixed offset of its tier's arena. Two buffers may share bytes only if every use of one
  * happens before every use of the other; program_verify proves it. */
@@ -44,6 +44,10 @@ const char *buffer_kind_name(enum buffer_kind kind);
 /* BUFFER_ALIGNMENT everywhere, DISK_ALIGNMENT in programs that use the disk, which moves whole blocks: the largest that
  * common disks and filesystems ask of direct transfers. */
 enum { BUFFER_ALIGNMENT = 64, DISK_ALIGNMENT = 4096 };
+
+static inline int64_t buffer_aligned_bytes(int64_t bytes) {
+    return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+}
 
 /* Tensors side by side in one buffer: what a chunk has of one kind. */
 struct pack {
@@ -103,13 +107,14 @@ enum stream_role {
 };
 /* "compute", "update", "copy in", … */
 const char *stream_role_name(enum stream_role role);
+enum stream_role stream_role_of_copy(enum tier from, enum tier to);
 
 struct instruction {
     enum opcode opcode;
     const struct node *node; /* kernels */
     int stream;
     int section;
-    int32_t group;                         /* the stage it belongs to, counted through the program (runs.h) */
+    int32_t group;                         /* the stage it belongs to, counted through the program (executions.h) */
     bool deferred;                         /* part of the update that the step before left over */
     enum tier tier;                        /* kernels: where all operands are */
     int64_t grain;                         /* slot of the pass in which it works, for reports */

@@ -1,8 +1,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/movement.h"
+#include "program/instances.h"
 #include "program/passes.h"
-#include "program/runs.h"
 
 /* The state of scheduling: which buffer holds which tensor right now. */
 struct scheduler {
@@ -11,13 +12,12 @@ struct scheduler {
     const struct plan *plan;
     const struct workspace_table *workspace;
     struct chunk_list chunks;
-    struct run_source source;
-    int64_t slots;         /* grains in flight */
-    int32_t *step_buffers; /* by tensor id: the buffer of parameters, state, inputs, gradients, results; -1 */
-    int64_t *step_offsets; /* by tensor id: where in it */
-    int32_t *pass_buffers; /* by slot and tensor id: the activation's buffer in the present section; -1 */
-    enum tier *tiers;      /* by block: where what its first forward makes waits for its backward */
-    bool *zeroed;          /* by buffer id of step buffers: this step has zeroed it */
+    struct execution_source source;
+    int64_t slots;                /* grains in flight */
+    int32_t *step_buffers;        /* by tensor id: the buffer of parameters, state, inputs, gradients, results; -1 */
+    int64_t *step_offsets;        /* by tensor id: where in it */
+    struct instances activations; /* numbered by their buffers */
+    bool *zeroed;                 /* by buffer id of step buffers: this step has zeroed it */
 };
 
 static enum buffer_kind kind_of(enum tensor_kind kind) {
@@ -61,8 +61,6 @@ static enum status add_single_buffers(struct scheduler *scheduler, enum tensor_k
     return STATUS_OK;
 }
 
-static int64_t aligned(int64_t bytes) { return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT; }
-
 static const char *pack_name(struct scheduler *scheduler, enum tensor_kind kind, int32_t chunk, int block) {
     struct scratch *memory = &scheduler->program->memory;
     const char *name = buffer_kind_name(kind_of(kind));
@@ -76,10 +74,10 @@ static enum tier home_of(const struct scheduler *scheduler, enum tensor_kind kin
     return policy_home(policy, chunk, kind == TENSOR_GRADIENT ? policy->gradients : policy->optimizer);
 }
 
-/* Tensors of a kind by the pack that has them, and by id. */
+/* Tensors of a kind by the part of a chunk that they belong to, and by id. */
 struct packed {
-    int32_t chunk;
-    int block, id;
+    struct chunk_part part;
+    int id;
 };
 
 static struct pack *make_pack(struct scheduler *scheduler, const struct packed *list, size_t count, int64_t *bytes) {
@@ -92,17 +90,17 @@ static struct pack *make_pack(struct scheduler *scheduler, const struct packed *
         const struct tensor *tensor = scheduler->graph->tensors.items[list[i].id];
         pack->members[pack->count++] = (struct pack_member){tensor, *bytes};
         scheduler->step_offsets[tensor->id] = *bytes;
-        *bytes += aligned(shape_bytes(&tensor->shape));
+        *bytes += buffer_aligned_bytes(shape_bytes(&tensor->shape));
     }
     return pack;
 }
 
 static enum status add_pack(struct scheduler *scheduler, enum tensor_kind kind, const struct packed *list,
                             size_t count) {
-    int32_t chunk = list->chunk, buffer;
+    int32_t chunk = list->part.chunk, buffer;
     int64_t bytes;
     const struct pack *pack = make_pack(scheduler, list, count, &bytes);
-    const char *name = pack_name(scheduler, kind, chunk, list->block);
+    const char *name = pack_name(scheduler, kind, chunk, list->part.block);
     if (!pack || !name) return STATUS_FAILED;
     /* Gradients of a deferred update outlast the step that made them. */
     bool persistent = kind != TENSOR_GRADIENT || policy_defers_update(&scheduler->plan->policy, chunk);
@@ -120,22 +118,18 @@ static enum status add_pack(struct scheduler *scheduler, enum tensor_kind kind, 
 
 static int compare_packed(const void *a, const void *b) {
     const struct packed *x = a, *y = b;
-    if (x->chunk != y->chunk) return x->chunk < y->chunk ? -1 : 1;
-    if (x->block != y->block) return x->block < y->block ? -1 : 1;
+    if (x->part.chunk != y->part.chunk) return x->part.chunk < y->part.chunk ? -1 : 1;
+    if (x->part.block != y->part.block) return x->part.block < y->part.block ? -1 : 1;
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* A chunk's tensors of a kind make one pack; gradients one for each block that adds to them, so that they can leave
- * when that block's backward has run. */
 static void list_packed(const struct scheduler *scheduler, enum tensor_kind kind, struct packed *list, size_t *count) {
     const struct graph *graph = scheduler->graph;
     *count = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != kind || tensor->base) continue;
-        const struct tensor *parameter = kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
-        int block = kind == TENSOR_GRADIENT ? tensor->block : 0;
-        list[(*count)++] = (struct packed){scheduler->chunks.chunk_of[parameter->id], block, tensor->id};
+        list[(*count)++] = (struct packed){chunks_part_of(&scheduler->chunks, tensor), tensor->id};
     }
     if (*count > 0) qsort(list, *count, sizeof *list, compare_packed);
 }
@@ -147,7 +141,8 @@ static enum status add_packs(struct scheduler *scheduler, enum tensor_kind kind)
     list_packed(scheduler, kind, list, &count);
     enum status status = STATUS_OK;
     for (size_t i = 0, end; i < count && status == STATUS_OK; i = end) {
-        for (end = i; end < count && list[end].chunk == list[i].chunk && list[end].block == list[i].block;)
+        for (end = i;
+             end < count && list[end].part.chunk == list[i].part.chunk && list[end].part.block == list[i].part.block;)
             end++;
         status = add_pack(scheduler, kind, &list[i], end - i);
     }
@@ -172,13 +167,9 @@ static enum status add_step_buffers(struct scheduler *scheduler, int64_t grains)
     return STATUS_OK;
 }
 
-static int32_t *pass_buffer(struct scheduler *scheduler, int64_t slot, const struct tensor *tensor) {
-    return &scheduler->pass_buffers[slot * (int64_t)scheduler->graph->tensors.count + tensor->id];
-}
-
 /* The buffer that now holds `tensor` (a storage), -1 when none does. */
 static int32_t current_buffer(struct scheduler *scheduler, int64_t slot, const struct tensor *tensor) {
-    if (tensor->kind == TENSOR_ACTIVATION) return *pass_buffer(scheduler, slot, tensor);
+    if (tensor->kind == TENSOR_ACTIVATION) return *instances_at(&scheduler->activations, slot, tensor);
     return scheduler->step_buffers[tensor->id];
 }
 
@@ -206,14 +197,14 @@ static struct operand make_operand(struct scheduler *scheduler, const struct sec
 }
 
 static struct instruction new_instruction(const struct scheduler *scheduler, enum opcode opcode,
-                                          const struct run *run) {
+                                          const struct execution *execution) {
     struct instruction instruction = {
         .opcode = opcode,
         .section = (int)scheduler->program->sections.count - 1,
-        .group = run->group,
-        .deferred = run->deferred,
-        .tier = run->deferred ? scheduler->plan->policy.update : TIER_DEVICE,
-        .grain = run->slot,
+        .group = execution->group,
+        .deferred = execution->deferred,
+        .tier = execution->deferred ? scheduler->plan->policy.update : TIER_DEVICE,
+        .grain = execution->slot,
     };
     for (int i = 0; i < OPERANDS_MAX; i++)
         instruction.operands[i].buffer = -1;
@@ -221,8 +212,8 @@ static struct instruction new_instruction(const struct scheduler *scheduler, enu
 }
 
 /* Sums are zeroed before their first use in a step, whole buffers at a time. */
-static enum status zero_accumulators(struct scheduler *scheduler, const struct run *run) {
-    const struct node *node = run->node;
+static enum status zero_accumulators(struct scheduler *scheduler, const struct execution *execution) {
+    const struct node *node = execution->node;
     for (int i = 0; i < node->op->outputs; i++) {
         const struct tensor *tensor = node->out[i];
         if (!tensor || !(node->op->updates >> i & 1)) continue;
@@ -230,7 +221,7 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct r
         int32_t buffer = sums ? scheduler->step_buffers[tensor->id] : -1;
         if (!sums || scheduler->zeroed[buffer]) continue;
         scheduler->zeroed[buffer] = true;
-        struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, run);
+        struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, execution);
         zero.grain = 0;
         zero.operands[OP_INPUTS_MAX] = (struct operand){
             .buffer = buffer, .access = ACCESS_WRITE, .bytes = scheduler->program->buffers.items[buffer].bytes};
@@ -239,38 +230,33 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct r
     return STATUS_OK;
 }
 
-static enum tier tier_of_output(const struct scheduler *scheduler, const struct run *run, const struct tensor *tensor) {
-    bool waits = run->node->phase == PHASE_FORWARD && !run->repeated && !tensor->kept;
-    return waits ? scheduler->tiers[run->node->block] : TIER_DEVICE;
-}
-
-static enum status make_outputs(struct scheduler *scheduler, const struct run *run) {
-    const struct node *node = run->node;
+static enum status make_outputs(struct scheduler *scheduler, const struct execution *execution) {
+    const struct node *node = execution->node;
     for (int i = 0; i < node->op->outputs; i++) {
-        struct tensor *tensor = node->out[i] ? tensor_storage(node->out[i]) : NULL;
-        if (!tensor || tensor->kind != TENSOR_ACTIVATION) continue;
-        int32_t *buffer = pass_buffer(scheduler, run->slot, tensor);
-        if (i == 0 && run->takes_over)
-            *buffer = current_buffer(scheduler, run->slot, node->in[node->op->in_place_input - 1]);
-        else if (*buffer < 0)
-            TRY(add_tensor_buffer(scheduler, tensor, 1, tier_of_output(scheduler, run, tensor), buffer));
+        int32_t *buffer = instances_of_output(&scheduler->activations, execution, i);
+        if (!buffer || *buffer >= 0) continue;
+        const struct tensor *tensor = tensor_storage(node->out[i]);
+        enum tier home = instances_home(&scheduler->activations, execution, tensor);
+        TRY(add_tensor_buffer(scheduler, tensor, 1, home, buffer));
     }
     return STATUS_OK;
 }
 
-static enum status schedule_run(struct scheduler *scheduler, const struct section *section, const struct run *run) {
-    const struct node *node = run->node;
-    TRY(zero_accumulators(scheduler, run));
-    struct instruction instruction = new_instruction(scheduler, OPCODE_KERNEL, run);
+static enum status schedule_execution(struct scheduler *scheduler, const struct section *section,
+                                      const struct execution *execution) {
+    const struct node *node = execution->node;
+    TRY(zero_accumulators(scheduler, execution));
+    struct instruction instruction = new_instruction(scheduler, OPCODE_KERNEL, execution);
     instruction.node = node;
     for (int i = 0; i < node->op->inputs; i++)
         if (node->in[i])
-            instruction.operands[i] = make_operand(scheduler, section, run->slot, node->in[i], ACCESS_READ);
-    TRY(make_outputs(scheduler, run));
+            instruction.operands[i] = make_operand(scheduler, section, execution->slot, node->in[i], ACCESS_READ);
+    TRY(make_outputs(scheduler, execution));
     for (int i = 0; i < node->op->outputs; i++) {
         if (!node->out[i]) continue;
         enum access access = node->op->updates >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
-        instruction.operands[OP_INPUTS_MAX + i] = make_operand(scheduler, section, run->slot, node->out[i], access);
+        instruction.operands[OP_INPUTS_MAX + i] =
+            make_operand(scheduler, section, execution->slot, node->out[i], access);
     }
     int64_t bytes = scheduler->workspace->bytes[node->id];
     if (bytes > 0) {
@@ -283,72 +269,61 @@ static enum status schedule_run(struct scheduler *scheduler, const struct sectio
     return vec_push(&scheduler->program->instructions, instruction);
 }
 
-/* A block that runs again makes everything anew. */
-static void forget_outputs(struct scheduler *scheduler, const struct run_list *runs, size_t first) {
-    const struct run *items = runs->list.items;
-    for (size_t i = first; i < runs->list.count && items[i].group == items[first].group; i++)
-        for (int k = 0; k < items[i].node->op->outputs; k++) {
-            struct tensor *tensor = items[i].node->out[k];
-            if (tensor) *pass_buffer(scheduler, items[i].slot, tensor_storage(tensor)) = -1;
-        }
-}
-
-static void choose_tiers(struct scheduler *scheduler) {
-    const struct stage_list *stages = &scheduler->source.stages;
-    for (size_t s = 0; s < stages->list.count; s++)
-        if (stages->list.items[s].action == STAGE_MOVE)
-            scheduler->tiers[stages->list.items[s].block] = stages->list.items[s].tier;
-}
-
-static enum status schedule_runs(struct scheduler *scheduler, const struct section *section,
-                                 const struct run_list *runs) {
+static enum status schedule_executions(struct scheduler *scheduler, const struct section *section,
+                                       const struct execution_list *executions) {
     int32_t group = -1;
-    for (size_t i = 0; i < runs->list.count; i++) {
-        const struct run *run = &runs->list.items[i];
-        if (run->group != group) forget_outputs(scheduler, runs, i);
-        group = run->group;
-        TRY(schedule_run(scheduler, section, run));
+    for (size_t i = 0; i < executions->list.count; i++) {
+        const struct execution *execution = &executions->list.items[i];
+        if (execution->group != group)
+            instances_begin_group(&scheduler->activations, execution, executions->list.count - i);
+        group = execution->group;
+        TRY(schedule_execution(scheduler, section, execution));
     }
     return STATUS_OK;
 }
 
-static enum status schedule_section(struct scheduler *scheduler, struct section section, struct run_list *runs) {
+static enum status schedule_section(struct scheduler *scheduler, struct section section,
+                                    struct execution_list *executions) {
     struct program *program = scheduler->program;
     section.first = (int32_t)program->instructions.count;
     TRY(vec_push(&program->sections, section));
-    memset(scheduler->pass_buffers, -1, (size_t)scheduler->slots * scheduler->graph->tensors.count * sizeof(int32_t));
-    TRY(schedule_runs(scheduler, &section, runs));
+    instances_clear(&scheduler->activations);
+    TRY(schedule_executions(scheduler, &section, executions));
     int32_t count = (int32_t)program->instructions.count - section.first;
     if (count > 0)
         program->sections.items[program->sections.count - 1].count = count;
     else
         program->sections.count--;
-    runs->list.count = 0;
+    executions->list.count = 0;
     return STATUS_OK;
 }
 
 static enum status schedule_pass(struct scheduler *scheduler, struct section section, bool first, bool last,
-                                 struct run_list *runs) {
+                                 struct execution_list *executions) {
     if (section.repeat == 0) return STATUS_OK;
-    TRY(runs_of_pass(&scheduler->source, section.grains, first, last, runs));
-    return schedule_section(scheduler, section, runs);
+    TRY(executions_of_pass(&scheduler->source, section.grains, first, last, executions));
+    return schedule_section(scheduler, section, executions);
 }
 
 /* A first pass, as many middle ones as need be, and a last pass, which may be smaller. */
-static enum status schedule_sections(struct scheduler *scheduler, struct run_list *runs) {
-    int64_t grains = recipe_grains(&scheduler->plan->recipe), slots = scheduler->slots;
-    int64_t passes = (grains + slots - 1) / slots, last_first = (passes - 1) * slots;
-    const struct section first = {.name = "first pass", .repeat = 1, .first_grain = 0, .grains = slots};
-    const struct section middle = {
-        .name = "middle passes", .repeat = passes > 2 ? passes - 2 : 0, .first_grain = slots, .grains = slots};
-    const struct section last = {
-        .name = "last pass", .repeat = passes > 1, .first_grain = last_first, .grains = grains - last_first};
+static enum status schedule_sections(struct scheduler *scheduler, struct execution_list *executions) {
+    int64_t grains = recipe_grains(&scheduler->plan->recipe);
+    struct pass_split passes = movement_split_passes(grains, scheduler->slots);
+    const struct section first = {.name = "first pass", .repeat = 1, .first_grain = 0, .grains = passes.grains};
+    const struct section middle = {.name = "middle passes",
+                                   .repeat = passes.count > 2 ? passes.count - 2 : 0,
+                                   .first_grain = passes.grains,
+                                   .grains = passes.grains};
+    const struct section last = {.name = "last pass",
+                                 .repeat = passes.count > 1,
+                                 .first_grain = grains - passes.last_grains,
+                                 .grains = passes.last_grains};
     const struct section update = {.name = "update", .repeat = 1, .first_grain = -1, .grains = 1};
-    TRY(schedule_pass(scheduler, first, true, passes == 1, runs));
-    TRY(schedule_pass(scheduler, middle, false, false, runs));
-    TRY(schedule_pass(scheduler, last, false, true, runs));
-    TRY(runs_of_update(&scheduler->source, runs));
-    return schedule_section(scheduler, update, runs);
+    TRY(schedule_pass(scheduler, first, true, passes.count == 1, executions));
+    TRY(schedule_pass(scheduler, middle, false, false, executions));
+    TRY(schedule_pass(scheduler, last, false, true, executions));
+    TRY(executions_of_update(&scheduler->source, executions));
+    return schedule_section(scheduler, update, executions);
 }
 
 static enum status pack_chunks(struct scheduler *scheduler) {
@@ -370,32 +345,27 @@ static bool has_deferred(const struct scheduler *scheduler) {
 
 static enum status start_scheduler(struct scheduler *scheduler) {
     const struct graph *graph = scheduler->graph;
-    size_t tensors = graph->tensors.count + 1, slots = (size_t)scheduler->slots;
+    size_t tensors = graph->tensors.count + 1;
     scheduler->program = mem_array(1, sizeof *scheduler->program);
     if (!scheduler->program) return STATUS_FAILED;
     *scheduler->program = (struct program){.graph = graph, .streams = 1, .alignment = BUFFER_ALIGNMENT};
     TRY(pack_chunks(scheduler));
-    TRY(run_source_create(graph, &scheduler->plan->policy, &scheduler->chunks, &scheduler->source));
+    TRY(execution_source_create(graph, &scheduler->plan->policy, &scheduler->chunks, &scheduler->source));
     scheduler->program->defers = has_deferred(scheduler);
     scheduler->step_buffers = mem_array(tensors, sizeof *scheduler->step_buffers);
     scheduler->step_offsets = mem_array(tensors, sizeof *scheduler->step_offsets);
-    scheduler->pass_buffers = mem_array(tensors * slots, sizeof *scheduler->pass_buffers);
-    scheduler->tiers = mem_array(graph->blocks.count + 1, sizeof *scheduler->tiers);
     scheduler->zeroed = mem_array(tensors, sizeof *scheduler->zeroed);
-    if (!scheduler->step_buffers || !scheduler->step_offsets || !scheduler->pass_buffers || !scheduler->tiers ||
-        !scheduler->zeroed)
-        return STATUS_FAILED;
+    if (!scheduler->step_buffers || !scheduler->step_offsets || !scheduler->zeroed) return STATUS_FAILED;
     memset(scheduler->step_buffers, -1, tensors * sizeof *scheduler->step_buffers);
-    choose_tiers(scheduler);
-    return STATUS_OK;
+    return instances_create(graph, &scheduler->source.stages, scheduler->slots, &scheduler->activations);
 }
 
 static enum status schedule_all(struct scheduler *scheduler) {
-    struct run_list runs = {0};
+    struct execution_list executions = {0};
     TRY(start_scheduler(scheduler));
     TRY(add_step_buffers(scheduler, recipe_grains(&scheduler->plan->recipe)));
-    enum status status = schedule_sections(scheduler, &runs);
-    vec_free(&runs.list);
+    enum status status = schedule_sections(scheduler, &executions);
+    vec_free(&executions.list);
     return status;
 }
 
@@ -406,11 +376,10 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
         .graph = graph, .plan = plan, .workspace = workspace, .slots = plan->policy.grains_per_pass};
     enum status status = schedule_all(&scheduler);
     chunks_free(&scheduler.chunks);
-    run_source_free(&scheduler.source);
+    execution_source_free(&scheduler.source);
     mem_free(scheduler.step_buffers);
     mem_free(scheduler.step_offsets);
-    mem_free(scheduler.pass_buffers);
-    mem_free(scheduler.tiers);
+    instances_free(&scheduler.activations);
     mem_free(scheduler.zeroed);
     if (status != STATUS_OK) {
         program_free(scheduler.program);

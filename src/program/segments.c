@@ -8,7 +8,7 @@ static int compare_borders(const void *a, const void *b) {
 }
 
 static int64_t padded_end(const struct program *program, const struct buffer *buffer) {
-    return buffer->offset + (buffer->bytes + program->alignment - 1) / program->alignment * program->alignment;
+    return buffer->offset + program_moved_bytes(program, buffer->bytes);
 }
 
 /* Slices of an input (which programs only read) and columns are taken to reach their whole buffer: what holds its bytes

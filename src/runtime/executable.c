@@ -25,11 +25,8 @@ int64_t *executable_workspace(const struct executable *executable) {
 
 static enum status create_kernels(struct executable *executable) {
     const struct graph *graph = executable->graph;
-    for (size_t i = 0; i < graph->nodes.count; i++) {
-        const struct node *node = graph->nodes.items[i];
-        enum status status = executable->backend->kernel_create(node, &executable->kernels[i]);
-        if (status != STATUS_OK) return status_prefix(status, "%s", node->name);
-    }
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        TRY(backend_kernel_create(executable->backend, graph->nodes.items[i], &executable->kernels[i]));
     return STATUS_OK;
 }
 
@@ -52,7 +49,7 @@ static enum status create_host_kernels(struct executable *executable) {
         const struct instruction *instruction = &program->instructions.items[i];
         if (instruction->opcode != OPCODE_KERNEL || instruction->tier != TIER_HOST) continue;
         struct kernel **kernel = &executable->host_kernels[instruction->node->id];
-        if (!*kernel) TRY(host->kernel_create(instruction->node, kernel));
+        if (!*kernel) TRY(backend_kernel_create(host, instruction->node, kernel));
         BUG_IF((*kernel)->workspace_bytes > 0, "%s needs room in the host tier", instruction->node->name);
     }
     return STATUS_OK;

@@ -6,8 +6,8 @@
  * the workers' own (the disk's, kernels in the host tier) waits for the events themselves. A step ends when all is
  * done.
  *
- * Where such a backend has graphs (backend.h), a step asks for whole spans of a stream at once (run/spans.h), from the
- * second step on: the same work in the same order. A step that is recorded or observed is asked for call by call.
+ * Where such a backend has graphs (backend.h), a step asks for whole spans of a stream at once (runtime/spans.h), from
+ * the second step on: the same work in the same order. A step that is recorded or observed is asked for call by call.
  *
  * Addresses. What runner_data returns is always for the CPU. Where a tier's memory has no addresses for it
  * (arena.mapped), inputs, results and kept activations have mirrors in memory that has, which are sent to the device

@@ -52,7 +52,7 @@ struct runner {
     bool warm;        /* a step has been run */
     bool captured;    /* all spans that can be */
     bool launches;    /* the step that is running has its spans launched */
-    int32_t *batches; /* by instruction: the last of the batch that begins there (run/batches.h) */
+    int32_t *batches; /* by instruction: the last of the batch that begins there (runtime/batches.h) */
     /* Several streams: */
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "plan/movement.h"
+
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -18,22 +20,11 @@ struct loads {
     struct load streams[STREAM_ROLE_COUNT];
 };
 
-static enum stream_role role_of_copy(enum tier from, enum tier to) {
-    if (from == TIER_DISK) return STREAM_DISK_IN;
-    if (to == TIER_DISK) return STREAM_DISK_OUT;
-    return to == TIER_DEVICE ? STREAM_COPY_IN : STREAM_COPY_OUT;
-}
-
-static enum activity activity_of_copy(enum tier from, enum tier to) {
-    if (from == TIER_DISK) return ACTIVITY_DISK_READ;
-    return to == TIER_DISK ? ACTIVITY_DISK_WRITE : ACTIVITY_COPY;
-}
-
 static void add_copies(struct loads *loads, enum tier from, enum tier to, double copies, double bytes) {
     if (from == to || copies <= 0) return;
     const struct cluster_rates *rates = &loads->costs->rates;
     const struct transfer_rate *rate = &rates->copy[from][to];
-    loads->streams[role_of_copy(from, to)].seconds[activity_of_copy(from, to)] +=
+    loads->streams[stream_role_of_copy(from, to)].seconds[activity_of_copy(from, to)] +=
         copies * (rate->latency_s + rates->issue_s) + bytes / rate->bytes_per_s;
 }
 
@@ -158,7 +149,7 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
     const struct way *way = input->way;
     struct loads loads = {.costs = input->costs};
     double grains = (double)input->grains;
-    double passes = (double)((input->grains + policy->grains_per_pass - 1) / policy->grains_per_pass);
+    double passes = (double)movement_split_passes(input->grains, policy->grains_per_pass).count;
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
         loads.streams[STREAM_COMPUTE].seconds[activity] = grains * way->compute_s[activity];
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
@@ -212,6 +203,11 @@ static void add_window(const struct walk *walk, int64_t first, int64_t last, int
 
 static bool defers(const struct policy *policy) { return policy->optimizer != TIER_DEVICE; }
 
+/* The last group, of those before the update, in which a buffer is away that is last used in `group`. */
+static int64_t last_group_away(const struct walk *walk, int64_t group) {
+    return smaller(movement_store_group(group, walk->policy->lookahead), walk->groups) - 1;
+}
+
 /* In the first pass a group's gradients are zeroed while it runs, some time before its end. */
 static void add_gradient_windows(const struct walk *walk) {
     const struct policy *policy = walk->policy;
@@ -224,8 +220,8 @@ static void add_gradient_windows(const struct walk *walk) {
         if (stays || policy->gradients == TIER_DEVICE)
             add_window(walk, kept || !walk->pass.first ? 0 : group + 1, walk->groups, pack->bytes);
         else
-            add_window(walk, walk->pass.first ? group + 1 : group - policy->lookahead,
-                       smaller(group + policy->lookahead, walk->groups - 1), pack->bytes);
+            add_window(walk, walk->pass.first ? group + 1 : movement_fetch_group(group, policy->lookahead),
+                       last_group_away(walk, group), pack->bytes);
     }
 }
 
@@ -238,11 +234,11 @@ static void add_update_windows(const struct walk *walk) {
     if (!defers(policy) || policy->update != TIER_DEVICE || !walk->pass.first) return;
     for (int64_t c = policy->persistent_chunks; c < states_count(states); c++) {
         struct chunk_sum chunk = states_of(states, c);
-        int64_t user = states->chunks.chunks.items[c].block, block = larger(user - 2 * policy->lookahead, 0);
+        int64_t user = states->chunks.chunks.items[c].block, block = movement_update_block(user, policy->lookahead);
         if (user >= states->blocks || chunk.trained == 0) continue;
         int64_t group = walk->input->way->forward[block], used = walk->input->way->forward[user];
         if (group < 0 || used < 0) continue;
-        int64_t early = group - policy->lookahead, late = smaller(group + policy->lookahead, walk->groups - 1);
+        int64_t early = movement_fetch_group(group, policy->lookahead), late = last_group_away(walk, group);
         add_window(walk, early, late, chunk.optimizer);
         if (policy->gradients != TIER_DEVICE) add_window(walk, early, group - 1, chunk.gradients);
         if (policy->parameters != TIER_DEVICE) add_window(walk, group, smaller(late, used - 1), chunk.trained);
@@ -271,14 +267,10 @@ static int64_t group_parameters(const struct walk *walk, int64_t index) {
     return bytes;
 }
 
-/* Slots of the first pass and of the last one, and how many passes there are. */
-struct passes {
-    int64_t count, slots, last;
-};
-
-static struct passes passes_of(int64_t grains, int64_t slots) {
-    int64_t count = (grains + slots - 1) / slots;
-    return (struct passes){count, slots, count > 2 ? slots : grains - (count - 1) * slots};
+/* Grains of the largest pass after the first one; 0: there is none. */
+static int64_t later_grains(struct pass_split passes) {
+    if (passes.count == 1) return 0;
+    return passes.count > 2 ? passes.grains : passes.last_grains;
 }
 
 static int64_t pass_bytes(const struct policy_bound_input *input, const struct policy *policy, struct pass pass) {
@@ -307,16 +299,18 @@ static int64_t constant_bytes(const struct policy_bound_input *input, const stru
 }
 
 int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
-    struct passes passes = passes_of(input->grains, policy->grains_per_pass);
-    int64_t most = pass_bytes(input, policy, (struct pass){true, passes.slots});
-    if (passes.count > 1) most = larger(most, pass_bytes(input, policy, (struct pass){false, passes.last}));
+    struct pass_split passes = movement_split_passes(input->grains, policy->grains_per_pass);
+    int64_t later = later_grains(passes);
+    int64_t most = pass_bytes(input, policy, (struct pass){true, passes.grains});
+    if (later > 0) most = larger(most, pass_bytes(input, policy, (struct pass){false, later}));
     return constant_bytes(input, policy) + most;
 }
 
 struct pass_activations policy_bound_activations(const struct way *way, int64_t grains, int64_t grains_per_pass) {
-    struct passes passes = passes_of(grains, grains_per_pass);
-    return (struct pass_activations){way_least_bytes(way, passes.slots),
-                                     passes.count > 1 ? way_least_bytes(way, passes.last) : -1};
+    struct pass_split passes = movement_split_passes(grains, grains_per_pass);
+    int64_t later = later_grains(passes);
+    return (struct pass_activations){way_least_bytes(way, grains_per_pass),
+                                     later > 0 ? way_least_bytes(way, later) : -1};
 }
 
 /* All gradients that stay are there in a later pass, and when the first one has ended. */

@@ -36,17 +36,18 @@ static struct way *way_at(const struct space *space, int32_t schedule, int64_t l
 
 /* What does not move activations is the same with every lookahead, what moves them to another tier the same but for
  * that. */
-static enum status measure_schedule(struct space *space, int32_t s, struct run_list *runs) {
+static enum status measure_schedule(struct space *space, int32_t s, struct execution_list *executions) {
     const struct search_input *input = space->input;
     const struct schedule *schedule = &space->schedules.list.items[s];
     int64_t lookaheads = schedule->tier != TIER_DEVICE ? LOOKAHEADS : 1;
-    if (schedule->twin < 0) TRY(way_list_runs(&space->source, schedule->text, runs));
+    if (schedule->twin < 0) TRY(way_list_executions(&space->source, schedule->text, executions));
     for (int64_t lookahead = 0; lookahead < lookaheads; lookahead++) {
         struct way *way = way_at(space, s, lookahead);
         if (schedule->twin >= 0)
             TRY(way_copy(way_at(space, schedule->twin, lookahead), schedule->text, schedule->tier, way));
         else
-            TRY(way_measure(&space->source, runs, input->workspace, input->costs, schedule->text, lookahead, way));
+            TRY(way_measure(&space->source, executions, input->workspace, input->costs, schedule->text, lookahead,
+                            way));
         if (policy_bound_scratch(way) > space->scratch_count) space->scratch_count = policy_bound_scratch(way);
     }
     return STATUS_OK;
@@ -69,13 +70,13 @@ static int list_budgets(const struct space *space, const struct way *keep, int64
 }
 
 /* The first schedule keeps all: what it takes says what computing again would save. */
-static enum status add_fastest(struct space *space, struct run_list *runs) {
+static enum status add_fastest(struct space *space, struct execution_list *executions) {
     const struct search_input *input = space->input;
     struct way keep = {0};
     struct chain chain = {0};
     int64_t budgets[BUDGETS_MOST];
-    TRY(way_list_runs(&space->source, "", runs));
-    enum status status = way_measure(&space->source, runs, input->workspace, input->costs, "", 0, &keep);
+    TRY(way_list_executions(&space->source, "", executions));
+    enum status status = way_measure(&space->source, executions, input->workspace, input->costs, "", 0, &keep);
     if (status == STATUS_OK) status = step_chain_create(input->graph, input->costs, &keep, &chain);
     if (status == STATUS_OK)
         status = schedules_add_fastest(&chain, budgets, list_budgets(space, &keep, budgets), &space->schedules);
@@ -85,15 +86,15 @@ static enum status add_fastest(struct space *space, struct run_list *runs) {
 }
 
 static enum status measure_ways(struct space *space, bool trains) {
-    struct run_list runs = {0};
+    struct execution_list executions = {0};
     space->plain.grains_per_pass = 1;
-    TRY(run_source_create(space->input->graph, &space->plain, &space->packings[0].chunks, &space->source));
-    enum status status = trains ? add_fastest(space, &runs) : STATUS_OK;
+    TRY(execution_source_create(space->input->graph, &space->plain, &space->packings[0].chunks, &space->source));
+    enum status status = trains ? add_fastest(space, &executions) : STATUS_OK;
     space->ways = mem_array(space->schedules.list.count * LOOKAHEADS, sizeof *space->ways);
     if (!space->ways) status = STATUS_FAILED;
     for (int32_t s = 0; s < (int32_t)space->schedules.list.count && status == STATUS_OK; s++)
-        status = measure_schedule(space, s, &runs);
-    vec_free(&runs.list);
+        status = measure_schedule(space, s, &executions);
+    vec_free(&executions.list);
     space->scratch = mem_array(space->scratch_count, sizeof *space->scratch);
     return space->scratch ? status : STATUS_FAILED;
 }
@@ -275,7 +276,7 @@ void space_free(struct space *space) {
     for (int32_t i = 0; i < space->packing_count; i++)
         states_free(&space->packings[i]);
     schedules_free(&space->schedules);
-    run_source_free(&space->source);
+    execution_source_free(&space->source);
     vec_free(&space->families);
     vec_free(&space->fits);
     mem_free(space->first_fits);

@@ -51,7 +51,7 @@ struct space {
     int64_t grains;
     struct schedule_list schedules;
     struct way *ways; /* by schedule * LOOKAHEADS + lookahead; those that move nothing have the first alone */
-    struct run_source source;
+    struct execution_source source;
     struct policy plain; /* that it was made with */
     struct states packings[PACKINGS_MAX];
     int32_t packing_count;

@@ -4,9 +4,7 @@
 
 #include "program/program.h"
 
-static int64_t aligned(const struct tensor *tensor) {
-    return (shape_bytes(&tensor->shape) + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
-}
+static int64_t bytes_of(const struct tensor *tensor) { return buffer_aligned_bytes(shape_bytes(&tensor->shape)); }
 
 static int compare_packs(const void *a, const void *b) {
     const struct gradient_pack *x = a, *y = b;
@@ -19,15 +17,15 @@ static enum status add_tensors(const struct graph *graph, struct states *states)
         const struct tensor *tensor = graph->tensors.items[i];
         const struct tensor *parameter = tensor->kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
         if (tensor->base || !parameter || states->chunks.chunk_of[parameter->id] < 0) continue;
-        int32_t chunk = states->chunks.chunk_of[parameter->id];
-        struct chunk_sum *sum = &states->from[chunk];
-        if (tensor->kind == TENSOR_PARAMETER) sum->parameters += aligned(tensor), sum->packs = 1;
-        if (tensor->kind == TENSOR_PARAMETER && states->chunks.chunks.items[chunk].trained)
-            sum->trained += aligned(tensor), sum->trained_packs = 1;
-        if (tensor->kind == TENSOR_STATE) sum->optimizer += aligned(tensor), sum->optimizer_packs = 1;
+        struct chunk_part part = chunks_part_of(&states->chunks, tensor);
+        struct chunk_sum *sum = &states->from[part.chunk];
+        if (tensor->kind == TENSOR_PARAMETER) sum->parameters += bytes_of(tensor), sum->packs = 1;
+        if (tensor->kind == TENSOR_PARAMETER && states->chunks.chunks.items[part.chunk].trained)
+            sum->trained += bytes_of(tensor), sum->trained_packs = 1;
+        if (tensor->kind == TENSOR_STATE) sum->optimizer += bytes_of(tensor), sum->optimizer_packs = 1;
         if (tensor->kind != TENSOR_GRADIENT) continue;
-        sum->gradients += aligned(tensor);
-        TRY(vec_push(&states->gradients, (struct gradient_pack){chunk, tensor->block, aligned(tensor)}));
+        sum->gradients += bytes_of(tensor);
+        TRY(vec_push(&states->gradients, (struct gradient_pack){part.chunk, part.block, bytes_of(tensor)}));
     }
     return STATUS_OK;
 }
@@ -58,10 +56,7 @@ static void add_updates(const struct graph *graph, const struct costs *costs, st
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
         if (node->phase <= PHASE_BACKWARD) continue;
-        int32_t chunk = -1;
-        for (int i = 0; i < node->op->outputs; i++)
-            if (node->phase == PHASE_UPDATE && node->out[i] && node->out[i]->kind == TENSOR_PARAMETER)
-                chunk = states->chunks.chunk_of[node->out[i]->id];
+        int32_t chunk = node->phase == PHASE_UPDATE ? chunks_updated_by(&states->chunks, node) : -1;
         add_seconds(costs, node, TIER_DEVICE, chunk >= 0 ? states->from[chunk].update_s : states->once_s);
         if (chunk >= 0) add_seconds(costs, node, TIER_HOST, states->from[chunk].host_update_s);
     }

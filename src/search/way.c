@@ -2,30 +2,32 @@
 
 #include <string.h>
 
-/* An activation in memory: what one run makes and others read. */
+#include "plan/movement.h"
+
+/* An activation in memory: made by one execution, read by others. */
 struct instance {
     int64_t bytes;
     enum tier home;
-    int32_t first, last;             /* runs of the present visit to the device */
+    int32_t first, last;             /* executions of the present visit to the device */
     int32_t first_group, last_group; /* their groups */
     int32_t visits;
 };
 
-/* Live bytes change at three places a run: where copies stand before its group, at the run, and behind its group. */
-enum { PLACE_BEFORE, PLACE_RUN, PLACE_BEHIND, PLACES };
+/* Live bytes change at three places of an execution: at copies before its group, at the execution itself, and at copies
+ * after its group. */
+enum { PLACE_BEFORE, PLACE_EXECUTION, PLACE_BEHIND, PLACES };
 
 struct measurer {
-    const struct run_source *source;
+    const struct execution_source *source;
     const struct workspace_table *workspace;
     const struct costs *costs;
     struct way *way;
-    const struct run *runs;
+    const struct execution *executions;
     int32_t count;
-    int32_t *begin; /* by group, those without runs too: its first run; one more at the end */
+    int32_t *begin; /* by group, empty ones too: its first execution; one more at the end */
     int32_t groups;
     VEC(struct instance) instances;
-    int32_t *current; /* by storage id: the instance that holds it; -1 */
-    enum tier *homes; /* by block */
+    struct instances current; /* numbered by their place in `instances` */
     int64_t *changes[TIER_COUNT];
 };
 
@@ -35,19 +37,20 @@ static void add_live(const struct measurer *measurer, enum tier tier, int32_t fi
     measurer->changes[tier][PLACES * last + last_place + 1] -= bytes;
 }
 
-static int32_t group_at_most(const struct measurer *measurer, int64_t group) {
-    return group < measurer->groups ? (int32_t)group : measurer->groups - 1;
+/* The first execution of the group; at most where the last group ends. */
+static int32_t group_begin(const struct measurer *measurer, int64_t group) {
+    return measurer->begin[group < measurer->groups ? group : measurer->groups];
 }
 
-/* A visit to the device ends; `again`: another comes. By the rules of program/move.c: a store stands `lookahead` groups
- * behind the last use, a fetch as many before the first. */
+/* A visit to the device ends; `again`: another comes. */
 static void end_visit(const struct measurer *measurer, const struct instance *instance, bool again) {
-    int64_t lookahead = measurer->way->lookahead, early = instance->first_group - lookahead;
+    int64_t lookahead = measurer->way->lookahead;
     bool fetched = instance->visits > 1, stored = again && instance->visits == 1;
-    int32_t first = fetched ? measurer->begin[early > 0 ? early : 0] : instance->first, last = instance->last;
-    if (stored) last = measurer->begin[group_at_most(measurer, instance->last_group + lookahead) + 1] - 1;
-    add_live(measurer, TIER_DEVICE, first, fetched ? PLACE_BEFORE : PLACE_RUN, last, stored ? PLACE_BEHIND : PLACE_RUN,
-             instance->bytes);
+    int32_t first = instance->first, last = instance->last;
+    if (fetched) first = group_begin(measurer, movement_fetch_group(instance->first_group, lookahead));
+    if (stored) last = group_begin(measurer, movement_store_group(instance->last_group, lookahead)) - 1;
+    add_live(measurer, TIER_DEVICE, first, fetched ? PLACE_BEFORE : PLACE_EXECUTION, last,
+             stored ? PLACE_BEHIND : PLACE_EXECUTION, instance->bytes);
 }
 
 static void count_traffic(struct way_traffic *traffic, int64_t bytes) {
@@ -61,44 +64,42 @@ static void begin_visit(const struct measurer *measurer, struct instance *instan
     end_visit(measurer, instance, true);
     if (instance->visits == 1) count_traffic(&way->out[instance->home], instance->bytes);
     count_traffic(&way->in[instance->home], instance->bytes);
-    int64_t from = instance->last_group + 1 + way->lookahead, to = group - way->lookahead;
+    int64_t from = movement_store_group(instance->last_group, way->lookahead);
+    int64_t to = movement_fetch_group(group, way->lookahead);
     if (from <= to && to < measurer->groups)
         add_live(measurer, instance->home, measurer->begin[from], PLACE_BEFORE, measurer->begin[to], PLACE_BEFORE,
                  instance->bytes);
     instance->visits++;
 }
 
-static void use(const struct measurer *measurer, int32_t index, int32_t run, int32_t group) {
+static void use(const struct measurer *measurer, int32_t index, int32_t execution, int32_t group) {
     struct instance *instance = &measurer->instances.items[index];
-    bool near = group - instance->last_group <= 1 + 2 * measurer->way->lookahead;
-    if (instance->home != TIER_DEVICE && !near) {
+    bool stays = movement_stays(instance->last_group, group, measurer->way->lookahead);
+    if (instance->home != TIER_DEVICE && !stays) {
         begin_visit(measurer, instance, group);
-        instance->first = run;
+        instance->first = execution;
         instance->first_group = group;
     }
-    instance->last = run;
+    instance->last = execution;
     instance->last_group = group;
 }
 
 static enum status make(struct measurer *measurer, int32_t r, int32_t group) {
-    const struct run *run = &measurer->runs[r];
-    const struct node *node = run->node;
+    const struct execution *execution = &measurer->executions[r];
+    const struct node *node = execution->node;
     for (int i = 0; i < node->op->outputs; i++) {
-        struct tensor *tensor = node->out[i] ? tensor_storage(node->out[i]) : NULL;
-        if (!tensor || tensor->kind != TENSOR_ACTIVATION) continue;
-        int32_t *current = &measurer->current[tensor->id];
-        if (i == 0 && run->takes_over)
-            *current = measurer->current[tensor_storage(node->in[node->op->in_place_input - 1])->id];
+        int32_t *current = instances_of_output(&measurer->current, execution, i);
+        if (!current) continue;
         if (*current < 0) {
-            bool waits = node->phase == PHASE_FORWARD && !run->repeated && !tensor->kept;
+            const struct tensor *tensor = tensor_storage(node->out[i]);
             struct instance made = {.bytes = shape_bytes(&tensor->shape),
-                                    .home = waits ? measurer->homes[node->block] : TIER_DEVICE,
+                                    .home = instances_home(&measurer->current, execution, tensor),
                                     .first = r,
                                     .first_group = group,
+                                    .last_group = group,
                                     .visits = 1};
             *current = (int32_t)measurer->instances.count;
             TRY(vec_push(&measurer->instances, made));
-            measurer->instances.items[*current].last_group = group;
         }
         use(measurer, *current, r, group);
     }
@@ -106,32 +107,25 @@ static enum status make(struct measurer *measurer, int32_t r, int32_t group) {
 }
 
 static void read(const struct measurer *measurer, int32_t r, int32_t group) {
-    const struct node *node = measurer->runs[r].node;
+    const struct node *node = measurer->executions[r].node;
     for (int i = 0; i < node->op->inputs; i++) {
         struct tensor *tensor = node->in[i] ? tensor_storage(node->in[i]) : NULL;
-        if (tensor && tensor->kind == TENSOR_ACTIVATION) use(measurer, measurer->current[tensor->id], r, group);
+        if (tensor && tensor->kind == TENSOR_ACTIVATION)
+            use(measurer, *instances_at(&measurer->current, 0, tensor), r, group);
     }
 }
 
-/* A block that runs again makes everything anew. */
-static void forget(const struct measurer *measurer, int32_t group) {
-    for (int32_t r = measurer->begin[group]; r < measurer->begin[group + 1]; r++)
-        for (int k = 0; k < measurer->runs[r].node->op->outputs; k++) {
-            struct tensor *tensor = measurer->runs[r].node->out[k];
-            if (tensor) measurer->current[tensor_storage(tensor)->id] = -1;
-        }
-}
-
 static void compute(struct measurer *measurer, int32_t r) {
-    const struct node *node = measurer->runs[r].node;
+    const struct node *node = measurer->executions[r].node;
     const struct kernel_cost *cost = &measurer->costs->kernels[node->id];
     measurer->way->compute_s[cost->activity] += cost->seconds + measurer->costs->rates.issue_s;
 }
 
 static enum status walk(struct measurer *measurer) {
     for (int32_t group = 0; group < measurer->groups; group++) {
-        forget(measurer, group);
-        for (int32_t r = measurer->begin[group]; r < measurer->begin[group + 1]; r++) {
+        int32_t first = measurer->begin[group], end = measurer->begin[group + 1];
+        instances_begin_group(&measurer->current, measurer->executions + first, (size_t)(end - first));
+        for (int32_t r = first; r < end; r++) {
             read(measurer, r, group);
             TRY(make(measurer, r, group));
             compute(measurer, r);
@@ -151,38 +145,18 @@ static void sum_away(const struct measurer *measurer, enum tier tier) {
     measurer->way->away_bytes[tier] = most;
 }
 
-/* Groups are counted as runs_of_pass does: a forward whose backward follows at once shares its group. */
-static void find_stages(const struct measurer *measurer) {
-    struct way *way = measurer->way;
-    const struct stage_list *stages = &measurer->source->stages;
-    int32_t group = -1, forward = -1; /* the block that the stage before ran forward */
-    memset(way->forward, -1, (size_t)measurer->source->blocks * sizeof *way->forward);
-    for (size_t s = 0; s < stages->list.count; s++) {
-        const struct stage *stage = &stages->list.items[s];
-        if (stage->action == STAGE_MOVE) forward = -1;
-        if (stage->action == STAGE_MOVE) continue;
-        bool backward = stage->action == STAGE_BACKWARD;
-        group += !(backward && forward == stage->block);
-        forward = backward ? -1 : stage->block;
-        if (backward)
-            way->backward[stage->block] = group;
-        else if (way->forward[stage->block] < 0)
-            way->forward[stage->block] = group;
-    }
-}
-
 static enum status sum_groups(const struct measurer *measurer) {
     const int64_t *changes = measurer->changes[TIER_DEVICE];
     int64_t live = 0;
     for (int32_t group = 0; group < measurer->groups; group++) {
         int32_t first = measurer->begin[group], end = measurer->begin[group + 1];
-        const struct node *node = first < end ? measurer->runs[first].node : NULL;
+        const struct node *node = first < end ? measurer->executions[first].node : NULL;
         struct way_group sum = {.block = node ? node->block : -1, .before = live, .peak = live};
         for (int32_t r = first; r < end; r++) {
             live += changes[PLACES * r + PLACE_BEFORE];
             if (r == first) sum.before = live;
-            live += changes[PLACES * r + PLACE_RUN];
-            int64_t used = live + measurer->workspace->bytes[measurer->runs[r].node->id];
+            live += changes[PLACES * r + PLACE_EXECUTION];
+            int64_t used = live + measurer->workspace->bytes[measurer->executions[r].node->id];
             if (used > sum.peak) sum.peak = used;
             live += changes[PLACES * r + PLACE_BEHIND];
         }
@@ -192,67 +166,69 @@ static enum status sum_groups(const struct measurer *measurer) {
     return STATUS_OK;
 }
 
-static enum status find_groups(struct measurer *measurer, const struct run_list *runs) {
-    measurer->runs = runs->list.items;
-    measurer->count = (int32_t)runs->list.count;
+static enum status find_groups(struct measurer *measurer, const struct execution_list *executions) {
+    measurer->executions = executions->list.items;
+    measurer->count = (int32_t)executions->list.count;
     measurer->groups = measurer->source->group;
     measurer->begin = mem_array((size_t)measurer->groups + 1, sizeof *measurer->begin);
     if (!measurer->begin) return STATUS_FAILED;
     for (int32_t r = 0, group = 0; r <= measurer->count; r++)
-        while (group <= (r < measurer->count ? measurer->runs[r].group : measurer->groups))
+        while (group <= (r < measurer->count ? measurer->executions[r].group : measurer->groups))
             measurer->begin[group++] = r;
     return STATUS_OK;
 }
 
-static enum status measure_runs(struct measurer *measurer, const struct run_list *runs) {
+/* Which groups the blocks' forwards and backwards are. */
+static enum status note_groups(struct measurer *measurer) {
+    const struct execution_source *source = measurer->source;
+    struct way *way = measurer->way;
+    size_t bytes = (size_t)source->blocks * sizeof(int32_t);
+    way->blocks = source->blocks;
+    way->forward = mem_array((size_t)source->blocks, sizeof *way->forward);
+    way->backward = mem_array((size_t)source->blocks, sizeof *way->backward);
+    if (!way->forward || !way->backward) return STATUS_FAILED;
+    memcpy(way->forward, source->forward_groups, bytes);
+    memcpy(way->backward, source->backward_groups, bytes);
+    return STATUS_OK;
+}
+
+static enum status measure_executions(struct measurer *measurer, const struct execution_list *executions) {
     const struct graph *graph = measurer->source->graph;
-    TRY(find_groups(measurer, runs));
-    measurer->current = mem_array(graph->tensors.count + 1, sizeof *measurer->current);
-    measurer->homes = mem_array(graph->blocks.count + 1, sizeof *measurer->homes);
-    if (!measurer->current || !measurer->homes) return STATUS_FAILED;
-    memset(measurer->current, -1, (graph->tensors.count + 1) * sizeof *measurer->current);
+    TRY(find_groups(measurer, executions));
+    TRY(instances_create(graph, &measurer->source->stages, 1, &measurer->current));
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         measurer->changes[tier] = mem_array(PLACES * ((size_t)measurer->count + 1), sizeof(int64_t));
         if (!measurer->changes[tier]) return STATUS_FAILED;
     }
-    const struct stage_list *stages = &measurer->source->stages;
-    for (size_t s = 0; s < stages->list.count; s++)
-        if (stages->list.items[s].action == STAGE_MOVE) {
-            measurer->homes[stages->list.items[s].block] = stages->list.items[s].tier;
-            measurer->way->moves = true;
-        }
-    size_t blocks = (size_t)measurer->source->blocks;
-    measurer->way->forward = mem_array(blocks, sizeof(int32_t));
-    measurer->way->backward = mem_array(blocks, sizeof(int32_t));
-    if (!measurer->way->forward || !measurer->way->backward) return STATUS_FAILED;
-    measurer->way->blocks = measurer->source->blocks;
-    find_stages(measurer);
+    for (size_t block = 0; block < graph->blocks.count; block++)
+        measurer->way->moves |= measurer->current.homes[block] != TIER_DEVICE;
+    TRY(note_groups(measurer));
     TRY(walk(measurer));
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         sum_away(measurer, tier);
     return sum_groups(measurer);
 }
 
-enum status way_list_runs(struct run_source *source, const char *schedule, struct run_list *runs) {
+enum status way_list_executions(struct execution_source *source, const char *schedule,
+                                struct execution_list *executions) {
     stage_list_free(&source->stages);
     TRY(activations_parse(schedule, source->blocks, &source->stages));
     source->group = 0;
-    runs->list.count = 0;
-    return runs_of_pass(source, 1, false, false, runs);
+    executions->list.count = 0;
+    return executions_of_pass(source, 1, false, false, executions);
 }
 
-enum status way_measure(const struct run_source *source, const struct run_list *runs,
+enum status way_measure(const struct execution_source *source, const struct execution_list *executions,
                         const struct workspace_table *workspace, const struct costs *costs, const char *schedule,
                         int64_t lookahead, struct way *out) {
     *out = (struct way){.schedule = schedule, .lookahead = lookahead};
     struct measurer measurer = {.source = source, .workspace = workspace, .costs = costs, .way = out};
-    enum status status = measure_runs(&measurer, runs);
+    enum status status = measure_executions(&measurer, executions);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         mem_free(measurer.changes[tier]);
     vec_free(&measurer.instances);
     mem_free(measurer.begin);
-    mem_free(measurer.current);
-    mem_free(measurer.homes);
+    instances_free(&measurer.current);
     return status;
 }
 

@@ -1,17 +1,17 @@
 /* A way to keep activations: a schedule of plan/activations.h, with what one grain of it takes: seconds of computing,
- * bytes on the device group by group, bytes that move. Read off the very runs that the compiler schedules
- * (program/runs.h), so that it is no second model of them. */
+ * bytes on the device group by group, bytes that move. Measured on the list of executions that the compiler schedules
+ * (program/executions.h), so that it is no second model of them. */
 #ifndef BALLAST_SEARCH_WAY_H
 #define BALLAST_SEARCH_WAY_H
 
-#include "program/runs.h"
+#include "program/instances.h"
 #include "sim/costs.h"
 
 /* Bytes of one grain's activations on the device. */
 struct way_group {
-    int32_t block;         /* -1: none, all of its runs were of no use */
-    int64_t before, after; /* when the group begins, and when it has run */
-    int64_t peak;          /* most while it runs, workspace included */
+    int32_t block;         /* -1: none, since nobody needs what its nodes would make */
+    int64_t before, after; /* when the group begins, and when it has ended */
+    int64_t peak;          /* most within the group, workspace included */
 };
 
 struct way_traffic {
@@ -30,12 +30,14 @@ struct way {
     int64_t away_bytes[TIER_COUNT];                     /* most of one grain's there at once */
 };
 
-/* The runs of one grain under `schedule`, in place of those that `runs` held. `source` was made for the graph and any
- * schedule; its stages become those of this one. BAD_INPUT when the schedule does not fit the graph. */
-enum status way_list_runs(struct run_source *source, const char *schedule, struct run_list *runs);
-/* Of the runs that way_list_runs gave for `schedule` just before. The caller frees with way_free, also after a failure.
+/* The executions of one grain under `schedule`; what `executions` held before is dropped. `source` was made for the
+ * graph and any schedule; its stages become those of this one. BAD_INPUT when the schedule does not fit the graph. */
+enum status way_list_executions(struct execution_source *source, const char *schedule,
+                                struct execution_list *executions);
+/* Of the executions that way_list_executions gave for `schedule` just before. The caller frees with way_free, also
+ * after a failure.
  */
-enum status way_measure(const struct run_source *source, const struct run_list *runs,
+enum status way_measure(const struct execution_source *source, const struct execution_list *executions,
                         const struct workspace_table *workspace, const struct costs *costs, const char *schedule,
                         int64_t lookahead, struct way *out);
 /* The same way with activations that wait in another tier: `schedule` says so. The caller frees, also after a failure.

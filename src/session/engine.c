@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 static enum status open_arenas(struct engine *engine) {
-    const struct train_setup *setup = engine->setup;
-    struct arena_settings settings = {
-        .memory = setup->backend->memory, .folder = setup->limits.disk_folder, .channels = RUNNER_CHANNELS};
+    const struct machine *machine = &engine->plan->session->machine;
+    struct arena_settings settings = {.memory = machine->backend->memory,
+                                      .folder = machine->limits.disk_folder,
+                                      .channels = RUNNER_CHANNELS,
+                                      .engine = machine->disk_engine,
+                                      .buffered = machine->disk_buffered};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        TRY(arena_open(tier, setup->program_bytes[tier], &settings, &engine->arenas[tier]));
+        TRY(arena_open(tier, engine->plan->programs.tier_bytes[tier], &settings, &engine->arenas[tier]));
     return STATUS_OK;
 }
 
@@ -22,50 +25,44 @@ static enum status write_home(void *payload, const void *key, int64_t offset, in
     return runner_write(payload, key, offset, bytes, from);
 }
 
-enum status engine_open(const struct train_setup *setup, struct engine *out) {
-    struct engine engine = {.setup = setup};
-    *out = engine;
+enum status engine_open(const struct session_plan *plan, struct engine *out) {
+    const struct programs *programs = &plan->programs;
+    *out = (struct engine){.plan = plan};
     TRY(open_arenas(out));
-    TRY(runner_create(setup->main, out->arenas, &out->main));
+    for (int use = 0; use < PROGRAM_USES; use++)
+        if (programs->of[use]) TRY(runner_create(programs->of[use], out->arenas, &out->runners[use]));
+    out->main = out->runners[programs_main_use(programs)];
     out->homes = (struct byte_store){read_home, write_home, out->main};
-    if (setup->validation) TRY(runner_create(setup->validation, out->arenas, &out->validation));
-    if (setup->prefill == setup->main)
-        out->prefill = out->main;
-    else if (setup->prefill)
-        TRY(runner_create(setup->prefill, out->arenas, &out->prefill));
-    return setup->decode ? runner_create(setup->decode, out->arenas, &out->decode) : STATUS_OK;
+    return STATUS_OK;
 }
 
 void engine_close(struct engine *engine) {
-    runner_free(engine->decode);
-    if (engine->prefill != engine->main) runner_free(engine->prefill);
-    runner_free(engine->validation);
-    runner_free(engine->main);
+    for (int use = PROGRAM_USES - 1; use >= 0; use--)
+        runner_free(engine->runners[use]);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         arena_close(&engine->arenas[tier]);
-    *engine = (struct engine){0};
+    *engine = (struct engine){.plan = NULL};
 }
 
-void *engine_data(const struct runner *runner, const struct executable *executable, const char *name) {
-    const struct graph *graph = executable->graph;
+void *engine_data(const struct engine *engine, enum program_use use, const char *name) {
+    const struct graph *graph = engine->plan->programs.of[use]->graph;
     const struct tensor *tensor = graph_find(graph, name);
     for (size_t i = 0; i < graph->tensors.count && !tensor; i++) {
         const struct tensor *other = graph->tensors.items[i];
         if (other->kept && strcmp(other->name, name) == 0) tensor = other;
     }
-    void *data = tensor ? runner_data(runner, tensor) : NULL;
+    void *data = tensor ? runner_data(engine->runners[use], tensor) : NULL;
     BUG_IF(!data, "the program has no %s", name);
     return data;
 }
 
-int32_t *engine_optional_input(const struct runner *runner, const struct executable *executable, const char *name) {
-    const struct tensor *tensor = graph_find(executable->graph, name);
-    return tensor ? runner_data(runner, tensor) : NULL;
+/* An int32 input that not every program has; NULL without. */
+static int32_t *optional_input(const struct engine *engine, enum program_use use, const char *name) {
+    const struct tensor *tensor = graph_find(engine->plan->programs.of[use]->graph, name);
+    return tensor ? runner_data(engine->runners[use], tensor) : NULL;
 }
 
-static void fill_positions(const struct runner *runner, const struct executable *executable,
-                           const struct recipe *recipe) {
-    int32_t *positions = engine_optional_input(runner, executable, "positions");
+static void fill_positions(int32_t *positions, const struct recipe *recipe) {
     if (!positions) return;
     int64_t sequences = recipe_grains(recipe) * recipe->grain_sequences;
     for (int64_t s = 0; s < sequences; s++)
@@ -74,14 +71,13 @@ static void fill_positions(const struct runner *runner, const struct executable 
 }
 
 /* Fills a batch straight into the program's inputs; sequences that fill up the last grain have no targets. */
-static enum status fill_batch(const struct engine *engine, const struct runner *runner,
-                              const struct executable *executable, const struct dataset *dataset,
+static enum status fill_batch(const struct engine *engine, enum program_use use, const struct dataset *dataset,
                               enum dataset_split split, int64_t step, int64_t *targets) {
-    const struct recipe *recipe = &engine->setup->plan.recipe;
-    struct dataset_batch batch = {.tokens = engine_data(runner, executable, "tokens"),
-                                  .targets = engine_data(runner, executable, "targets"),
-                                  .positions = engine_optional_input(runner, executable, "positions"),
-                                  .segments = engine_optional_input(runner, executable, "segments")};
+    const struct recipe *recipe = &engine->plan->chosen.recipe;
+    struct dataset_batch batch = {.tokens = engine_data(engine, use, "tokens"),
+                                  .targets = engine_data(engine, use, "targets"),
+                                  .positions = optional_input(engine, use, "positions"),
+                                  .segments = optional_input(engine, use, "segments")};
     int64_t used = recipe->batch * recipe->sequence_length;
     int64_t all = recipe_grains(recipe) * recipe->grain_sequences * recipe->sequence_length;
     for (int64_t i = used; i < all; i++) {
@@ -89,16 +85,13 @@ static enum status fill_batch(const struct engine *engine, const struct runner *
         batch.targets[i] = DATASET_IGNORE;
         if (batch.segments) batch.segments[i] = 0;
     }
-    fill_positions(runner, executable, recipe);
+    fill_positions(batch.positions, recipe);
     return dataset_fill(dataset, split, step, recipe->batch, &batch, targets);
 }
 
-enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
-                        struct step_numbers *out) {
-    const struct recipe *recipe = &engine->setup->plan.recipe;
-    const struct executable *executable = engine->setup->main;
-    int64_t targets;
-    TRY(fill_batch(engine, engine->main, executable, dataset, DATASET_TRAIN, step, &targets));
+enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, int64_t targets,
+                                struct step_numbers *out) {
+    const struct recipe *recipe = &engine->plan->chosen.recipe;
     double scale = 1 / (double)(targets > 0 ? targets : 1), t = (double)(step + 1);
     double *scalars = engine->scalars;
     scalars[SCALAR_LOSS_SCALE] = scale;
@@ -106,12 +99,19 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
     scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - pow(recipe->beta1, t));
     scalars[SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(recipe->beta2, t));
     engine->torn = true;
-    TRY(runner_step(engine->main, scalars));
+    TRY(runner_step(engine->runners[PROGRAM_STEP], scalars));
     engine->torn = false;
-    const double *loss = engine_data(engine->main, executable, "loss");
-    const double *clip = engine_data(engine->main, executable, "clip");
+    const double *loss = engine_data(engine, PROGRAM_STEP, "loss");
+    const double *clip = engine_data(engine, PROGRAM_STEP, "clip");
     *out = (struct step_numbers){.loss = *loss * scale, .grad_norm = clip[0]};
     return STATUS_OK;
+}
+
+enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
+                        struct step_numbers *out) {
+    int64_t targets;
+    TRY(fill_batch(engine, PROGRAM_STEP, dataset, DATASET_TRAIN, step, &targets));
+    return engine_compute_step(engine, step, learning_rate, targets, out);
 }
 
 enum status engine_settle(struct engine *engine) {
@@ -124,17 +124,15 @@ enum status engine_settle(struct engine *engine) {
 
 enum status engine_repeat_step(struct engine *engine) { return runner_step(engine->main, engine->scalars); }
 
-enum status engine_add_loss(struct engine *engine, struct runner *runner, const struct dataset *dataset, int64_t batch,
-                            double *loss, int64_t *targets) {
-    const struct train_setup *setup = engine->setup;
-    const struct executable *executable = runner == engine->validation ? setup->validation : setup->main;
+enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,
+                            int64_t *targets) {
     double scalars[SCALAR_COUNT] = {0};
     TRY(engine_settle(engine));
     int64_t counted;
-    TRY(fill_batch(engine, runner, executable, dataset, DATASET_VALID, batch, &counted));
+    TRY(fill_batch(engine, PROGRAM_LOSS, dataset, DATASET_VALID, batch, &counted));
     *targets += counted;
-    TRY(runner_step(runner, scalars));
-    *loss += *(const double *)engine_data(runner, executable, "loss");
+    TRY(runner_step(engine->runners[PROGRAM_LOSS], scalars));
+    *loss += *(const double *)engine_data(engine, PROGRAM_LOSS, "loss");
     return STATUS_OK;
 }
 

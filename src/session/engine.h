@@ -1,29 +1,32 @@
-/* The part of training that computes: the arenas with weights and optimizer state, a step, a validation batch.
- * Serves evaluation and generation too, which have a program but no optimizer state. */
+/* What computes: the arenas of a plan's programs, with weights and optimizer state in them, and a runner for each
+ * program. A training step, the loss of a batch; src/generate writes texts with it. */
 #ifndef BALLAST_SESSION_ENGINE_H
 #define BALLAST_SESSION_ENGINE_H
 
 #include "data/dataset.h"
 #include "ops/ops.h"
 #include "runtime/runner.h"
-#include "session/train_setup.h"
+#include "session/session_plan.h"
 
 struct engine {
-    const struct train_setup *setup; /* borrowed */
+    const struct session_plan *plan; /* borrowed, programs and all */
     struct arena arenas[TIER_COUNT];
-    struct byte_store homes;                             /* of weights and state that have no address, by tensor */
-    struct runner *main, *validation, *prefill, *decode; /* NULL unless the setup has them */
-    double scalars[SCALAR_COUNT];                        /* of the last training step */
+    struct runner *runners[PROGRAM_USES]; /* NULL: the plan has no such program */
+    struct runner *main;                  /* of them, the main program's: through it weights are read and written */
+    struct byte_store homes;              /* of weights and state that have no address, by tensor */
+    double scalars[SCALAR_COUNT];         /* of the last training step */
     bool torn; /* a step or its updates failed on the way: weights and state are those of no step */
 };
 
 /* Opens the arenas. The caller calls engine_close, also after a failure of what follows. */
-enum status engine_open(const struct train_setup *setup, struct engine *out);
+enum status engine_open(const struct session_plan *plan, struct engine *out);
 void engine_close(struct engine *engine);
 
 /* Reads the model's weights into the arena: fp32 masters first where there are such, then the parameters as their
  * rounding. Moments are zero. */
 enum status engine_load_weights(struct engine *engine);
+/* The same for a model that no file has: the family's initial values for this seed. */
+enum status engine_initialise_weights(struct engine *engine, uint64_t seed);
 /* Reads the optimizer's state over what engine_load_weights left. BAD_INPUT when a tensor is missing, unexpected or of
  * another shape. */
 enum status engine_load_state(struct engine *engine, const char *path);
@@ -43,21 +46,27 @@ struct step_numbers {
     double loss;      /* mean over unmasked tokens */
     double grad_norm; /* before clipping */
 };
-/* One training step, numbered from 0, with batch `step` of the data. Allocates nothing, but for what it takes to
+/* One training step, numbered from 0, over what the inputs of PROGRAM_STEP hold, of which so many targets count. */
+enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, int64_t targets,
+                                struct step_numbers *out);
+/* The same with batch `step` of the data. Allocates nothing, but for what it takes to
  * tokenize rows that are not there yet. */
 enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
                         struct step_numbers *out);
 /* The last step once more, inputs and all: AdamW changes nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
-/* Adds batch `batch` of the validation split, which is settled, to the sums. `runner` is the validation's, or the main
- * one of a setup for evaluation. */
-enum status engine_add_loss(struct engine *engine, struct runner *runner, const struct dataset *dataset, int64_t batch,
-                            double *loss, int64_t *targets);
+/* Adds batch `batch` of the validation split, which is settled, to the sums. The plan has PROGRAM_LOSS. */
+enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,
+                            int64_t *targets);
 
-/* The data of a tensor of the runner's program, by name; BUG when there is none. */
-void *engine_data(const struct runner *runner, const struct executable *executable, const char *name);
-/* An int32 input that not every program has; NULL without. */
-int32_t *engine_optional_input(const struct runner *runner, const struct executable *executable, const char *name);
+/* The data of a tensor of a program, by name; BUG when there is none. */
+void *engine_data(const struct engine *engine, enum program_use use, const char *name);
+
+/* The graph of the main program, by whose tensors weights and state are known. */
+static inline const struct graph *engine_graph(const struct engine *engine) {
+    return programs_main(&engine->plan->programs)->graph;
+}
+static inline struct model *engine_model(const struct engine *engine) { return engine->plan->session->model; }
 
 /* Bytes of the device tier's arena that are in memory now, as the system counts them. */
 int64_t engine_resident_bytes(const struct engine *engine);

@@ -15,7 +15,7 @@ static struct weight_target target_of(const struct engine *engine, const struct 
 
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
                                 struct weight_target **out, int *count) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     struct weight_target *targets = mem_array(graph->tensors.count, sizeof *targets);
     if (!targets) return STATUS_FAILED;
     int found = 0;
@@ -52,7 +52,7 @@ static enum status hash_home(const struct engine *engine, const struct tensor *t
 }
 
 static enum status hash_homes(const struct engine *engine, uint64_t *hashes) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     void *room = mem_array(BYTE_STORE_PIECE, 1);
     enum status status = room ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
@@ -65,7 +65,7 @@ static enum status hash_homes(const struct engine *engine, uint64_t *hashes) {
 }
 
 enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     int64_t count = (int64_t)graph->tensors.count;
     uint64_t *hashes = mem_array(graph->tensors.count, sizeof *hashes);
     if (!hashes) return STATUS_FAILED;
@@ -114,7 +114,7 @@ static enum status round_home(const struct engine *engine, const struct tensor *
 
 /* Parameters that have a master become its rounding. */
 static enum status round_masters(const struct engine *engine) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     float *room = mem_array(2 * BYTE_STORE_PIECE, 1);
     enum status status = room ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
@@ -131,18 +131,50 @@ static enum status round_masters(const struct engine *engine) {
     return status;
 }
 
-enum status engine_load_weights(struct engine *engine) {
-    const struct graph *graph = engine->setup->main->graph;
-    struct weight_target *targets;
-    int count;
-    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, &targets, &count));
+/* All parameters, those with a master as the master: their roundings follow. */
+static enum status list_sources(const struct engine *engine, struct weight_target **out, int *count) {
+    const struct graph *graph = engine_graph(engine);
+    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, out, count));
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *master = graph->tensors.items[i];
         if (!is_master(master)) continue;
-        for (int t = 0; t < count; t++)
-            if (targets[t].tensor == master->parameter) targets[t] = target_of(engine, master->parameter, master);
+        for (int t = 0; t < *count; t++)
+            if ((*out)[t].tensor == master->parameter) (*out)[t] = target_of(engine, master->parameter, master);
     }
-    enum status status = model_load_weights(engine->setup->model, targets, count);
+    return STATUS_OK;
+}
+
+enum status engine_load_weights(struct engine *engine) {
+    struct weight_target *targets;
+    int count;
+    TRY(list_sources(engine, &targets, &count));
+    enum status status = model_load_weights(engine_model(engine), targets, count);
+    mem_free(targets);
+    return status == STATUS_OK ? round_masters(engine) : status;
+}
+
+/* What has no address gets its values through memory of our own. */
+static enum status initialise_home(const struct engine *engine, const struct weight_target *target, uint64_t seed) {
+    const struct tensor *home = target->home;
+    int64_t bytes = shape_bytes(&home->shape);
+    struct weight_target own = {.tensor = target->tensor, .data = mem_array((size_t)bytes, 1), .dtype = target->dtype};
+    if (!own.data) return STATUS_FAILED;
+    model_initialise_weights(engine_model(engine), seed, &own, 1);
+    enum status status = runner_write(engine->main, home, 0, bytes, own.data);
+    mem_free(own.data);
+    return status;
+}
+
+enum status engine_initialise_weights(struct engine *engine, uint64_t seed) {
+    struct weight_target *targets;
+    int count;
+    TRY(list_sources(engine, &targets, &count));
+    enum status status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        if (targets[i].data)
+            model_initialise_weights(engine_model(engine), seed, &targets[i], 1);
+        else
+            status = initialise_home(engine, &targets[i], seed);
     mem_free(targets);
     return status == STATUS_OK ? round_masters(engine) : status;
 }

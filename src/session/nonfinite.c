@@ -78,13 +78,13 @@ static bool is_kept(const struct tensor *tensor) {
 
 /* What checkpoints hold: with adapters not the weights of the model below. */
 static bool is_written(const struct engine *engine, const struct tensor *tensor) {
-    bool adapter = engine->setup->model->config.adapter.rank > 0;
+    bool adapter = engine_model(engine)->config.adapter.rank > 0;
     return tensor->kind == TENSOR_STATE || (tensor->kind == TENSOR_PARAMETER && (tensor->trainable || !adapter));
 }
 
 /* The first weight or state that is not finite, of those that are `written` or of all; NULL when all are. */
 static enum status find_in_homes(const struct engine *engine, bool written, const struct tensor **found) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     void *room = mem_array(BYTE_STORE_PIECE, 1);
     enum status status = room ? STATUS_OK : STATUS_FAILED;
     *found = NULL;
@@ -117,7 +117,7 @@ char *engine_find_nonfinite(struct engine *engine, bool *weight) {
     *weight = found == STATUS_OK && home && home->kind == TENSOR_PARAMETER;
     if (found != STATUS_OK) return mem_format("not known, since %s", status_message());
     if (home) return mem_format("%s (%s)", home->name, describe_home(home));
-    struct search search = {.program = engine->setup->main->program};
+    struct search search = {.program = programs_main(&engine->plan->programs)->program};
     runner_set_observer(engine->main, examine_outputs, &search);
     enum status status = engine_repeat_step(engine);
     runner_set_observer(engine->main, NULL, NULL);

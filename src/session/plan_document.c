@@ -18,15 +18,16 @@ static json_t *kinds_to_json(const struct memory_report *memory) {
     return NULL;
 }
 
-static json_t *tiers_to_json(const struct train_setup *setup) {
+static json_t *tiers_to_json(const struct session_plan *plan) {
     json_t *tiers = json_array();
     int failed = !tiers;
     for (int tier = 0; tier < TIER_COUNT; tier++) {
-        if (setup->capacity_bytes[tier] == 0 && setup->program_bytes[tier] == 0) continue;
-        failed |= json_array_append_new(tiers, json_pack("{s:s, s:I, s:I, s:o}", "name", tier_name((enum tier)tier),
-                                                         "program_bytes", (json_int_t)setup->program_bytes[tier],
-                                                         "capacity_bytes", (json_int_t)setup->capacity_bytes[tier],
-                                                         "by_kind", kinds_to_json(&setup->memory[tier])));
+        int64_t program = plan->programs.tier_bytes[tier], capacity = plan->session->machine.capacity_bytes[tier];
+        if (capacity == 0 && program == 0) continue;
+        failed |= json_array_append_new(tiers,
+                                        json_pack("{s:s, s:I, s:I, s:o}", "name", tier_name((enum tier)tier),
+                                                  "program_bytes", (json_int_t)program, "capacity_bytes",
+                                                  (json_int_t)capacity, "by_kind", kinds_to_json(&plan->memory[tier])));
     }
     if (!failed) return tiers;
     json_decref(tiers);
@@ -57,15 +58,15 @@ static json_t *search_to_json(const struct search_result *search) {
 }
 
 /* A plan file with what is known of it. prediction: NULL where none was made. */
-static json_t *document(const struct train_setup *setup, const struct step_summary *prediction) {
+static json_t *document(const struct session_plan *plan, const struct step_summary *prediction) {
     const struct step_summary none = {0};
-    const struct search_result *search = &setup->search;
-    json_t *object = plan_to_json(&setup->plan);
+    const struct search_result *search = &plan->search;
+    json_t *object = plan_to_json(&plan->chosen);
     int failed = !object;
     if (!failed) {
         failed |= step_summary_add_json(prediction ? prediction : &none, object) != STATUS_OK;
-        failed |= json_object_set_new(object, "extrapolated_operators", json_integer(setup->costs.extrapolated));
-        failed |= json_object_set_new(object, "tiers", tiers_to_json(setup));
+        failed |= json_object_set_new(object, "extrapolated_operators", json_integer(plan->costs.extrapolated));
+        failed |= json_object_set_new(object, "tiers", tiers_to_json(plan));
         failed |= json_object_set_new(object, "runners_up",
                                       candidates_to_json(search->runners_up.items, search->runners_up.count));
         failed |= json_object_set_new(object, "front", candidates_to_json(search->front.items, search->front.count));
@@ -78,9 +79,9 @@ static json_t *document(const struct train_setup *setup, const struct step_summa
     return NULL;
 }
 
-enum status plan_document_make(const struct train_setup *setup, const struct step_summary *prediction,
+enum status plan_document_make(const struct session_plan *plan, const struct step_summary *prediction,
                                const char *model_folder, json_t **out) {
-    json_t *object = document(setup, prediction);
+    json_t *object = document(plan, prediction);
     if (!object) return STATUS_FAILED;
     enum status status = plan_set_model(object, model_folder);
     if (status == STATUS_OK)
@@ -104,7 +105,7 @@ enum status plan_document_read_prediction(const char *path, const struct plan *p
     struct step_summary prediction = {.step_s = 0};
     *out = prediction;
     TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
-    enum status status = plan_from_json(path, object, &found);
+    enum status status = plan_from_json(path, plan_find(object), &found);
     if (status == STATUS_OK) status = step_summary_read_json(path, object, &prediction);
     json_decref(object);
     TRY(status);
@@ -114,10 +115,10 @@ enum status plan_document_read_prediction(const char *path, const struct plan *p
     return STATUS_OK;
 }
 
-enum status plan_document_write(const char *run_folder, const struct train_setup *setup,
+enum status plan_document_write(const char *run_folder, const struct session_plan *plan,
                                 const struct step_summary *prediction, const char *model_folder) {
     json_t *object;
-    TRY(plan_document_make(setup, prediction, model_folder, &object));
+    TRY(plan_document_make(plan, prediction, model_folder, &object));
     char *path = path_join(run_folder, "plan.json");
     enum status status = path ? json_write(path, object) : STATUS_FAILED;
     mem_free(path);

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "session/train_setup.h"
+#include "session/session_plan.h"
 
 /* {"version", "recipe", "policy", "model", "step_s", "tiers": [{"name", "program_bytes", "capacity_bytes", "by_kind"}],
  *  "streams": [{"role", "busy_s", "waiting_s"}], "binds": [{"what", "seconds"}],
@@ -13,12 +13,12 @@
  * or null}. "tried" are all policies that the search compiled; a step_s of null: it does not fit. prediction: NULL
  * where none was made: step_s is null then. `model_folder` is absolute, or a preset's name. FAILED without memory or
  * where it is not UTF-8. The caller drops the document. */
-enum status plan_document_make(const struct train_setup *setup, const struct step_summary *prediction,
+enum status plan_document_make(const struct session_plan *plan, const struct step_summary *prediction,
                                const char *model_folder, json_t **out);
 /* What a plan file says of a step of `plan`: empty where it says nothing, or is of another recipe or policy. */
 enum status plan_document_read_prediction(const char *path, const struct plan *plan, struct step_summary *out);
 /* RUN_DIR/plan.json, in place of one that is there. */
-enum status plan_document_write(const char *run_folder, const struct train_setup *setup,
+enum status plan_document_write(const char *run_folder, const struct session_plan *plan,
                                 const struct step_summary *prediction, const char *model_folder);
 
 #endif

@@ -5,56 +5,90 @@
 #include "cluster/cluster.h"
 #include "session/train_options.h"
 
-void plan_options_init(struct plan_options *out) { *out = (struct plan_options){.seed = -1}; }
+void plan_options_init(struct plan_options *out) { *out = (struct plan_options){0}; }
+
+void memory_options_set_disk(struct memory_options *options, const char *folder) {
+    options->given |= SETTING_BIT(disk_folder);
+    snprintf(options->disk_folder, sizeof options->disk_folder, "%s", folder);
+}
+
+enum status plan_options_choose_device(const char *device, bool decided, struct plan_options *options) {
+    decided |= SETTINGS_HAVE(options, plan_path);
+    if (!decided || device) {
+        options->given |= SETTING_BIT(backend);
+        TRY(backend_find(device, &options->backend));
+    }
+    if (!decided && !SETTINGS_HAVE(options, dtype)) SETTINGS_GIVE(options, dtype, options->backend->fastest_dtype());
+    return STATUS_OK;
+}
 
 const struct backend *plan_options_backend(const struct plan_options *options, const struct recipe *base) {
-    if (options->backend) return options->backend;
+    if (SETTINGS_HAVE(options, backend)) return options->backend;
     return base ? backend_of_isa(base->isa) : &backend_cpu;
+}
+
+/* Somebody set a field without its bit: it would be passed over. */
+static void check_given(const struct plan_options *options) {
+#define CHECK_GIVEN(field) BUG_IF(options->field && !SETTINGS_HAVE(options, field), #field " is set but not given");
+    CHECK_GIVEN(batch)
+    CHECK_GIVEN(sequence_length)
+    CHECK_GIVEN(grain_sequences)
+    CHECK_GIVEN(grains_per_pass)
+    CHECK_GIVEN(threads)
+    CHECK_GIVEN(seed)
+    CHECK_GIVEN(lora)
+    CHECK_GIVEN(freeze)
+    CHECK_GIVEN(dtype)
+    CHECK_GIVEN(document_attention)
+    CHECK_GIVEN(backend)
 }
 
 /* What stands for an option that is not given: the base's value, else the default. */
 struct resolver {
     const char *base_name; /* NULL: there is no base */
-    enum status status;    /* first error */
+    uint64_t given;
+    enum status status; /* first error */
 };
 
-static int64_t choose_integer(struct resolver *resolver, const char *name, int64_t given, int64_t absent, int64_t base,
-                              int64_t fallback) {
-    if (!resolver->base_name) return given == absent ? fallback : given;
-    if (given != absent && given != base && resolver->status == STATUS_OK)
-        resolver->status = status_set(STATUS_BAD_INPUT, "%s: %" PRId64 " differs from the %" PRId64 " of %s", name,
-                                      given, base, resolver->base_name);
+static bool is_given(const struct resolver *resolver, enum setting_id id) {
+    return (resolver->given & (UINT64_C(1) << id)) != 0;
+}
+
+static int64_t choose_whole(struct resolver *resolver, enum setting_id id, int64_t wanted, int64_t base,
+                            int64_t fallback) {
+    bool given = is_given(resolver, id);
+    if (!resolver->base_name) return given ? wanted : fallback;
+    if (given && wanted != base && resolver->status == STATUS_OK)
+        resolver->status = status_set(STATUS_BAD_INPUT, "%s: %" PRId64 " differs from the %" PRId64 " of %s",
+                                      setting_table[id].name, wanted, base, resolver->base_name);
     return base;
 }
 
-static double choose_double(struct resolver *resolver, const char *name, double given, double base, double fallback) {
-    if (!resolver->base_name) return given < 0 ? fallback : given;
-    if (given >= 0 && (given < base || given > base) && resolver->status == STATUS_OK)
-        resolver->status =
-            status_set(STATUS_BAD_INPUT, "%s: %g differs from the %g of %s", name, given, base, resolver->base_name);
+static double choose_real(struct resolver *resolver, enum setting_id id, double wanted, double base) {
+    bool given = is_given(resolver, id);
+    if (!resolver->base_name) return given ? wanted : setting_table[id].real;
+    if (given && (wanted < base || wanted > base) && resolver->status == STATUS_OK)
+        resolver->status = status_set(STATUS_BAD_INPUT, "%s: %g differs from the %g of %s", setting_table[id].name,
+                                      wanted, base, resolver->base_name);
     return base;
 }
 
-static void choose_dtype(struct resolver *resolver, enum dtype given, enum dtype base, enum dtype *out) {
-    *out = resolver->base_name ? base : given == DTYPE_NONE ? DTYPE_F32 : given;
-    if (given != DTYPE_NONE && given != *out && resolver->status == STATUS_OK)
-        resolver->status = status_set(STATUS_BAD_INPUT, "dtype: %s differs from the %s of %s", dtype_name(given),
-                                      dtype_name(base), resolver->base_name);
+/* An enumeration's value, with the name of each. */
+static int choose_name(struct resolver *resolver, enum setting_id id, int wanted, int base, int fallback,
+                       const char *wanted_name, const char *base_name) {
+    bool given = is_given(resolver, id);
+    if (!resolver->base_name) return given ? wanted : fallback;
+    if (given && wanted != base && resolver->status == STATUS_OK)
+        resolver->status = status_set(STATUS_BAD_INPUT, "%s: %s differs from the %s of %s", setting_table[id].name,
+                                      wanted_name, base_name, resolver->base_name);
+    return base;
 }
 
-static void choose_document_attention(struct resolver *resolver, enum document_attention given,
-                                      enum document_attention base, enum document_attention *out) {
-    *out = resolver->base_name ? base : given == DOCUMENT_ATTENTION_NONE ? DOCUMENT_ATTENTION_ACROSS : given;
-    if (given != DOCUMENT_ATTENTION_NONE && given != *out && resolver->status == STATUS_OK)
-        resolver->status =
-            status_set(STATUS_BAD_INPUT, "document-attention: %s differs from the %s of %s",
-                       document_attention_name(given), document_attention_name(base), resolver->base_name);
-}
-
-static void choose_text(struct resolver *resolver, const char *name, const char *given, const char *base,
+static void choose_text(struct resolver *resolver, enum setting_id id, const char *given, const char *base,
                         char out[RECIPE_TEXT_BYTES]) {
+    const char *name = setting_table[id].name;
     snprintf(out, RECIPE_TEXT_BYTES, "%s", resolver->base_name ? base : given);
-    if (resolver->status != STATUS_OK || !given[0]) return;
+    if (resolver->status != STATUS_OK || !is_given(resolver, id)) return;
     if (strlen(given) >= RECIPE_TEXT_BYTES)
         resolver->status = status_set(STATUS_BAD_INPUT, "%s: is longer than %d bytes", name, RECIPE_TEXT_BYTES - 1);
     else if (strcmp(out, given) != 0)
@@ -72,9 +106,9 @@ static enum status choose_trained(struct resolver *resolver, const struct plan_o
         patterns = longer;
     }
     if (!patterns) return STATUS_FAILED;
-    choose_text(resolver, "freeze", patterns, base->freeze, recipe->freeze);
+    choose_text(resolver, SETTING_freeze, patterns, base->freeze, recipe->freeze);
     mem_free(patterns);
-    choose_text(resolver, "lora", options->lora ? options->lora : "", base->lora, recipe->lora);
+    choose_text(resolver, SETTING_lora, SETTINGS_HAVE(options, lora) ? options->lora : "", base->lora, recipe->lora);
     return STATUS_OK;
 }
 
@@ -85,7 +119,8 @@ struct plan_defaults {
 
 static struct plan_defaults defaults_of(const struct backend *backend, const struct model_config *model,
                                         int64_t device_bytes) {
-    struct plan_defaults defaults = {.sequence_length = PLAN_DEFAULT_SEQUENCE, .grain_tokens = backend->grain_tokens};
+    struct plan_defaults defaults = {.sequence_length = setting_table[SETTING_sequence_length].whole,
+                                     .grain_tokens = backend->grain_tokens};
     if (!model) return defaults;
     if (model->context < defaults.sequence_length) defaults.sequence_length = model->context;
     if (backend->choose_grain_tokens)
@@ -93,29 +128,43 @@ static struct plan_defaults defaults_of(const struct backend *backend, const str
     return defaults;
 }
 
+static void choose_numbers(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
+                           struct recipe *recipe) {
+    enum document_attention across = document_attention_find(setting_table[SETTING_document_attention].fallback);
+    recipe->dtype = (enum dtype)choose_name(resolver, SETTING_dtype, (int)options->dtype, (int)base->dtype,
+                                            (int)DTYPE_F32, dtype_name(options->dtype), dtype_name(base->dtype));
+    recipe->document_attention = (enum document_attention)choose_name(
+        resolver, SETTING_document_attention, (int)options->document_attention, (int)base->document_attention,
+        (int)across, document_attention_name(options->document_attention),
+        document_attention_name(base->document_attention));
+}
+
 static void choose_shape(struct resolver *resolver, const struct plan_options *options,
                          const struct plan_defaults *defaults, const struct recipe *base, struct recipe *recipe) {
-    recipe->batch = choose_integer(resolver, "batch", options->batch, 0, base->batch, PLAN_DEFAULT_BATCH);
-    recipe->sequence_length =
-        choose_integer(resolver, "seq", options->sequence_length, 0, base->sequence_length, defaults->sequence_length);
+    recipe->batch =
+        choose_whole(resolver, SETTING_batch, options->batch, base->batch, setting_table[SETTING_batch].whole);
+    recipe->sequence_length = choose_whole(resolver, SETTING_sequence_length, options->sequence_length,
+                                           base->sequence_length, defaults->sequence_length);
     int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
     recipe->grain_sequences =
-        choose_integer(resolver, "grain", options->grain_sequences, 0, base->grain_sequences, grain);
-    int threads = options->threads || resolver->base_name ? 0 : cluster_count_cores(&(int){0});
-    bool moved = options->allow_recipe_change && options->threads > 0;
-    recipe->threads = (int)choose_integer(resolver, "threads", options->threads, 0,
-                                          moved ? options->threads : base->threads, threads);
-    recipe->seed =
-        (uint64_t)choose_integer(resolver, "seed", options->seed, -1, (int64_t)base->seed, PLAN_DEFAULT_SEED);
+        choose_whole(resolver, SETTING_grain_sequences, options->grain_sequences, base->grain_sequences, grain);
+    bool given = SETTINGS_HAVE(options, threads), moved = options->allow_recipe_change && given;
+    int threads = given || resolver->base_name ? 0 : cluster_count_cores(&(int){0});
+    recipe->threads = (int)choose_whole(resolver, SETTING_threads, options->threads,
+                                        moved ? options->threads : base->threads, threads);
+    recipe->seed = (uint64_t)choose_whole(resolver, SETTING_seed, options->seed, (int64_t)base->seed,
+                                          setting_table[SETTING_seed].whole);
 }
 
 static void choose_optimizer(struct resolver *resolver, const struct train_options *training, const struct recipe *base,
                              struct recipe *recipe) {
-    recipe->beta1 = choose_double(resolver, "beta1", training->beta1, base->beta1, 0.9);
-    recipe->beta2 = choose_double(resolver, "beta2", training->beta2, base->beta2, 0.95);
-    recipe->epsilon = choose_double(resolver, "epsilon", training->epsilon, base->epsilon, 1e-8);
-    recipe->weight_decay = choose_double(resolver, "weight-decay", training->weight_decay, base->weight_decay, 0.1);
-    recipe->clip_norm = choose_double(resolver, "clip-norm", training->clip_norm, base->clip_norm, 1.0);
+#define CHOOSE_REAL(field)                                                                                             \
+    recipe->field = choose_real(resolver, SETTING_##field, training ? training->field : 0, base->field);
+    CHOOSE_REAL(beta1)
+    CHOOSE_REAL(beta2)
+    CHOOSE_REAL(epsilon)
+    CHOOSE_REAL(weight_decay)
+    CHOOSE_REAL(clip_norm)
 }
 
 /* How this machine can be held to the narrower instruction set that the recipe was made with; NULL: it cannot. */
@@ -158,28 +207,28 @@ static enum status check_backend(const struct recipe *base, const char *base_nam
 enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
                                  const struct backend *backend, const struct model_config *model,
                                  const struct plan *base, const char *base_name, struct plan *out) {
-    struct train_options untrained;
+    check_given(options);
     TRY(backend->check());
-    train_options_init(&untrained);
     struct plan_defaults defaults = defaults_of(backend, model, options->memory.device_bytes);
-    struct resolver resolver = {.base_name = base ? base_name : NULL, .status = STATUS_OK};
+    struct resolver resolver = {.base_name = base ? base_name : NULL,
+                                .given = options->given | (training ? training->given : 0),
+                                .status = STATUS_OK};
     struct plan plan = {.recipe.kernels_version = backend->kernels_version}, none = {0};
     snprintf(plan.recipe.isa, sizeof plan.recipe.isa, "%s", backend->isa());
     if (base && !options->allow_recipe_change) TRY(check_backend(&base->recipe, base_name, backend, &plan.recipe));
     const struct plan *from = base ? base : &none;
     bool same_isa = strcmp(from->recipe.isa, plan.recipe.isa) == 0;
     if (same_isa) plan.recipe.products = from->recipe.products;
-    choose_dtype(&resolver, options->dtype, from->recipe.dtype, &plan.recipe.dtype);
-    choose_document_attention(&resolver, options->document_attention, from->recipe.document_attention,
-                              &plan.recipe.document_attention);
+    choose_numbers(&resolver, options, &from->recipe, &plan.recipe);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
     choose_shape(&resolver, options, &defaults, &from->recipe, &plan.recipe);
-    choose_optimizer(&resolver, training ? training : &untrained, &from->recipe, &plan.recipe);
+    choose_optimizer(&resolver, training, &from->recipe, &plan.recipe);
     if (resolver.status != STATUS_OK)
         return status_hint(resolver.status, "the recipe fixes the bits of the result: leave the option out");
     TRY(recipe_check_optimizer(&plan.recipe));
-    plan.policy = base ? base->policy : (struct policy){.grains_per_pass = 1};
-    if (options->grains_per_pass) plan.policy.grains_per_pass = options->grains_per_pass;
+    plan.policy =
+        base ? base->policy : (struct policy){.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};
+    if (SETTINGS_HAVE(options, grains_per_pass)) plan.policy.grains_per_pass = options->grains_per_pass;
     TRY(plan_check(&plan));
     *out = plan;
     return STATUS_OK;

@@ -5,9 +5,6 @@
 
 #include "base/json.h"
 
-static const int64_t COUNT_MAX = (int64_t)1 << 40;
-static const double EPOCHS_MAX = 1e6;
-
 static const char *const schedule_names[] = {
 #define LR_SCHEDULE_NAME(name, text) [LR_SCHEDULE_##name] = text,
     LR_SCHEDULE_LIST(LR_SCHEDULE_NAME)
@@ -23,59 +20,45 @@ enum lr_schedule lr_schedule_find(const char *name) {
     return schedule;
 }
 
+/* The numbers that run.json holds. */
+#define TRAIN_WHOLES(X)                                                                                                \
+    X(steps)                                                                                                           \
+    X(schedule_steps)                                                                                                  \
+    X(warmup_steps)                                                                                                    \
+    X(save_every)                                                                                                      \
+    X(keep)                                                                                                            \
+    X(valid_every)                                                                                                     \
+    X(valid_batches)                                                                                                   \
+    X(chat_time_s)                                                                                                     \
+    X(sample_every)                                                                                                    \
+    X(sample_tokens)
+#define TRAIN_REALS(X) X(epochs) X(learning_rate) X(min_lr_fraction) X(wsd_decay_fraction) X(valid_fraction)
+/* The recipe holds these. */
+#define TRAIN_RECIPE_REALS(X) X(beta1) X(beta2) X(epsilon) X(weight_decay) X(clip_norm)
+
 void train_options_init(struct train_options *out) {
-    *out = (struct train_options){
-        .steps = 1000,
-        .learning_rate = 3e-4,
-        .schedule = LR_SCHEDULE_COSINE,
-        .warmup_steps = -1,
-        .min_lr_fraction = 0.1,
-        .wsd_decay_fraction = 0.2,
-        .beta1 = -1,
-        .beta2 = -1,
-        .epsilon = -1,
-        .weight_decay = -1,
-        .clip_norm = -1,
-        .save_every = 100,
-        .keep = 2,
-        .valid_every = 100,
-        .sample_tokens = 64,
-        .sample_prompt = "",
-        .columns = "",
-    };
+    *out = (struct train_options){.sample_prompt = "", .columns = ""};
+#define SET_WHOLE(field) out->field = setting_table[SETTING_##field].whole;
+    TRAIN_WHOLES(SET_WHOLE)
+#define SET_REAL(field) out->field = setting_table[SETTING_##field].real;
+    TRAIN_REALS(SET_REAL)
+    out->schedule = lr_schedule_find(setting_table[SETTING_schedule].fallback);
 }
 
-/* field, name on the command line, least */
-#define TRAIN_INTEGERS(X)                                                                                              \
-    X(steps, "steps", 1)                                                                                               \
-    X(schedule_steps, "schedule-steps", 0)                                                                             \
-    X(warmup_steps, "warmup-steps", -1)                                                                                \
-    X(save_every, "save-every", 0)                                                                                     \
-    X(keep, "keep", 0)                                                                                                 \
-    X(valid_every, "valid-every", 0)                                                                                   \
-    X(valid_batches, "valid-batches", 0)                                                                               \
-    X(chat_time_s, "chat-date", 0)                                                                                     \
-    X(sample_every, "sample-every", 0)                                                                                 \
-    X(sample_tokens, "sample-tokens", 1)
-/* field, name, most (all from 0) */
-#define TRAIN_FRACTIONS(X)                                                                                             \
-    X(min_lr_fraction, "min-lr-fraction", 1.0)                                                                         \
-    X(wsd_decay_fraction, "wsd-decay-fraction", 1.0)                                                                   \
-    X(valid_fraction, "valid-fraction", 0.999999)
+/* Whether the field has a value: what has no default may be left open. */
+#define HAS_VALUE(options, field) (setting_table[SETTING_##field].fallback || SETTINGS_HAVE(options, field))
 
 enum status train_options_check(const struct train_options *options) {
-#define CHECK_INTEGER(field, name, least)                                                                              \
-    if (options->field < (least) || options->field > COUNT_MAX)                                                        \
-        return status_set(STATUS_BAD_INPUT, "%s: %lld is not in %d to 2^40", name, (long long)options->field, least);
-    TRAIN_INTEGERS(CHECK_INTEGER)
-#define CHECK_FRACTION(field, name, most)                                                                              \
-    if (!(options->field >= 0 && options->field <= (most)))                                                            \
-        return status_set(STATUS_BAD_INPUT, "%s: %g is not in 0 to %g", name, options->field, most);
-    TRAIN_FRACTIONS(CHECK_FRACTION)
-    if (!(options->epochs >= 0 && options->epochs <= EPOCHS_MAX))
-        return status_set(STATUS_BAD_INPUT, "epochs: %g is not in 0 to %g", options->epochs, EPOCHS_MAX);
-    if (!(options->learning_rate > 0 && options->learning_rate <= 1e6))
-        return status_set(STATUS_BAD_INPUT, "lr: %g is not above 0 and at most 1e6", options->learning_rate);
+#define CHECK(field, type)                                                                                             \
+    if (HAS_VALUE(options, field))                                                                                     \
+        TRY(setting_check_##type(&setting_table[SETTING_##field], setting_table[SETTING_##field].name, options->field));
+#define CHECK_WHOLE(field) CHECK(field, whole)
+    TRAIN_WHOLES(CHECK_WHOLE)
+#define CHECK_REAL(field) CHECK(field, real)
+    TRAIN_REALS(CHECK_REAL)
+#define CHECK_GIVEN(field)                                                                                             \
+    if (SETTINGS_HAVE(options, field)) CHECK(field, real)
+    TRAIN_RECIPE_REALS(CHECK_GIVEN)
     if (options->schedule >= LR_SCHEDULE_COUNT) return status_set(STATUS_BAD_INPUT, "schedule: unknown");
     if (options->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "no data to train on");
     return STATUS_OK;
@@ -94,12 +77,13 @@ static json_t *paths_to_json(const char *const *paths, size_t count) {
 json_t *train_options_to_json(const struct train_options *options) {
     json_t *object = json_object();
     int failed = !object;
-#define SET_INTEGER(field, name, least) failed |= json_object_set_new(object, #field, json_integer(options->field));
-    TRAIN_INTEGERS(SET_INTEGER)
-#define SET_DOUBLE(field, name, most) failed |= json_object_set_new(object, #field, json_real(options->field));
-    TRAIN_FRACTIONS(SET_DOUBLE)
-    SET_DOUBLE(learning_rate, , )
-    SET_DOUBLE(epochs, , )
+#define WRITE_WHOLE(field)                                                                                             \
+    failed |=                                                                                                          \
+        json_object_set_new(object, #field, HAS_VALUE(options, field) ? json_integer(options->field) : json_null());
+    TRAIN_WHOLES(WRITE_WHOLE)
+#define WRITE_REAL(field)                                                                                              \
+    failed |= json_object_set_new(object, #field, HAS_VALUE(options, field) ? json_real(options->field) : json_null());
+    TRAIN_REALS(WRITE_REAL)
     failed |= json_object_set_new(object, "schedule", json_string(lr_schedule_name(options->schedule)));
     failed |= json_object_set_new(object, "sample_prompt", json_string(options->sample_prompt));
     failed |= json_object_set_new(object, "columns", json_string(options->columns));
@@ -130,22 +114,50 @@ static enum status paths_from_json(const char *file, const json_t *object, const
     return STATUS_OK;
 }
 
+/* Whether a file gives the setting. One with a default must be there; for the others null says that they were not
+ * given, and so did 0 or -1 in earlier versions. */
+static enum status find_number(const char *file, const json_t *object, const struct setting *setting, bool *given) {
+    const json_t *value = json_object_get(object, setting->field);
+    *given = true;
+    if (setting->fallback) return json_require(file, object, setting->field);
+    bool real = setting->type == SETTING_REAL;
+    double least = real ? setting->real_least : (double)setting->least, number = json_number_value(value);
+    bool old = json_is_number(value) && (number <= 0 && number >= -1) && (number < least || (real && number <= least));
+    *given = value && !json_is_null(value) && !old;
+    return STATUS_OK;
+}
+
+static enum status read_whole(const char *file, const json_t *object, enum setting_id id, uint64_t *given,
+                              int64_t *out) {
+    const struct setting *setting = &setting_table[id];
+    bool there;
+    TRY(find_number(file, object, setting, &there));
+    if (!there) return STATUS_OK;
+    *given |= UINT64_C(1) << id;
+    return json_read_int(file, object, setting->field, setting->least, setting->most, out);
+}
+
+static enum status read_real(const char *file, const json_t *object, enum setting_id id, uint64_t *given, double *out) {
+    const struct setting *setting = &setting_table[id];
+    bool there;
+    TRY(find_number(file, object, setting, &there));
+    if (!there) return STATUS_OK;
+    *given |= UINT64_C(1) << id;
+    TRY(json_read_double(file, object, setting->field, setting->real_least, setting->real_most, out));
+    if (setting->above && *out <= setting->real_least)
+        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", file, setting->field, setting->real_least);
+    return STATUS_OK;
+}
+
 enum status train_options_from_json(const char *file, const json_t *object, struct scratch *memory,
                                     struct train_options *out) {
     struct train_options options;
     train_options_init(&options);
     const char *schedule = NULL;
-#define READ_INTEGER(field, name, least)                                                                               \
-    TRY(json_require(file, object, #field));                                                                           \
-    TRY(json_read_int(file, object, #field, least, COUNT_MAX, &options.field));
-    TRAIN_INTEGERS(READ_INTEGER)
-#define READ_DOUBLE(field, name, most)                                                                                 \
-    TRY(json_require(file, object, #field));                                                                           \
-    TRY(json_read_double(file, object, #field, 0, most, &options.field));
-    TRAIN_FRACTIONS(READ_DOUBLE)
-    READ_DOUBLE(learning_rate, , 1e6)
-    TRY(json_read_double(file, object, "epochs", 0, EPOCHS_MAX,
-                         &options.epochs)); /* runs of older versions have none */
+#define READ_WHOLE(field) TRY(read_whole(file, object, SETTING_##field, &options.given, &options.field));
+    TRAIN_WHOLES(READ_WHOLE)
+#define READ_REAL(field) TRY(read_real(file, object, SETTING_##field, &options.given, &options.field));
+    TRAIN_REALS(READ_REAL)
     TRY(json_require(file, object, "schedule"));
     TRY(json_read_string(file, object, "schedule", &schedule));
     options.schedule = lr_schedule_find(schedule);

@@ -1,5 +1,9 @@
 /* What a run is asked to do: the plan options that all subcommands share, and the training options. Both are plain
- * data, written to RUN_DIR/run.json, so that `resume` needs nothing but the folder. */
+ * data, written to RUN_DIR/run.json, so that `resume` needs nothing but the folder.
+ *
+ * Names, legal values and defaults stand in plan/settings.h. Each struct's `given` has a bit for each setting that was
+ * given (SETTINGS_GIVE sets field and bit, SETTINGS_HAVE asks); what was not given is 0, or has its default where that
+ * depends on nothing else. */
 #ifndef BALLAST_SESSION_TRAIN_OPTIONS_H
 #define BALLAST_SESSION_TRAIN_OPTIONS_H
 
@@ -12,44 +16,51 @@
 #include "base/mem.h"
 #include "model/model.h"
 #include "plan/plan.h"
+#include "plan/settings.h"
 
 enum { MEMORY_FOLDER_BYTES = 4096 };
 
 /* What the tiers may take. Changes no result. */
 struct memory_options {
-    int64_t device_bytes;                  /* 0: the machine's */
-    int64_t host_bytes;                    /* 0: there is no host tier */
-    int64_t disk_bytes;                    /* 0: what is free in the folder */
-    char disk_folder[MEMORY_FOLDER_BYTES]; /* "": there is no disk tier */
+    uint64_t given;                        /* of these four */
+    int64_t device_bytes;                  /* not given: the machine's */
+    int64_t host_bytes;                    /* not given: on a processor there is no host tier, else the machine's */
+    int64_t disk_bytes;                    /* not given: what is free in the folder */
+    char disk_folder[MEMORY_FOLDER_BYTES]; /* not given: there is no disk tier */
 };
+/* Sets the folder of the disk tier; one that is too long is cut. */
+void memory_options_set_disk(struct memory_options *options, const char *folder);
 
-/* Plan options. 0 (DTYPE_NONE, -1 for the seed) means "not given": the default is then taken, or, on
- * resume and with a plan file, what is written there. A value that is given there and differs is refused by name.
- * Whoever fills this refuses zero and negative settings first. */
+/* Plan options. What is not given has its default, or, on resume and with a plan file, the value that is written there.
+ * A value that is given and differs from that is refused by name. Whoever fills this has checked each value against its
+ * setting. */
 struct plan_options {
-    const struct backend *backend; /* NULL: that of the plan file's or the run's instruction set, else the CPU */
-    int64_t batch;                 /* sequences a step; default PLAN_DEFAULT_BATCH */
-    int64_t sequence_length;       /* default: the model's context, at most PLAN_DEFAULT_SEQUENCE */
+    uint64_t given;                /* of the settings below; those of the memory stand in `memory` */
+    const struct backend *backend; /* not given: that of the plan file's or the run's instruction set, else the CPU */
+    int64_t batch;                 /* sequences a step */
+    int64_t sequence_length;       /* default: at most the model's context */
     int64_t grain_sequences;       /* default: the fewest that hold what the backend chooses, at most the batch */
-    int64_t grains_per_pass;       /* default 1, or what the plan file says; never changes a result */
+    int64_t grains_per_pass;       /* never changes a result */
     enum dtype dtype;              /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int threads;                   /* default: the cores of the machine */
-    int64_t seed;                  /* at least 0; -1: not given, default PLAN_DEFAULT_SEED */
-    /* Default: across. */
+    int64_t seed;
     enum document_attention document_attention;
-    const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h); NULL: not given */
+    const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h) */
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
-    size_t freeze_count;       /* 0: not given */
+    size_t freeze_count;
     struct memory_options memory;
     bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, threads what is given */
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
-    const char *plan_path;    /* a plan file (train, eval, generate); NULL: none */
-    const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them; NULL: none */
+    const char *plan_path;    /* a plan file (train, eval, generate) */
+    const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them */
 };
-enum { PLAN_DEFAULT_BATCH = 8, PLAN_DEFAULT_SEQUENCE = 1024, PLAN_DEFAULT_SEED = 1 };
 /* The backend of options over a base (a plan file's or a checkpoint's recipe; may be NULL). */
 const struct backend *plan_options_backend(const struct plan_options *options, const struct recipe *base);
-/* Everything "not given". */
+/* The backend that `device` names (NULL: the first of the list), and the dtype that is fastest there, where none is
+ * given. What is decided by a plan file or a run (`decided`) keeps both, and is made on the kind of device that it was
+ * decided for, unless one is named. BAD_INPUT when the device is not there. */
+enum status plan_options_choose_device(const char *device, bool decided, struct plan_options *options);
+/* Nothing given. */
 void plan_options_init(struct plan_options *out);
 
 /* Learning rate over the steps: a linear warm-up, then one of these shapes (train/learning_rate.h has the formulas). */
@@ -63,33 +74,32 @@ const char *lr_schedule_name(enum lr_schedule schedule);
 /* LR_SCHEDULE_COUNT when there is none of that name. */
 enum lr_schedule lr_schedule_find(const char *name);
 
-/* train_options_init sets the defaults given here. */
+/* train_options_init sets the defaults; those below are not given by it. */
 struct train_options {
-    int64_t steps;             /* 1000: steps of the whole run */
-    double epochs;             /* 0: not given; else passes over the training data, from which steps follow */
-    double learning_rate;      /* 3e-4: the peak */
-    enum lr_schedule schedule; /* cosine */
-    int64_t schedule_steps;    /* 0: as many as `steps`; steps after which the schedule is at its end */
-    int64_t warmup_steps;      /* -1: a tenth of the schedule, at most 100 */
-    double min_lr_fraction;    /* 0.1: where cosine, linear and wsd end, as a part of the peak */
-    double wsd_decay_fraction; /* 0.2: last part of the schedule in which wsd falls */
+    uint64_t given;
+    int64_t steps;        /* of the whole run */
+    double epochs;        /* passes over the training data, from which steps follow; not given: `steps` decides */
+    double learning_rate; /* the peak */
+    enum lr_schedule schedule;
+    int64_t schedule_steps;    /* steps after which the schedule is at its end; not given: `steps` */
+    int64_t warmup_steps;      /* not given: a tenth of the schedule, at most 100 */
+    double min_lr_fraction;    /* where cosine, linear and wsd end, as a part of the peak */
+    double wsd_decay_fraction; /* last part of the schedule in which wsd falls */
 
-    /* AdamW; they become part of the recipe. Matrices and embeddings decay, biases and norm weights do not. -1: not
-     * given, as with plan options; the defaults are then */
-    double beta1, beta2; /* 0.9, 0.95 */
-    double epsilon;      /* 1e-8 */
-    double weight_decay; /* 0.1 */
-    double clip_norm;    /* 1.0: limit of the global gradient norm; 0: none */
+    /* AdamW; they become part of the recipe. Matrices and embeddings decay, biases and norm weights do not. Not given:
+     * what a plan file says, else the default */
+    double beta1, beta2, epsilon, weight_decay;
+    double clip_norm; /* limit of the global gradient norm; 0: none */
 
-    int64_t save_every;  /* 100: steps between checkpoints; one is also written at the end and on a signal. 0: none at
-                            all,  so the run ends with its model alone and cannot be resumed */
-    int64_t keep;        /* 2: newest checkpoints that are kept; 0: all */
-    int64_t valid_every; /* 100: steps between validations, if there is validation data; one is also made at the end; 0:
-                            never */
+    int64_t save_every;    /* steps between checkpoints; one is also written at the end and on a signal. 0: none at all,
+                              so the run ends with its model alone and cannot be resumed */
+    int64_t keep;          /* newest checkpoints that are kept; 0: all */
+    int64_t valid_every;   /* steps between validations, if there is validation data; one is also made at the end; 0:
+                              never */
     int64_t valid_batches; /* 0: the whole validation split; else at most so many batches of it */
 
     int64_t sample_every;      /* 0: never; else steps between samples of what the model writes; one at the end too */
-    int64_t sample_tokens;     /* 64: the most tokens of a sample */
+    int64_t sample_tokens;     /* the most tokens of a sample */
     const char *sample_prompt; /* "": from the end-of-text token. Borrowed */
 
     /* Data; see data/dataset.h. Paths are made absolute when the run begins. Borrowed. */
@@ -97,16 +107,17 @@ struct train_options {
     size_t data_path_count;
     const char *const *valid_paths;
     size_t valid_path_count;
-    int64_t chat_time_s;   /* 0: today; what the template of conversations is told of the time, in seconds since 1970 */
+    int64_t chat_time_s;   /* what the template of conversations is told of the time, in seconds since 1970; not given:
+                              today */
     const char *columns;   /* "": keys of .jsonl files, as data/jsonl.h reads them. Borrowed */
     bool loss_on_all;      /* false: of supervised examples train on the completions only */
-    double valid_fraction; /* 0: part of the training sequences held out where there is no other validation data */
+    double valid_fraction; /* part of the training sequences held out where there is no other validation data */
 };
 void train_options_init(struct train_options *out);
-/* BAD_INPUT naming the first field that is out of range (dashes for underscores, as on the command line). */
+/* BAD_INPUT naming the first setting that has an illegal value, as the command line calls it. */
 enum status train_options_check(const struct train_options *options);
 
-/* All but AdamW's numbers, which the recipe holds. NULL when out of memory. */
+/* All but AdamW's numbers, which the recipe holds; what was not given is null. NULL when out of memory. */
 json_t *train_options_to_json(const struct train_options *options);
 /* Paths are copied into `memory`. */
 enum status train_options_from_json(const char *file, const json_t *object, struct scratch *memory,

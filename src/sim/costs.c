@@ -8,7 +8,7 @@ static enum tier tier_of(const struct program *program, const struct operand *op
     return program->buffers.items[operand->buffer].tier;
 }
 
-static enum activity activity_of_copy(enum tier from, enum tier to) {
+enum activity activity_of_copy(enum tier from, enum tier to) {
     if (from == TIER_DISK) return ACTIVITY_DISK_READ;
     return to == TIER_DISK ? ACTIVITY_DISK_WRITE : ACTIVITY_COPY;
 }

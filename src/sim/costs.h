@@ -28,6 +28,7 @@ static inline struct kernel_cost costs_of_kernel(const struct costs *costs, cons
     return (tier == TIER_HOST && costs->host_kernels ? costs->host_kernels : costs->kernels)[node->id];
 }
 
+enum activity activity_of_copy(enum tier from, enum tier to);
 /* Seconds and activity of an instruction that runs alone, rates.issue_s included. A copy's are by the tiers of its
  * operands and by what is moved, whole blocks on the disk. */
 struct kernel_cost costs_of(const struct costs *costs, const struct program *program,

@@ -2,7 +2,6 @@
 
 #include "base/hash.h"
 #include "tokenizer/byte_alphabet.h"
-#include "tokenizer/byte_token.h"
 
 enum { PAGE_CODES = 256 };
 

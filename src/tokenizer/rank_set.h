@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/mem.h"
 #include "base/status.h"
 
 enum { RANK_SET_LEVELS = 6 }; /* of 64 each: enough for 32-bit numbers */
@@ -16,9 +17,24 @@ struct rank_set {
     size_t level_count;
 };
 
+static inline void rank_set_free(struct rank_set *set) {
+    for (size_t i = 0; i < set->level_count; i++)
+        mem_free(set->levels[i]);
+    *set = (struct rank_set){0};
+}
+
 /* An empty set of numbers below `bound`. */
-enum status rank_set_create(struct rank_set *set, size_t bound);
-void rank_set_free(struct rank_set *set);
+static inline enum status rank_set_create(struct rank_set *set, size_t bound) {
+    *set = (struct rank_set){0};
+    for (size_t words = bound; set->level_count == 0 || words > 1;) {
+        words = words / 64 + 1;
+        uint64_t **level = &set->levels[set->level_count];
+        *level = mem_array(words, sizeof **level);
+        if (!*level) return rank_set_free(set), STATUS_FAILED;
+        set->level_count++;
+    }
+    return STATUS_OK;
+}
 
 static inline bool rank_set_has(const struct rank_set *set, uint32_t number) {
     return set->levels[0][number / 64] >> number % 64 & 1;

@@ -12,8 +12,7 @@ struct unicode_range {
 };
 
 /* Characters that Unicode 15 and 16 assigned or gave another category, in order. Debian 12's PCRE2 knows Unicode 14;
- * the library's engine knows
- * 16. Added to a class of a newer PCRE2 they change nothing. */
+ * the library's engine knows 16. Added to a class of a newer PCRE2 they change nothing. */
 extern const struct unicode_range unicode_additions[];
 extern const size_t unicode_addition_count;
 
@@ -24,7 +23,7 @@ bool unicode_is_space(uint32_t code);
 /* Alphabetic, marks, decimal digits, connectors and joiners: `\w` of Rust's regex crate. */
 bool unicode_is_word(uint32_t code);
 
-/* --- unicode_library.c --- */
+/* --- as the library's own tables have them --- */
 
 /* Categories Mn, Mc and Me. */
 bool unicode_is_mark(uint32_t code);

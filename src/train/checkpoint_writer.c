@@ -55,7 +55,7 @@ static void *write_one(void *payload) {
     struct checkpoint_writer *writer = payload;
     progress_mute_thread();
     /* The compute threads are busy with the step. */
-    writer->source.engine->setup->backend->set_threads(1);
+    writer->source.engine->plan->session->machine.backend->set_threads(1);
     enum status status = metrics_sync(writer->metrics);
     if (status == STATUS_OK) status = checkpoint_write(&writer->source, &writer->state, &writer->folder);
     release_arena(writer); /* however it failed */

@@ -12,8 +12,9 @@
 #include "train/train_data.h"
 
 struct evaluation {
-    const struct train_setup *setup;
     const struct eval_options *options;
+    struct session session;
+    struct session_plan plan;
     struct engine engine;
     int64_t total_bytes;    /* of text whose size is known */
     double total_text_loss; /* the sum of losses of those files, as if all their tokens had the mean */
@@ -28,9 +29,9 @@ static enum status open_data(const struct evaluation *evaluation, const char *pa
     options.data_paths = &path;
     options.data_path_count = 1;
     if (evaluation->options->columns) options.columns = evaluation->options->columns;
-    options.chat_time_s = evaluation->options->chat_time_s;
+    if (evaluation->options->chat_time_s > 0) SETTINGS_GIVE(&options, chat_time_s, evaluation->options->chat_time_s);
     options.loss_on_all = evaluation->options->loss_on_all;
-    TRY(train_data_open(evaluation->setup->model, &evaluation->setup->plan.recipe, &options, false, out));
+    TRY(train_data_open(evaluation->session.model, &evaluation->plan.chosen.recipe, &options, false, out));
     enum status status = dataset_settle(out->dataset, DATASET_VALID);
     if (status != STATUS_OK) train_data_close(out);
     return status;
@@ -47,7 +48,7 @@ static enum status refuse_nonfinite(struct engine *engine, const char *path) {
 
 static enum status sum_losses(struct evaluation *evaluation, const struct dataset *dataset, const char *path,
                               double *loss, struct eval_file *out) {
-    int64_t batch = evaluation->setup->plan.recipe.batch, most = evaluation->options->most_batches;
+    int64_t batch = evaluation->plan.chosen.recipe.batch, most = evaluation->options->most_batches;
     out->sequences = dataset_valid_sequences(dataset);
     int64_t batches = (out->sequences + batch - 1) / batch;
     if (most > 0 && batches > most) {
@@ -57,7 +58,7 @@ static enum status sum_losses(struct evaluation *evaluation, const struct datase
     enum status status = STATUS_OK;
     progress_begin(PROGRESS_COUNT, batches, "batches of %s", path_name(path));
     for (int64_t b = 0; b < batches && status == STATUS_OK; b++) {
-        status = engine_add_loss(&evaluation->engine, evaluation->engine.main, dataset, b, loss, &out->tokens);
+        status = engine_add_loss(&evaluation->engine, dataset, b, loss, &out->tokens);
         if (status == STATUS_OK && !isfinite(*loss)) status = refuse_nonfinite(&evaluation->engine, path);
         progress_add(1);
     }
@@ -138,8 +139,8 @@ static enum status check_files(const struct evaluation *evaluation) {
 static enum status run(struct evaluation *evaluation, struct eval_result *result) {
     TRY(name_files(evaluation->options, result));
     TRY(check_files(evaluation));
-    TRY(train_setup_check_memory(evaluation->setup));
-    TRY(engine_open(evaluation->setup, &evaluation->engine));
+    TRY(session_plan_check_memory(&evaluation->plan));
+    TRY(engine_open(&evaluation->plan, &evaluation->engine));
     TRY(engine_load_weights(&evaluation->engine));
     int64_t start = clock_now_ns();
     TRY(evaluate_all(evaluation, result));
@@ -151,14 +152,14 @@ static enum status run(struct evaluation *evaluation, struct eval_result *result
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
                            const struct eval_options *options, struct eval_result *out) {
     if (options->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "no data to evaluate on");
-    struct train_setup setup;
-    TRY(train_setup_create(model_folder, SETUP_EVALUATE, plan, NULL, &setup));
-    struct evaluation evaluation = {.setup = &setup, .options = options, .all_text = true};
-    struct eval_result result = {.plan = setup.plan};
-    enum status status = checkpoint_verify_model(model_folder, setup.model);
+    struct evaluation evaluation = {.options = options, .all_text = true};
+    TRY(session_begin(model_folder, PROGRAMS_TO_EVALUATE, plan, NULL, &evaluation.session, &evaluation.plan));
+    struct eval_result result = {.plan = evaluation.plan.chosen};
+    enum status status = checkpoint_verify_model(model_folder, evaluation.session.model);
     if (status == STATUS_OK) status = run(&evaluation, &result);
     engine_close(&evaluation.engine);
-    train_setup_free(&setup);
+    session_plan_free(&evaluation.plan);
+    session_close(&evaluation.session);
     if (status != STATUS_OK)
         eval_result_free(&result);
     else

@@ -4,9 +4,9 @@
 
 struct lr_shape lr_shape_of(const struct train_options *options) {
     enum { WARMUP_MAX = 100 };
-    int64_t steps = options->schedule_steps ? options->schedule_steps : options->steps;
+    int64_t steps = SETTINGS_HAVE(options, schedule_steps) ? options->schedule_steps : options->steps;
     int64_t warmup = options->warmup_steps;
-    if (warmup < 0) warmup = steps / 10 < WARMUP_MAX ? steps / 10 : WARMUP_MAX;
+    if (!SETTINGS_HAVE(options, warmup_steps)) warmup = steps / 10 < WARMUP_MAX ? steps / 10 : WARMUP_MAX;
     return (struct lr_shape){
         .schedule = options->schedule,
         .peak = options->learning_rate,

@@ -21,7 +21,7 @@ const char *run_state_name(enum run_state state) {
     return names[state];
 }
 
-static enum run_state state_of(enum status status) {
+enum run_state run_state_of(enum status status) {
     if (status == STATUS_OK) return RUN_FINISHED;
     return status_is_stop(status) ? RUN_STOPPED : RUN_FAILED;
 }
@@ -40,7 +40,7 @@ enum status run_end_write(const char *run_folder, enum status status, int64_t st
     if (status == STATUS_OK) return write_end(run_folder, RUN_FINISHED, step, "");
     char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
     if (message && hint) {
-        (void)write_end(run_folder, state_of(status), step, message);
+        (void)write_end(run_folder, run_state_of(status), step, message);
         (void)status_hint(status_set(status, "%s", message), "%s", hint);
     }
     mem_free(message);

@@ -15,6 +15,8 @@ enum status run_end_write(const char *run_folder, enum status status, int64_t st
 enum status run_end_clear(const char *run_folder);
 
 enum run_state { RUN_GOES_ON, RUN_FINISHED, RUN_STOPPED, RUN_FAILED, RUN_INTERRUPTED };
+/* How a run with this status ended: finished, stopped or failed. */
+enum run_state run_state_of(enum status status);
 /* "goes on", "finished", "stopped", "failed", "interrupted" */
 const char *run_state_name(enum run_state state);
 /* What the folder says: whether a process has its lock, else by end.json; interrupted where there is none.

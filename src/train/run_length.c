@@ -8,11 +8,12 @@
 
 static enum status count_steps(const struct recipe *recipe, int64_t rows, struct train_options *options) {
     /* 0.7 of 10 rows are 7, though the product is a little more. */
-    const double slack = 1e-12, most = (double)((int64_t)1 << 40);
+    const double slack = 1e-12;
+    const struct setting *limits = &setting_table[SETTING_steps];
     double steps = ceil(options->epochs * (double)rows / (double)recipe->batch * (1 - slack));
-    if (steps > most)
-        return status_set(STATUS_BAD_INPUT, "epochs: %g of %" PRId64 " sequences take more than 2^40 steps",
-                          options->epochs, rows);
+    if (steps > (double)limits->most)
+        return status_set(STATUS_BAD_INPUT, "epochs: %g of %" PRId64 " sequences take more than %" PRId64 " steps",
+                          options->epochs, rows, limits->most);
     options->steps = steps < 1 ? 1 : (int64_t)steps;
     return STATUS_OK;
 }
@@ -38,13 +39,13 @@ static enum status settle_steps(struct dataset *dataset, const struct recipe *re
 
 enum status run_length_settle(struct dataset *dataset, const struct recipe *recipe, int64_t done,
                               struct train_options *options) {
-    if (options->epochs > 0) TRY(settle_steps(dataset, recipe, done, options));
-    options->warmup_steps = lr_shape_of(options).warmup_steps;
+    if (SETTINGS_HAVE(options, epochs)) TRY(settle_steps(dataset, recipe, done, options));
+    SETTINGS_GIVE(options, warmup_steps, lr_shape_of(options).warmup_steps);
     return STATUS_OK;
 }
 
 double run_length_epoch(const struct dataset *dataset, const struct recipe *recipe, const struct train_options *options,
                         int64_t steps) {
-    if (options->epochs <= 0) return 0;
+    if (!SETTINGS_HAVE(options, epochs)) return 0;
     return (double)steps * (double)recipe->batch / (double)dataset_train_sequences(dataset);
 }

@@ -36,7 +36,7 @@ static char *choose_name(const char *folder) {
 /* The new folder's lock takes the place of the old one's. */
 static enum status begin_beside(struct train_run *run, const char *path) {
     int lock;
-    TRY(run_folder_create(path, run->settings, &lock));
+    TRY(run_folder_create(path, &run->settings, &lock));
     run_folder_unlock(run->lock);
     run->lock = lock;
     char *metrics = path_join(path, "metrics.jsonl");
@@ -48,10 +48,10 @@ static enum status begin_beside(struct train_run *run, const char *path) {
 /* Checkpoints copy the tokenizer's files from the newest one before; where that is gone, from the model that the run
  * began with. */
 static enum status move_model_home(struct train_run *run, bool renamed) {
-    struct model *model = run->setup.model;
+    struct model *model = run->session.model;
     if (model->config.adapter.rank > 0) return STATUS_OK;
     char *home = renamed && run->newest ? mem_format("%s/checkpoints/%s", run->folder, path_name(run->newest))
-                                        : mem_string(run->settings->model_folder);
+                                        : mem_string(run->settings.model_folder);
     if (!home) return STATUS_FAILED;
     mem_free(model->folder);
     model->folder = home;

@@ -5,66 +5,63 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cache_folder.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/run_folder.h"
 #include "data/source.h"
 #include "model/model_folder.h"
-#include "profile/profile.h"
-#include "profile/profile_model.h"
+#include "session/machine_costs.h"
 #include "session/plan_document.h"
 #include "train/run_end.h"
 #include "train/run_length.h"
 #include "train/run_origin.h"
-#include "train/stop_signal.h"
 #include "train/train_data.h"
 #include "train/train_loop.h"
 
 static const struct train_events no_events;
 
-static void start_run(const char *folder, const struct train_events *events, struct train_run *run) {
-    *run = (struct train_run){.folder = folder, .events = events ? events : &no_events, .saved_step = -1, .lock = -1};
+static struct train_run *create_run(const char *folder, const struct train_events *events) {
+    struct train_run *run = mem_array(1, sizeof *run);
+    if (!run) return NULL;
+    *run = (struct train_run){.told = events ? *events : no_events, .saved_step = -1, .lock = -1};
     run->metrics.descriptor = run->events_file.descriptor = run->samples.file.descriptor = -1;
+    run->events = &run->told;
+    run->options = &run->settings.options;
+    run->folder = run->given_folder = mem_string(folder);
+    if (run->folder) return run;
+    mem_free(run);
+    return NULL;
 }
 
-static void close_run(struct train_run *run) {
+static void free_run(struct train_run *run) {
     metrics_close(&run->metrics);
     event_file_close(&run->events_file);
     samples_close(&run->samples);
     engine_close(&run->engine);
     train_data_close(&run->data);
-    train_setup_free(&run->setup);
+    session_plan_free(&run->plan);
+    session_close(&run->session);
     mem_free(run->newest);
     run_folder_unlock(run->lock);
     mem_free(run->rescued);
+    mem_free(run->given_folder);
+    run_settings_free(&run->settings);
+    mem_free(run);
 }
 
 static enum status require_training_data(const struct train_run *run) {
     if (dataset_has(run->data.dataset, DATASET_TRAIN)) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "the data have no training sequence of %" PRId64 " tokens",
-                      run->setup.plan.recipe.sequence_length);
-}
-
-/* Kept with what else was measured on this machine, so that only the first run measures it. */
-static enum status find_matrix_rate(const struct train_setup *setup, double *flops_per_s) {
-    const struct recipe *recipe = &setup->plan.recipe;
-    char *folder = cache_folder();
-    if (!folder) return STATUS_FAILED;
-    enum status status =
-        profile_matrix_rate_kept(setup->backend, recipe->dtype, recipe->threads,
-                                 profile_memory_of(setup->backend, setup->main->graph), folder, flops_per_s);
-    mem_free(folder);
-    return status;
+                      run->plan.chosen.recipe.sequence_length);
 }
 
 /* Where the policy was searched for, or the model was planned or profiled before, the costs are known; else the plan
  * file that the run has its plan from may say what a step takes. */
 static enum status predict_step(struct train_run *run) {
-    TRY(train_setup_find_costs(&run->setup));
-    if (run->setup.costs.kernels) return train_setup_predict(&run->setup, &run->prediction);
+    TRY(session_plan_find_costs(&run->plan));
+    if (run->plan.costs.kernels) return session_plan_predict(&run->plan, &run->prediction);
     if (!run->plan_path) return STATUS_OK;
-    enum status status = plan_document_read_prediction(run->plan_path, &run->setup.plan, &run->prediction);
+    enum status status = plan_document_read_prediction(run->plan_path, &run->plan.chosen, &run->prediction);
     if (status != STATUS_BAD_INPUT) return status;
     log_note("without the plan's predicted time: %s", status_message());
     status_clear();
@@ -81,7 +78,7 @@ static enum status find_plan(struct train_run *run, struct run_settings *setting
 
 static void tell_facts(const struct train_run *run) {
     const struct dataset *dataset = run->data.dataset;
-    const struct train_facts facts = {.setup = &run->setup,
+    const struct train_facts facts = {.plan = &run->plan,
                                       .steps = run->options->steps,
                                       .warmup_steps = run->options->warmup_steps,
                                       .validation = dataset_has(dataset, DATASET_VALID),
@@ -92,17 +89,18 @@ static void tell_facts(const struct train_run *run) {
 
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
 static enum status prepare_run(struct train_run *run, struct train_options *options) {
-    TRY(train_data_open(run->setup.model, &run->setup.plan.recipe, run->options, true, &run->data));
+    TRY(train_data_open(run->session.model, &run->plan.chosen.recipe, run->options, true, &run->data));
     TRY(require_training_data(run));
-    TRY(run_length_settle(run->data.dataset, &run->setup.plan.recipe, run->state.step, options));
-    TRY(samples_prepare(run->setup.model, run->options, &run->samples));
+    TRY(run_length_settle(run->data.dataset, &run->plan.chosen.recipe, run->state.step, options));
+    TRY(samples_prepare(run->session.model, run->options, &run->samples));
     dataset_tell_cuts(run->data.dataset);
-    TRY(train_setup_check_memory(&run->setup));
+    TRY(session_plan_check_memory(&run->plan));
     tell_facts(run);
     run->lr = lr_shape_of(run->options);
-    run->state.plan = run->setup.plan;
+    run->state.plan = run->plan.chosen;
     TRY(predict_step(run));
-    return find_matrix_rate(&run->setup, &run->matrix_flops_per_s);
+    return machine_matrix_rate(&run->session.machine, &run->plan.programs, &run->plan.chosen.recipe,
+                               &run->matrix_flops_per_s);
 }
 
 static enum status open_metrics(struct train_run *run) {
@@ -123,22 +121,75 @@ static enum status hint_checkpoint(const struct train_run *run, enum status stat
     return status_hint(status, "no checkpoint was written yet%s%s", hint[0] ? "; " : "", hint);
 }
 
-/* The loop between its events, and the result. */
-static enum status run_to_end(struct train_run *run) {
+static enum status begin_steps(struct train_run *run) {
     const struct train_events *events = run->events;
-    struct stop_signal saved;
-    stop_signal_begin(&saved, run->options->save_every > 0);
+    run->begun = true;
     if (events->begin)
-        events->begin(events->payload, &run->setup, run->folder, run->state.step, run->options->steps,
+        events->begin(events->payload, &run->plan, run->folder, run->state.step, run->options->steps,
                       dataset_tokens(run->data.dataset));
-    enum status status = run_end_clear(run->folder);
-    if (status == STATUS_OK) status = train_loop(run);
-    if (status == STATUS_OK) status = engine_settle(&run->engine);
-    if (status == STATUS_OK) status = checkpoint_write_model(run->folder, &run->engine);
+    TRY(run_end_clear(run->folder));
+    return train_loop_begin(run);
+}
+
+static enum status write_result(struct train_run *run) {
+    TRY(engine_settle(&run->engine));
+    return checkpoint_write_model(run->folder, &run->engine);
+}
+
+static enum status end_steps(struct train_run *run, enum status status) {
+    const struct train_events *events = run->events;
+    status = train_loop_end(run, status);
+    if (status == STATUS_OK) status = write_result(run);
     status = run_end_write(run->folder, status, run->state.step);
     if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     if (events->end) events->end(events->payload, status);
-    stop_signal_end(&saved);
+    run->begun = false;
+    return status;
+}
+
+enum status train_turn(struct train_run *run, bool *complete) {
+    *complete = !run->begun;
+    if (*complete) return STATUS_OK;
+    enum status status = train_loop_turn(run, complete);
+    return status != STATUS_OK || *complete ? end_steps(run, status) : STATUS_OK;
+}
+
+enum status train_save(struct train_run *run) { return run->begun ? train_loop_save(run) : STATUS_OK; }
+
+enum status train_hash(struct train_run *run, uint64_t *hash) {
+    TRY(engine_settle(&run->engine));
+    return engine_hash(&run->engine, NULL, hash);
+}
+
+void train_take_thread(const struct train_run *run) {
+    run->session.machine.backend->set_threads(run->plan.chosen.recipe.threads);
+}
+
+enum status train_close(struct train_run *run) {
+    enum status status = STATUS_OK;
+    if (!run) return STATUS_OK;
+    if (run->begun) status = end_steps(run, train_loop_stop(run, STATUS_INTERRUPTED));
+    free_run(run);
+    return status_is_stop(status) ? STATUS_OK : status;
+}
+
+/* A run whose first part came to `status`: begun, or closed. */
+static enum status open_steps(struct train_run *run, enum status status, struct train_run **out) {
+    if (status == STATUS_OK) status = begin_steps(run);
+    if (status != STATUS_OK && run->begun) status = end_steps(run, status);
+    if (status == STATUS_OK)
+        *out = run;
+    else
+        free_run(run);
+    return status;
+}
+
+/* All turns. */
+static enum status run_to_end(struct train_run *run) {
+    enum status status = STATUS_OK;
+    for (bool complete = false; status == STATUS_OK && !complete;)
+        status = train_turn(run, &complete);
+    free_run(run);
     return status;
 }
 
@@ -168,9 +219,9 @@ static enum status copy_paths(const char *const *paths, size_t count, struct scr
 static enum status set_limits(const struct memory_options *limits, struct run_settings *out) {
     const char *absolute;
     out->limits = *limits;
-    if (!limits->disk_folder[0]) return STATUS_OK;
+    if (!SETTINGS_HAVE(limits, disk_folder)) return STATUS_OK;
     TRY(path_make_absolute(limits->disk_folder, &out->memory, &absolute));
-    snprintf(out->limits.disk_folder, sizeof out->limits.disk_folder, "%s", absolute);
+    memory_options_set_disk(&out->limits, absolute);
     return STATUS_OK;
 }
 
@@ -187,42 +238,50 @@ static enum status make_settings(const char *model_folder, const struct train_op
                                  struct run_settings *out) {
     TRY(train_options_check(options));
     out->options = *options;
-    if (out->options.chat_time_s == 0) out->options.chat_time_s = clock_today_s();
+    if (!SETTINGS_HAVE(options, chat_time_s)) SETTINGS_GIVE(&out->options, chat_time_s, clock_today_s());
     TRY(find_model(model_folder, &out->memory, &out->model_folder));
     TRY(copy_paths(options->data_paths, options->data_path_count, &out->memory, &out->options.data_paths));
-    return copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths);
+    TRY(copy_paths(options->valid_paths, options->valid_path_count, &out->memory, &out->options.valid_paths));
+    out->options.sample_prompt = scratch_format(&out->memory, "%s", options->sample_prompt);
+    out->options.columns = scratch_format(&out->memory, "%s", options->columns);
+    return out->options.sample_prompt && out->options.columns ? STATUS_OK : STATUS_FAILED;
 }
 
-static enum status begin_locked(struct train_run *run, struct run_settings *settings) {
-    TRY(engine_open(&run->setup, &run->engine));
-    TRY(checkpoint_verify_model(settings->model_folder, run->setup.model));
+static enum status write_first(struct train_run *run) {
+    struct run_settings *settings = &run->settings;
+    TRY(engine_open(&run->plan, &run->engine));
+    TRY(checkpoint_verify_model(settings->model_folder, run->session.model));
     TRY(engine_load_weights(&run->engine));
-    TRY(engine_require_finite(&run->engine, run->setup.model->folder));
-    settings->plan = run->setup.plan;
-    TRY(set_limits(&run->setup.limits, settings));
+    TRY(engine_require_finite(&run->engine, run->session.model->folder));
+    settings->plan = run->plan.chosen;
+    TRY(set_limits(&run->session.machine.limits, settings));
     TRY(run_folder_create(run->folder, settings, &run->lock));
-    enum status status = plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder);
-    if (status == STATUS_OK) status = open_metrics(run);
-    return status == STATUS_OK ? run_to_end(run) : status;
+    TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
+    return open_metrics(run);
+}
+
+static enum status prepare_first(struct train_run *run, const char *model_folder, const struct plan_options *plan,
+                                 const struct train_options *options) {
+    struct run_settings *settings = &run->settings;
+    TRY(make_settings(model_folder, options, settings));
+    run->plan_path = plan->plan_path;
+    TRY(session_begin(settings->model_folder, PROGRAMS_TO_TRAIN, plan, &settings->options, &run->session, &run->plan));
+    TRY(prepare_run(run, &settings->options));
+    return write_first(run);
+}
+
+enum status train_open(const char *model_folder, const char *run_folder, const struct plan_options *plan,
+                       const struct train_options *options, const struct train_events *events, struct train_run **out) {
+    TRY(run_folder_check_new(run_folder));
+    struct train_run *run = create_run(run_folder, events);
+    return run ? open_steps(run, prepare_first(run, model_folder, plan, options), out) : STATUS_FAILED;
 }
 
 enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
                         const struct train_options *options, const struct train_events *events) {
-    TRY(run_folder_check_new(run_folder));
-    struct run_settings settings = {0};
-    struct train_run run;
-    start_run(run_folder, events, &run);
-    enum status status = make_settings(model_folder, options, &settings);
-    run.options = &settings.options;
-    run.settings = &settings;
-    run.plan_path = plan->plan_path;
-    if (status == STATUS_OK)
-        status = train_setup_create(settings.model_folder, SETUP_TRAIN, plan, &settings.options, &run.setup);
-    if (status == STATUS_OK) status = prepare_run(&run, &settings.options);
-    if (status == STATUS_OK) status = begin_locked(&run, &settings);
-    close_run(&run);
-    run_settings_free(&settings);
-    return status;
+    struct train_run *run;
+    TRY(train_open(model_folder, run_folder, plan, options, events, &run));
+    return run_to_end(run);
 }
 
 /* What lies in the arena now must be what lay there when the checkpoint was written. */
@@ -235,9 +294,9 @@ static enum status check_bits(const struct train_run *run, const char *checkpoin
 }
 
 static enum status load_checkpoint(struct train_run *run, const char *checkpoint) {
-    TRY(engine_open(&run->setup, &run->engine));
+    TRY(engine_open(&run->plan, &run->engine));
     TRY(engine_load_weights(&run->engine));
-    if (!checkpoint) return engine_require_finite(&run->engine, run->setup.model->folder);
+    if (!checkpoint) return engine_require_finite(&run->engine, run->session.model->folder);
     char *path = path_join(checkpoint, "optimizer.safetensors");
     if (!path) return STATUS_FAILED;
     enum status status = engine_load_state(&run->engine, path);
@@ -258,10 +317,10 @@ static enum status check_data(const struct train_run *run, const struct checkpoi
 }
 
 static enum status extend(struct run_settings *settings, const struct resume_options *options, int64_t done) {
-    int64_t steps = options->steps > 0 ? options->steps : settings->options.steps;
-    if (options->epochs > 0) settings->options.epochs = options->epochs;
-    if (options->steps > 0) settings->options.epochs = 0;
-    if (steps < done && settings->options.epochs <= 0)
+    int64_t steps = SETTINGS_HAVE(options, steps) ? options->steps : settings->options.steps;
+    if (SETTINGS_HAVE(options, epochs)) SETTINGS_GIVE(&settings->options, epochs, options->epochs);
+    if (SETTINGS_HAVE(options, steps)) SETTINGS_DROP(&settings->options, epochs);
+    if (steps < done && !SETTINGS_HAVE(&settings->options, epochs))
         return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done", steps,
                           done);
     settings->options.steps = steps;
@@ -275,9 +334,9 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     given.plan_path = NULL;
     TRY(run_origin_resolve(origin, run->folder, &given, settings, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
-    TRY(train_setup_create_planned(model, &resolved, plan, &settings->options, &run->setup));
-    TRY(checkpoint_verify_model(origin->checkpoint ? NULL : model, run->setup.model));
-    TRY(checkpoint_verify_base(&origin->state, run->setup.model));
+    TRY(session_begin_decided(model, &resolved, plan, &settings->options, &run->session, &run->plan));
+    TRY(checkpoint_verify_model(origin->checkpoint ? NULL : model, run->session.model));
+    TRY(checkpoint_verify_base(&origin->state, run->session.model));
     run->state = origin->state;
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
     run->newest = origin->checkpoint;
@@ -288,12 +347,11 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     enum status status = load_checkpoint(run, run->newest);
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
-    TRY(set_limits(&run->setup.limits, settings));
-    settings->plan = run->setup.plan;
+    TRY(set_limits(&run->session.machine.limits, settings));
+    settings->plan = run->plan.chosen;
     TRY(run_folder_write(run->folder, settings));
-    TRY(plan_document_write(run->folder, &run->setup, &run->prediction, settings->model_folder));
-    TRY(open_metrics(run));
-    return run_to_end(run);
+    TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
+    return open_metrics(run);
 }
 
 static enum status require_checkpoints(const char *run_folder, const struct train_options *options) {
@@ -319,34 +377,36 @@ static enum status clear_leftovers(const char *run_folder) {
     return status;
 }
 
-/* The run takes the lock over. */
-static enum status resume_locked(const char *run_folder, int lock, const struct plan_options *plan,
-                                 const struct resume_options *options, const struct train_events *events) {
-    struct run_settings settings = {0};
+static enum status prepare_resumed(struct train_run *run, const struct plan_options *plan,
+                                   const struct resume_options *options, struct run_origin *origin) {
+    struct run_settings *settings = &run->settings;
+    TRY(run_folder_read(run->folder, settings));
+    TRY(check_options(run->folder, &settings->options));
+    TRY(require_checkpoints(run->folder, &settings->options));
+    TRY(clear_leftovers(run->folder));
+    TRY(run_origin_find(run->folder, settings, origin));
+    TRY(checkpoint_remove_old(run->folder, settings->options.keep)); /* the newest is good */
+    TRY(extend(settings, options, origin->state.step));
+    return resume_from(run, settings, plan, origin);
+}
+
+enum status train_open_resumed(const char *run_folder, const struct plan_options *plan,
+                               const struct resume_options *options, const struct train_events *events,
+                               struct train_run **out) {
+    if (!file_is_folder(run_folder)) return status_set(STATUS_BAD_INPUT, "%s: is not a folder", run_folder);
     struct run_origin origin = {0};
-    struct train_run run;
-    start_run(run_folder, events, &run);
-    run.options = &settings.options;
-    run.settings = &settings;
-    run.lock = lock;
-    enum status status = run_folder_read(run_folder, &settings);
-    if (status == STATUS_OK) status = check_options(run_folder, &settings.options);
-    if (status == STATUS_OK) status = require_checkpoints(run_folder, &settings.options);
-    if (status == STATUS_OK) status = clear_leftovers(run_folder);
-    if (status == STATUS_OK) status = run_origin_find(run_folder, &settings, &origin);
-    if (status == STATUS_OK) status = checkpoint_remove_old(run_folder, settings.options.keep); /* the newest is good */
-    if (status == STATUS_OK) status = extend(&settings, options, origin.state.step);
-    if (status == STATUS_OK) status = resume_from(&run, &settings, plan, &origin);
-    close_run(&run);
+    struct train_run *run = create_run(run_folder, events);
+    if (!run) return STATUS_FAILED;
+    enum status status = run_folder_lock(run_folder, &run->lock);
+    if (status == STATUS_OK) status = prepare_resumed(run, plan, options, &origin);
+    status = open_steps(run, status, out);
     mem_free(origin.checkpoint);
-    run_settings_free(&settings);
     return status;
 }
 
 enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct resume_options *options,
                          const struct train_events *events) {
-    if (!file_is_folder(run_folder)) return status_set(STATUS_BAD_INPUT, "%s: is not a folder", run_folder);
-    int lock = -1;
-    TRY(run_folder_lock(run_folder, &lock));
-    return resume_locked(run_folder, lock, plan, options, events);
+    struct train_run *run;
+    TRY(train_open_resumed(run_folder, plan, options, events, &run));
+    return run_to_end(run);
 }

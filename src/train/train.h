@@ -19,8 +19,8 @@
 
 #include "base/status.h"
 #include "generate/generate.h"
+#include "session/session_plan.h"
 #include "session/train_options.h"
-#include "session/train_setup.h"
 #include "train/evaluate.h"
 
 /* One step, as it goes to metrics.jsonl and to the console. */
@@ -51,13 +51,13 @@ struct misprediction {
 
 /* What is known once the data are open. */
 struct train_facts {
-    const struct train_setup *setup; /* NULL in an evaluation */
+    const struct session_plan *plan; /* NULL in an evaluation */
     int64_t steps, warmup_steps;     /* of the whole run */
     bool validation, held_out;       /* there is validation data; it is a part of the training data */
     bool examples;                   /* there are supervised examples */
 };
 
-/* What to call while training; any may be NULL. From the thread that called train_begin or train_resume; `setup` and
+/* What to call while training; any may be NULL. From the thread that called train_begin or train_resume; `plan` and
  * `step` are valid during the call. None may allocate from base/mem.h in `step` after its first call. */
 struct train_events {
     /* Data are open and the plan is made; loading comes next. With a payload of its own. */
@@ -65,9 +65,13 @@ struct train_events {
     const void *opened_payload;
     /* All is checked and loaded; the first step comes next. `data_tokens`: tokens in all data files;
      * -1: they are still being made. */
-    void (*begin)(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+    void (*begin)(void *payload, const struct session_plan *plan, const char *run_folder, int64_t first_step,
                   int64_t steps, int64_t data_tokens);
     void (*step)(void *payload, const struct train_step *step);
+    /* Asked before each step and batch of a validation. OK: go on. A status that stands for a stop: write a checkpoint,
+     * and end with that. `step`: the next one, counted from 1; `saved_step`: that of the newest checkpoint that is
+     * whole, 0 before the first, -1 where none is ever written. NULL: nothing stops the run. */
+    enum status (*stop)(void *payload, int64_t step, int64_t saved_step);
     void (*mispredicted)(void *payload, const struct misprediction *misprediction);
     void (*validated)(void *payload, int64_t step, double loss);
     /* What the model wrote after the prompt. */
@@ -83,21 +87,42 @@ struct train_events {
 /* Trains the model in `model_folder` into `run_folder`, which must not exist or be empty.
  * OK; BAD_INPUT (nothing is written, unless it is text that a later step was to read: checkpoints are then as after a
  * failure); NO_FIT; FAILED (disk full, a loss that is not finite: the last checkpoint is
- * whole, and of the last step where only what came after it failed); INTERRUPTED, TERMINATED or HUNG_UP after SIGINT,
- * SIGTERM or SIGHUP, which are handled while this runs: the step is finished and a checkpoint written; a second signal
- * ends the process (stop_signal.h). `events` may be NULL. */
+ * whole, and of the last step where only what came after it failed); what `stop` of the events returned, after a
+ * checkpoint. `events` may be NULL. */
 enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
                         const struct train_options *options, const struct train_events *events);
 
 struct resume_options {
-    int64_t steps; /* 0: as the run has it; else the run's new length, at least what is done. A schedule whose length
-                      was not given follows it. */
-    double epochs; /* 0: as the run has it; else its new length in epochs. Not both */
+    uint64_t given; /* of these two, not both; what is not given is as the run has it */
+    int64_t steps;  /* the run's new length, at least what is done. A schedule whose length was not given follows it. */
+    double epochs;  /* its new length in epochs */
 };
 /* Goes on from the newest checkpoint (from the start where there is none yet), bit for bit as if it had not stopped.
  * Plan options that are given must be those of the run, memory limit and grains per pass apart. Other results as
  * train_begin. A run that is complete only gets its model directory written again. */
 enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct resume_options *options,
                          const struct train_events *events);
+
+/* The same step by step, with the same results: train_begin is train_open and train_turn until it is complete. Events
+ * are copied, and nothing else that is handed in is needed after train_open. The caller calls train_close. */
+struct train_run;
+enum status train_open(const char *model_folder, const char *run_folder, const struct plan_options *plan,
+                       const struct train_options *options, const struct train_events *events, struct train_run **out);
+enum status train_open_resumed(const char *run_folder, const struct plan_options *plan,
+                               const struct resume_options *options, const struct train_events *events,
+                               struct train_run **out);
+/* What is due after the last step (validation, sample, checkpoint), then the next one. Where none is left, the model is
+ * written and `complete` set. After that, and after any other status than OK, the run is at its end: train_close is all
+ * that is left. */
+enum status train_turn(struct train_run *run, bool *complete);
+/* A checkpoint of the last step, whole when this returns. */
+enum status train_save(struct train_run *run);
+/* As engine_hash, of all weights and optimizer states after the last step. */
+enum status train_hash(struct train_run *run, uint64_t *hash);
+/* Before the calls above on another thread than the last one's: OpenMP's number of threads is a thread's own. */
+void train_take_thread(const struct train_run *run);
+/* Before the run's end as a stop: with a checkpoint, unless the run writes none. OK then too; NULL is closed already.
+ */
+enum status train_close(struct train_run *run);
 
 #endif

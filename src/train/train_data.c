@@ -20,7 +20,7 @@ enum status train_data_open(const struct model *model, const struct recipe *reci
         .tokenizer_path = tokenizer_path,
         .eos_token = model_end_token(model),
         .chat_folder = model->folder,
-        .chat_time_s = options->chat_time_s ? options->chat_time_s : clock_today_s(),
+        .chat_time_s = SETTINGS_HAVE(options, chat_time_s) ? options->chat_time_s : clock_today_s(),
         .columns = options->columns,
         .cache_folder = cache,
         .vocab_size = model->config.vocab_size,

@@ -6,16 +6,15 @@
 #include "base/clock.h"
 #include "train/run_length.h"
 #include "train/run_rescue.h"
-#include "train/stop_signal.h"
 
 /* Waits for the checkpoint that is being written, if any. */
 static enum status finish_save(struct train_run *run) {
     char *folder;
     TRY(checkpoint_writer_finish(&run->writer, &folder));
     if (!folder) return STATUS_OK;
-    stop_signal_tell_saved(run->writer.state.step);
     mem_free(run->newest);
     run->newest = folder;
+    run->newest_step = run->writer.state.step;
     if (run->events->saved) run->events->saved(run->events->payload, run->writer.state.step, folder);
     return STATUS_OK;
 }
@@ -34,9 +33,9 @@ static enum status refuse_nonfinite(struct train_run *run, int64_t step, const s
 
 static void describe_step(struct train_run *run, const struct step_numbers *numbers, double learning_rate,
                           int64_t elapsed_ns, struct train_step *out) {
-    const struct recipe *recipe = &run->setup.plan.recipe;
+    const struct recipe *recipe = &run->plan.chosen.recipe;
     double seconds = (double)elapsed_ns * 1e-9, tokens = (double)(recipe->batch * recipe->sequence_length);
-    double flops_per_s = run->setup.flops_per_token * tokens / seconds;
+    double flops_per_s = run->plan.figures.flops_per_token * tokens / seconds;
     run->smooth_step_s = run->smooth_step_s > 0 ? 0.9 * run->smooth_step_s + 0.1 * seconds : seconds;
     *out = (struct train_step){
         .step = run->state.step,
@@ -53,7 +52,7 @@ static void describe_step(struct train_run *run, const struct step_numbers *numb
         .mfu = run->matrix_flops_per_s > 0 ? flops_per_s / run->matrix_flops_per_s : NAN,
         .device_bytes = engine_resident_bytes(&run->engine),
         .predicted_step_s = run->prediction.step_s,
-        .predicted_device_bytes = run->setup.program_bytes[TIER_DEVICE],
+        .predicted_device_bytes = run->plan.programs.tier_bytes[TIER_DEVICE],
         .remaining_s = run->smooth_step_s * (double)(run->options->steps - run->state.step),
     };
 }
@@ -83,8 +82,8 @@ static void tell_misprediction(const struct train_run *run, const struct train_s
     struct misprediction misprediction = {
         .step = step->step, .steps = OFF_STEPS, .part = OFF_PART, .step_s = step->step_s, .predicted = run->prediction};
     const struct timeline *recorded = &run->record.timeline;
-    bool known = run->setup.costs.kernels && recorded->events.count > 0; /* what each instruction does */
-    if (known) step_summarise(recorded, &run->setup.costs, &misprediction.measured);
+    bool known = run->plan.costs.kernels && recorded->events.count > 0; /* what each instruction does */
+    if (known) step_summarise(recorded, &run->plan.costs, &misprediction.measured);
     if (run->events->mispredicted) run->events->mispredicted(run->events->payload, &misprediction);
 }
 
@@ -96,7 +95,7 @@ static void check_prediction(struct train_run *run, const struct train_step *ste
 }
 
 static enum status one_step(struct train_run *run) {
-    const struct recipe *recipe = &run->setup.plan.recipe;
+    const struct recipe *recipe = &run->plan.chosen.recipe;
     double learning_rate = lr_at_step(&run->lr, run->state.step);
     struct step_numbers numbers;
     step_record_begin(&run->record, run->engine.main, run->state.step, is_doubtful(run));
@@ -129,17 +128,27 @@ static bool validation_due(const struct train_run *run) {
     return due && !run->validated && dataset_has(run->data.dataset, DATASET_VALID);
 }
 
-/* A signal ends it without a result: when the run goes on, the validation is made up for. */
+/* OK, or the status that the run shall stop with. */
+static enum status asked_to_stop(const struct train_run *run) {
+    const struct train_events *events = run->events;
+    int64_t saved = run->options->save_every > 0 ? run->newest_step : -1;
+    return events->stop ? events->stop(events->payload, run->state.step + 1, saved) : STATUS_OK;
+}
+
+static bool goes_on(const struct train_run *run) { return asked_to_stop(run) == STATUS_OK; }
+
+/* A stop ends it without a result: when the run goes on, the validation is made up for. */
 static enum status validate(struct train_run *run) {
     struct dataset *dataset = run->data.dataset;
     TRY(dataset_settle(dataset, DATASET_VALID));
-    int64_t batch = run->setup.plan.recipe.batch, sequences = dataset_valid_sequences(dataset);
+    int64_t batch = run->plan.chosen.recipe.batch, sequences = dataset_valid_sequences(dataset);
     int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches, targets = 0;
     if (most > 0 && batches > most) batches = most;
     double loss = 0;
-    for (int64_t b = 0; b < batches && !stop_signal_received(); b++)
-        TRY(engine_add_loss(&run->engine, run->engine.validation, dataset, b, &loss, &targets));
-    if (stop_signal_received()) return STATUS_OK;
+    for (int64_t b = 0; b < batches; b++) {
+        if (!goes_on(run)) return STATUS_OK;
+        TRY(engine_add_loss(&run->engine, dataset, b, &loss, &targets));
+    }
     double mean = loss / (double)(targets > 0 ? targets : 1);
     if (!isfinite(mean))
         return status_set(STATUS_FAILED, "step %" PRId64 ": the validation loss is not finite", run->state.step);
@@ -183,33 +192,33 @@ static enum status begin_save(struct train_run *run) {
     return STATUS_OK;
 }
 
+enum status train_loop_save(struct train_run *run) {
+    TRY(begin_save(run));
+    return finish_save(run);
+}
+
 static bool save_due(const struct train_run *run, bool ends) {
     int64_t every = run->options->save_every, step = run->state.step;
     return every > 0 && step > 0 && (ends || step % every == 0);
 }
 
-/* From step to step; OK after the last. */
-static enum status run_steps(struct train_run *run) {
-    for (;;) {
-        stop_signal_tell_step(run->state.step + 1);
-        if (run->state.step % LOOKS_AFTER_STEPS == 0) TRY(require_place(run));
-        if (checkpoint_writer_ended(&run->writer)) TRY(finish_save(run));
-        if (validation_due(run) && !stop_signal_received()) TRY(validate(run));
-        if (sample_due(run) && !stop_signal_received()) TRY(sample(run));
-        bool last = run->state.step >= run->options->steps;
-        int signal = stop_signal_received();
-        if (save_due(run, last || signal)) TRY(begin_save(run));
-        if (last) return finish_save(run);
-        if (signal) {
-            TRY(finish_save(run));
-            status_set(STATUS_INTERRUPTED, "stopped by a signal after step %" PRId64 " of %" PRId64, run->state.step,
-                       run->options->steps);
-            enum status status = stop_signal_status(signal);
-            if (run->options->save_every == 0) return status_hint(status, "nothing was saved: --save-every is 0");
-            return status_hint(status, "go on with: ballast resume %s", run->folder);
-        }
-        TRY(one_step(run));
-    }
+enum status train_loop_stop(struct train_run *run, enum status how) {
+    if (save_due(run, true)) TRY(train_loop_save(run));
+    (void)status_set(how, "stopped after step %" PRId64 " of %" PRId64, run->state.step, run->options->steps);
+    if (run->options->save_every == 0) return status_hint(how, "nothing was saved: --save-every is 0");
+    return status_hint(how, "go on with: ballast resume %s", run->folder);
+}
+
+enum status train_loop_turn(struct train_run *run, bool *complete) {
+    if (run->state.step % LOOKS_AFTER_STEPS == 0) TRY(require_place(run));
+    if (checkpoint_writer_ended(&run->writer)) TRY(finish_save(run));
+    if (validation_due(run) && goes_on(run)) TRY(validate(run));
+    if (sample_due(run) && goes_on(run)) TRY(sample(run));
+    enum status asked = asked_to_stop(run);
+    *complete = run->state.step >= run->options->steps;
+    if (save_due(run, *complete)) TRY(begin_save(run));
+    if (*complete) return finish_save(run);
+    return asked == STATUS_OK ? one_step(run) : train_loop_stop(run, asked);
 }
 
 /* A checkpoint of the last step, wherever the run's folder is now. */
@@ -251,14 +260,16 @@ static enum status end_loop(struct train_run *run, enum status status) {
     return save_displaced(run);
 }
 
-enum status train_loop(struct train_run *run) {
+enum status train_loop_begin(struct train_run *run) {
     checkpoint_writer_open(run->folder, &run->engine, run->data.dataset, run->options, &run->metrics, &run->writer);
     dataset_tokenize_beside(run->data.dataset);
-    const struct program *program = run->setup.main->program;
     run->whole = true;
-    stop_signal_tell_saved(run->newest ? run->state.step : 0);
-    enum status status = step_record_open(program, run->state.step, run->options->steps, &run->record);
-    if (status == STATUS_OK) status = run_steps(run);
+    run->newest_step = run->newest ? run->state.step : 0;
+    return step_record_open(programs_main(&run->plan.programs)->program, run->state.step, run->options->steps,
+                            &run->record);
+}
+
+enum status train_loop_end(struct train_run *run, enum status status) {
     if (status != STATUS_OK) status = end_loop(run, status);
     step_record_close(&run->record);
     checkpoint_writer_close(&run->writer);

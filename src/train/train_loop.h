@@ -2,6 +2,7 @@
 #ifndef BALLAST_TRAIN_TRAIN_LOOP_H
 #define BALLAST_TRAIN_TRAIN_LOOP_H
 
+#include "checkpoint/run_folder.h"
 #include "train/checkpoint_writer.h"
 #include "train/event_file.h"
 #include "train/learning_rate.h"
@@ -12,14 +13,18 @@
 
 /* A run with everything open. */
 struct train_run {
-    const char *folder;
+    const char *folder; /* the given one, or `rescued` */
+    char *given_folder;
     int lock;      /* of the folder, held open */
+    bool begun;    /* the loop: it has to be ended */
     char *rescued; /* the folder's path where it is not the one that was given; NULL else */
-    const struct run_settings *settings;
-    const struct train_events *events; /* never NULL */
-    const struct train_options *options;
+    struct run_settings settings;
+    struct train_events told;            /* what `events` is, where there are any */
+    const struct train_events *events;   /* never NULL */
+    const struct train_options *options; /* of the settings */
     const char *plan_path; /* which may hold a predicted time: --plan, or the folder's on resume; NULL: none */
-    struct train_setup setup;
+    struct session session;
+    struct session_plan plan;
     struct engine engine;
     struct train_data data;
     struct metrics metrics;
@@ -32,6 +37,7 @@ struct train_run {
     struct step_record record;
     int64_t saved_step;             /* of the newest checkpoint that was begun; -1: none */
     char *newest;                   /* folder of the newest that is whole, NULL: none */
+    int64_t newest_step;            /* of that one; 0: there is none */
     bool validated;                 /* whether the metrics hold the validation of state.step */
     double matrix_flops_per_s;      /* 0: unknown */
     struct step_summary prediction; /* of a step; empty where the costs are not known */
@@ -39,8 +45,17 @@ struct train_run {
     double smooth_step_s;           /* for the time that remains */
 };
 
-/* From state.step to the end, or to a signal, with the last checkpoint. OK when the run is complete. However it ends,
- * no checkpoint is being written any more. */
-enum status train_loop(struct train_run *run);
+/* Before the first turn. train_loop_end follows in any case. */
+enum status train_loop_begin(struct train_run *run);
+/* What is due after the last step (validation, sample, checkpoint), and the next step. `complete`: there was none left,
+ * and the last checkpoint is whole. A status that stands for a stop: what the events asked for, after a checkpoint. */
+enum status train_loop_turn(struct train_run *run, bool *complete);
+/* Saves, unless the run writes no checkpoints, and returns `how`, a status that stands for a stop, with its message. */
+enum status train_loop_stop(struct train_run *run, enum status how);
+/* A checkpoint of the last step, whole when this returns. */
+enum status train_loop_save(struct train_run *run);
+/* After the last turn, with its status, which is returned where nothing worse comes: what a run that failed can still
+ * save is saved. No checkpoint is being written any more. */
+enum status train_loop_end(struct train_run *run, enum status status);
 
 #endif

@@ -1,5 +1,6 @@
 /* Failures of CUDA's runtime and of cuBLASLt, where there is no device (tests/cuda_emulator): whichever call of a
  * kernel fails, from its creation to the end of its run, is told, and nothing ends the process. */
+/* ctest: LABELS long */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

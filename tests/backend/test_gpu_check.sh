@@ -1,7 +1,7 @@
 #!/bin/sh
 # bench/gpu/check.sh without a GPU: a dry run, and runs on a device of scripts that fails at each part in turn. What is
 # tested is the script: that nothing stops at a failure, and that the report is whole up to where a run ends.
-# ctest: TIMEOUT 300
+# ctest: TIMEOUT 300 LABELS long
 # shellcheck disable=SC2016 # scripts in quotes
 set -eu
 work=$(mktemp -d)

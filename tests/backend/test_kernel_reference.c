@@ -127,13 +127,8 @@ static void build_attention(struct graph *graph, const struct fixture *fixture) 
 
 static void build_activation(struct graph *graph, const struct fixture *fixture) {
     struct activation_attributes attributes = {0};
-    const char *const names[] = {
-#define NAME(name, text) text,
-        ACTIVATION_LIST(NAME)
-#undef NAME
-    };
-    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], fixture->kind) == 0) attributes.function = (enum activation)i;
+    for (int i = 0; i < ACTIVATION_COUNT; i++)
+        if (strcmp(activation_name((enum activation)i), fixture->kind) == 0) attributes.function = (enum activation)i;
     struct tensor *x = input(graph, fixture, "x");
     struct tensor *y = ops_activation(graph, "activation", x, attributes.function);
     struct tensor *in[OP_INPUTS_MAX] = {output_gradient(graph, y), x};

@@ -147,9 +147,23 @@ static void test_every_operator_has_a_case(void **state) {
         bool found = false;
         for (int k = 0; k < op_case_count; k++)
             found = found || op_cases[k].op == op_table[i];
-        if (!found) fail_msg("no case of %s", op_table[i]->name);
-        assert_true(backend_cpu.supports(op_table[i], DTYPE_BF16));
-        assert_false(backend_cpu.supports(op_table[i], DTYPE_I32));
+        if (!found) fail_msg("no case of %s (tests/support/op_cases.c)", op_table[i]->name);
+        assert_true(backend_has_kernel(&backend_cpu, op_table[i]));
+    }
+}
+
+/* Forward and gradient, so that a new function is compared with differences too (test_kernel_gradients.c). */
+static void test_every_activation_has_cases(void **state) {
+    (void)state;
+    for (int function = 0; function < ACTIVATION_COUNT; function++) {
+        bool forward = false, gradient = false;
+        for (int k = 0; k < op_case_count; k++) {
+            if (op_cases[k].function != (enum activation)function) continue;
+            forward |= op_cases[k].op == &op_activation;
+            gradient |= op_cases[k].op == &op_activation_grad;
+        }
+        if (!forward || !gradient)
+            fail_msg("no case of %s (tests/support/op_cases.c)", activation_name((enum activation)function));
     }
 }
 
@@ -228,6 +242,7 @@ int main(void) {
     backend_cpu.set_threads(2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_operator_has_a_case),
+        cmocka_unit_test(test_every_activation_has_cases),
         cmocka_unit_test(test_complete_and_within_bounds),
         cmocka_unit_test(test_same_bits_run_after_run),
         cmocka_unit_test(test_same_bits_on_any_number_of_threads),

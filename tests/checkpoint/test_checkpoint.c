@@ -1,5 +1,5 @@
 /* Checkpoints when file operations fail, or the process ends between them: the previous one stays whole. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -45,8 +45,8 @@ static void test_a_run_without(void **state) {
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     /* Some of it moves, so that the last update is one that was put off. */
     run.options.save_every = 0;
-    run.plan.memory.device_bytes = 880 << 10;
-    run.plan.memory.host_bytes = 64 << 20;
+    SETTINGS_GIVE(&run.plan.memory, device_bytes, 880 << 10);
+    SETTINGS_GIVE(&run.plan.memory, host_bytes, 64 << 20);
     expect_status(tiny_run_begin(&run, without, NULL), STATUS_OK, NULL);
     assert_false(file_exists(temp_path(without, "checkpoints")));
     assert_true(

@@ -55,19 +55,19 @@ static void test_bad_settings_write_nothing(void **state) {
     const char *folder = temp_path(*state, "nothing");
 #define REFUSED(change, text)                                                                                          \
     tiny_run_make(*state, "llama", &run);                                                                              \
-    run.change;                                                                                                        \
+    change;                                                                                                            \
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_BAD_INPUT, text);                                         \
     assert_false(file_exists(folder));
-    REFUSED(options.steps = 0, "steps")
-    REFUSED(options.learning_rate = 0, "lr")
-    REFUSED(options.min_lr_fraction = 1.5, "min-lr-fraction")
-    REFUSED(options.beta2 = 1, "beta2")
-    REFUSED(options.epsilon = 0, "epsilon")
-    REFUSED(plan.sequence_length = 129, "129") /* the context is 128 */
-    REFUSED(plan.grain_sequences = 4, "grain")
-    REFUSED(data_paths[0] = "/nowhere/data.bin", "/nowhere/data.bin")
+    REFUSED(run.options.steps = 0, "steps")
+    REFUSED(run.options.learning_rate = 0, "lr")
+    REFUSED(run.options.min_lr_fraction = 1.5, "min-lr-fraction")
+    REFUSED(SETTINGS_GIVE(&run.options, beta2, 1), "beta2")
+    REFUSED(SETTINGS_GIVE(&run.options, epsilon, 0), "epsilon")
+    REFUSED(SETTINGS_GIVE(&run.plan, sequence_length, 129), "129") /* the context is 128 */
+    REFUSED(SETTINGS_GIVE(&run.plan, grain_sequences, 4), "grain")
+    REFUSED(run.data_paths[0] = "/nowhere/data.bin", "/nowhere/data.bin")
     tiny_run_make(*state, "llama", &run);
-    run.plan.memory.device_bytes = 1 << 20;
+    SETTINGS_GIVE(&run.plan.memory, device_bytes, 1 << 20);
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_NO_FIT, "more than the 1.00 MiB");
     assert_true(status_hint_text()[0] != '\0');
     assert_false(file_exists(folder));

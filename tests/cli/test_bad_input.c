@@ -1,5 +1,6 @@
 /* Bad input, one thing wrong at a time: exit status 2, a message that names file and field, no run folder made, and a
  * run that is there already stays as it is. */
+/* ctest: LABELS long */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

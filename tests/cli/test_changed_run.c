@@ -1,6 +1,6 @@
 /* A run whose files were changed or damaged between train and resume: what would give other bits is refused by name,
  * what may change is said, and moving to another machine is allowed on purpose. */
-/* ctest: PROCESSORS 2 */
+/* ctest: PROCESSORS 2 LABELS long */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Commands of which an operation fails: they say so, and the file that they write is the old one or the new one. */
-/* ctest: PROCESSORS 2 TIMEOUT 3500 */
+/* ctest: PROCESSORS 2 TIMEOUT 3500 LABELS long */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Training with a disk tier by the program: the same bits as in memory, killed at any moment, and with a folder that
  * fails.
  */
-/* ctest: PROCESSORS 2 TIMEOUT 900 */
+/* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

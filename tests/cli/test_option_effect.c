@@ -144,7 +144,7 @@ static void test_each_rule_has_a_case(void **state) {
         bool found = option == OPT_DISK || option == OPT_HOST_MEMORY;
         for (int c = 0; c < CASES; c++)
             found |= cases[c].option == option;
-        if (!found) fail_msg("--%s has no case", option_table[option].name);
+        if (!found) fail_msg("--%s has no case", option_table[option].setting->name);
     }
 }
 

@@ -1,5 +1,5 @@
 /* `ballast report` and `train --serve` as a user and a browser meet them. */
-/* ctest: PROCESSORS 2 */
+/* ctest: PROCESSORS 2 LABELS long */
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>

@@ -29,7 +29,7 @@ static void make_steps(struct console_account *account, int64_t from, int64_t to
 
 static void test_a_whole_run(void **state) {
     (void)state;
-    struct console_account account = {.run_folder = "run", .writes_text = true, .saved = true};
+    struct console_account account = {.run_folder = "run", .writes_text = true, .checkpoint = "step-00003000"};
     account.began_ns = clock_now_ns();
     make_steps(&account, 1, 3000);
     console_account_validation(&account, 1000, 6.5);

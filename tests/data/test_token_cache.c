@@ -1,4 +1,5 @@
 /* The token cache: when it is used again, when it is made again, and that a failure leaves nothing behind. */
+/* ctest: LABELS long */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

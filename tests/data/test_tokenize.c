@@ -1,4 +1,5 @@
 /* Text files into ids in parallel: the same ids as encoding in one piece, whatever the threads. */
+/* ctest: LABELS long */
 #include <jansson.h>
 #include <omp.h>
 #include <setjmp.h>

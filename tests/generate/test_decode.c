@@ -18,7 +18,8 @@
 #include "support/weight_files.h"
 
 struct text_engine {
-    struct train_setup setup;
+    struct session session;
+    struct session_plan plan;
     struct engine engine;
     struct decoding decoding;
 };
@@ -27,13 +28,13 @@ static void open_texts(const char *folder, enum dtype dtype, int64_t positions, 
                        struct text_engine *out) {
     struct plan_options plan;
     plan_options_init(&plan);
-    plan.threads = 2;
-    plan.dtype = dtype;
-    plan.sequence_length = positions;
-    plan.memory.device_bytes = 256 << 20;
-    plan.batch = texts;
-    expect_status(train_setup_create(folder, SETUP_GENERATE, &plan, NULL, &out->setup), STATUS_OK, NULL);
-    expect_status(engine_open(&out->setup, &out->engine), STATUS_OK, NULL);
+    SETTINGS_GIVE(&plan, threads, 2);
+    SETTINGS_GIVE(&plan, dtype, dtype);
+    SETTINGS_GIVE(&plan, sequence_length, positions);
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
+    SETTINGS_GIVE(&plan, batch, texts);
+    expect_status(session_begin(folder, PROGRAMS_TO_WRITE, &plan, NULL, &out->session, &out->plan), STATUS_OK, NULL);
+    expect_status(engine_open(&out->plan, &out->engine), STATUS_OK, NULL);
     expect_status(engine_load_weights(&out->engine), STATUS_OK, NULL);
     expect_status(decoding_create(&out->engine, &out->decoding), STATUS_OK, NULL);
 }
@@ -54,7 +55,8 @@ static void find_logits(struct decoding *decoding, int64_t text, const uint32_t 
 static void close_text(struct text_engine *text) {
     decoding_free(&text->decoding);
     engine_close(&text->engine);
-    train_setup_free(&text->setup);
+    session_plan_free(&text->plan);
+    session_close(&text->session);
 }
 
 static struct token_ids read_ids(const json_t *object, const char *key) {
@@ -69,7 +71,7 @@ static struct token_ids read_ids(const json_t *object, const char *key) {
 
 static uint32_t draw_greedily(struct decoding *decoding, const struct token_ids *ids) {
     struct generate_options options = {.temperature = 0, .top_p = 1, .repetition_penalty = 1};
-    int64_t vocab = decoding->engine->setup->model->config.vocab_size;
+    int64_t vocab = engine_model(decoding->engine)->config.vocab_size;
     struct sampler sampler;
     struct sampler_input input = {.ids = ids->items, .count = ids->count};
     uint32_t token;
@@ -130,7 +132,7 @@ static void compute_at_once(const char *folder, enum dtype dtype, const int32_t 
     harness_open(&options, &harness);
     harness_set_inputs(&harness, tokens, NULL);
     harness_step(&harness, 0, false);
-    memcpy(logits, runner_data(harness.runner, harness.output), LENGTH * TINY_VOCAB * sizeof *logits);
+    memcpy(logits, harness_logits(&harness), LENGTH * TINY_VOCAB * sizeof *logits);
     harness_close(&harness);
 }
 
@@ -172,10 +174,9 @@ static void check_logits(const char *name, enum dtype dtype, double bound) {
 
 static void test_logits_of_the_whole(void **state) {
     (void)state;
-    static const char *const names[] = {"gpt2", "llama", "mistral", "opt", "phi3", "qwen2", "qwen3"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        check_logits(names[i], DTYPE_F32, 1e-5);
-        check_logits(names[i], DTYPE_BF16, 3e-2);
+    for (int i = 0; i < model_family_count; i++) {
+        check_logits(model_families[i]->name, DTYPE_F32, 1e-5);
+        check_logits(model_families[i]->name, DTYPE_BF16, 3e-2);
     }
 }
 
@@ -214,10 +215,11 @@ static void test_caches_are_in_the_plan(void **state) {
     (void)state;
     struct text_engine text;
     open_texts(BALLAST_FIXTURES "/models/llama", DTYPE_BF16, 100, 3, &text);
-    const struct model_config *config = &text.setup.model->config;
+    const struct model_config *config = &text.session.model->config;
     int64_t bytes = 3 * 2 * config->layers * 100 * config->kv_heads * config->head_dim * 2;
-    assert_int_equal(text.setup.memory[TIER_DEVICE].by_kind[BUFFER_CACHE], bytes);
-    const struct program *prefill = text.setup.prefill->program, *decode = text.setup.decode->program;
+    assert_int_equal(text.plan.memory[TIER_DEVICE].by_kind[BUFFER_CACHE], bytes);
+    const struct program *prefill = text.plan.programs.of[PROGRAM_PREFILL]->program,
+                         *decode = text.plan.programs.of[PROGRAM_DECODE]->program;
     int64_t caches = 0;
     for (size_t i = 0; i < prefill->buffers.count; i++) {
         const struct buffer *a = &prefill->buffers.items[i], *b = &decode->buffers.items[i];

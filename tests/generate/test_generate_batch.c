@@ -79,7 +79,7 @@ static enum status write_batch(const char *folder, const struct batch_options *o
     struct writer writer = {0};
     struct prompts prompts = {0};
     struct prompt_encoder encoder = {.model = &model, .chat = options->chat};
-    plan.batch = options->batch;
+    if (options->batch > 0) SETTINGS_GIVE(&plan, batch, options->batch);
     enum status status = writer_model_open(folder, &plan, &model);
     if (status == STATUS_OK) status = write_prompts(&encoder, options, &prompts, &writer, all);
     writer_free(&writer);

@@ -49,7 +49,7 @@ static void test_values(void **state) {
     assert_true(generation_config_is_end(&config, 7) && generation_config_is_end(&config, 9));
     assert_false(generation_config_is_end(&config, 0));
     generate_options_init(&options);
-    options.top_p = 0.5;
+    SETTINGS_GIVE(&options, top_p, 0.5);
     generation_config_apply(&config, &options, note);
     assert_string_equal(note, "eos_token_id 7 9, temperature 0.6, top_k 20, repetition_penalty 1.05");
     assert_true(options.temperature == 0.6 && options.top_p == 0.5 && options.top_k == 20);
@@ -68,7 +68,7 @@ static void test_greedy(void **state) {
     assert_string_equal(note, "eos_token_id 3, do_sample false");
     assert_true(options.temperature == 0 && options.top_k == 0 && options.top_p == 1);
     generate_options_init(&options);
-    options.temperature = 1;
+    SETTINGS_GIVE(&options, temperature, 1);
     options.ignore_end = true;
     generation_config_apply(&config, &options, note);
     assert_string_equal(note, "");

@@ -8,6 +8,7 @@
 #include "base/half.h"
 #include "model/model.h"
 #include "support/model_cases.h"
+#include "support/policy_subject.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 #include "support/weight_files.h"
@@ -87,8 +88,8 @@ static void parameters_are_those_of_transformers(void **state) {
         int gradients = 0;
         for (size_t k = 0; k < reference->tensors.count; k++) {
             const struct safetensors_tensor *gradient = &reference->tensors.items[k];
-            if (strncmp(gradient->name, "grad.", 5) != 0) continue;
-            const struct tensor *parameter = graph_find(targets.graph, gradient->name + 5);
+            if (strncmp(gradient->name, "grad64.", 7) != 0) continue;
+            const struct tensor *parameter = graph_find(targets.graph, gradient->name + 7);
             if (!parameter) fail_msg("%s: no parameter for %s", full_cases[i], gradient->name);
             if (!safetensors_has_shape(gradient, &parameter->shape))
                 fail_msg("%s: shape of %s", full_cases[i], gradient->name);
@@ -404,8 +405,24 @@ static void summaries_say_what_is_there(void **state) {
     model_free(model);
 }
 
+/* The lists through which tests go that do not go by family. */
+static void every_family_is_tested(void **state) {
+    (void)state;
+    for (int f = 0; f < model_family_count; f++) {
+        const char *name = model_families[f]->name;
+        bool compared = false, under_policies = false;
+        for (int i = 0; i < FULL_CASES; i++)
+            compared |= strcmp(full_cases[i], name) == 0;
+        for (size_t i = 0; i < policy_subject_count; i++)
+            under_policies |= strcmp(policy_subjects[i].family, name) == 0;
+        if (!compared) fail_msg("%s is not in FULL_MODEL_CASES (tests/support/model_cases.h)", name);
+        if (!under_policies) fail_msg("%s is not in policy_subjects (tests/support/policy_subject.c)", name);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_is_tested),
         cmocka_unit_test(every_fixture_builds),
         cmocka_unit_test(parameters_are_those_of_transformers),
         cmocka_unit_test(parameters_are_counted),

@@ -15,10 +15,6 @@ static struct {
 
 static const char *counting_isa(void) { return "counting"; }
 static void counting_threads(int threads) { (void)threads; }
-static bool counting_supports(const struct op *op, enum dtype dtype) {
-    (void)op;
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16;
-}
 static enum status counting_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct tensor *const operands[3] = {kernel->node->in[0], kernel->node->in[1], kernel->node->out[0]};
     char *const bytes[3] = {call->in[0], call->in[1], call->out[0]};
@@ -53,12 +49,14 @@ static void counting_zero(void *to, int64_t bytes, void *stream) {
 
 static enum status counting_check(void) { return STATUS_OK; }
 
+static const struct kernel_entry all = {.op = NULL, .create = counting_create};
+static const struct kernel_list kernels = {.entries = &all, .count = 1};
+
 static const struct backend counting = {.name = "counting",
                                         .check = counting_check,
                                         .isa = counting_isa,
                                         .set_threads = counting_threads,
-                                        .supports = counting_supports,
-                                        .kernel_create = counting_create,
+                                        .kernels = &kernels,
                                         .zero = counting_zero};
 
 static enum status measure(void *payload) {
@@ -79,11 +77,14 @@ static void test_kernels_run_in_whole_buffers(void **state) {
     }
 }
 
-static void test_unsupported_dtype_is_an_error(void **state) {
+static void test_a_backend_without_products_is_refused(void **state) {
     (void)state;
-    enum dtype dtype = DTYPE_I32;
-    assert_int_equal(measure(&dtype), STATUS_FAILED);
-    assert_non_null(strstr(status_message(), "int32"));
+    struct backend without = counting;
+    double rate;
+    without.kernels = NULL;
+    assert_int_equal(profile_matrix_rate(&without, DTYPE_F32, &rate), STATUS_BAD_INPUT);
+    assert_string_equal(status_message(), "product: the counting backend has no kernel for the operator linear");
+    assert_non_null(strstr(status_hint_text(), "--device cpu has one"));
 }
 
 static void test_each_allocation_may_fail(void **state) {
@@ -96,7 +97,7 @@ static void test_each_allocation_may_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels_run_in_whole_buffers),
-        cmocka_unit_test(test_unsupported_dtype_is_an_error),
+        cmocka_unit_test(test_a_backend_without_products_is_refused),
         cmocka_unit_test(test_each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* Measuring with an operation that fails: it says so, or does without what was kept; what is kept stays whole. */
-/* ctest: PROCESSORS 2 TIMEOUT 3500 */
+/* ctest: PROCESSORS 2 TIMEOUT 3500 LABELS long */
 #include <math.h>
 #include <string.h>
 

@@ -365,6 +365,61 @@ static void test_swapped_activations_are_away(void **state) {
     graph_free(graph);
 }
 
+/* The group of the next kernel after instruction i that is part of this step's own passes. */
+static int32_t next_group(const struct program *program, size_t i) {
+    const struct instruction *items = program->instructions.items;
+    while (items[i].opcode != OPCODE_KERNEL || items[i].deferred)
+        i++;
+    return items[i].group;
+}
+
+/* A fetch stands `lookahead` groups before its group, a store as many behind the end of its own. */
+static void test_copies_have_their_lookahead(void **state) {
+    (void)state;
+    struct graph *graph = deep_graph();
+    for (int64_t lookahead = 0; lookahead <= 2; lookahead++) {
+        struct policy policy = {
+            .grains_per_pass = 2, .chunk_bytes = 8192, .lookahead = lookahead, .schedule = "f0-2 d1 f3-7 b7-0"};
+        struct program *program = small_program_under(graph, 2, &policy);
+        int copies = 0;
+        for (size_t i = 0; i < program->instructions.count; i++) {
+            const struct instruction *copy = &program->instructions.items[i];
+            if (copy->opcode != OPCODE_COPY) continue;
+            int64_t expected = is_fetch(program, copy) ? copy->group - lookahead : copy->group + 1 + lookahead;
+            assert_int_equal(next_group(program, i), expected);
+            copies++;
+        }
+        assert_true(copies >= 20);
+        program_free(program);
+    }
+    graph_free(graph);
+}
+
+/* A deferred update stands two lookaheads before the forward of the first block that uses its chunk. */
+static void test_deferred_updates_come_early(void **state) {
+    (void)state;
+    struct graph *graph = deep_graph();
+    struct chunk_list chunks;
+    assert_int_equal(chunks_pack(graph, 8192, &chunks), STATUS_OK);
+    for (int64_t lookahead = 0; lookahead <= 2; lookahead++) {
+        struct policy policy = {
+            .grains_per_pass = 2, .chunk_bytes = 8192, .lookahead = lookahead, .optimizer = TIER_HOST};
+        struct program *program = small_program_under(graph, 2, &policy);
+        int updates = 0;
+        for (size_t i = 0; i < program->instructions.count; i++) {
+            const struct instruction *update = &program->instructions.items[i];
+            if (update->opcode != OPCODE_KERNEL || !update->deferred) continue;
+            int64_t block = chunks.chunks.items[chunks_updated_by(&chunks, update->node)].block;
+            assert_int_equal(next_group(program, i), block > 2 * lookahead ? block - 2 * lookahead : 0);
+            updates++;
+        }
+        assert_true(updates >= 20);
+        program_free(program);
+    }
+    chunks_free(&chunks);
+    graph_free(graph);
+}
+
 /* Backward of a layer does not ask for the layer's own output: recomputing it stops short of the product that makes
  * it. */
 static void test_recomputation_stops_short(void **state) {
@@ -460,10 +515,16 @@ static void test_allocations_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_policies),           cmocka_unit_test(test_fewest_fetches),
-        cmocka_unit_test(test_policies_save_memory),      cmocka_unit_test(test_swapped_activations_are_away),
-        cmocka_unit_test(test_recomputation_stops_short), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_persistent_chunks),         cmocka_unit_test(test_allocations_may_fail),
+        cmocka_unit_test(test_random_policies),
+        cmocka_unit_test(test_fewest_fetches),
+        cmocka_unit_test(test_policies_save_memory),
+        cmocka_unit_test(test_swapped_activations_are_away),
+        cmocka_unit_test(test_copies_have_their_lookahead),
+        cmocka_unit_test(test_deferred_updates_come_early),
+        cmocka_unit_test(test_recomputation_stops_short),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_persistent_chunks),
+        cmocka_unit_test(test_allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "support/fault_sweep.h"
+#include "support/in_place_graph.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
 
@@ -21,6 +22,21 @@ static struct graph *random_graph(uint64_t seed) {
         .sequence_length = 1 + (int64_t)draw(seed, 5, 9),
         .forward_only = draw(seed, 6, 4) == 0,
     });
+}
+
+static void test_in_place(void **state) {
+    (void)state;
+    struct graph *graph = in_place_graph();
+    assert_int_equal(graph_status(graph), STATUS_OK);
+    struct program *program = small_program(graph, 1, 1, 1, 1);
+    assert_int_equal(program->instructions.count, graph->nodes.count);
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        bool shared = instruction->operands[0].buffer == instruction->operands[OP_INPUTS_MAX].buffer;
+        if (shared != in_place_expected(instruction->node)) fail_msg("'%s'", instruction->node->name);
+    }
+    program_free(program);
+    graph_free(graph);
 }
 
 static void test_random_programs_verify(void **state) {
@@ -134,9 +150,13 @@ static void test_allocations_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_programs_verify), cmocka_unit_test(test_a_deep_model),
-        cmocka_unit_test(test_grains_in_passes),       cmocka_unit_test(test_parameters_lie_alike),
-        cmocka_unit_test(test_memory_report_adds_up),  cmocka_unit_test(test_allocations_may_fail),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_random_programs_verify),
+        cmocka_unit_test(test_a_deep_model),
+        cmocka_unit_test(test_grains_in_passes),
+        cmocka_unit_test(test_parameters_lie_alike),
+        cmocka_unit_test(test_memory_report_adds_up),
+        cmocka_unit_test(test_allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@ reference.safetensors, with the inputs and training data of model_cases:
     train.losses, .grad_norms, .lrs, .losses_bf16, final.<name>   as in model_cases
     merged.<name>                 F32  base weights that merge_and_unload changes
 reference.json: the settings; "base" is the folder of the base model under tests/fixtures/models, "freeze" the patterns
-of frozen weights.
+of frozen weights; bf16_updates_off and bf16_updates_spread as in model_cases.
 """
 
 import copy
@@ -23,7 +23,8 @@ import safetensors.torch
 import torch
 from transformers import AutoModelForCausalLM
 
-from model_cases import (BATCH, STEPS, TRAINING, all_double, loss_of, lr_at, make_batch, seed_of, spread)
+from model_cases import (BATCH, STEPS, TRAINING, all_double, bf16_updates, gradients_in_halves, loss_of, lr_at,
+                         make_batch, seed_of, spread)
 
 # base, norm to clip at, settings of LoraConfig (None: no adapter), patterns of frozen weights
 CASES = {
@@ -89,12 +90,12 @@ def train(model, batches, clip_norm, gradients_at=gradients):
     return losses, norms
 
 
-def train_bf16(model, batches, clip_norm):
+def train_bf16(model, batches, clip_norm, gradients_of=gradients):
     twin = copy.deepcopy(model).to(torch.bfloat16)
 
     def gradients_at(masters, ids, labels):
         twin.load_state_dict(masters.state_dict())
-        return gradients(twin, ids, labels)
+        return gradients_of(twin, ids, labels)
 
     return train(model, batches, clip_norm, gradients_at)[0]
 
@@ -123,7 +124,9 @@ def reference_of(root, case):
     tensors |= {f"grad64.{name}": grad for name, grad in grads64.items()}
     plain = copy.deepcopy(model)
     losses, norms = train(plain, batches, clip_norm)
-    losses_bf16 = train_bf16(copy.deepcopy(model), batches, clip_norm)
+    bf16, halves = copy.deepcopy(model), copy.deepcopy(model)
+    losses_bf16 = train_bf16(bf16, batches, clip_norm)
+    train_bf16(halves, batches, clip_norm, lambda *batch: gradients_in_halves(*batch, gradients))
     for name, values in {"losses": losses, "grad_norms": norms, "losses_bf16": losses_bf16,
                          "lrs": [lr_at(step) for step in range(STEPS)]}.items():
         tensors[f"train.{name}"] = torch.tensor(values, dtype=torch.float64)
@@ -134,6 +137,7 @@ def reference_of(root, case):
              "torch": torch.__version__.split("+")[0], "training": TRAINING | {"clip_norm": clip_norm},
              "steps_clipped": clipped, "fp32_losses_from_fp64": spread(losses, losses64),
              "bf16_losses_from_fp64": spread(losses_bf16, losses64)}
+    about |= bf16_updates(trained(model), trained(plain), [trained(bf16), trained(halves)])
     print(f"{case}: loss {losses[0]:.3f} to {losses[-1]:.3f}, {clipped} steps clipped, losses from fp64: "
           f"{about['fp32_losses_from_fp64']:.1e}, bf16 {about['bf16_losses_from_fp64']:.1e}")
     return model, tensors, about

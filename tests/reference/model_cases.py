@@ -8,13 +8,16 @@ reference.safetensors, B = 4 sequences of T = 29 tokens, V = vocabulary:
     logits                        F32 [B,T,V]   weights and arithmetic in fp32, whatever dtype the file stores
     loss, loss64                  F64 [1]       mean over unmasked tokens, of the fp32 and of the fp64 model
   and of full cases, for every parameter by its name in the file (a tied head goes by the embedding's name)
-    grad.<name>, grad64.<name>    F32, F64      of that loss
+    grad64.<name>                 F64           of loss64
     train.input_ids, train.labels I32 [20,B,T]  one batch a step
     train.losses                  F64 [20]      before each step's update
     train.grad_norms, train.lrs   F64 [20]      the norm before clipping
     train.losses_bf16             F64 [20]      by the bf16 recipe, see train_bf16
     final.<name>                  F32           the weights after the 20 fp32 steps
-reference.json: what the numbers were made with.
+reference.json: what the numbers were made with, and of full cases
+    bf16_updates_off              for every parameter, how far 20 steps by the bf16 recipe end from the 20 fp32 steps:
+                                  |bf16 - fp32| / |fp32 - initial|, over all of its elements
+    bf16_updates_spread           what another order of the same sums makes of it, see bf16_updates
 """
 
 import contextlib
@@ -33,6 +36,7 @@ from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, Mistral
                           Qwen2Config, Qwen3Config)
 
 BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
+BF16_LEAST = 0.01
 TRAINING = {
     "steps": STEPS, "lr": 3e-3, "warmup_steps": 5, "min_lr_fraction": 0.1, "betas": [0.9, 0.95], "eps": 1e-6,
     "weight_decay": 0.1,
@@ -248,15 +252,39 @@ def train(model, batches, clip_norm, gradients_at=gradients):
     return losses, norms
 
 
-def train_bf16(model, batches, clip_norm):
+def gradients_in_halves(model, ids, labels, gradients_of=gradients):
+    """The same sums in another order: two sequences at a time, added in fp32."""
+    counts = [(part != -100).sum() for part in labels.chunk(2)]
+    parts = [gradients_of(model, *half) for half in zip(ids.chunk(2), labels.chunk(2))]
+    weights = [count / sum(counts) for count in counts]
+    mixed = {name: sum(weight * part[2][name].float() for weight, part in zip(weights, parts)) for name in parts[0][2]}
+    return sum(weight.item() * part[0] for weight, part in zip(weights, parts)), None, mixed
+
+
+def train_bf16(model, batches, clip_norm, gradients_of=gradients):
     """The bf16 recipe: model holds the fp32 masters, a bfloat16 twin does forward and backward."""
     twin = copy_of(model, torch.bfloat16)
 
     def gradients_at(masters, ids, labels):
         twin.load_state_dict(masters.state_dict())
-        return gradients(twin, ids, labels)
+        return gradients_of(twin, ids, labels)
 
     return train(model, batches, clip_norm, gradients_at)[0]
+
+
+def updates_off(found, exact, initial):
+    """For each parameter, |found - exact| / |exact - initial|; each argument is {name: tensor}."""
+    return {name: ((found[name] - exact[name]).norm() / (exact[name] - initial[name]).norm()).item() for name in exact}
+
+
+def bf16_updates(initial, trained, ways):
+    """What reference.json says of bf16 training. ways: the parameters that the recipe ended with, by two orders of its
+    sums. Neither is nearer to the truth, so the second one's error over the first one's is how far another correct
+    implementation may be from the recorded numbers: the largest and the mean over all parameters. The sign of a single
+    element's gradient decides below BF16_LEAST, which is added to the first one's error."""
+    off, other = (updates_off(way, trained, initial) for way in ways)
+    ratios = [other[name] / (off[name] + BF16_LEAST) for name in off]
+    return {"bf16_updates_off": off, "bf16_updates_spread": {"most": max(ratios), "mean": sum(ratios) / len(ratios)}}
 
 
 def spread(found, exact):
@@ -264,7 +292,7 @@ def spread(found, exact):
     return max(abs(a - b) / abs(b) for a, b in zip(found, exact))
 
 
-def double_check(model, ids, labels, batches, clip_norm, tensors):
+def double_check(model, ids, labels, batches, clip_norm, tensors, grads):
     """Adds the fp64 references; returns how far fp32 is from them: what a correct fp32 implementation may differ by."""
     with all_double():
         exact = copy_of(model, torch.float64)
@@ -274,8 +302,7 @@ def double_check(model, ids, labels, batches, clip_norm, tensors):
     tensors |= {f"grad64.{name}": grad for name, grad in grads64.items()}
     scale = math.sqrt(sum(g.norm().item() ** 2 for g in grads64.values()) / len(grads64))
     return losses64, {
-        "gradient": max((tensors[f"grad.{n}"] - g).norm().item() / (g.norm().item() + 1e-3 * scale)
-                        for n, g in grads64.items()),
+        "gradient": max((grads[n] - g).norm().item() / (g.norm().item() + 1e-3 * scale) for n, g in grads64.items()),
         "losses": spread(tensors["train.losses"].tolist(), losses64),
         "final": max(((tensors[f"final.{n}"] - p).norm() / p.norm()).item() for n, p in exact.named_parameters()),
     }
@@ -296,23 +323,27 @@ def reference_of(model, case):
 
     clip_norm = FULL[case][0]
     batches = [make_batch(rng, step % BATCH) for step in range(STEPS)]
-    tensors |= {f"grad.{name}": grad for name, grad in grads.items()}
     trained = copy_of(model, torch.float32)
     losses, norms = train(trained, batches, clip_norm)
-    losses_bf16 = train_bf16(copy_of(model, torch.float32), batches, clip_norm)
+    bf16, halves = copy_of(model, torch.float32), copy_of(model, torch.float32)
+    losses_bf16 = train_bf16(bf16, batches, clip_norm)
+    train_bf16(halves, batches, clip_norm, gradients_in_halves)
     for name, values in {"losses": losses, "grad_norms": norms, "losses_bf16": losses_bf16,
                          "lrs": [lr_at(step) for step in range(STEPS)]}.items():
         tensors[f"train.{name}"] = torch.tensor(values, dtype=torch.float64)
     tensors["train.input_ids"], tensors["train.labels"] = (torch.stack(part) for part in zip(*batches))
     tensors |= {f"final.{name}": parameter.detach() for name, parameter in trained.named_parameters()}
-    losses64, fp32_error = double_check(model, ids, labels, batches, clip_norm, tensors)
+    losses64, fp32_error = double_check(model, ids, labels, batches, clip_norm, tensors, grads)
 
     clipped = sum(norm > clip_norm for norm in norms)
     about |= {"training": TRAINING | {"clip_norm": clip_norm}, "steps_clipped": clipped, "fp32_from_fp64": fp32_error,
               "bf16_losses_from_fp64": spread(losses_bf16, losses64)}
+    about |= bf16_updates(*(dict(m.named_parameters()) for m in (model, trained)),
+                          [dict(m.named_parameters()) for m in (bf16, halves)])
     print(f"{case}: loss {losses[0]:.3f} to {losses[-1]:.3f}, {clipped} steps clipped, fp32 from fp64: "
           + ", ".join(f"{what} {error:.1e}" for what, error in fp32_error.items())
-          + f", bf16 losses {about['bf16_losses_from_fp64']:.1e}")
+          + f", bf16 losses {about['bf16_losses_from_fp64']:.1e}, updates {max(about['bf16_updates_off'].values()):.2f}"
+          f", in halves times {about['bf16_updates_spread']['most']:.2f}")
     return tensors, about
 
 

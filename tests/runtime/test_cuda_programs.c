@@ -1,7 +1,7 @@
 /* Whole programs of CUDA's kernels where there is no device: compiled for the CPU (tests/cuda_emulator), behind streams
  * that do everything later. Losses are the CPU's but for rounding; no policy changes a bit, though some have the CPU
  * make the updates. */
-/* ctest: PROCESSORS 2 TIMEOUT 900 */
+/* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* Memory is what the program says: resident memory grows by the arenas' size and no more, and a step allocates nothing,
  * whatever the tiers. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <math.h>
 #include <stdatomic.h>
@@ -104,10 +104,11 @@ static int measure(const struct measured *measured) {
         random_batch(&harness, measured->vocab, step);
         harness_step(&harness, 1e-4, false);
     }
-    int64_t arenas = harness.arenas[TIER_DEVICE].bytes + harness.arenas[TIER_HOST].bytes, grown = own_peak() - before;
+    int64_t arenas = harness.engine.arenas[TIER_DEVICE].bytes + harness.engine.arenas[TIER_HOST].bytes,
+            grown = own_peak() - before;
     print_message("%s, seed %llu: arenas %.1f MiB, and %.1f MiB on the disk; resident memory grew by %.1f MiB\n",
                   measured->family, (unsigned long long)measured->policy_seed, (double)arenas / 0x1p20,
-                  (double)harness.arenas[TIER_DISK].bytes / 0x1p20, (double)grown / 0x1p20);
+                  (double)harness.engine.arenas[TIER_DISK].bytes / 0x1p20, (double)grown / 0x1p20);
     double off = (double)(grown - arenas), allowed = 0.02 * (double)arenas + 16 * 0x1p20;
     bool within = fabs(off) <= allowed;
     if (!within) print_policy(&harness.options.policy, measured->policy_seed);
@@ -139,14 +140,13 @@ static void test_resident_memory(void **state) {
 
 /* Each takes some 60 MiB with all its states, of which the policy leaves anything from a little to all in memory. */
 static void test_resident_memory_of_random_policies(void **state) {
-    static const char *const families[] = {"gpt2", "opt", "llama", "mistral", "phi3", "qwen2", "qwen3"};
     (void)state;
 #ifdef SANITIZED
     unit_skip("sanitizers have memory of their own; needs a plain build");
 #endif
-    for (uint64_t f = 0; f < sizeof families / sizeof *families; f++)
+    for (uint64_t f = 0; f < (uint64_t)model_family_count; f++)
         for (uint64_t i = 1, each = unit_sweep(1, 200); i <= each; i++)
-            measure_in_child(&(struct measured){.family = families[f],
+            measure_in_child(&(struct measured){.family = model_families[f]->name,
                                                 .hidden = 256,
                                                 .layers = 3,
                                                 .vocab = 4000,

@@ -1,8 +1,9 @@
 /* Models against what PyTorch computes: logits, gradients, and twenty steps of training
  * (tests/reference/make_fixtures.py). Bounds: logits 1e-4; each gradient g of n tensors: |d| <= 1e-4 (|g| + 1e-3 |all|
  * / sqrt(n)), against fp64; losses 1e-5 relative in fp32, 1e-2 in bf16; final weights 1e-4 relative where the
- * gradient is certain in fp32. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 */
+ * gradient is certain in fp32; in bf16, each tensor's update is at most BF16_MOST times as far from the fp32 one as
+ * PyTorch's bf16 is, and on average BF16_MEAN times (bf16_updates in model_cases.py). */
+/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>
@@ -16,6 +17,9 @@
 
 enum { STEPS = 20, BATCH = 4, TOKENS = 29 };
 
+/* Of PyTorch's distance and BF16_LEAST, below which the sign of one element's gradient decides. */
+static const double BF16_MOST = 2, BF16_MEAN = 1, BF16_LEAST = 0.01;
+
 static const char *const full_cases[] = {
     FULL_MODEL_CASES, "adapters/llama_lora", "adapters/gpt2_lora", "adapters/qwen2_lora", "adapters/llama_frozen",
 };
@@ -27,6 +31,7 @@ struct reference {
     char freeze[256]; /* patterns */
     bool adapter;     /* the folder is an adapter's */
     struct safetensors *tensors;
+    json_t *bf16_updates_off; /* by name: |bf16 - fp32| / |fp32 - initial| of the final weights, in PyTorch */
     double lr[STEPS], clip_norm, weight_decay, epsilon, beta1, beta2;
 };
 
@@ -90,6 +95,7 @@ static void reference_open(const char *name, bool full, struct reference *out) {
     snprintf(path, sizeof path, "%s/reference.json", out->folder);
     assert_int_equal(json_read_object(path, 1 << 20, &json), STATUS_OK);
     read_base(json, out);
+    out->bf16_updates_off = json_incref(json_object_get(json, "bf16_updates_off"));
     const json_t *training = json_object_get(json, "training"), *betas = json_object_get(training, "betas");
     out->clip_norm = json_number_value(json_object_get(training, "clip_norm"));
     out->weight_decay = json_number_value(json_object_get(training, "weight_decay"));
@@ -102,7 +108,10 @@ static void reference_open(const char *name, bool full, struct reference *out) {
     json_decref(json);
 }
 
-static void reference_close(struct reference *reference) { safetensors_close(reference->tensors); }
+static void reference_close(struct reference *reference) {
+    safetensors_close(reference->tensors);
+    json_decref(reference->bf16_updates_off);
+}
 
 static struct harness_options options_of(const struct reference *reference, enum dtype dtype) {
     return (struct harness_options){.folder = reference->base[0] ? reference->base : reference->folder,
@@ -132,7 +141,7 @@ static void check_logits_and_loss(const char *name, bool full) {
     int32_t *tokens = integers(&reference, "input_ids"), *labels = integers(&reference, "labels");
     harness_set_inputs(&harness, tokens, NULL);
     harness_step(&harness, 0, false);
-    const float *logits = runner_data(harness.runner, harness.output);
+    const float *logits = harness_logits(&harness);
     const struct safetensors_tensor *recorded = tensor_of(&reference, "%s", "logits");
     double *expected = doubles(&reference, recorded), worst = 0;
     for (size_t i = 0; i < recorded->elements; i++) {
@@ -282,6 +291,61 @@ static void check_final_weights(const char *name, const struct reference *refere
     }
 }
 
+/* The weights of what trains, in the order of the graph's tensors; NULL for all others. */
+static float **copy_weights(const struct harness *harness) {
+    const struct graph *graph = harness_graph(harness);
+    float **weights = mem_array(graph->tensors.count, sizeof *weights);
+    assert_non_null(weights);
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *parameter = graph->tensors.items[i];
+        if (parameter->kind == TENSOR_PARAMETER && parameter->trainable)
+            weights[i] = harness_weights(harness, parameter);
+    }
+    return weights;
+}
+
+static void free_weights(const struct harness *harness, float **weights) {
+    for (size_t i = 0; i < harness_graph(harness)->tensors.count; i++)
+        mem_free(weights[i]);
+    mem_free(weights);
+}
+
+/* How much farther from the fp32 update of a parameter this one is than PyTorch's by the same recipe. */
+static double update_off(const char *name, const struct reference *reference, const struct tensor *parameter,
+                         const float *initial, const float *found) {
+    const json_t *recorded = json_object_get(reference->bf16_updates_off, parameter->name);
+    if (!recorded) fail_msg("%s: reference.json has no bf16_updates_off of %s", name, parameter->name);
+    double *exact = doubles(reference, tensor_of(reference, "final.%s", parameter->name)), error = 0, moved = 0;
+    for (int64_t k = 0; k < shape_elements(&parameter->shape); k++) {
+        error += pow((double)found[k] - exact[k], 2);
+        moved += pow(exact[k] - (double)initial[k], 2);
+    }
+    mem_free(exact);
+    double off = sqrt(error / moved), expected = json_number_value(recorded) + BF16_LEAST;
+    if (!(off <= BF16_MOST * expected))
+        fail_msg("%s: bf16 update of %s off by %g, PyTorch's by %g", name, parameter->name, off, expected);
+    return off / expected;
+}
+
+static void check_bf16_updates(const char *name, const struct reference *reference, const struct harness *harness,
+                               float *const *initial) {
+    const struct graph *graph = harness_graph(harness);
+    float **found = copy_weights(harness);
+    double sum = 0, most = 0;
+    int count = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        if (!found[i]) continue;
+        double off = update_off(name, reference, graph->tensors.items[i], initial[i], found[i]);
+        sum += off;
+        most = off > most ? off : most;
+        count++;
+    }
+    assert_int_equal(count, json_object_size(reference->bf16_updates_off));
+    print_message("%-20s bf16: updates off by %.2f of PyTorch's, %.2f at most\n", name, sum / count, most);
+    if (!(sum / count <= BF16_MEAN)) fail_msg("%s: bf16 updates off by %g of PyTorch's", name, sum / count);
+    free_weights(harness, found);
+}
+
 static void check_training(const char *name, enum dtype dtype, double bound) {
     struct reference reference;
     reference_open(name, true, &reference);
@@ -290,6 +354,7 @@ static void check_training(const char *name, enum dtype dtype, double bound) {
     harness_open(&options, &harness);
     int32_t *tokens = integers(&reference, "train.input_ids"), *labels = integers(&reference, "train.labels");
     bool fp32 = dtype == DTYPE_F32;
+    float **initial = copy_weights(&harness);
     double *losses = doubles(&reference, tensor_of(&reference, "%s", fp32 ? "train.losses" : "train.losses_bf16"));
     double *norms = doubles(&reference, tensor_of(&reference, "%s", "train.grad_norms")), worst = 0;
     for (int step = 0; step < STEPS; step++) {
@@ -302,7 +367,11 @@ static void check_training(const char *name, enum dtype dtype, double bound) {
         worst = off > worst ? off : worst;
     }
     print_message("%-20s %s: losses off by %.2e at most\n", name, dtype_name(dtype), worst);
-    if (fp32) check_final_weights(name, &reference, &harness);
+    if (fp32)
+        check_final_weights(name, &reference, &harness);
+    else
+        check_bf16_updates(name, &reference, &harness, initial);
+    free_weights(&harness, initial);
     harness_close(&harness);
     mem_free(tokens);
     mem_free(labels);

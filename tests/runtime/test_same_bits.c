@@ -1,5 +1,5 @@
 /* One recipe, one result: whatever the grains per pass, the streams, the order in which they run, and however often. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <stdio.h>

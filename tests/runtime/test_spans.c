@@ -1,6 +1,6 @@
 /* Spans: none holds what a graph cannot hold, none could be longer, and steps whose spans are launched as graphs have
  * the bits of steps that are asked for call by call. */
-/* ctest: PROCESSORS 2 */
+/* ctest: PROCESSORS 2 LABELS long */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <stdlib.h>
 #include <string.h>

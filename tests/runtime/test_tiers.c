@@ -1,6 +1,6 @@
 /* The runner over three tiers: what a disk may do to it, two programs in the same arenas, and weights read and written
  * from outside. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 #include <stdio.h>
 #include <string.h>
 
@@ -166,7 +166,7 @@ static void test_short_and_slow_transfers(void **state) {
 static enum status create_and_free(void *payload) {
     const struct harness *harness = payload;
     struct runner *runner;
-    TRY(runner_create(harness->executable, harness->arenas, &runner));
+    TRY(runner_create(harness->executable, harness->engine.arenas, &runner));
     runner_free(runner);
     return STATUS_OK;
 }

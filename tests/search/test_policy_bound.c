@@ -44,13 +44,13 @@ static struct bounds find_bounds(const struct graph *graph, const struct plan *p
                                  const struct workspace_table *workspace, const struct costs *costs, uint64_t seed) {
     const struct policy *policy = &plan->policy;
     struct states states;
-    struct run_source source;
-    struct run_list runs = {0};
+    struct execution_source source;
+    struct execution_list executions = {0};
     struct way way;
     assert_int_equal(states_create(graph, costs, policy->chunk_bytes, &states), STATUS_OK);
-    assert_int_equal(run_source_create(graph, policy, &states.chunks, &source), STATUS_OK);
-    assert_int_equal(way_list_runs(&source, policy->schedule, &runs), STATUS_OK);
-    assert_int_equal(way_measure(&source, &runs, workspace, costs, policy->schedule, policy->lookahead, &way),
+    assert_int_equal(execution_source_create(graph, policy, &states.chunks, &source), STATUS_OK);
+    assert_int_equal(way_list_executions(&source, policy->schedule, &executions), STATUS_OK);
+    assert_int_equal(way_measure(&source, &executions, workspace, costs, policy->schedule, policy->lookahead, &way),
                      STATUS_OK);
     int64_t *scratch = mem_array(policy_bound_scratch(&way), sizeof *scratch);
     assert_non_null(scratch);
@@ -59,8 +59,8 @@ static struct bounds find_bounds(const struct graph *graph, const struct plan *p
     struct bounds bounds = bounds_of(&input, policy, seed);
     mem_free(scratch);
     way_free(&way);
-    vec_free(&runs.list);
-    run_source_free(&source);
+    vec_free(&executions.list);
+    execution_source_free(&source);
     states_free(&states);
     return bounds;
 }

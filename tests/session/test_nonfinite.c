@@ -75,13 +75,14 @@ static void test_the_last_checkpoint_is_named(void **state) {
     struct tiny_run run;
     char folder[512];
     tiny_run_make(*state, "llama", &run);
-    run.options.learning_rate = 1e6;
-    run.options.warmup_steps = 0;
+    run.options.learning_rate = 1000;
+    SETTINGS_GIVE(&run.options, warmup_steps, 0);
     run.options.save_every = 1;
     run.options.valid_every = 0;
     run.options.steps = 200;
-    run.options.beta1 = run.options.beta2 = 0;
-    run.options.weight_decay = 100; /* weights grow by a factor of 1e8 each step */
+    SETTINGS_GIVE(&run.options, beta1, 0);
+    SETTINGS_GIVE(&run.options, beta2, 0);
+    SETTINGS_GIVE(&run.options, weight_decay, 1000); /* weights grow by a factor of 1e6 each step */
     snprintf(folder, sizeof folder, "%s/diverged", (const char *)*state);
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_FAILED, "is not finite");
     assert_non_null(strstr(status_hint_text(), "the last good checkpoint is "));
@@ -104,7 +105,7 @@ static void test_infinite_moments_are_no_checkpoint(void **state) {
     char folder[512];
     tiny_run_make(*state, "llama", &run);
     plant_value(*state, &run, "model.norm.weight", 3e21f);
-    run.options.clip_norm = 0;
+    SETTINGS_GIVE(&run.options, clip_norm, 0);
     run.options.valid_every = 0;
     snprintf(folder, sizeof folder, "%s/moments", (const char *)*state);
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_FAILED,

@@ -35,7 +35,7 @@ static struct plan resolve(const struct backend *backend, const struct plan *bas
     struct plan_options options;
     struct plan plan = {0};
     plan_options_init(&options);
-    if (!base) options.batch = 32;
+    if (!base) SETTINGS_GIVE(&options, batch, 32);
     expect_status(plan_options_resolve(&options, NULL, backend, &gpt2, base, "plan.json", &plan), expected, message);
     return plan;
 }

@@ -505,7 +505,7 @@ static void release(struct kernel *kernel) {
     mem_free(kernel);
 }
 
-static enum status kernel_create(const struct node *node, struct kernel **out) {
+static enum status create_deferred(const struct node *node, struct kernel **out) {
     struct deferred_kernel *kernel = mem_array(1, sizeof *kernel);
     if (!kernel) return STATUS_FAILED;
     enum status status = device.kernel_create(node, &kernel->own);
@@ -540,7 +540,6 @@ static enum status check_backend(void) { return backend_cpu.check(); }
 static const char *isa(void) { return backend_cpu.isa(); }
 static enum dtype fastest_dtype(void) { return backend_cpu.fastest_dtype(); }
 static enum status measure(struct cluster *out) { return backend_cpu.measure(out); }
-static bool supports(const struct op *op, enum dtype dtype) { return backend_cpu.supports(op, dtype); }
 
 static enum status describe(char *text, size_t bytes) {
     snprintf(text, bytes, "deferred %d", device.number);
@@ -567,6 +566,9 @@ static enum status list_products(const char **lines) {
     return products_keep(device.products, lines);
 }
 
+static const struct kernel_entry deferred_all = {.op = NULL, .create = create_deferred};
+static const struct kernel_list deferred_kernels = {.entries = &deferred_all, .count = 1};
+
 static const struct backend backend = {.name = "deferred",
                                        .check = check_backend,
                                        .isa = isa,
@@ -578,8 +580,7 @@ static const struct backend backend = {.name = "deferred",
                                        .kernels_version = 2,
                                        .grain_tokens = 1024,
                                        .set_threads = set_threads,
-                                       .supports = supports,
-                                       .kernel_create = kernel_create,
+                                       .kernels = &deferred_kernels,
                                        .pin_products = pin_products,
                                        .list_products = list_products,
                                        .zero = zero,
@@ -589,7 +590,11 @@ static const struct backend backend = {.name = "deferred",
                                        .memory = &memory,
                                        .host = &backend_cpu};
 
-const struct backend *deferred_begin(uint64_t seed) { return deferred_begin_with(seed, backend_cpu.kernel_create); }
+static enum status create_cpu(const struct node *node, struct kernel **out) {
+    return backend_kernel_create(&backend_cpu, node, out);
+}
+
+const struct backend *deferred_begin(uint64_t seed) { return deferred_begin_with(seed, create_cpu); }
 
 const struct backend *deferred_begin_with(uint64_t seed,
                                           enum status (*create_kernel)(const struct node *node, struct kernel **out)) {

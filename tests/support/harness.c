@@ -1,9 +1,10 @@
 #include "support/harness.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "graph/differentiate.h"
 #include "program/passes.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
@@ -20,22 +21,33 @@ static const struct backend *default_backend(void) {
     unit_skip_all("%s; needs a GPU that this build can use", status_message());
 }
 
-static struct plan plan_of(const struct harness_options *options) {
-    struct plan plan = {
-        .recipe = {.dtype = options->dtype,
-                   .batch = options->batch,
-                   .sequence_length = options->sequence_length,
-                   .grain_sequences = options->grain_sequences,
-                   .threads = options->threads,
-                   .beta1 = options->beta1,
-                   .beta2 = options->beta2,
-                   .epsilon = options->epsilon,
-                   .weight_decay = options->weight_decay,
-                   .clip_norm = options->clip_norm},
-        .policy = options->policy,
+static struct plan_request request_of(const struct harness_options *options) {
+    struct plan_request request = {
+        .plan = {.recipe = {.dtype = options->dtype,
+                            .batch = options->batch,
+                            .sequence_length = options->sequence_length,
+                            .grain_sequences = options->grain_sequences,
+                            .threads = options->threads,
+                            .seed = options->seed,
+                            .beta1 = options->beta1,
+                            .beta2 = options->beta2,
+                            .epsilon = options->epsilon,
+                            .weight_decay = options->weight_decay,
+                            .clip_norm = options->clip_norm},
+                 .policy = options->policy},
+        .set = {.texts = 1},
+        .policy_fixed = true,
     };
-    plan.policy.grains_per_pass = options->grains_per_pass;
-    return plan;
+    struct recipe *recipe = &request.plan.recipe;
+    if (options->purpose == MODEL_LOSS_SEGMENTED) recipe->document_attention = DOCUMENT_ATTENTION_WITHIN;
+    snprintf(recipe->lora, sizeof recipe->lora, "%s", options->lora ? options->lora : "");
+    snprintf(recipe->freeze, sizeof recipe->freeze, "%s", options->freeze ? options->freeze : "");
+    request.plan.policy.grains_per_pass = options->grains_per_pass;
+    enum program_use main = options->purpose == MODEL_LOGITS ? PROGRAM_LOGITS
+                            : options->forward_only          ? PROGRAM_LOSS
+                                                             : PROGRAM_STEP;
+    request.set.uses = 1u << main | (options->evaluates ? 1u << PROGRAM_LOSS : 0);
+    return request;
 }
 
 static void use_streams(struct executable *executable, const struct plan *plan, int streams, uint64_t seed) {
@@ -54,119 +66,88 @@ static void use_streams(struct executable *executable, const struct plan *plan, 
     require(program_verify(executable->program), "verify");
 }
 
-/* Where a tensor's home is a disk, through memory of our own. */
-static void load_weight(struct harness *harness, const struct tensor *home, struct tensor *parameter) {
-    int64_t bytes = shape_bytes(&home->shape);
-    void *there = runner_data(harness->runner, home), *own = there ? NULL : mem_array((size_t)bytes, 1);
-    struct weight_target target = {.tensor = parameter, .data = there ? there : own, .dtype = home->shape.dtype};
-    assert_non_null(target.data);
-    if (harness->options.folder)
-        require(model_load_weights(harness->model, &target, 1), "weights");
-    else
-        model_initialise_weights(harness->model, harness->options.seed, &target, 1);
-    if (own) require(runner_write(harness->runner, home, 0, bytes, own), "home");
-    mem_free(own);
+static void set_defaults(struct harness_options *options) {
+    if (options->threads == 0) options->threads = 2;
+    if (options->beta1 <= 0) options->beta1 = 0.9, options->beta2 = 0.95, options->epsilon = 1e-6;
+    if (!options->backend) options->backend = default_backend();
+    if (!options->disk) options->disk = "/tmp";
 }
 
-static void load_weights(struct harness *harness) {
-    struct graph *graph = harness_graph(harness);
-    for (size_t i = 0; i < graph->tensors.count; i++) {
-        struct tensor *tensor = graph->tensors.items[i];
-        bool master = tensor->kind == TENSOR_STATE && strcmp(tensor->role, "master") == 0;
-        if (tensor->kind == TENSOR_PARAMETER || master)
-            load_weight(harness, tensor, master ? tensor->parameter : tensor);
-    }
-}
-
-static void open_arenas(struct harness *harness) {
-    const char *folder = harness->options.disk ? harness->options.disk : "/tmp";
-    struct arena_settings settings = {.memory = harness->options.backend->memory,
-                                      .folder = folder,
-                                      .channels = RUNNER_CHANNELS,
-                                      .engine = harness->options.engine,
-                                      .buffered = harness->options.buffered};
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
-        int64_t bytes = harness->executable->program->tier_bytes[tier];
-        int64_t other = harness->evaluation ? harness->evaluation->program->tier_bytes[tier] : 0;
-        if (other > bytes) bytes = other;
-        require(arena_open(tier, bytes, &settings, &harness->arenas[tier]), "arena");
-    }
-}
-
-static void compile_evaluation(struct harness *harness, const struct plan *plan) {
+static void open_session(struct harness *harness) {
     const struct harness_options *options = &harness->options;
+    struct plan_options plan;
+    struct model *model;
+    if (options->adapter)
+        require(model_open_adapter(options->adapter, options->folder, &model), options->adapter);
+    else if (options->folder)
+        require(model_open(options->folder, &model), options->folder);
+    else
+        require(model_create(options->config, &model), "model");
+    plan_options_init(&plan);
+    SETTINGS_GIVE(&plan, backend, options->backend);
+    SETTINGS_GIVE(&plan.memory, device_bytes, INT64_MAX / 4);
+    SETTINGS_GIVE(&plan.memory, host_bytes, INT64_MAX / 4);
+    snprintf(plan.memory.disk_folder, sizeof plan.memory.disk_folder, "%s", options->disk);
+    require(session_open_model(model, &plan, NULL, &harness->session), "session");
+    harness->session.machine.disk_engine = options->engine;
+    harness->session.machine.disk_buffered = options->buffered;
+}
+
+static void choose_policy(struct harness *harness, struct plan_request *request) {
+    struct plan *plan = &request->plan;
     struct graph *graph;
-    struct tensor *loss;
-    require(model_build_graph(harness->model, MODEL_LOSS, options->dtype, options->grain_sequences,
-                              options->sequence_length, &graph, &loss),
-            "the graph of the evaluation");
-    require(executable_create_beside(options->backend, graph, plan, harness->executable, &harness->evaluation),
-            "compile the evaluation");
+    enum program_use main = 0;
+    while (!program_set_has(&request->set, main))
+        main++;
+    require(program_build_graph(&harness->session, &request->set, main, plan, &graph), "graph");
+    plan->policy = random_policy(graph, recipe_grains(&plan->recipe), harness->options.policy_seed);
+    graph_free(graph);
+}
+
+static void compile(struct harness *harness) {
+    struct harness_options *options = &harness->options;
+    struct plan_request request = request_of(options);
+    require(session_set_trained(&harness->session, &request.plan.recipe), "what is trained");
+    if (options->policy_seed != 0) choose_policy(harness, &request);
+    options->policy = request.plan.policy;
+    enum status compiled = session_plan_make(&harness->session, &request, &harness->plan);
+    if (compiled != STATUS_OK) print_policy(&request.plan.policy, options->policy_seed);
+    require(compiled, "compile");
+    struct programs *programs = &harness->plan.programs;
+    struct executable *main = programs->of[programs_main_use(programs)];
+    if (options->streams > 1) use_streams(main, &request.plan, options->streams, options->seed + options->stream_seed);
+    programs_sum_bytes(programs);
+    harness->executable = main;
 }
 
 void harness_open(const struct harness_options *options, struct harness *out) {
-    struct harness harness = {.options = *options};
-    struct harness_options *own = &harness.options;
-    if (own->threads == 0) own->threads = 2;
-    if (own->beta1 <= 0) own->beta1 = 0.9, own->beta2 = 0.95, own->epsilon = 1e-6;
-    if (!own->backend) own->backend = default_backend();
-    own->backend->set_threads(own->threads);
-    if (own->adapter)
-        require(model_open_adapter(own->adapter, own->folder, &harness.model), own->adapter);
-    else if (own->folder)
-        require(model_open(own->folder, &harness.model), own->folder);
-    else
-        require(model_create(own->config, &harness.model), "model");
-    require(model_set_adapter(harness.model, own->lora ? own->lora : "", own->seed), "adapter");
-    require(model_set_frozen(harness.model, own->freeze ? own->freeze : ""), "frozen");
-    struct graph *graph;
-    require(model_build_graph(harness.model, own->purpose, own->dtype, own->grain_sequences, own->sequence_length,
-                              &graph, &harness.output),
-            "graph");
-    if (own->purpose != MODEL_LOGITS && !own->forward_only) {
-        struct optimizer_options optimizer = {.beta1 = own->beta1,
-                                              .beta2 = own->beta2,
-                                              .epsilon = own->epsilon,
-                                              .weight_decay = own->weight_decay,
-                                              .clip_norm = own->clip_norm};
-        require(graph_differentiate(graph, harness.output), "differentiate");
-        require(ops_add_optimizer(graph, &optimizer), "optimizer");
-    }
-    struct plan plan = plan_of(own);
-    if (own->policy_seed != 0) {
-        plan.policy = random_policy(graph, recipe_grains(&plan.recipe), own->policy_seed);
-        own->policy = plan.policy;
-    }
-    enum status compiled = executable_create(own->backend, graph, &plan, &harness.executable);
-    if (compiled != STATUS_OK) print_policy(&plan.policy, own->policy_seed);
-    require(compiled, "compile");
-    if (own->streams > 1) use_streams(harness.executable, &plan, own->streams, own->seed + own->stream_seed);
-    if (own->evaluates) compile_evaluation(&harness, &plan);
-    if (own->before_arena) own->before_arena(own->payload);
-    *out = harness;
-    open_arenas(out);
-    require(runner_create(out->executable, out->arenas, &out->runner), "runner");
-    if (out->evaluation) require(runner_create(out->evaluation, out->arenas, &out->evaluator), "evaluator");
-    load_weights(out);
+    *out = (struct harness){.options = *options};
+    set_defaults(&out->options);
+    open_session(out);
+    compile(out);
+    if (options->before_arena) options->before_arena(options->payload);
+    require(engine_open(&out->plan, &out->engine), "engine");
+    out->runner = out->engine.main;
+    require(options->folder ? engine_load_weights(&out->engine)
+                            : engine_initialise_weights(&out->engine, options->seed),
+            "weights");
 }
 
 void harness_close(struct harness *harness) {
-    runner_free(harness->runner);
-    runner_free(harness->evaluator);
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        arena_close(&harness->arenas[tier]);
-    executable_free(harness->executable);
-    executable_free(harness->evaluation);
-    model_free(harness->model);
+    engine_close(&harness->engine);
+    session_plan_free(&harness->plan);
+    session_close(&harness->session);
 }
 
-struct graph *harness_graph(const struct harness *harness) {
-    return harness->executable->graph;
-}
+const struct graph *harness_graph(const struct harness *harness) { return engine_graph(&harness->engine); }
 
 void *harness_data(const struct harness *harness, const char *name) {
     const struct tensor *tensor = graph_find(harness_graph(harness), name);
     return tensor ? runner_data(harness->runner, tensor) : NULL;
+}
+
+const float *harness_logits(const struct harness *harness) {
+    return engine_data(&harness->engine, PROGRAM_LOGITS, "logits");
 }
 
 static int32_t *input_of(const struct executable *executable, const struct runner *runner, const char *name) {
@@ -202,10 +183,11 @@ static int64_t count_unmasked(const struct harness *harness, const int32_t *targ
 double harness_evaluate(struct harness *harness, const int32_t *tokens, const int32_t *targets) {
     double scalars[SCALAR_COUNT] = {[SCALAR_LOSS_SCALE] = 1};
     harness_finish(harness);
-    set_inputs(&harness->options, harness->evaluation, harness->evaluator, tokens, targets);
-    require(runner_step(harness->evaluator, scalars), "evaluation");
-    const struct tensor *loss = graph_find(harness->evaluation->graph, "loss");
-    return *(const double *)runner_data(harness->evaluator, loss) / (double)count_unmasked(harness, targets);
+    struct runner *runner = harness->engine.runners[PROGRAM_LOSS];
+    set_inputs(&harness->options, harness->plan.programs.of[PROGRAM_LOSS], runner, tokens, targets);
+    require(runner_step(runner, scalars), "evaluation");
+    const double *loss = engine_data(&harness->engine, PROGRAM_LOSS, "loss");
+    return *loss / (double)count_unmasked(harness, targets);
 }
 
 double harness_step(struct harness *harness, double learning_rate, bool interleaved) {

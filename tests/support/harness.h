@@ -1,11 +1,10 @@
-/* Runs a model's program directly, below src/train: for tests that compare it with recorded references and with itself.
- */
+/* Runs a model's program step by step, by a session, its plan and its engine: for tests that compare it with recorded
+ * references and with itself, under any policy. */
 #ifndef BALLAST_TESTS_HARNESS_H
 #define BALLAST_TESTS_HARNESS_H
 
-#include "model/model.h"
 #include "model/safetensors.h"
-#include "runtime/runner.h"
+#include "session/engine.h"
 
 struct harness_options {
     /* NULL: that of the device which the environment's BALLAST_TEST_BACKEND names, else the CPU's. Where there is no
@@ -26,7 +25,7 @@ struct harness_options {
     const char *disk;     /* the folder of the disk tier; NULL: the one for temporary files */
     enum disk_engine_choice engine;
     bool buffered;  /* the disk through the page cache */
-    bool evaluates; /* also compiles the forward pass, in the same arenas: harness_evaluate */
+    bool evaluates; /* also compiles PROGRAM_LOSS, in the same arenas: harness_evaluate */
     int threads;    /* 0: 2 */
     double clip_norm, weight_decay, epsilon, beta1, beta2;
     int streams;                /* more than 1: instructions are dealt to streams at random, by the sum of the seeds */
@@ -35,21 +34,22 @@ struct harness_options {
 
 struct harness {
     struct harness_options options;
-    struct model *model;
-    struct executable *executable;
-    struct arena arenas[TIER_COUNT];
-    struct runner *runner;
-    struct executable *evaluation; /* NULL: none */
-    struct runner *evaluator;
-    struct tensor *output; /* loss or logits */
+    struct session session;
+    struct session_plan plan;
+    struct engine engine;
+    const struct executable *executable; /* the main program's, of the plan */
+    struct runner *runner;               /* its, of the engine */
     int64_t step;
 };
 
-/* Ends the test on any failure. */
+/* Ends the test on any failure. `out` must not be moved. */
 void harness_open(const struct harness_options *options, struct harness *out);
 void harness_close(struct harness *harness);
-struct graph *harness_graph(const struct harness *harness);
+const struct graph *harness_graph(const struct harness *harness);
+/* Of the main program's inputs and results; NULL where it has none of that name. */
 void *harness_data(const struct harness *harness, const char *name);
+/* Logits [batch, length, vocabulary] of a program that makes them. */
+const float *harness_logits(const struct harness *harness);
 
 /* Sets the inputs from `batch` sequences; targets may be NULL (logits). Sequences beyond the batch have weight zero. */
 void harness_set_inputs(struct harness *harness, const int32_t *tokens, const int32_t *targets);

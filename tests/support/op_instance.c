@@ -48,7 +48,7 @@ bool op_instance_can_run(const char **why) {
 bool op_instance_on_cuda(void) { return asks_for_cuda(); }
 
 enum status op_instance_kernel(const struct node *node, struct kernel **out) {
-    return asks_for_cuda() ? op_device_kernel(node, out) : backend_cpu.kernel_create(node, out);
+    return asks_for_cuda() ? op_device_kernel(node, out) : backend_kernel_create(&backend_cpu, node, out);
 }
 
 static int64_t whole_bytes(int64_t bytes) { return bytes + 2 * CANARY_BYTES; }

@@ -7,9 +7,9 @@
 struct plan_options text_writer_plan(int64_t positions) {
     struct plan_options plan;
     plan_options_init(&plan);
-    plan.threads = 2;
-    plan.sequence_length = positions;
-    plan.memory.device_bytes = 256 << 20;
+    SETTINGS_GIVE(&plan, threads, 2);
+    SETTINGS_GIVE(&plan, sequence_length, positions);
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
     return plan;
 }
 
@@ -23,7 +23,7 @@ static bool collect(void *payload, const char *bytes, size_t count) {
 static enum status write_text(struct writer_model *model, struct writer *writer, const struct generate_options *options,
                               const char *prompt, char *text, struct generate_result *result) {
     struct token_ids ids = {0};
-    enum status status = writer_encode_prompt(model->setup.model, model->tokenizer, prompt, &ids);
+    enum status status = writer_encode_prompt(model->session.model, model->tokenizer, prompt, &ids);
     if (status == STATUS_OK) status = writer_model_load(model);
     if (status == STATUS_OK) status = writer_create(&model->engine, model->tokenizer, &model->config, options, writer);
     if (status == STATUS_OK) status = generate_continue(writer, 0, &ids, collect, text, result);

@@ -30,15 +30,15 @@ void tiny_run_make(const char *folder, const char *name, struct tiny_run *out) {
     out->data_paths[0] = out->data;
     out->valid_paths[0] = out->valid;
     plan_options_init(&out->plan);
-    out->plan.batch = TINY_BATCH;
-    out->plan.grain_sequences = 2;
-    out->plan.sequence_length = TINY_TOKENS;
-    out->plan.threads = 2;
-    out->plan.memory.device_bytes = 256 << 20;
+    SETTINGS_GIVE(&out->plan, batch, TINY_BATCH);
+    SETTINGS_GIVE(&out->plan, grain_sequences, 2);
+    SETTINGS_GIVE(&out->plan, sequence_length, TINY_TOKENS);
+    SETTINGS_GIVE(&out->plan, threads, 2);
+    SETTINGS_GIVE(&out->plan.memory, device_bytes, 256 << 20);
     train_options_init(&out->options);
     out->options.steps = 6;
     out->options.learning_rate = 1e-3;
-    out->options.warmup_steps = 2;
+    SETTINGS_GIVE(&out->options, warmup_steps, 2);
     out->options.save_every = 2;
     out->options.valid_every = 3;
     out->options.data_paths = out->data_paths;
@@ -54,8 +54,8 @@ enum status tiny_run_begin(const struct tiny_run *run, const char *run_folder, c
 enum status tiny_run_resume(const char *run_folder, int64_t steps, const struct train_events *events) {
     struct plan_options plan;
     plan_options_init(&plan);
-    plan.memory.device_bytes = 256 << 20;
-    return train_resume(run_folder, &plan, &(struct resume_options){.steps = steps}, events);
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
+    return train_resume(run_folder, &plan, TINY_RESUME(steps), events);
 }
 
 char *tiny_run_metrics(const char *run_folder) {

@@ -17,6 +17,9 @@ struct tiny_run {
 void tiny_run_make(const char *folder, const char *name, struct tiny_run *out);
 /* train_begin, without events. */
 enum status tiny_run_begin(const struct tiny_run *run, const char *run_folder, const struct train_events *events);
+/* To so many steps; 0: as many as the run has. */
+#define TINY_RESUME(wanted)                                                                                            \
+    &(struct resume_options) { .given = (wanted) > 0 ? SETTING_BIT(steps) : 0, .steps = (wanted) }
 /* train_resume with nothing given but `steps`. */
 enum status tiny_run_resume(const char *run_folder, int64_t steps, const struct train_events *events);
 

@@ -18,13 +18,13 @@ static void stop_and_go_on(const char *folder, const char *name, const char *lor
     struct tiny_run run;
     char whole[512], parts[512];
     tiny_run_make(folder, name, &run);
-    run.plan.dtype = dtype;
-    run.plan.lora = lora;
+    SETTINGS_GIVE(&run.plan, dtype, dtype);
+    if (lora) SETTINGS_GIVE(&run.plan, lora, lora);
     snprintf(whole, sizeof whole, "%s/whole-%s", folder, name);
     snprintf(parts, sizeof parts, "%s/parts-%s", folder, name);
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     run.options.steps = 1;
-    run.options.schedule_steps = 6;
+    SETTINGS_GIVE(&run.options, schedule_steps, 6);
     run.options.keep = 1;
     expect_status(tiny_run_begin(&run, parts, NULL), STATUS_OK, NULL);
     expect_status(tiny_run_resume(parts, 4, NULL), STATUS_OK, NULL);
@@ -49,7 +49,7 @@ static void test_another_base_is_refused(void **state) {
     snprintf(run.model, sizeof run.model, "%s/base", (const char *)*state);
     assert_int_equal(folder_create(run.model), STATUS_OK);
     copy_model("llama", run.model);
-    run.plan.lora = "2,4,all-linear";
+    SETTINGS_GIVE(&run.plan, lora, "2,4,all-linear");
     snprintf(folder, sizeof folder, "%s/of-base", (const char *)*state);
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
     expect_status(tiny_run_resume(folder, 7, NULL), STATUS_OK, NULL);
@@ -69,7 +69,7 @@ static enum status evaluate(const char *model, const struct tiny_run *run, doubl
     struct plan_options plan = run->plan;
     struct eval_options options = {.data_paths = run->valid_paths, .data_path_count = 1};
     struct eval_result result;
-    plan.lora = NULL;
+    SETTINGS_DROP(&plan, lora);
     TRY(evaluate_files(model, &plan, &options, &result));
     *loss = result.total.loss;
     eval_result_free(&result);
@@ -82,7 +82,7 @@ static void test_adapter_as_model(void **state) {
     char folder[500];
     double base, adapted, merged;
     tiny_run_make(*state, "llama", &run);
-    run.plan.lora = "4,16,q_proj,v_proj";
+    SETTINGS_GIVE(&run.plan, lora, "4,16,q_proj,v_proj");
     run.options.learning_rate = 1e-2;
     run.options.steps = 40;
     snprintf(folder, sizeof folder, "%s/first", (const char *)*state);
@@ -100,29 +100,40 @@ static void test_adapter_as_model(void **state) {
     expect_status(evaluate(merged_folder, &run, &merged), STATUS_OK, NULL);
     assert_true(fabs(merged - adapted) < 1e-6 * adapted);
     run.options.steps = 6;
-    run.plan.lora = NULL;
+    SETTINGS_DROP(&run.plan, lora);
     expect_status(tiny_run_begin(&run, temp_path(*state, "second"), NULL), STATUS_OK, NULL);
     assert_true(file_exists(temp_path(temp_path(*state, "second"), "model/adapter_model.safetensors")));
-    run.plan.lora = "8,16,q_proj";
+    SETTINGS_GIVE(&run.plan, lora, "8,16,q_proj");
     expect_status(tiny_run_begin(&run, temp_path(*state, "third"), NULL), STATUS_BAD_INPUT, "differs");
     assert_false(file_exists(temp_path(*state, "third")));
 }
 
-static void measure(const struct tiny_run *run, const char *lora, const char *freeze, struct train_setup *out) {
+struct planned {
+    struct session session;
+    struct session_plan plan;
+};
+
+static void measure(const struct tiny_run *run, const char *lora, const char *freeze, struct planned *out) {
     struct plan_options plan = run->plan;
     const char *patterns[] = {freeze};
-    plan.lora = lora;
-    plan.freeze = patterns;
+    if (lora) SETTINGS_GIVE(&plan, lora, lora);
+    if (freeze) SETTINGS_GIVE(&plan, freeze, patterns);
     plan.freeze_count = freeze ? 1 : 0;
-    expect_status(train_setup_create(run->model, SETUP_TRAIN, &plan, NULL, out), STATUS_OK, NULL);
+    expect_status(session_begin(run->model, PROGRAMS_TO_TRAIN, &plan, NULL, &out->session, &out->plan), STATUS_OK,
+                  NULL);
 }
 
-static int64_t kind(const struct train_setup *setup, enum buffer_kind which) {
-    return setup->memory[TIER_DEVICE].by_kind[which];
+static void drop(struct planned *planned) {
+    session_plan_free(&planned->plan);
+    session_close(&planned->session);
 }
 
-static bool has_tensor(const struct train_setup *setup, enum tensor_kind wanted, const char *end) {
-    const struct graph *graph = setup->main->graph;
+static int64_t kind(const struct planned *planned, enum buffer_kind which) {
+    return planned->plan.memory[TIER_DEVICE].by_kind[which];
+}
+
+static bool has_tensor(const struct planned *planned, enum tensor_kind wanted, const char *end) {
+    const struct graph *graph = programs_main(&planned->plan.programs)->graph;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         size_t length = strlen(tensor->name);
@@ -135,30 +146,31 @@ static bool has_tensor(const struct train_setup *setup, enum tensor_kind wanted,
 /* Gradients and optimizer state for what trains and nothing else. */
 static void test_memory(void **state) {
     struct tiny_run run;
-    struct train_setup all, adapters, frozen;
+    struct planned all, adapters, frozen;
     tiny_run_make(*state, "llama", &run);
     measure(&run, NULL, NULL, &all);
     measure(&run, "2,4,q_proj", NULL, &adapters);
     measure(&run, NULL, "*.mlp.*", &frozen);
     int64_t count = 2 * (2 * 90 + 2 * 90); /* layers, A and B of rank 2: 90 features in, 9 heads of 10 out */
-    assert_int_equal(adapters.trained_parameters, count);
-    assert_int_equal(adapters.parameters, all.parameters + count);
+    assert_int_equal(adapters.plan.figures.trained_parameters, count);
+    assert_int_equal(adapters.plan.figures.parameters, all.plan.figures.parameters + count);
     assert_true(kind(&adapters, BUFFER_OPTIMIZER) >= count * 8 && kind(&adapters, BUFFER_OPTIMIZER) < count * 8 + 1024);
-    assert_int_equal(all.trained_parameters, all.parameters);
-    assert_true(kind(&all, BUFFER_OPTIMIZER) >= all.parameters * 8);
+    assert_int_equal(all.plan.figures.trained_parameters, all.plan.figures.parameters);
+    assert_true(kind(&all, BUFFER_OPTIMIZER) >= all.plan.figures.parameters * 8);
     assert_true(kind(&frozen, BUFFER_OPTIMIZER) < kind(&all, BUFFER_OPTIMIZER));
-    assert_true(adapters.program_bytes[TIER_DEVICE] < frozen.program_bytes[TIER_DEVICE]);
-    assert_true(frozen.program_bytes[TIER_DEVICE] < all.program_bytes[TIER_DEVICE]);
+    assert_true(adapters.plan.programs.tier_bytes[TIER_DEVICE] < frozen.plan.programs.tier_bytes[TIER_DEVICE]);
+    assert_true(frozen.plan.programs.tier_bytes[TIER_DEVICE] < all.plan.programs.tier_bytes[TIER_DEVICE]);
     assert_true(has_tensor(&adapters, TENSOR_GRADIENT, "q_proj.lora_B.weight"));
     assert_false(has_tensor(&adapters, TENSOR_GRADIENT, "q_proj.weight"));
     assert_false(has_tensor(&adapters, TENSOR_STATE, "q_proj.weight"));
     assert_true(has_tensor(&frozen, TENSOR_GRADIENT, "q_proj.weight"));
     assert_false(has_tensor(&frozen, TENSOR_GRADIENT, "up_proj.weight"));
     assert_false(has_tensor(&frozen, TENSOR_STATE, "up_proj.weight"));
-    assert_true(all.flops_per_token > frozen.flops_per_token && frozen.flops_per_token > adapters.flops_per_token);
-    train_setup_free(&all);
-    train_setup_free(&adapters);
-    train_setup_free(&frozen);
+    assert_true(all.plan.figures.flops_per_token > frozen.plan.figures.flops_per_token &&
+                frozen.plan.figures.flops_per_token > adapters.plan.figures.flops_per_token);
+    drop(&all);
+    drop(&adapters);
+    drop(&frozen);
 }
 
 /* Frozen weights keep their bits, the others do not; several patterns; resuming keeps to them. */
@@ -167,7 +179,7 @@ static void test_frozen(void **state) {
     char folder[512], path[600];
     const char *patterns[] = {"model.layers.0.*", "*embed*"};
     tiny_run_make(*state, "llama", &run);
-    run.plan.freeze = patterns;
+    SETTINGS_GIVE(&run.plan, freeze, patterns);
     run.plan.freeze_count = 2;
     run.options.steps = 2;
     snprintf(folder, sizeof folder, "%s/run", (const char *)*state);
@@ -191,10 +203,10 @@ static void test_frozen(void **state) {
     }
     safetensors_close(before);
     safetensors_close(after);
-    run.plan.freeze = (const char *[]){"*"};
+    SETTINGS_GIVE(&run.plan, freeze, (const char *[]){"*"});
     run.plan.freeze_count = 1;
     expect_status(tiny_run_begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "nothing to train");
-    run.plan.freeze = (const char *[]){"model.layers.7.*"};
+    SETTINGS_GIVE(&run.plan, freeze, (const char *[]){"model.layers.7.*"});
     expect_status(tiny_run_begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "model.layers.7.*");
     assert_false(file_exists(temp_path(*state, "none")));
 }

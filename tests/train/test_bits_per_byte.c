@@ -18,10 +18,10 @@ static struct eval_result evaluate(const char *model, const char *const *paths, 
     struct plan_options plan;
     struct eval_result result;
     plan_options_init(&plan);
-    plan.batch = 4;
-    plan.sequence_length = 32;
-    plan.threads = 2;
-    plan.memory.device_bytes = 256 << 20;
+    SETTINGS_GIVE(&plan, batch, 4);
+    SETTINGS_GIVE(&plan, sequence_length, 32);
+    SETTINGS_GIVE(&plan, threads, 2);
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
     struct eval_options options = {.data_paths = paths, .data_path_count = count};
     expect_status(evaluate_files(model, &plan, &options, &result), STATUS_OK, NULL);
     return result;

@@ -41,7 +41,7 @@ static void test_killed_while_it_writes(void **state) {
     struct tiny_run run;
     char whole[512], folder[STEPS + 1][512];
     tiny_run_make(*state, "llama", &run);
-    run.plan.threads = 1;
+    SETTINGS_GIVE(&run.plan, threads, 1);
     run.options.save_every = 1;
     snprintf(whole, sizeof whole, "%s/whole", (const char *)*state);
     for (int step = 1; step <= STEPS; step++) {
@@ -62,7 +62,8 @@ static void test_killed_while_it_writes(void **state) {
 
 struct fixture {
     struct tiny_run run;
-    struct train_setup setup;
+    struct session session;
+    struct session_plan plan;
     struct engine engine;
     struct train_data data;
     struct metrics metrics;
@@ -73,26 +74,28 @@ struct fixture {
 static void open_fixture(const char *place, const char *name, struct fixture *out) {
     bool validated;
     tiny_run_make(place, "llama_tied", &out->run);
-    out->run.plan.dtype = DTYPE_BF16;
+    SETTINGS_GIVE(&out->run.plan, dtype, DTYPE_BF16);
     out->run.options.keep = 0;
     snprintf(out->folder, sizeof out->folder, "%s/%s", place, name);
     assert_int_equal(folder_create(out->folder), STATUS_OK);
     expect_status(
         metrics_open(temp_path(out->folder, "metrics.jsonl"), &(struct metrics_cut){0}, &out->metrics, &validated),
         STATUS_OK, NULL);
-    expect_status(train_setup_create(out->run.model, SETUP_TRAIN, &out->run.plan, &out->run.options, &out->setup),
+    expect_status(
+        session_begin(out->run.model, PROGRAMS_TO_TRAIN, &out->run.plan, &out->run.options, &out->session, &out->plan),
+        STATUS_OK, NULL);
+    expect_status(train_data_open(out->session.model, &out->plan.chosen.recipe, &out->run.options, true, &out->data),
                   STATUS_OK, NULL);
-    expect_status(train_data_open(out->setup.model, &out->setup.plan.recipe, &out->run.options, true, &out->data),
-                  STATUS_OK, NULL);
-    expect_status(engine_open(&out->setup, &out->engine), STATUS_OK, NULL);
+    expect_status(engine_open(&out->plan, &out->engine), STATUS_OK, NULL);
     expect_status(engine_load_weights(&out->engine), STATUS_OK, NULL);
-    out->state = (struct checkpoint_state){.plan = out->setup.plan};
+    out->state = (struct checkpoint_state){.plan = out->plan.chosen};
 }
 
 static void close_fixture(struct fixture *fixture) {
     engine_close(&fixture->engine);
     train_data_close(&fixture->data);
-    train_setup_free(&fixture->setup);
+    session_plan_free(&fixture->plan);
+    session_close(&fixture->session);
     metrics_close(&fixture->metrics);
 }
 
@@ -164,7 +167,7 @@ static void test_a_full_disk(void **state) {
 }
 
 static float *find_state(struct engine *engine, const char *role) {
-    const struct graph *graph = engine->setup->main->graph;
+    const struct graph *graph = engine_graph(engine);
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind == TENSOR_STATE && strcmp(tensor->role, role) == 0) return runner_data(engine->main, tensor);

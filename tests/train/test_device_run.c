@@ -1,6 +1,6 @@
 /* Whole runs on a device whose memory the CPU has no address for: metrics, checkpoints, models, samples, evaluations
  * and texts are byte for byte those of the CPU. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 */
+/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static void make_run(const char *folder, struct tiny_run *run) {
     snprintf(run->model, sizeof run->model, "%s", temp_path(folder, "text-model"));
     snprintf(run->data, sizeof run->data, "%s", temp_path(folder, "text.txt"));
     snprintf(run->valid, sizeof run->valid, "%s", run->data);
-    run->plan.dtype = DTYPE_BF16;
+    SETTINGS_GIVE(&run->plan, dtype, DTYPE_BF16);
     run->options.sample_every = 2;
     run->options.sample_tokens = 9;
     run->options.sample_prompt = "the river";
@@ -75,12 +75,12 @@ struct sizes {
     bool measured; /* the policy was chosen by costs of this device */
 };
 
-static void note_sizes(void *payload, const struct train_setup *setup, const char *folder, int64_t first, int64_t steps,
+static void note_sizes(void *payload, const struct session_plan *plan, const char *folder, int64_t first, int64_t steps,
                        int64_t tokens) {
     (void)folder, (void)first, (void)steps, (void)tokens;
-    const int64_t *bytes = setup->program_bytes;
+    const int64_t *bytes = plan->programs.tier_bytes;
     *(struct sizes *)payload = (struct sizes){bytes[TIER_DEVICE], bytes[TIER_HOST] + bytes[TIER_DISK],
-                                              setup->costs.host_kernels && setup->costs.rates.measured};
+                                              plan->costs.host_kernels && plan->costs.rates.measured};
 }
 
 /* `device_bytes` 0: as many as it takes. */
@@ -91,11 +91,11 @@ static struct sizes train(const char *parent, const char *name, const struct bac
     struct train_events events = {.begin = note_sizes, .payload = &sizes};
     make_run(parent, &run);
     snprintf(folder, 512, "%s/%s", parent, name);
-    run.plan.backend = backend;
+    if (backend) SETTINGS_GIVE(&run.plan, backend, backend);
     if (device_bytes > 0) {
-        run.plan.memory.device_bytes = device_bytes;
-        run.plan.memory.host_bytes = 64 << 20;
-        snprintf(run.plan.memory.disk_folder, sizeof run.plan.memory.disk_folder, "%s", parent);
+        SETTINGS_GIVE(&run.plan.memory, device_bytes, device_bytes);
+        SETTINGS_GIVE(&run.plan.memory, host_bytes, 64 << 20);
+        memory_options_set_disk(&run.plan.memory, parent);
     }
     expect_status(tiny_run_begin(&run, folder, &events), STATUS_OK, NULL);
     return sizes;
@@ -155,24 +155,23 @@ static void test_resuming(void **state) {
     snprintf(plain, sizeof plain, "%s/plain", (const char *)*state);
     snprintf(other, sizeof other, "%s/resumed", (const char *)*state);
     run.options.steps = 4;
-    run.options.schedule_steps = 6;
+    SETTINGS_GIVE(&run.options, schedule_steps, 6);
     deferred_choose(1);
-    run.plan.backend = deferred_begin(3);
+    SETTINGS_GIVE(&run.plan, backend, deferred_begin(3));
     expect_status(tiny_run_begin(&run, other, NULL), STATUS_OK, NULL);
     struct plan_options plan;
     deferred_end();
     deferred_choose(2);
     plan_options_init(&plan);
-    plan.backend = deferred_begin(3);
-    plan.memory.device_bytes = 256 << 20;
-    expect_status(train_resume(other, &plan, &(struct resume_options){.steps = 6}, NULL), STATUS_OK, NULL);
+    SETTINGS_GIVE(&plan, backend, deferred_begin(3));
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
+    expect_status(train_resume(other, &plan, TINY_RESUME(6), NULL), STATUS_OK, NULL);
     require_products(other, "product 01\n");
     require_products(plain, "");
     require_same(plain, other, "model/model.safetensors");
     require_same(plain, other, "checkpoints/step-00000006/optimizer.safetensors");
     change_products(other);
-    expect_status(train_resume(other, &plan, &(struct resume_options){.steps = 8}, NULL), STATUS_BAD_INPUT,
-                  "plan.recipe.products");
+    expect_status(train_resume(other, &plan, TINY_RESUME(8), NULL), STATUS_BAD_INPUT, "plan.recipe.products");
     deferred_end();
 }
 
@@ -180,7 +179,7 @@ static void generate(const struct tiny_run *run, const struct backend *backend, 
     struct plan_options plan = text_writer_plan(32);
     struct generate_options options;
     struct generate_result result;
-    plan.backend = backend;
+    if (backend) SETTINGS_GIVE(&plan, backend, backend);
     generate_options_init(&options);
     options.tokens = 40;
     expect_status(text_writer_run(run->model, &plan, &options, "the river ran by the old mill and the", out, &result),
@@ -204,7 +203,7 @@ static double evaluate(const struct tiny_run *run, const struct backend *backend
     struct eval_options options = {.data_paths = paths, .data_path_count = 1};
     struct plan_options plan = run->plan;
     struct eval_result result;
-    plan.backend = backend;
+    if (backend) SETTINGS_GIVE(&plan, backend, backend);
     expect_status(evaluate_files(run->model, &plan, &options, &result), STATUS_OK, NULL);
     double loss = result.total.loss;
     eval_result_free(&result);

@@ -49,7 +49,7 @@ static void test_open_settings(void **state) {
     struct lr_shape shape = lr_shape_of(&options);
     assert_int_equal(shape.steps, 250);
     assert_int_equal(shape.warmup_steps, 25);
-    options.schedule_steps = 5000;
+    SETTINGS_GIVE(&options, schedule_steps, 5000);
     shape = lr_shape_of(&options);
     assert_int_equal(shape.steps, 5000);
     assert_int_equal(shape.warmup_steps, 100);

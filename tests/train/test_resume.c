@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/stop_signal.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -27,12 +28,12 @@ static void stop_and_go_on(const char *folder, const char *name, enum dtype dtyp
     struct tiny_run run;
     char whole[512], parts[512];
     tiny_run_make(folder, name, &run);
-    run.plan.dtype = dtype;
+    SETTINGS_GIVE(&run.plan, dtype, dtype);
     snprintf(whole, sizeof whole, "%s/whole-%s-%s", folder, name, dtype_name(dtype));
     snprintf(parts, sizeof parts, "%s/parts-%s-%s", folder, name, dtype_name(dtype));
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     run.options.steps = 1;
-    run.options.schedule_steps = 6;
+    SETTINGS_GIVE(&run.options, schedule_steps, 6);
     expect_status(tiny_run_begin(&run, parts, NULL), STATUS_OK, NULL);
     expect_status(tiny_run_resume(parts, 5, NULL), STATUS_OK, NULL);
     expect_status(tiny_run_resume(parts, 6, NULL), STATUS_OK, NULL);
@@ -59,8 +60,9 @@ static void stop_by_signal(const char *folder, int number, enum status expected)
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     /* Step 3 has a validation: the signal comes before it, and it is made up for. */
     int at[2] = {3, number};
-    struct train_events events = {.step = raise_at_step, .payload = at};
+    struct train_events events = {.step = raise_at_step, .stop = stop_signal_poll, .payload = at};
     expect_status(tiny_run_begin(&run, parts, &events), expected, "after step 3 of 6");
+    stop_signal_end();
     assert_true(file_is_folder(temp_path(parts, "checkpoints/step-00000003")));
     assert_false(file_exists(temp_path(parts, "model")));
     expect_status(tiny_run_resume(parts, 0, NULL), STATUS_OK, NULL);
@@ -91,14 +93,14 @@ static void test_second_signal_ends_at_once(void **state) {
     struct tiny_run run;
     char folder[512];
     tiny_run_make(*state, "llama", &run);
-    run.plan.threads = 1;
+    SETTINGS_GIVE(&run.plan, threads, 1);
     snprintf(folder, sizeof folder, "%s/twice", (const char *)*state);
     const char *said = temp_path(*state, "said.txt");
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        struct train_events events = {.step = raise_twice};
+        struct train_events events = {.step = raise_twice, .stop = stop_signal_poll};
         if (!freopen(said, "w", stderr)) _exit(99);
         _exit(tiny_run_begin(&run, folder, &events) == STATUS_OK ? 0 : 1);
     }
@@ -135,12 +137,12 @@ static void expect_same_mixed(void **state, enum document_attention attention) {
     const char *paths[] = {first, second};
     run.options.data_paths = paths;
     run.options.data_path_count = 2;
-    run.plan.document_attention = attention;
+    SETTINGS_GIVE(&run.plan, document_attention, attention);
     snprintf(whole, sizeof whole, "%s/whole-mixed-%d", (const char *)*state, (int)attention);
     snprintf(cut, sizeof cut, "%s/cut-mixed-%d", (const char *)*state, (int)attention);
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     run.options.steps = 3;
-    run.options.schedule_steps = 6;
+    SETTINGS_GIVE(&run.options, schedule_steps, 6);
     expect_status(tiny_run_begin(&run, cut, NULL), STATUS_OK, NULL);
     expect_status(tiny_run_resume(cut, 6, NULL), STATUS_OK, NULL);
     expect_same_runs(whole, cut, 6);
@@ -161,7 +163,7 @@ static void test_what_may_not_change(void **state) {
     struct resume_options none = {0};
 #define REFUSED(field, value, name)                                                                                    \
     plan_options_init(&plan);                                                                                          \
-    plan.field = value;                                                                                                \
+    SETTINGS_GIVE(&plan, field, value);                                                                                \
     expect_status(train_resume(folder, &plan, &none, NULL), STATUS_BAD_INPUT, name);
     REFUSED(batch, 4, "batch: 4 differs from the 3")
     REFUSED(sequence_length, 8, "seq")
@@ -171,7 +173,7 @@ static void test_what_may_not_change(void **state) {
     REFUSED(dtype, DTYPE_BF16, "dtype")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
     plan_options_init(&plan);
-    plan.memory.device_bytes = 1 << 12;
+    SETTINGS_GIVE(&plan.memory, device_bytes, 1 << 12);
     expect_status(train_resume(folder, &plan, &none, NULL), STATUS_NO_FIT, "no plan fits");
     assert_null(strstr(status_hint_text(), "--grain "));
     assert_null(strstr(status_hint_text(), "--seq "));

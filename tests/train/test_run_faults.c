@@ -1,6 +1,6 @@
 /* A run of which one allocation, file operation or thread fails, from the first to the last: it says so and leaves what
  * going on ends as if nothing had been, or nothing at all. In one tier and over three, begun and resumed. */
-/* ctest: PROCESSORS 2 TIMEOUT 3500 */
+/* ctest: PROCESSORS 2 TIMEOUT 3500 LABELS long */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static enum status resume(const struct subject *subject, const char *folder, int
     struct plan_options plan;
     plan_options_init(&plan);
     plan.memory = subject->run.plan.memory;
-    return train_resume(folder, &plan, &(struct resume_options){.steps = steps}, NULL);
+    return train_resume(folder, &plan, TINY_RESUME(steps), NULL);
 }
 
 /* The recipe of a run that was, and the policy. */
@@ -70,7 +70,7 @@ static void name_folders(const char *place, const char *name, struct subject *ou
 static void make_subject(const char *place, bool tiers, struct subject *out) {
     struct tiny_run *run = &out->run;
     tiny_run_make(place, "llama", run);
-    run->plan.threads = 1;
+    SETTINGS_GIVE(&run->plan, threads, 1);
     run->options.steps = FIRST_STEPS;
     run->options.valid_every = 2;
     run->options.keep = 1;
@@ -85,9 +85,9 @@ static void make_subject(const char *place, bool tiers, struct subject *out) {
     snprintf(out->scratch, sizeof out->scratch, "%s/scratch", place);
     expect_status(folder_create(out->scratch), STATUS_OK, NULL);
     write_plan(temp_path(place, "model-of-plan"), &tiered, out->plan);
-    run->plan.plan_path = out->plan;
-    run->plan.memory.host_bytes = 64 << 20;
-    snprintf(run->plan.memory.disk_folder, sizeof run->plan.memory.disk_folder, "%s", out->scratch);
+    SETTINGS_GIVE(&run->plan, plan_path, out->plan);
+    SETTINGS_GIVE(&run->plan.memory, host_bytes, 64 << 20);
+    memory_options_set_disk(&run->plan.memory, out->scratch);
     make_runs(out);
 }
 

@@ -18,9 +18,9 @@ struct seen {
     double epoch, epochs;
 };
 
-static void see_begin(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+static void see_begin(void *payload, const struct session_plan *plan, const char *run_folder, int64_t first_step,
                       int64_t steps, int64_t data_tokens) {
-    (void)setup, (void)run_folder, (void)first_step;
+    (void)plan, (void)run_folder, (void)first_step;
     *(struct seen *)payload = (struct seen){.steps = steps, .tokens = data_tokens};
 }
 
@@ -38,7 +38,7 @@ static struct train_events events_of(struct seen *seen) {
 /* With one thread: steps this small would only wait for a second. */
 static void make_run(const char *folder, struct tiny_run *out) {
     tiny_run_make(folder, "llama", out);
-    out->plan.threads = 1;
+    SETTINGS_GIVE(&out->plan, threads, 1);
     out->options.valid_every = 0;
 }
 
@@ -46,15 +46,19 @@ static enum status resume(const char *folder, int64_t steps, double epochs, stru
     struct plan_options plan;
     const struct train_events events = events_of(seen);
     plan_options_init(&plan);
-    plan.memory.device_bytes = 256 << 20;
-    return train_resume(folder, &plan, &(struct resume_options){.steps = steps, .epochs = epochs}, &events);
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
+    struct resume_options resume = {0};
+    if (steps > 0) SETTINGS_GIVE(&resume, steps, steps);
+    if (epochs > 0) SETTINGS_GIVE(&resume, epochs, epochs);
+    return train_resume(folder, &plan, &resume, &events);
 }
 
 /* A fresh run of so many epochs in the folder. */
 static struct seen begin(struct tiny_run *run, const char *folder, double epochs) {
     struct seen seen;
     const struct train_events events = events_of(&seen);
-    run->options.epochs = epochs;
+    SETTINGS_DROP(&run->options, epochs);
+    if (epochs > 0) SETTINGS_GIVE(&run->options, epochs, epochs);
     assert_int_equal(folder_remove(folder), STATUS_OK);
     expect_status(tiny_run_begin(run, folder, &events), STATUS_OK, NULL);
     assert_int_equal(seen.last, seen.steps);
@@ -94,7 +98,7 @@ static void test_bits_are_those_of_so_many_steps(void **state) {
     struct tiny_run run;
     char by_steps[512], by_epochs[512];
     make_run(*state, &run);
-    run.options.warmup_steps = -1;
+    SETTINGS_DROP(&run.options, warmup_steps);
     snprintf(by_steps, sizeof by_steps, "%s/steps", (const char *)*state);
     snprintf(by_epochs, sizeof by_epochs, "%s/epochs", (const char *)*state);
     run.options.steps = 2 * EPOCH_STEPS;
@@ -132,7 +136,7 @@ static void test_sources_with_weights_are_refused(void **state) {
     const char *const paths[] = {first, second}, *const plain[] = {run.data, run.valid};
     run.options.data_paths = paths;
     run.options.data_path_count = 2;
-    run.options.epochs = 1;
+    SETTINGS_GIVE(&run.options, epochs, 1);
     const char *folder = temp_path(*state, "run");
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_BAD_INPUT, "epochs: the data have weights");
     assert_false(file_exists(folder));
@@ -162,11 +166,11 @@ static void test_text_is_waited_for(void **state) {
     struct train_options options;
     plan_options_init(&plan);
     train_options_init(&options);
-    plan.batch = BATCH;
-    plan.sequence_length = TOKENS;
-    plan.threads = 1;
-    plan.memory.device_bytes = 256 << 20;
-    options.epochs = 0.02;
+    SETTINGS_GIVE(&plan, batch, BATCH);
+    SETTINGS_GIVE(&plan, sequence_length, TOKENS);
+    SETTINGS_GIVE(&plan, threads, 1);
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
+    SETTINGS_GIVE(&options, epochs, 0.02);
     options.data_paths = paths;
     options.data_path_count = 1;
     struct seen seen;

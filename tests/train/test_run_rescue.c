@@ -29,7 +29,7 @@ static void displace(void *payload, const struct train_step *step) {
 
 static void make_run(const char *folder, struct tiny_run *run) {
     tiny_run_make(folder, "llama", run);
-    run->plan.threads = 1;
+    SETTINGS_GIVE(&run->plan, threads, 1);
 }
 
 static void expect_goes_on(const char *rescued, const char *whole) {

@@ -45,10 +45,10 @@ struct seen {
     int64_t bytes;
 };
 
-static void keep_bytes(void *payload, const struct train_setup *setup, const char *folder, int64_t first, int64_t steps,
+static void keep_bytes(void *payload, const struct session_plan *plan, const char *folder, int64_t first, int64_t steps,
                        int64_t tokens) {
     (void)folder, (void)first, (void)steps, (void)tokens;
-    ((struct seen *)payload)->bytes = setup->program_bytes[TIER_DEVICE];
+    ((struct seen *)payload)->bytes = plan->programs.tier_bytes[TIER_DEVICE];
 }
 
 static void count_sample(void *payload, int64_t step, const char *prompt, const char *sample) {
@@ -90,7 +90,7 @@ static void test_same_after_resume(void **state) {
     snprintf(parts, sizeof parts, "%s/parts", (const char *)*state);
     expect_status(tiny_run_begin(&run.run, whole, NULL), STATUS_OK, NULL);
     run.run.options.steps = 3;
-    run.run.options.schedule_steps = 6;
+    SETTINGS_GIVE(&run.run.options, schedule_steps, 6);
     expect_status(tiny_run_begin(&run.run, parts, NULL), STATUS_OK, NULL);
     /* As if it had been killed after its sample of step 2 and a part of the next. */
     assert_int_equal(folder_remove(temp_path(parts, "checkpoints/step-00000003")), STATUS_OK);
@@ -155,23 +155,27 @@ static void require_beside(const struct program *training, const struct program 
 /* Three programs in one arena: parameters of all at one place, caches of two, and nothing else in what is kept. */
 static void test_programs_in_one_arena(void **state) {
     struct text_run run;
-    struct train_setup setup;
+    struct session session;
+    struct session_plan plan;
     make_run(*state, &run);
-    expect_status(train_setup_create(run.model, SETUP_TRAIN, &run.run.plan, &run.run.options, &setup), STATUS_OK, NULL);
-    assert_non_null(setup.prefill);
-    require_beside(setup.main->program, setup.prefill->program);
-    require_beside(setup.main->program, setup.decode->program);
+    expect_status(session_begin(run.model, PROGRAMS_TO_TRAIN, &run.run.plan, &run.run.options, &session, &plan),
+                  STATUS_OK, NULL);
+    const struct programs *programs = &plan.programs;
+    assert_non_null(programs->of[PROGRAM_PREFILL]);
+    require_beside(programs->of[PROGRAM_STEP]->program, programs->of[PROGRAM_PREFILL]->program);
+    require_beside(programs->of[PROGRAM_STEP]->program, programs->of[PROGRAM_DECODE]->program);
     int caches = 0;
-    for (size_t i = 0; i < setup.prefill->program->buffers.count; i++) {
-        const struct buffer *a = &setup.prefill->program->buffers.items[i],
-                            *b = &setup.decode->program->buffers.items[i];
+    for (size_t i = 0; i < programs->of[PROGRAM_PREFILL]->program->buffers.count; i++) {
+        const struct buffer *a = &programs->of[PROGRAM_PREFILL]->program->buffers.items[i],
+                            *b = &programs->of[PROGRAM_DECODE]->program->buffers.items[i];
         if (a->kind != BUFFER_CACHE) continue;
         assert_string_equal(a->name, b->name);
         assert_int_equal(a->offset, b->offset);
         caches++;
     }
     assert_int_equal(caches, 4);
-    train_setup_free(&setup);
+    session_plan_free(&plan);
+    session_close(&session);
 }
 
 static struct text_run swept;
@@ -181,7 +185,7 @@ static enum status generate_once(void *payload) {
     struct generate_options options;
     char out[TEXT_WRITER_BYTES];
     (void)payload;
-    plan.threads = 1;
+    SETTINGS_GIVE(&plan, threads, 1);
     generate_options_init(&options);
     options.tokens = 3;
     return text_writer_run(swept.model, &plan, &options, "the river", out, NULL);

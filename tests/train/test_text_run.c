@@ -29,10 +29,10 @@ struct place {
  * beyond them: the sixth, rows 1984 to 4031 of 40 tokens. */
 static void make_options(struct place *place) {
     plan_options_init(&place->plan);
-    place->plan.batch = 64;
-    place->plan.sequence_length = 40;
-    place->plan.threads = 1;
-    place->plan.memory.device_bytes = 256 << 20;
+    SETTINGS_GIVE(&place->plan, batch, 64);
+    SETTINGS_GIVE(&place->plan, sequence_length, 40);
+    SETTINGS_GIVE(&place->plan, threads, 1);
+    SETTINGS_GIVE(&place->plan.memory, device_bytes, 256 << 20);
     train_options_init(&place->options);
     place->options.steps = STEPS;
     place->options.learning_rate = 1e-3;
@@ -121,9 +121,9 @@ static void evaluate_text(const struct place *place) {
     eval_result_free(&result);
 }
 
-static void note_tokens(void *payload, const struct train_setup *setup, const char *run_folder, int64_t first_step,
+static void note_tokens(void *payload, const struct session_plan *plan, const char *run_folder, int64_t first_step,
                         int64_t steps, int64_t data_tokens) {
-    (void)setup, (void)run_folder, (void)first_step, (void)steps;
+    (void)plan, (void)run_folder, (void)first_step, (void)steps;
     *(int64_t *)payload = data_tokens;
 }
 

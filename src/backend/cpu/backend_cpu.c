@@ -6,15 +6,12 @@
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/parallel.h"
 
-static const struct {
-    const struct op *op;
-    enum status (*create)(const struct node *node, struct kernel **out);
-} kernels[] = {
+static const struct kernel_entry entries[] = {
 #define KERNEL_ENTRY(name) {&op_##name, cpu_##name##_create},
-    OP_LIST(KERNEL_ENTRY)
+    CPU_KERNEL_LIST(KERNEL_ENTRY)
 #undef KERNEL_ENTRY
 };
-enum { KERNELS = sizeof kernels / sizeof *kernels };
+static const struct kernel_list kernels = {.entries = entries, .count = sizeof entries / sizeof *entries};
 
 static void touch(const void *context, int64_t task, int thread) { (void)context, (void)task, (void)thread; }
 
@@ -22,23 +19,6 @@ static void touch(const void *context, int64_t task, int thread) { (void)context
 static void set_threads(int threads) {
     omp_set_num_threads(threads);
     parallel_tasks(threads, threads, touch, NULL);
-}
-
-static bool supports(const struct op *op, enum dtype dtype) {
-    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16) return false;
-    for (int i = 0; i < KERNELS; i++)
-        if (kernels[i].op == op) return true;
-    return false;
-}
-
-static enum status kernel_create(const struct node *node, struct kernel **out) {
-    TRY(cpu_isa_check());
-    for (int i = 0; i < KERNELS; i++) {
-        if (kernels[i].op != node->op) continue;
-        enum status status = kernels[i].create(node, out);
-        return status == STATUS_OK ? status : status_prefix(status, "%s (%s)", node->name, node->op->name);
-    }
-    return status_set(STATUS_FAILED, "the CPU has no kernel for %s", node->op->name);
 }
 
 enum { ZERO_BLOCK_BYTES = 1 << 20 };
@@ -99,8 +79,8 @@ const struct backend backend_cpu = {
     .kernels_version = 2,
     .grain_tokens = 1024,
     .set_threads = set_threads,
-    .supports = supports,
-    .kernel_create = kernel_create,
+    .kernels = &kernels,
+    .prepare = cpu_isa_check,
     .cache_bytes = cache_bytes,
     .zero = zero,
     .copy = copy,

@@ -8,14 +8,64 @@
 #include "base/mem.h"
 #include "ops/ops.h"
 
-/* Each operator has a function that makes its kernel; backend_cpu.c calls them by the operator's name. */
-#define KERNEL_DECLARE(name) enum status cpu_##name##_create(const struct node *node, struct kernel **out);
-OP_LIST(KERNEL_DECLARE)
+/* The operators that the CPU has kernels for, by files of the operators' names: kernel_FILE.c for ops/FILE.c. Each has
+ * a function cpu_NAME_create that makes its kernel. */
+#define CPU_KERNEL_LIST(X)                                                                                             \
+    /* activation */                                                                                                   \
+    X(activation)                                                                                                      \
+    X(activation_grad)                                                                                                 \
+    X(gated_activation)                                                                                                \
+    X(gated_activation_grad)                                                                                           \
+    /* attention, attention_cache */                                                                                   \
+    X(attention)                                                                                                       \
+    X(attention_grad)                                                                                                  \
+    X(attention_cache)                                                                                                 \
+    X(last_token)                                                                                                      \
+    /* elementwise */                                                                                                  \
+    X(add)                                                                                                             \
+    X(scale)                                                                                                           \
+    /* embedding */                                                                                                    \
+    X(embedding)                                                                                                       \
+    X(embedding_grad)                                                                                                  \
+    /* head */                                                                                                         \
+    X(head_loss)                                                                                                       \
+    X(head_loss_grad)                                                                                                  \
+    X(head_logits)                                                                                                     \
+    /* linear */                                                                                                       \
+    X(linear)                                                                                                          \
+    X(linear_dx)                                                                                                       \
+    X(linear_dw)                                                                                                       \
+    X(bias_grad)                                                                                                       \
+    /* norm */                                                                                                         \
+    X(rms_norm)                                                                                                        \
+    X(rms_norm_grad)                                                                                                   \
+    X(layer_norm)                                                                                                      \
+    X(layer_norm_grad)                                                                                                 \
+    /* optimizer */                                                                                                    \
+    X(gradient_sum)                                                                                                    \
+    X(squared_norm)                                                                                                    \
+    X(clip_factor)                                                                                                     \
+    X(adamw)                                                                                                           \
+    /* rope */                                                                                                         \
+    X(rope_table)                                                                                                      \
+    X(rope)
+
+#define KERNEL_DECLARE(name) kernel_maker cpu_##name##_create;
+CPU_KERNEL_LIST(KERNEL_DECLARE)
 #undef KERNEL_DECLARE
 
 /* A kernel that treats rows apart from each other: `rows` does rows [begin, end) of out[0]. */
 typedef void kernel_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end);
 enum status cpu_rows_create(const struct node *node, kernel_rows *rows, struct kernel **out);
+/* For such kernels: what out[0] has, and rows of operands; NULL for an operand that is left out. */
+static inline int64_t columns_of(const struct node *node) { return shape_columns(&node->out[0]->shape); }
+static inline enum dtype dtype_of(const struct node *node) { return node->out[0]->shape.dtype; }
+static inline void *in_row(const struct node *node, const struct kernel_call *call, int input, int64_t row) {
+    return operand_row(node->in[input], call->in[input], row);
+}
+static inline void *out_row(const struct node *node, const struct kernel_call *call, int output, int64_t row) {
+    return operand_row(node->out[output], call->out[output], row);
+}
 
 /* Sums over rows in blocks of SUM_ROWS: block i has its own row of `partials` [blocks][columns] (fp32); the blocks are
  * then added to `out` in order. */

@@ -1,8 +1,46 @@
-/* Gradients of the norms: rows in blocks, each with its own partial sums of the weights' gradients, which run over the
- * groups of a row in order. */
+/* Norms and their gradients. A gradient goes through rows in blocks, each with its own partial sums of the weights'
+ * gradients, which run over the groups of a row in order. */
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
+
+/* Features that are normalised together: those that the weight has. */
+static int64_t group_of(const struct tensor *weight) { return shape_columns(&weight->shape); }
+
+static void rms_norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
+    double epsilon = NODE_ATTRIBUTES(node, norm_attributes)->epsilon;
+    int64_t group = group_of(node->in[1]), groups = columns_of(node) / group;
+    int64_t bytes = group * dtype_bytes(dtype_of(node));
+    for (int64_t row = begin; row < end; row++) {
+        const char *x = in_row(node, call, 0, row);
+        char *y = out_row(node, call, 0, row);
+        float *rstd = (float *)call->out[1] + row * groups;
+        for (int64_t i = 0; i < groups; i++)
+            cpu_simd()->rms_norm(dtype_of(node), group, epsilon, x + i * bytes, call->in[1], y + i * bytes, rstd + i);
+    }
+}
+
+enum status cpu_rms_norm_create(const struct node *node, struct kernel **out) {
+    return cpu_rows_create(node, rms_norm_rows, out);
+}
+
+static void layer_norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
+    double epsilon = NODE_ATTRIBUTES(node, norm_attributes)->epsilon;
+    int64_t group = group_of(node->in[1]), groups = columns_of(node) / group;
+    int64_t bytes = group * dtype_bytes(dtype_of(node));
+    for (int64_t row = begin; row < end; row++) {
+        const char *x = in_row(node, call, 0, row);
+        char *y = out_row(node, call, 0, row);
+        float *mean = (float *)call->out[1] + row * groups, *rstd = (float *)call->out[2] + row * groups;
+        for (int64_t i = 0; i < groups; i++)
+            cpu_simd()->layer_norm(dtype_of(node), group, epsilon, x + i * bytes, call->in[1], call->in[2],
+                                   y + i * bytes, mean + i, rstd + i);
+    }
+}
+
+enum status cpu_layer_norm_create(const struct node *node, struct kernel **out) {
+    return cpu_rows_create(node, layer_norm_rows, out);
+}
 
 /* Where the operands of a kind of norm stand. */
 struct norm_operands {
@@ -63,15 +101,13 @@ static void norm_grad_rows(const void *context, int64_t begin, int64_t end) {
         norm_grad_groups(run, i, &partial);
 }
 
-static int64_t group_of(const struct node *node) { return shape_columns(&node->in[2]->shape); }
-
 static int64_t partial_elements(const struct node *node) {
-    return sum_blocks(shape_rows(&node->in[1]->shape)) * group_of(node);
+    return sum_blocks(shape_rows(&node->in[1]->shape)) * group_of(node->in[2]);
 }
 
 static void norm_grad(const struct kernel *kernel, const struct kernel_call *call, struct norm_operands operands) {
     const struct node *node = kernel->node;
-    struct norm_run run = {.node = node, .call = call, .operands = operands, .group = group_of(node)};
+    struct norm_run run = {.node = node, .call = call, .operands = operands, .group = group_of(node->in[2])};
     run.groups = shape_columns(&node->in[1]->shape) / run.group;
     int64_t rows = shape_rows(&node->in[1]->shape), blocks = sum_blocks(rows);
     float *dbias = operands.dbias >= 0 ? call->out[operands.dbias] : NULL;

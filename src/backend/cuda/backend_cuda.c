@@ -13,10 +13,9 @@ static enum dtype fastest_dtype(void) { return DTYPE_BF16; }
 /* For what is done in the host tier. */
 static void set_threads(int threads) { backend_cpu.set_threads(threads); }
 
-static enum status kernel_create(const struct node *node, struct kernel **out) {
+static enum status prepare(void) {
     TRY(cuda_device_check());
-    TRY(cuda_device_enter());
-    return cuda_kernel_create(node, out);
+    return cuda_device_enter();
 }
 
 /* Failures of these two are found by the check that follows what is asked for. */
@@ -42,8 +41,8 @@ const struct backend backend_cuda = {
     .grain_tokens = CARD_GRAIN_LEAST,
     .choose_grain_tokens = cuda_device_grain_tokens,
     .set_threads = set_threads,
-    .supports = cuda_supports,
-    .kernel_create = kernel_create,
+    .kernels = &cuda_kernels,
+    .prepare = prepare,
     .pin_products = cuda_matmul_pin,
     .list_products = cuda_matmul_list,
     .zero = zero,

@@ -17,20 +17,53 @@ extern "C" {
 #include "base/mem.h"
 #include "ops/ops.h"
 
-/* Each operator has a function that makes its kernel; cuda_operators holds them all, in the order of OP_LIST. */
+/* The operators that CUDA has kernels for, by the files of src/ops. Each has a function cuda_NAME_create that makes its
+ * kernel. */
+#define CUDA_KERNEL_LIST(X)                                                                                            \
+    /* activation */                                                                                                   \
+    X(activation)                                                                                                      \
+    X(activation_grad)                                                                                                 \
+    X(gated_activation)                                                                                                \
+    X(gated_activation_grad)                                                                                           \
+    /* attention, attention_cache */                                                                                   \
+    X(attention)                                                                                                       \
+    X(attention_grad)                                                                                                  \
+    X(attention_cache)                                                                                                 \
+    X(last_token)                                                                                                      \
+    /* elementwise */                                                                                                  \
+    X(add)                                                                                                             \
+    X(scale)                                                                                                           \
+    /* embedding */                                                                                                    \
+    X(embedding)                                                                                                       \
+    X(embedding_grad)                                                                                                  \
+    /* head */                                                                                                         \
+    X(head_loss)                                                                                                       \
+    X(head_loss_grad)                                                                                                  \
+    X(head_logits)                                                                                                     \
+    /* linear */                                                                                                       \
+    X(linear)                                                                                                          \
+    X(linear_dx)                                                                                                       \
+    X(linear_dw)                                                                                                       \
+    X(bias_grad)                                                                                                       \
+    /* norm */                                                                                                         \
+    X(rms_norm)                                                                                                        \
+    X(rms_norm_grad)                                                                                                   \
+    X(layer_norm)                                                                                                      \
+    X(layer_norm_grad)                                                                                                 \
+    /* optimizer */                                                                                                    \
+    X(gradient_sum)                                                                                                    \
+    X(squared_norm)                                                                                                    \
+    X(clip_factor)                                                                                                     \
+    X(adamw)                                                                                                           \
+    /* rope */                                                                                                         \
+    X(rope_table)                                                                                                      \
+    X(rope)
+
 #define CUDA_DECLARE(name) enum status cuda_##name##_create(const struct node *node, struct kernel **out);
-OP_LIST(CUDA_DECLARE)
+CUDA_KERNEL_LIST(CUDA_DECLARE)
 #undef CUDA_DECLARE
 
-struct cuda_operator {
-    const struct op *op;
-    enum status (*create)(const struct node *node, struct kernel **out);
-};
-extern const struct cuda_operator cuda_operators[];
-extern const int cuda_operator_count;
-
-/* Needs no device. */
-bool cuda_supports(const struct op *op, enum dtype dtype);
+extern const struct kernel_list cuda_kernels;
 /* For the current device. FAILED, with a message that names the node, where the device or a library refuses. */
 enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 

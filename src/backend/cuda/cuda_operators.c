@@ -1,27 +1,16 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_kernel.h"
 
-const struct cuda_operator cuda_operators[] = {
+static const struct kernel_entry entries[] = {
 #define CUDA_ENTRY(name) {&op_##name, cuda_##name##_create},
-    OP_LIST(CUDA_ENTRY)
+    CUDA_KERNEL_LIST(CUDA_ENTRY)
 #undef CUDA_ENTRY
 };
-const int cuda_operator_count = sizeof cuda_operators / sizeof *cuda_operators;
-
-bool cuda_supports(const struct op *op, enum dtype dtype) {
-    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16) return false;
-    for (int i = 0; i < cuda_operator_count; i++)
-        if (cuda_operators[i].op == op) return true;
-    return false;
-}
+const struct kernel_list cuda_kernels = {.entries = entries, .count = sizeof entries / sizeof *entries};
 
 enum status cuda_kernel_create(const struct node *node, struct kernel **out) {
-    for (int i = 0; i < cuda_operator_count; i++) {
-        if (cuda_operators[i].op != node->op) continue;
-        enum status status = cuda_operators[i].create(node, out);
-        return status == STATUS_OK ? status : status_prefix(status, "%s (%s)", node->name, node->op->name);
-    }
-    return status_set(STATUS_FAILED, "CUDA has no kernel for %s", node->op->name);
+    const struct backend kernels_alone = {.name = "cuda", .kernels = &cuda_kernels};
+    return backend_kernel_create(&kernels_alone, node, out);
 }
 
 enum { KERNELS_MOST = 512 };

@@ -19,11 +19,11 @@ enum { WARP = 32, THREADS = 256 };
 
 /* A kernel that can be launched, by known<KERNEL>() alone: which has cuda_kernels_load load it, too. */
 template <typename... P> struct known_kernel { void (*function)(P...); };
-template <auto KERNEL> struct kernel_entry { static inline const bool added = cuda_kernels_add((const void *)KERNEL); };
+template <auto KERNEL> struct kernel_note { static inline const bool added = cuda_kernels_add((const void *)KERNEL); };
 template <typename... P> constexpr struct known_kernel<P...> known_as(void (*kernel)(P...)) {
     return {kernel};
 } template <auto KERNEL> static inline auto known(void) {
-    (void)&kernel_entry<KERNEL>::added;
+    (void)&kernel_note<KERNEL>::added;
     return known_as(KERNEL);
 }
 

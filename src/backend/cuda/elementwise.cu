@@ -15,6 +15,7 @@ struct rows {
     enum activation function;
 };
 
+static_assert(ACTIVATION_COUNT == 4, "a function that is not in activate() would be taken for silu");
 /* f(x), and its derivative. gelu_tanh is x sigmoid(2u), since 1 + tanh(u) = 2 sigmoid(2u), without the cancellation. */
 __device__ inline float activate(enum activation function, float x, float *slope) {
     if (function == ACTIVATION_RELU) {

@@ -180,7 +180,7 @@ struct adamw {
     bool vectors;
 };
 
-/* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_adamw.c), so that
+/* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_optimizer.c), so that
  * both give the same bits. */
 __device__ inline void adamw_element(const struct adamw_step &step, float gradient, float *weight, float *m, float *v) {
     float g = __fmul_rn(gradient, step.clip);

@@ -50,79 +50,85 @@ struct attention_query {
     void *y;
 };
 
+/* Every vector kernel: result, name, arguments. Each is a function SIMD_NAME(simd_NAME) in a file of the operator's
+ * name, compiled once for each instruction set; a new one is that function and a line here. */
+#define SIMD_LIST(X)                                                                                                   \
+    /* Elementwise (simd_elementwise.c). */                                                                            \
+    X(void, add, (enum dtype dtype, int64_t n, const void *a, const void *b, void *out))                               \
+    /* sum (fp32) += x */                                                                                              \
+    X(void, accumulate, (enum dtype dtype, int64_t n, const void *x, float *sum))                                      \
+    /* out = a * factor, between any two dtypes */                                                                     \
+    X(void, scale, (int64_t n, enum dtype from, const void *a, float factor, enum dtype to, void *out))                \
+    /* In double, in an order that is the same for all instruction sets. */                                            \
+    X(double, squared_sum, (int64_t n, const float *x))                                                                \
+    /* Activations (simd_activation.c). Any output may be any input. */                                                \
+    X(void, activation, (enum dtype dtype, enum activation function, int64_t n, const void *x, void *y))               \
+    X(void, activation_grad,                                                                                           \
+      (enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *x, void *dx))                \
+    X(void, gated, (enum dtype dtype, enum activation function, int64_t n, const void *gate, const void *up, void *y)) \
+    X(void, gated_grad,                                                                                                \
+      (enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *gate, const void *up,        \
+       void *dgate, void *dup))                                                                                        \
+    /* Norms (simd_norm.c). */                                                                                         \
+    X(void, rms_norm,                                                                                                  \
+      (enum dtype dtype, int64_t n, double epsilon, const void *x, const void *weight, void *y, float *rstd))          \
+    X(void, layer_norm,                                                                                                \
+      (enum dtype dtype, int64_t n, double epsilon, const void *x, const void *weight, const void *bias, void *y,      \
+       float *mean, float *rstd))                                                                                      \
+    X(void, rms_norm_grad, (enum dtype dtype, int64_t n, const struct norm_grad_row *row))                             \
+    X(void, layer_norm_grad, (enum dtype dtype, int64_t n, const struct norm_grad_row *row))                           \
+    /* Rotary embedding of one head (simd_rope.c): `half` cosines, then `half` sines in the table. y may be x. */      \
+    X(void, rope, (enum dtype dtype, int64_t half, float sign, const void *x, const float *table, void *y))            \
+    /* The head's loss (simd_head.c), from one row of fp32 logits: log of the sum of exponentials. */                  \
+    X(double, log_sum_exp, (int64_t n, const float *logits))                                                           \
+    /* out = scale * exp(logits - lse), in the given dtype; out may be the logits (in fp32). */                        \
+    X(void, softmax, (enum dtype dtype, int64_t n, const float *logits, float lse, float scale, void *out))            \
+    /* AdamW (simd_optimizer.c): weight in fp32; `rounded` NULL or a bf16 copy of it. */                               \
+    X(void, adamw,                                                                                                     \
+      (int64_t n, const struct adamw_step *step, const float *gradient, float *weight, float *exp_avg,                 \
+       float *exp_avg_sq, uint16_t *rounded))                                                                          \
+    /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n], in the order of k. a is packed in           \
+     * panels of gemm_rows rows, [panel][k][gemm_rows], b in panels of gemm_columns columns,                           \
+     * [panel][k][gemm_columns], both with room for `depth` steps of k in a panel; c is fp32 with c_row between        \
+     * rows, writable to whole panels. */                                                                              \
+    X(void, gemm,                                                                                                      \
+      (int64_t m, int64_t n, int64_t k, int64_t depth, const float *a, const float *b, float *c, int64_t c_row,        \
+       bool accumulate))                                                                                               \
+    /* Packs k steps of one panel of `panel` rows or columns, of which the matrix has `left` more (zeros after).       \
+     * Strides are in elements of `dtype`: from one step to the next, and across the panel; one of them is 1. */       \
+    X(void, gemm_pack,                                                                                                 \
+      (enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from, int64_t k_stride, int64_t stride,   \
+       float *to))                                                                                                     \
+    /* Attention (simd_attention.c): queries [tile * attention_queries, …) of one head. Workspaces are in            \
+     * floats. */                                                                                                      \
+    X(int64_t, attention_workspace, (int64_t head_dim))                                                                \
+    X(void, attention, (const struct attention_head *head, int64_t tile, float *workspace))                            \
+    /* Attention of one query (simd_attention_cache.c); `scores` holds `keys` floats. */                               \
+    X(void, attention_query, (const struct attention_query *query, float *scores))                                     \
+    /* Its gradient (simd_attention_grad.c), between tiles of attention_tile keys and of as many queries: first        \
+     * prepare for each tile of queries, which makes delta and clears dq_sums. Then for each tile of keys start,       \
+     * its pairs with tiles of queries that may see it, and finish, which writes dk and dv: sums over all pairs        \
+     * since start, be they of several query heads that share the keys. After its pair, `queries` adds the             \
+     * pair's part to dq_sums; that of equal tiles is the last, and writes dq. */                                      \
+    /* row stride of dq_sums */                                                                                        \
+    X(int64_t, attention_columns, (int64_t head_dim))                                                                  \
+    X(int64_t, attention_grad_workspace, (int64_t head_dim))                                                           \
+    X(void, attention_grad_prepare, (const struct attention_head *head, int64_t query_tile))                           \
+    X(void, attention_grad_start, (const struct attention_head *head, int64_t key_tile, float *workspace))             \
+    X(void, attention_grad_pair,                                                                                       \
+      (const struct attention_head *head, int64_t key_tile, int64_t query_tile, float *workspace))                     \
+    X(void, attention_grad_queries,                                                                                    \
+      (const struct attention_head *head, int64_t key_tile, int64_t query_tile, float *workspace))                     \
+    X(void, attention_grad_finish, (const struct attention_head *head, int64_t key_tile, float *workspace))
+
 struct simd_kernels {
-    const char *name; /* of the instruction set */
-
-    /* Elementwise (simd_elementwise.c). */
-    void (*add)(enum dtype dtype, int64_t n, const void *a, const void *b, void *out);
-    /* sum (fp32) += x */
-    void (*accumulate)(enum dtype dtype, int64_t n, const void *x, float *sum);
-    /* out = a * factor, between any two dtypes */
-    void (*scale)(int64_t n, enum dtype from, const void *a, float factor, enum dtype to, void *out);
-    /* In double, in an order that is the same for all instruction sets. */
-    double (*squared_sum)(int64_t n, const float *x);
-
-    /* Activations (simd_activation.c). Any output may be any input. */
-    void (*activation)(enum dtype dtype, enum activation function, int64_t n, const void *x, void *y);
-    void (*activation_grad)(enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *x,
-                            void *dx);
-    void (*gated)(enum dtype dtype, enum activation function, int64_t n, const void *gate, const void *up, void *y);
-    void (*gated_grad)(enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *gate,
-                       const void *up, void *dgate, void *dup);
-
-    /* Norms (simd_norm.c). */
-    void (*rms_norm)(enum dtype dtype, int64_t n, double epsilon, const void *x, const void *weight, void *y,
-                     float *rstd);
-    void (*layer_norm)(enum dtype dtype, int64_t n, double epsilon, const void *x, const void *weight, const void *bias,
-                       void *y, float *mean, float *rstd);
-    void (*rms_norm_grad)(enum dtype dtype, int64_t n, const struct norm_grad_row *row);
-    void (*layer_norm_grad)(enum dtype dtype, int64_t n, const struct norm_grad_row *row);
-
-    /* Rotary embedding of one head (simd_rope.c): `half` cosines, then `half` sines in the table. y may be x. */
-    void (*rope)(enum dtype dtype, int64_t half, float sign, const void *x, const float *table, void *y);
-
-    /* The head's loss (simd_softmax.c), from one row of fp32 logits: log of the sum of exponentials. */
-    double (*log_sum_exp)(int64_t n, const float *logits);
-    /* out = scale * exp(logits - lse), in the given dtype; out may be the logits (in fp32). */
-    void (*softmax)(enum dtype dtype, int64_t n, const float *logits, float lse, float scale, void *out);
-
-    /* AdamW (simd_adamw.c): weight in fp32; `rounded` NULL or a bf16 copy of it. */
-    void (*adamw)(int64_t n, const struct adamw_step *step, const float *gradient, float *weight, float *exp_avg,
-                  float *exp_avg_sq, uint16_t *rounded);
-
-    /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n], in the order of k. a is packed in panels of
-     * gemm_rows rows, [panel][k][gemm_rows], b in panels of gemm_columns columns, [panel][k][gemm_columns], both with
-     * room for `depth` steps of k in a panel; c is fp32 with c_row between rows, writable to whole panels. */
-    int64_t gemm_rows, gemm_columns;
-    void (*gemm)(int64_t m, int64_t n, int64_t k, int64_t depth, const float *a, const float *b, float *c,
-                 int64_t c_row, bool accumulate);
-    /* Packs k steps of one panel of `panel` rows or columns, of which the matrix has `left` more (zeros after). Strides
-     * are in elements of `dtype`: from one step to the next, and across the panel; one of them is 1. */
-    void (*gemm_pack)(enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from, int64_t k_stride,
-                      int64_t stride, float *to);
-
-    /* Attention (simd_attention.c): queries [tile * attention_queries, …) of one head. Workspaces are in floats. */
-    int64_t attention_queries;
-    int64_t (*attention_workspace)(int64_t head_dim);
-    void (*attention)(const struct attention_head *head, int64_t tile, float *workspace);
-    /* Attention of one query (simd_attention_query.c); `scores` holds `keys` floats. */
-    void (*attention_query)(const struct attention_query *query, float *scores);
-
-    /* Its gradient (simd_attention_grad.c), between tiles of attention_tile keys and of as many queries: first prepare
-     * for each tile of queries, which makes delta and clears dq_sums. Then for each tile of keys start, its pairs with
-     * tiles of queries that may see it, and finish, which writes dk and dv: sums over all pairs since start, be they of
-     * several query heads that share the keys. After its pair, `queries` adds the pair's part to dq_sums; that of equal
-     * tiles is the last, and writes dq. */
-    int64_t attention_tile;
-    int64_t (*attention_columns)(int64_t head_dim); /* row stride of dq_sums */
-    int64_t (*attention_grad_workspace)(int64_t head_dim);
-    void (*attention_grad_prepare)(const struct attention_head *head, int64_t query_tile);
-    void (*attention_grad_start)(const struct attention_head *head, int64_t key_tile, float *workspace);
-    void (*attention_grad_pair)(const struct attention_head *head, int64_t key_tile, int64_t query_tile,
-                                float *workspace);
-    void (*attention_grad_queries)(const struct attention_head *head, int64_t key_tile, int64_t query_tile,
-                                   float *workspace);
-    void (*attention_grad_finish)(const struct attention_head *head, int64_t key_tile, float *workspace);
+    const char *name;                /* of the instruction set */
+    int64_t gemm_rows, gemm_columns; /* of panels */
+    int64_t attention_queries;       /* of a tile */
+    int64_t attention_tile;          /* queries, and keys, of a tile of the gradient */
+#define SIMD_MEMBER(result, name, arguments) result(*name) arguments;
+    SIMD_LIST(SIMD_MEMBER)
+#undef SIMD_MEMBER
 };
 
 /* Those that this build holds; which of them the processor can run is found in cpu_isa.c. */

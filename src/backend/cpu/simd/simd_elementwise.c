@@ -40,23 +40,3 @@ void SIMD_NAME(simd_scale)(int64_t n, enum dtype from, const void *a, float fact
     else
         scale_row(n, false, a, factor, false, out);
 }
-
-/* Sixteen sums side by side, in as many vectors as they take. */
-enum { SQUARE_LANES = 16, SQUARE_VECTORS = SQUARE_LANES / WIDE_LANES };
-
-double SIMD_NAME(simd_squared_sum)(int64_t n, const float *x) {
-    vd sums[SQUARE_VECTORS] = {0};
-    int64_t i = 0;
-    for (; i + SQUARE_LANES <= n; i += SQUARE_LANES)
-        for (int part = 0; part < SQUARE_VECTORS; part++) {
-            vd wide = vd_load(x + i + part * WIDE_LANES);
-            sums[part] += wide * wide;
-        }
-    double lanes[SQUARE_LANES], total = 0;
-    memcpy(lanes, sums, sizeof lanes);
-    for (int lane = 0; i < n; i++, lane++)
-        lanes[lane] += (double)x[i] * (double)x[i];
-    for (int lane = 0; lane < SQUARE_LANES; lane++)
-        total += lanes[lane];
-    return total;
-}

@@ -1,0 +1,22 @@
+/* Searches whose results are the same on every machine: a model's graph on made-up machines with several amounts of
+ * memory. */
+#ifndef BALLAST_BENCH_SEARCH_ROWS_H
+#define BALLAST_BENCH_SEARCH_ROWS_H
+
+#include "support/step_graph.h"
+
+enum { SEARCH_ROWS = 12 };
+
+/* One machine and amount of memory. */
+struct search_row {
+    const char *machine;
+    double part;   /* of the plain policy's bytes that the device holds */
+    double step_s; /* of the fastest policy found; 0: nothing fits */
+    int64_t compiled;
+};
+
+/* `most_compiled`: how many programs each search may compile; 0: search_most_compiled. */
+enum status search_rows_find(const struct step_graph_size *size, int most_compiled,
+                             struct search_row rows[SEARCH_ROWS]);
+
+#endif

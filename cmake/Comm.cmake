@@ -1,0 +1,43 @@
+# Plugins for communication between ranks: ballast-mpi-NAME.so beside the program, one for each MPI that is found, from
+# one source compiled against its mpi.h. The program itself knows no MPI (src/comm/mpi_library.h).
+
+target_link_libraries(ballast PUBLIC ${CMAKE_DL_LIBS})
+
+# comm_add_plugin(<name> <its compiler wrapper, to ask what it would do> <option that makes it tell> <Debian package>)
+function(comm_add_plugin name wrapper tell package)
+    string(TOUPPER "MPICC_${name}" variable)
+    find_program(${variable} NAMES ${wrapper})
+    if(NOT ${variable})
+        summary_add(${name} "no" "no ranks under ${name} (${package})")
+        return()
+    endif()
+    execute_process(COMMAND "${${variable}}" ${tell} OUTPUT_VARIABLE told OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
+    if(failed)
+        summary_add(${name} "no" "${${variable}} ${tell} fails: no ranks under ${name}")
+        return()
+    endif()
+    separate_arguments(words UNIX_COMMAND "${told}")
+    list(POP_FRONT words) # the compiler
+    set(includes "${words}")
+    list(FILTER includes INCLUDE REGEX "^-I")
+    list(TRANSFORM includes REPLACE "^-I" "")
+    set(links "${words}")
+    list(FILTER links INCLUDE REGEX "^-(L|l)")
+    add_library(comm_plugin_${name} MODULE src/comm/mpi/plugin.c)
+    set_target_properties(comm_plugin_${name} PROPERTIES PREFIX "" OUTPUT_NAME ballast-mpi-${name}
+        LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}" C_VISIBILITY_PRESET hidden)
+    target_compile_definitions(comm_plugin_${name} PRIVATE PLUGIN_NAME="${name}")
+    target_include_directories(comm_plugin_${name} PRIVATE src)
+    target_include_directories(comm_plugin_${name} SYSTEM PRIVATE ${includes})
+    target_link_libraries(comm_plugin_${name} PRIVATE ballast_warnings ${links})
+    install(TARGETS comm_plugin_${name} LIBRARY DESTINATION lib/ballast)
+    summary_add(${name} "${${variable}}")
+endfunction()
+
+option(BALLAST_MPI "Build plugins for the MPI libraries that are found" ON)
+if(BALLAST_MPI)
+    comm_add_plugin(openmpi mpicc.openmpi --showme libopenmpi-dev)
+    comm_add_plugin(mpich mpicc.mpich -show libmpich-dev)
+else()
+    summary_add(MPI "not asked for" "one rank alone")
+endif()

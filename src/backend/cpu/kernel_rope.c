@@ -1,0 +1,68 @@
+/* Rotary positions: the table of angles, and the rotation by it. */
+#include <math.h>
+
+#include "backend/cpu/cpu_kernel.h"
+
+struct rope_table_kernel {
+    struct kernel kernel;
+    int64_t half;
+    float frequencies[]; /* half */
+};
+
+struct rope_table_run {
+    const struct rope_table_kernel *kernel;
+    const struct kernel_call *call;
+};
+
+/* Angles are products in fp32, as transformers computes them; their cosines and sines are rounded from double. */
+static void rope_table_rows(const void *context, int64_t begin, int64_t end) {
+    const struct rope_table_run *run = context;
+    const int32_t *positions = run->call->in[0];
+    int64_t half = run->kernel->half;
+    for (int64_t row = begin; row < end; row++) {
+        float *table = (float *)run->call->out[0] + row * 2 * half;
+        for (int64_t i = 0; i < half; i++) {
+            float angle = (float)positions[row] * run->kernel->frequencies[i];
+            table[i] = (float)cos((double)angle);
+            table[half + i] = (float)sin((double)angle);
+        }
+    }
+}
+
+static enum status rope_table_run(const struct kernel *kernel, const struct kernel_call *call) {
+    struct rope_table_run run = {(const struct rope_table_kernel *)kernel, call};
+    int64_t rows = shape_rows(&kernel->node->out[0]->shape);
+    parallel_for(rows, parallel_rows(64 * run.kernel->half), rope_table_rows, &run);
+    return STATUS_OK;
+}
+
+enum status cpu_rope_table_create(const struct node *node, struct kernel **out) {
+    const struct rope_table_attributes *attributes = NODE_ATTRIBUTES(node, rope_table_attributes);
+    int64_t half = attributes->head_dim / 2;
+    size_t bytes;
+    if (!mem_multiply((size_t)half, sizeof(float), &bytes) || !mem_add(bytes, sizeof(struct rope_table_kernel), &bytes))
+        return status_no_memory((unsigned long long)half, "a table of rotary angles");
+    struct rope_table_kernel *kernel = kernel_new(node, bytes, rope_table_run);
+    if (!kernel) return STATUS_FAILED;
+    kernel->half = half;
+    rope_inverse_frequencies(attributes, kernel->frequencies);
+    *out = &kernel->kernel;
+    return STATUS_OK;
+}
+
+static void rope_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
+    const struct rope_attributes *attributes = NODE_ATTRIBUTES(node, rope_attributes);
+    int64_t head_bytes = attributes->head_dim * dtype_bytes(dtype_of(node));
+    for (int64_t row = begin; row < end; row++) {
+        const float *table = in_row(node, call, 1, row);
+        const char *x = in_row(node, call, 0, row);
+        char *y = out_row(node, call, 0, row);
+        for (int64_t head = 0; head < attributes->heads; head++)
+            cpu_simd()->rope(dtype_of(node), attributes->head_dim / 2, (float)attributes->sign, x + head * head_bytes,
+                             table, y + head * head_bytes);
+    }
+}
+
+enum status cpu_rope_create(const struct node *node, struct kernel **out) {
+    return cpu_rows_create(node, rope_rows, out);
+}

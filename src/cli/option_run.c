@@ -1,0 +1,146 @@
+/* A run's run.json as a --config file: `ballast train --config RUN_DIR/run.json -o FOLDER` repeats the run. Its plan is
+ * taken as --plan takes one, so that the bits are the same or it is refused; its model and data stand in for arguments
+ * that are not given; its options and memory are settings like those of any config file. */
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/json.h"
+#include "checkpoint/run_folder.h"
+#include "cli/command.h"
+
+static enum option_id find_field(const char *field) {
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (option_table[i].setting->field && strcmp(option_table[i].setting->field, field) == 0)
+            return (enum option_id)i;
+    return OPTION_COUNT;
+}
+
+/* chat_time_s, as the command line has it. */
+static json_t *date_of(const json_t *seconds) {
+    char text[32];
+    time_t time = (time_t)json_integer_value(seconds);
+    struct tm date;
+    if (!json_is_integer(seconds) || !gmtime_r(&time, &date)) return json_incref((json_t *)(uintptr_t)seconds);
+    return strftime(text, sizeof text, "%Y-%m-%d", &date) > 0 ? json_string(text) : NULL;
+}
+
+/* DIR or DIR:BYTES. */
+static json_t *disk_of(const json_t *memory) {
+    const json_t *bytes = json_object_get(memory, "disk_bytes");
+    const char *folder = json_string_value(json_object_get(memory, "disk_folder"));
+    if (!folder || !folder[0]) return json_null();
+    if (json_integer_value(bytes) <= 0) return json_string(folder);
+    return json_sprintf("%s:%" PRId64, folder, (int64_t)json_integer_value(bytes));
+}
+
+/* The value of a field as a config file has it; NULL when out of memory. */
+static json_t *value_of(const json_t *object, const char *field, const json_t *value) {
+    if (strcmp(field, "chat_time_s") == 0) return date_of(value);
+    if (strcmp(field, "disk_folder") == 0) return disk_of(object);
+    if (strcmp(field, "loss_on_all") == 0) return json_string(json_is_true(value) ? "all" : "completions");
+    return json_incref((json_t *)(uintptr_t)value);
+}
+
+/* What was not given; a text that is empty is the default. */
+static bool is_open(const char *field, const json_t *value) {
+    bool size = strcmp(field, "device_bytes") == 0 || strcmp(field, "host_bytes") == 0;
+    return json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (size && json_is_integer(value) && json_integer_value(value) == 0);
+}
+
+static enum status take_field(const char *path, const char *part, const json_t *object, const char *field,
+                              struct options *options) {
+    enum option_id id = strcmp(field, "valid") == 0 ? OPT_VALID : find_field(field);
+    if (id == OPTION_COUNT) return status_set(STATUS_BAD_INPUT, "%s: %s.%s: unknown field", path, part, field);
+    json_t *value = value_of(object, field, json_object_get(object, field));
+    if (!value) return status_no_memory(0, "a run's settings");
+    const char *where = scratch_format(&options->memory, "%s: %s.%s", path, part, field);
+    enum status status = !where                  ? STATUS_FAILED
+                         : is_open(field, value) ? STATUS_OK
+                                                 : options_set_json(where, id, value, SOURCE_RUN, options);
+    json_decref(value);
+    return status;
+}
+
+/* Earlier versions wrote 0 or -1 for what was not given. */
+static bool is_old_absence(const char *field, const json_t *value) {
+    bool number = strcmp(field, "epochs") == 0 || strcmp(field, "schedule_steps") == 0;
+    return (number && json_number_value(value) <= 0) ||
+           (strcmp(field, "warmup_steps") == 0 && json_number_value(value) < 0);
+}
+
+static enum status take_options(const char *path, const json_t *object, struct options *options) {
+    const char *field;
+    json_t *value;
+    bool by_epochs = json_number_value(json_object_get(object, "epochs")) > 0; /* of which steps are the outcome */
+    json_object_foreach((json_t *)(uintptr_t)object, field, value) {
+        if (strcmp(field, "data") == 0 || is_old_absence(field, value)) continue;
+        if (strcmp(field, "steps") == 0 && by_epochs) continue;
+        TRY(take_field(path, "options", object, field, options));
+    }
+    return STATUS_OK;
+}
+
+static enum status take_memory(const char *path, const json_t *object, struct options *options) {
+    const char *field;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, field, value) {
+        if (strcmp(field, "disk_bytes") == 0) continue; /* comes with its folder */
+        TRY(take_field(path, "memory", object, field, options));
+    }
+    return STATUS_OK;
+}
+
+static enum status add_argument(const char *path, const char *field, const json_t *value, struct options *options) {
+    const char *text = json_string_value(value);
+    if (!text) return status_set(STATUS_BAD_INPUT, "%s: %s: must be a text", path, field);
+    const char *copy = scratch_format(&options->memory, "%s", text);
+    return copy ? vec_push(&options->arguments, copy) : STATUS_FAILED;
+}
+
+/* The model, then the data. */
+static enum status take_arguments(const char *path, const json_t *object, struct options *options) {
+    const json_t *data = json_object_get(json_object_get(object, "options"), "data"), *value;
+    size_t i;
+    if (options->arguments.count == 0) TRY(add_argument(path, "model", json_object_get(object, "model"), options));
+    if (options->arguments.count > 1) return STATUS_OK;
+    json_array_foreach((json_t *)(uintptr_t)data, i, value) TRY(add_argument(path, "options.data", value, options));
+    return STATUS_OK;
+}
+
+static enum status refuse_changed(const char *path, const json_t *object) {
+    const json_t *first = json_array_get(json_object_get(object, "recipe_changes"), 0);
+    if (!first) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "%s: recipe_changes: the run went on with another recipe after step %" PRId64,
+                     path, (int64_t)json_integer_value(json_object_get(first, "step")));
+    return status_hint(STATUS_BAD_INPUT, "one run has one recipe, so its bits cannot be had again by training anew");
+}
+
+static enum status check_run(const char *path, const json_t *object, const struct options *options) {
+    if (options->command->bit != COMMAND_TRAIN) {
+        (void)status_set(STATUS_BAD_INPUT, "--config: %s: has the settings of a run, which only `ballast train` takes",
+                         path);
+        return status_hint(STATUS_BAD_INPUT, "`ballast resume RUN_DIR` goes on with a run");
+    }
+    int64_t version = 0;
+    TRY(json_read_int(path, object, "version", RUN_VERSION, RUN_VERSION, &version));
+    return refuse_changed(path, object);
+}
+
+bool options_is_run(const json_t *object) {
+    return json_is_object(json_object_get(object, "options")) && json_is_object(json_object_get(object, "plan"));
+}
+
+enum status options_read_run(const char *path, const json_t *object, struct options *options) {
+    TRY(check_run(path, object, options));
+    TRY(take_arguments(path, object, options));
+    TRY(take_options(path, json_object_get(object, "options"), options));
+    TRY(take_memory(path, json_object_get(object, "memory"), options));
+    struct option_value *plan = &options->values[OPT_PLAN];
+    if (plan->source != SOURCE_NONE) return STATUS_OK;
+    plan->text = scratch_format(&options->memory, "%s", path);
+    plan->source = SOURCE_RUN;
+    return plan->text ? STATUS_OK : STATUS_FAILED;
+}

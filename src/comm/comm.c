@@ -1,0 +1,110 @@
+#include "comm/comm.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "comm/comm_engine.h"
+#include "comm/comm_schedule.h"
+#include "comm/mpi_library.h"
+
+enum { BLOCK_ALIGNMENT = 64 };
+
+struct comm_range comm_block(enum comm_kind kind, int64_t bytes, int count, int position) {
+    int64_t each = (bytes + count - 1) / count;
+    if (kind != COMM_ALL_TO_ALL) each = (each + BLOCK_ALIGNMENT - 1) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
+    int64_t begin = each * position, end = begin + each;
+    return (struct comm_range){begin < bytes ? begin : bytes, end < bytes ? end : bytes};
+}
+
+enum status comm_open(const struct comm_settings *settings, struct comm **out) {
+    struct comm_settings full = *settings;
+    if (full.rank_timeout_s <= 0) full.rank_timeout_s = 30;
+    if (full.message_bytes <= 0) full.message_bytes = COMM_MESSAGE_BYTES;
+    if (full.message_bytes > COMM_MESSAGE_BYTES_MOST) full.message_bytes = COMM_MESSAGE_BYTES_MOST;
+    full.message_bytes = (full.message_bytes + BLOCK_ALIGNMENT - 1) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
+    *out = NULL;
+    struct mpi_library library;
+    TRY(mpi_library_find(settings->engine, &library));
+    if (!library.wire) return self_comm_open(&full, out);
+    return mpi_comm_open(library.wire, NULL, &full, out); /* the library stays open: MPI begins once in a process */
+}
+
+enum status comm_close(struct comm *comm) { return comm ? comm->engine->close(comm) : STATUS_OK; }
+
+void comm_abort(struct comm *comm, int exit_status) {
+    if (comm) comm->engine->abort(comm, exit_status);
+    _exit(exit_status);
+}
+
+bool comm_speaks(const struct comm *comm) { return !comm || comm->engine->speaks(comm); }
+
+enum status comm_window_open(struct comm *comm, int64_t bytes, struct comm_window *out) {
+    BUG_IF(bytes <= 0, "a window of %lld bytes", (long long)bytes);
+    return comm->engine->window_open(comm, bytes, out);
+}
+
+void comm_window_close(struct comm *comm, struct comm_window *window) {
+    if (window->base) comm->engine->window_close(window);
+    *window = (struct comm_window){0};
+}
+
+static void check_spec(const struct comm *comm, const struct comm_spec *spec) {
+    const struct comm_group *group = &spec->group;
+    BUG_IF(group->count < 1 || group->stride < 1 || group->first < 0 ||
+               mesh_group_rank(group, group->count - 1) >= mesh_ranks(&comm->mesh),
+           "a group of %d ranks from %d in steps of %d", group->count, group->first, group->stride);
+    BUG_IF(mesh_group_position(group, comm->rank) < 0, "rank %d creates an operation of others", comm->rank);
+    BUG_IF(spec->bytes < 0, "an operation on %lld bytes", (long long)spec->bytes);
+    bool reduces = spec->kind == COMM_REDUCE_SCATTER || spec->kind == COMM_ALL_REDUCE;
+    BUG_IF(reduces && spec->bytes % (int64_t)sizeof(float) != 0, "a sum of %lld bytes", (long long)spec->bytes);
+    BUG_IF(reduces && spec->tree && spec->tree->lanes != group->count, "a tree of %d leaves for %d ranks",
+           spec->tree->lanes, group->count);
+    BUG_IF(spec->kind == COMM_ALL_TO_ALL && (spec->bytes % group->count != 0 || (spec->bytes > 0 && !spec->out)),
+           "all-to-all of %lld bytes among %d ranks", (long long)spec->bytes, group->count);
+    BUG_IF(spec->kind == COMM_BROADCAST && (spec->root < 0 || spec->root >= group->count), "no root %d", spec->root);
+    bool full = !reduces || !spec->empty;
+    for (int i = 0; i < group->count && !full; i++)
+        full = !spec->empty[i];
+    BUG_IF(!full, "a sum of nothing");
+}
+
+enum status comm_staging_bytes(const struct comm *comm, const struct comm_spec *spec, int64_t *out) {
+    check_spec(comm, spec);
+    struct comm_schedule schedule;
+    TRY(comm_schedule_create(&comm->mesh, comm->rank, comm->message_bytes, spec, &schedule));
+    *out = schedule.staging_bytes;
+    comm_schedule_free(&schedule);
+    return STATUS_OK;
+}
+
+enum status comm_create(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out) {
+    check_spec(comm, spec);
+    return comm->engine->create(comm, spec, out);
+}
+
+void comm_start(struct comm_operation *operation) {
+    operation->refused = fault_point(FAULT_COMM);
+    if (!operation->refused) operation->comm->engine->start(operation);
+}
+
+bool comm_test(struct comm_operation *operation) {
+    return operation->refused || operation->comm->engine->test(operation);
+}
+
+enum status comm_wait(struct comm_operation *operation) {
+    if (operation->refused) return status_set(STATUS_FAILED, "communication failed: the operation was refused");
+    return operation->comm->engine->wait(operation);
+}
+
+void comm_free(struct comm_operation *operation) {
+    if (operation) operation->comm->engine->free(operation);
+}
+
+void comm_read_traffic(const struct comm *comm, struct comm_traffic *out) { comm->engine->read_traffic(comm, out); }
+
+enum status comm_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
+                          void *all) {
+    return comm->engine->exchange(comm, group, mine, bytes, all);
+}

@@ -1,0 +1,21 @@
+/* What the engines share; for this room alone. */
+#ifndef BALLAST_COMM_COMM_ENGINE_H
+#define BALLAST_COMM_COMM_ENGINE_H
+
+#include "comm/comm.h"
+#include "comm/wire.h"
+
+enum { COMM_MESSAGE_BYTES = 4 << 20, COMM_MESSAGE_BYTES_MOST = 1 << 30 };
+
+/* The beginning of each engine's own. */
+struct comm_operation {
+    struct comm *comm;
+    bool refused; /* the last start failed at its fault point */
+};
+
+enum status self_comm_open(const struct comm_settings *settings, struct comm **out);
+/* `context` is the wire's. */
+enum status mpi_comm_open(const struct wire *wire, void *context, const struct comm_settings *settings,
+                          struct comm **out);
+
+#endif

@@ -1,0 +1,79 @@
+#include "comm/lane_sum.h"
+
+#include <string.h>
+
+#include "base/half.h"
+
+static inline float through_bf16(float value) { return bf16_to_float(bf16_from_float(value)); }
+
+void lane_add(float *to, const float *left, const float *right, int64_t count, bool round_bf16) {
+    if (round_bf16) {
+        for (int64_t i = 0; i < count; i++)
+            to[i] = through_bf16(left[i]) + through_bf16(right[i]);
+    } else {
+        for (int64_t i = 0; i < count; i++)
+            to[i] = left[i] + right[i];
+    }
+}
+
+void lane_round(float *values, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        values[i] = through_bf16(values[i]);
+}
+
+void lane_pack_bf16(uint16_t *to, const float *from, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        to[i] = bf16_from_float(from[i]);
+}
+
+void lane_unpack_bf16(float *to, const uint16_t *from, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        to[i] = bf16_to_float(from[i]);
+}
+
+void lane_find_absent(const struct lane_tree *tree, const bool *empty, bool *absent) {
+    for (int i = tree->count - 1; i >= 0; i--) { /* children before parents */
+        const struct lane_node *node = &tree->node[i];
+        absent[i] = node->left < 0 ? empty && empty[node->first] : absent[node->left] && absent[node->right];
+    }
+}
+
+/* Elements that are summed at a time, so that what waits on the way up stays in the first cache. */
+enum { STRETCH = 512 };
+
+struct sum {
+    const struct lane_tree *tree;
+    const bool *absent;
+    const float *const *lanes;
+    bool round_bf16;
+};
+
+/* The value of a node over `count` <= STRETCH elements from `from` on: in `room`, or where its only lane has it. */
+static const float *sum_node(const struct sum *sum, int index, int64_t from, int64_t count, float *room) {
+    const struct lane_node *node = &sum->tree->node[index];
+    if (node->left < 0) return sum->lanes[node->first] + from;
+    if (sum->absent[node->left] || sum->absent[node->right]) {
+        int only = sum->absent[node->left] ? node->right : node->left;
+        const float *value = sum_node(sum, only, from, count, room);
+        if (!sum->round_bf16) return value;
+        if (value != room) memcpy(room, value, (size_t)count * sizeof *room);
+        lane_round(room, count);
+        return room;
+    }
+    float beside[STRETCH];
+    const float *left = sum_node(sum, node->left, from, count, room);
+    const float *right = sum_node(sum, node->right, from, count, beside);
+    lane_add(room, left, right, count, sum->round_bf16);
+    return room;
+}
+
+void lane_tree_sum(const struct lane_tree *tree, int node, const bool *absent, const float *const *lanes, int64_t count,
+                   bool round_bf16, float *to) {
+    struct sum sum = {tree, absent, lanes, round_bf16};
+    float room[STRETCH];
+    for (int64_t from = 0; from < count; from += STRETCH) {
+        int64_t stretch = count - from < STRETCH ? count - from : STRETCH;
+        const float *value = sum_node(&sum, node, from, stretch, room);
+        memmove(to + from, value, (size_t)stretch * sizeof *to);
+    }
+}

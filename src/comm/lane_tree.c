@@ -1,0 +1,153 @@
+#include "comm/lane_tree.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+static int levels_below(int leaves) {
+    int levels = 0;
+    while (1 << levels < leaves)
+        levels++;
+    return levels;
+}
+
+/* What is being cut into halves: first units of `unit_lanes` (nodes), then the lanes of one. */
+struct builder {
+    struct lane_tree *tree;
+    int node_level; /* the level of a node's root that stands deepest */
+};
+
+static int add_node(const struct builder *builder, int parent, int first, int units, int unit_lanes, bool in_node) {
+    struct lane_tree *tree = builder->tree;
+    int self = tree->count++;
+    int top = parent < 0 ? 0 : tree->node[parent].bottom + 1, bottom = top;
+    if (!in_node && units == 1) { /* the root of a node's lanes */
+        in_node = true;
+        bottom = builder->node_level;
+        units = unit_lanes;
+        unit_lanes = 1;
+    }
+    if (in_node && units == 1) bottom = INT_MAX;
+    tree->node[self] = (struct lane_node){first, units * unit_lanes, -1, -1, parent, top, bottom};
+    if (units == 1) return self;
+    int left_units = units - units / 2;
+    int left = add_node(builder, self, first, left_units, unit_lanes, in_node);
+    int right = add_node(builder, self, first + left_units * unit_lanes, units / 2, unit_lanes, in_node);
+    tree->node[self].left = left;
+    tree->node[self].right = right;
+    return self;
+}
+
+enum status lane_tree_create(int nodes, int lanes_per_node, struct lane_tree *out) {
+    BUG_IF(nodes < 1 || lanes_per_node < 1 || nodes > LANES_MOST / lanes_per_node, "a tree of %d x %d lanes", nodes,
+           lanes_per_node);
+    int lanes = nodes * lanes_per_node, node_level = levels_below(nodes);
+    struct lane_tree tree = {nodes, lanes_per_node, lanes, node_level + levels_below(lanes_per_node) + 1, 0, NULL};
+    tree.node = mem_array((size_t)(2 * lanes - 1), sizeof *tree.node);
+    if (!tree.node) return STATUS_FAILED;
+    add_node(&(struct builder){&tree, node_level}, -1, 0, nodes, lanes_per_node, false);
+    *out = tree;
+    return STATUS_OK;
+}
+
+static bool read_number(const char **text, int *out) {
+    if (**text < '1' || **text > '9') return false;
+    char *end;
+    long value = strtol(*text, &end, 10);
+    if (value > LANES_MOST) return false;
+    *text = end;
+    *out = (int)value;
+    return true;
+}
+
+enum status lane_tree_parse(const char *text, struct lane_tree *out) {
+    const char *rest = text;
+    int nodes = 1, lanes;
+    bool good = read_number(&rest, &lanes);
+    if (good && *rest == 'x') {
+        rest++;
+        nodes = lanes;
+        good = read_number(&rest, &lanes);
+    }
+    if (!good || *rest || nodes > LANES_MOST / lanes)
+        return status_hint(status_set(STATUS_BAD_INPUT, "lanes '%s' are no number and no NODESxLANES", text),
+                           "lanes 8, or lanes 2x4; at most %d in all", LANES_MOST);
+    return lane_tree_create(nodes, lanes, out);
+}
+
+void lane_tree_free(struct lane_tree *tree) {
+    mem_free(tree->node);
+    *tree = (struct lane_tree){0};
+}
+
+static bool in_cut(const struct lane_node *node, int level) { return node->top <= level && level <= node->bottom; }
+
+static int count_cut(const struct lane_tree *tree, int level) {
+    int count = 0;
+    for (int i = 0; i < tree->count; i++)
+        count += in_cut(&tree->node[i], level);
+    return count;
+}
+
+/* The level at which so many subtrees hold all lanes, or -1. */
+static int find_level(const struct lane_tree *tree, int ranks) {
+    for (int level = 0; level < tree->levels; level++)
+        if (count_cut(tree, level) == ranks) return level;
+    return -1;
+}
+
+bool lane_tree_holds(const struct lane_tree *tree, int ranks) { return find_level(tree, ranks) >= 0; }
+
+static enum status refuse(const struct lane_tree *tree, int ranks) {
+    char counts[200] = "";
+    size_t used = 0;
+    for (int level = 0; level < tree->levels && used < sizeof counts - 16; level++)
+        used +=
+            (size_t)snprintf(counts + used, sizeof counts - used, "%s%d", level ? ", " : "", count_cut(tree, level));
+    char shape[40];
+    if (tree->nodes == 1)
+        snprintf(shape, sizeof shape, "%d", tree->lanes);
+    else
+        snprintf(shape, sizeof shape, "%dx%d", tree->nodes, tree->lanes_per_node);
+    return status_hint(status_set(STATUS_BAD_INPUT, "%d ranks cannot hold lanes %s in whole subtrees", ranks, shape),
+                       "ranks: %s", counts);
+}
+
+enum status lane_tree_cut(const struct lane_tree *tree, int ranks, int *subtree) {
+    int level = find_level(tree, ranks);
+    if (level < 0) return refuse(tree, ranks);
+    for (int i = 0, rank = 0; i < tree->count; i++) /* left before right, so in the order of lanes */
+        if (in_cut(&tree->node[i], level)) subtree[rank++] = i;
+    return STATUS_OK;
+}
+
+enum status lane_tree_top(const struct lane_tree *tree, int ranks, struct lane_tree *out) {
+    int level = find_level(tree, ranks);
+    if (level < 0) return refuse(tree, ranks);
+    struct lane_tree top = {1, ranks, ranks, level + 1, 0, NULL};
+    int *place =
+        mem_array((size_t)tree->count, sizeof *place); /* in `top`, of each node that is above the cut or in it */
+    top.node = mem_array((size_t)(2 * ranks - 1), sizeof *top.node);
+    if (!place || !top.node) {
+        mem_free(place);
+        mem_free(top.node);
+        return STATUS_FAILED;
+    }
+    int leaves = 0;
+    for (int i = 0; i < tree->count; i++) {
+        const struct lane_node *from = &tree->node[i];
+        if (from->top > level) continue;
+        int self = place[i] = top.count++, parent = from->parent < 0 ? -1 : place[from->parent];
+        bool leaf = in_cut(from, level);
+        top.node[self] = (struct lane_node){leaves, 0, -1, -1, parent, from->top, leaf ? INT_MAX : from->bottom};
+        if (parent >= 0) *(top.node[parent].left < 0 ? &top.node[parent].left : &top.node[parent].right) = self;
+        for (int above = leaf ? self : -1; above >= 0; above = top.node[above].parent)
+            top.node[above].lanes++;
+        leaves += leaf;
+    }
+    mem_free(place);
+    *out = top;
+    return STATUS_OK;
+}

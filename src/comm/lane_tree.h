@@ -1,0 +1,47 @@
+/* The order of sums over ranks, as data.
+ *
+ * A lane is a share of a step's grains; its sum is one leaf. Lanes are added by a fixed binary tree: n lanes are cut
+ * into halves, the left one of ceil(n/2), and so on; `2x4` is such a tree over 2 nodes whose leaves are such trees over
+ * 4 lanes. The tree is the recipe's. Where it is cut is policy: a rank holds one whole subtree, so that the sums within
+ * a rank and those across ranks are always the same sums. */
+#ifndef BALLAST_COMM_LANE_TREE_H
+#define BALLAST_COMM_LANE_TREE_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+enum { LANES_MOST = 1 << 16 };
+
+struct lane_node {
+    int first, lanes; /* the leaves below: lanes [first, first + lanes) */
+    int left, right;  /* children, -1 for a leaf */
+    int parent;       /* -1 for the root */
+    /* Levels of cuts to which the node belongs, from the root's 0: a lane or a node's root that stands nearer to the
+     * root than others of its kind belongs to all levels down to theirs. */
+    int top, bottom;
+};
+
+struct lane_tree {
+    int nodes, lanes_per_node;
+    int lanes, levels;      /* levels: cuts that there are */
+    int count;              /* 2 lanes - 1 */
+    struct lane_node *node; /* the root first, parents before children, left before right */
+};
+
+/* "8" or "2x4". BAD_INPUT for anything else. The caller frees. */
+enum status lane_tree_parse(const char *text, struct lane_tree *out);
+/* Both at least 1, the product at most LANES_MOST. */
+enum status lane_tree_create(int nodes, int lanes_per_node, struct lane_tree *out);
+void lane_tree_free(struct lane_tree *tree);
+
+/* Whether so many ranks can hold the tree, one whole subtree each: 1, 2, 4, 8 for `8`; 1, 2, 3 for `3`; 1, 2, 3, 6 for
+ * `3x2`. Their subtrees' lanes differ by at most one within a node. */
+bool lane_tree_holds(const struct lane_tree *tree, int ranks);
+/* subtree[r] is the node whose lanes rank r holds, in the order of lanes. BAD_INPUT, with the numbers of ranks that
+ * will do, where so many cannot hold it. */
+enum status lane_tree_cut(const struct lane_tree *tree, int ranks, int *subtree);
+/* The tree above that cut: its leaves are the ranks. */
+enum status lane_tree_top(const struct lane_tree *tree, int ranks, struct lane_tree *out);
+
+#endif

@@ -1,0 +1,89 @@
+/* The engine of many ranks, on a wire (wire.h): one thread that makes all of the wire's calls. For this room alone.
+ *
+ * Others hand the thread operations to start (a list) and tasks to run (one at a time, waited for): what makes or frees
+ * requests. Active operations are moved on in turn, also while a task waits for other ranks. */
+#ifndef BALLAST_COMM_MPI_COMM_H
+#define BALLAST_COMM_MPI_COMM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "comm/comm_engine.h"
+#include "comm/pulse.h"
+#include "comm/window.h"
+
+struct operation;
+
+/* Tags: exchanges, pulses, then two an operation, by the number that the receiving rank gave it. */
+enum { TAG_EXCHANGE, TAG_PULSE, TAG_OPERATION, SLOTS = 16000 };
+
+enum status_failure { FAILURE_NONE, FAILURE_HERE, FAILURE_OF_RANK };
+
+/* Something that the thread does for another, which waits for it. */
+struct mpi_task {
+    enum status (*run)(struct mpi_comm *mpi, void *argument);
+    void *argument;
+    bool done;
+    enum status status;
+    char message[600];
+};
+
+/* The pulse's messages: one send and one receive for each distance. */
+struct mpi_pulse {
+    struct pulse pulse;
+    int64_t period_ns, next_ns;
+    int distances, turn;
+    bool beats, ending;
+    int *send, *receive;            /* requests */
+    struct pulse_entry *sent, *got; /* ranks entries each */
+};
+
+struct mpi_comm {
+    struct comm comm;
+    const struct wire *wire;
+    void *wire_context;
+    struct wire_world world;
+    struct comm_settings settings;
+    pthread_t thread;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;                  /* for the thread: there is something to do */
+    pthread_cond_t over;                  /* for the others: an operation or task is over */
+    struct operation *queue, **queue_end; /* started, not yet seen by the thread */
+    struct mpi_task *task;
+    bool ending;
+    bool used_slots[SLOTS];
+    /* The first failure. The text stays from then on. */
+    _Atomic(enum status_failure) failure;
+    int failed_rank;
+    char failure_text[600];
+    atomic_int abort_status; /* abort when not 0 */
+
+    atomic_uint started;      /* operations */
+    struct operation *active; /* the thread's */
+    struct mpi_pulse pulse;   /* the thread's */
+    _Atomic int64_t traffic[2 * MESH_AXES + 1];
+    struct window *windows;     /* all open ones, the newest first */
+    int window_count;           /* ever opened: their numbers */
+    struct comm_window control; /* a counter of meetings for each slot of each rank; base NULL: no windows */
+};
+
+static inline struct mpi_comm *mpi_comm_of(const struct comm *comm) { return comm->context; }
+
+/* Runs it in the thread; returns its status, with its message. FAILED at once after a failure. */
+enum status mpi_run_task(struct mpi_comm *mpi, enum status (*run)(struct mpi_comm *mpi, void *argument),
+                         void *argument);
+/* For the thread. Records the first failure, which fails everything. */
+void mpi_fail(struct mpi_comm *mpi, enum status_failure failure, int rank, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* FAILED with the failure's text. */
+enum status mpi_failed(struct mpi_comm *mpi);
+/* STATUS_OK, or a failure of the wire here. */
+enum status mpi_check(struct mpi_comm *mpi, const char *trouble);
+/* For tasks: waits for a request, while operations move on. */
+enum status mpi_await(struct mpi_comm *mpi, int request);
+/* For tasks. */
+enum status mpi_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
+                         void *all);
+
+#endif

@@ -1,0 +1,95 @@
+#include "comm/mpi_library.h"
+
+#include <dlfcn.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+static const struct {
+    const char *name, *package;
+    const char *variables[4]; /* one of them: it launched this process */
+} libraries[] = {
+    {"openmpi", "libopenmpi3", {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}},
+    {"mpich", "libmpich12", {"PMI_RANK", "PMI_FD", "PMI_SIZE"}},
+};
+enum { LIBRARIES = sizeof libraries / sizeof *libraries };
+
+const char *mpi_library_launched_by(void) {
+    for (int i = 0; i < LIBRARIES; i++)
+        for (int v = 0; v < 4 && libraries[i].variables[v]; v++)
+            if (getenv(libraries[i].variables[v])) return libraries[i].name;
+    return "self";
+}
+
+/* `folder` (and `below` it) has the plugin? Its path then. */
+static char *plugin_in(const char *folder, const char *below, const char *name) {
+    char *path = mem_format("%s%s/ballast-mpi-%s.so", folder, below, name);
+    if (path && access(path, F_OK) == 0) return path;
+    mem_free(path);
+    return NULL;
+}
+
+char *mpi_library_path(const char *name) {
+    const char *given = getenv("BALLAST_PLUGINS");
+    if (given) return plugin_in(given, "", name);
+    char program[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0) return NULL;
+    program[length] = '\0';
+    const char *folder = dirname(program);
+    char *path = plugin_in(folder, "", name);
+    return path ? path : plugin_in(folder, "/../lib/ballast", name);
+}
+
+static const char *package_of(const char *name) {
+    for (int i = 0; i < LIBRARIES; i++)
+        if (strcmp(libraries[i].name, name) == 0) return libraries[i].package;
+    return NULL;
+}
+
+static enum status refuse(const char *name, const char *path, const char *why) {
+    const char *package = package_of(name);
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: %s", path, why);
+    if (!package) return status;
+    return status_hint(status, "on Debian: apt-get install %s; BALLAST_MPI=self starts without MPI", package);
+}
+
+static enum status open_plugin(const char *name, const char *path, const struct wire **out) {
+    void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (!plugin) return refuse(name, path, dlerror());
+    wire_plugin_function *function;
+    *(void **)&function = dlsym(plugin, WIRE_PLUGIN_SYMBOL);
+    const struct wire *wire = function ? function() : NULL;
+    if (!wire || wire->version != WIRE_VERSION) {
+        dlclose(plugin);
+        return status_set(STATUS_BAD_INPUT, "%s: not an MPI plugin of this version of ballast", path);
+    }
+    *out = wire;
+    return STATUS_OK;
+}
+
+enum status mpi_library_find(const char *engine, struct mpi_library *out) {
+    const char *name = engine ? engine : getenv("BALLAST_MPI");
+    if (!name || !*name) name = mpi_library_launched_by();
+    *out = (struct mpi_library){0};
+    if (strcmp(name, "self") == 0) return STATUS_OK;
+    if (strchr(name, '/')) return open_plugin(name, name, &out->wire);
+    if (!package_of(name))
+        return status_hint(status_set(STATUS_BAD_INPUT, "BALLAST_MPI '%s' is no MPI that ballast knows", name),
+                           "self, openmpi, mpich, or the path of a plugin");
+    char *path = mpi_library_path(name);
+    if (!path)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "there is no plugin ballast-mpi-%s.so for the MPI that launched this "
+                                      "process",
+                                      name),
+                           "it is built where %s is installed (on Debian: lib%s-dev); BALLAST_PLUGINS names its folder",
+                           name, name);
+    enum status status = open_plugin(name, path, &out->wire);
+    mem_free(path);
+    return status;
+}

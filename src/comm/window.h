@@ -1,0 +1,28 @@
+/* Memory that ranks of one node share: a memory file of each rank (memfd), mapped by the others by way of
+ * /proc/PID/fd. Such files have no name and no limit but the memory that there is, /dev/shm's size included, and are
+ * gone with the last process that has them mapped. */
+#ifndef BALLAST_COMM_WINDOW_H
+#define BALLAST_COMM_WINDOW_H
+
+#include "comm/comm.h"
+
+struct mpi_comm;
+
+struct window {
+    int number;
+    int64_t bytes;
+    size_t mapped;
+    int ranks, me; /* of the node */
+    void **base;   /* by place in the node; base[me] is one's own, the others NULL where it is private */
+    bool shared;
+    struct mpi_comm *mpi;
+    struct window *next;
+};
+
+/* Together among all ranks. */
+enum status window_open(struct comm *comm, int64_t bytes, struct comm_window *out);
+void window_close(struct comm_window *window);
+/* The window that has [address, address + bytes), or NULL. */
+const struct window *window_find(const struct mpi_comm *mpi, const void *address, int64_t bytes);
+
+#endif

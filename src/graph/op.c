@@ -1,0 +1,75 @@
+/* What an operator's definition comes to for one node, with the defaults of what it leaves out. */
+#include "graph/op.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "graph/graph.h"
+
+void op_cost(const struct node *node, struct op_cost *out) {
+    double bytes = 0;
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        if (node->in[i]) bytes += (double)shape_bytes(&node->in[i]->shape);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        if (!node->out[i]) continue;
+        bool updated = node->op->updates >> i & 1;
+        bytes += (double)shape_bytes(&node->out[i]->shape) * (updated ? 2 : 1);
+    }
+    *out = (struct op_cost){.flops = node->op->flops ? node->op->flops(node) : 0, .bytes = bytes};
+}
+
+void op_key_add(struct op_key *key, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int bytes = vsnprintf(key->text + key->used, OP_KEY_BYTES - key->used, format, arguments);
+    va_end(arguments);
+    BUG_IF(bytes < 0 || (size_t)bytes >= OP_KEY_BYTES - key->used, "an operator's key of more than %d bytes",
+           OP_KEY_BYTES);
+    key->used += (size_t)bytes;
+}
+
+void op_key_nothing(const struct node *node, struct op_key *key) { (void)node, (void)key; }
+
+static void add_all_attributes(const struct node *node, struct op_key *key) {
+    if (node->op->attribute_bytes > 0) op_key_add(key, " ");
+    for (size_t i = 0; i < node->op->attribute_bytes; i++)
+        op_key_add(key, "%02x", ((const unsigned char *)node->attributes)[i]);
+}
+
+void op_key_begin(const struct node *node, struct op_key *key) {
+    op_key_add(key, "%s", node->op->name);
+    if (node->op->cost_key)
+        node->op->cost_key(node, key);
+    else
+        add_all_attributes(node, key);
+}
+
+static bool is_named(const struct tensor *tensor, const char *name) { return strcmp(tensor->name, name) == 0; }
+
+static double default_integer(const struct tensor *tensor, int64_t index) {
+    int64_t length = shape_columns(&tensor->shape), column = index % length;
+    if (is_named(tensor, "segments")) return (double)(column * 3 / length);
+    return is_named(tensor, "positions") ? (double)column : 0;
+}
+
+/* Tensors differ: logits of rows that equal a row of the weight would be so much larger than all others that these have
+ * denormal probabilities, which makes the loss ten times as slow. */
+double op_example_default(const struct node *node, const struct tensor *tensor, int64_t index) {
+    (void)node;
+    if (tensor->shape.dtype == DTYPE_I32) return default_integer(tensor, index);
+    bool statistics = tensor->producer && tensor->producer->out[0]->id != tensor->id;
+    bool positive = tensor->kind == TENSOR_STATE || tensor->kind == TENSOR_RESULT || statistics;
+    double uniform = random_uniform(1, RANDOM_INIT, (uint32_t)tensor->id, (uint64_t)index);
+    return positive ? 0.5 + 0.5 * uniform : uniform - 0.5;
+}
+
+double op_example_id(const struct tensor *ids, int64_t index, int64_t limit) {
+    if (is_named(ids, "positions")) return (double)(index % shape_columns(&ids->shape) % limit);
+    return (double)(random_u64(1, RANDOM_INIT, 0, (uint64_t)index) % (uint64_t)limit);
+}
+
+double op_example(const struct node *node, const struct tensor *tensor, int64_t index) {
+    return node->op->example ? node->op->example(node, tensor, index) : op_example_default(node, tensor, index);
+}

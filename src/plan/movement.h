@@ -1,0 +1,35 @@
+/* The rules by which a policy moves things, in one place: the compiler applies them to a program (program/), the search
+ * to whole families of policies (search/). Groups are those of program/executions.h, numbered from 0. */
+#ifndef BALLAST_PLAN_MOVEMENT_H
+#define BALLAST_PLAN_MOVEMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How a step's grains are cut into passes: all have `grains`, but for the last one. */
+struct pass_split {
+    int64_t count, grains, last_grains;
+};
+static inline struct pass_split movement_split_passes(int64_t grains, int64_t grains_per_pass) {
+    int64_t count = (grains + grains_per_pass - 1) / grains_per_pass;
+    return (struct pass_split){count, grains_per_pass, grains - (count - 1) * grains_per_pass};
+}
+
+/* A buffer that is used away from home is fetched and stored by copies, each of which has `lookahead` groups to run
+ * beside. The fetch stands before this group when the first use is in `group` … */
+static inline int64_t movement_fetch_group(int64_t group, int64_t lookahead) {
+    return group > lookahead ? group - lookahead : 0;
+}
+/* … and the store before this one when the last use is in `group`; it may be past the last group. */
+static inline int64_t movement_store_group(int64_t group, int64_t lookahead) { return group + 1 + lookahead; }
+/* Whether a buffer stays between two uses: there is no room for a store and a fetch. */
+static inline bool movement_stays(int64_t group, int64_t next_group, int64_t lookahead) {
+    return next_group < movement_store_group(group, lookahead) + lookahead + 1;
+}
+/* A chunk's deferred update stands before the forward of this block, where `block` is the first to use the chunk: one
+ * lookahead for the update's results to leave, one for the parameters to be fetched. */
+static inline int64_t movement_update_block(int64_t block, int64_t lookahead) {
+    return block > 2 * lookahead ? block - 2 * lookahead : 0;
+}
+
+#endif

@@ -1,0 +1,39 @@
+#include "plan/settings.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+const struct setting setting_table[SETTING_COUNT] = {
+#define SETTING_ROW(id, ...) [SETTING_##id] = {.field = #id, __VA_ARGS__},
+    SETTING_LIST(SETTING_ROW)
+#undef SETTING_ROW
+};
+
+enum status setting_check_whole(const struct setting *setting, const char *where, int64_t value) {
+    if (value >= setting->least && value <= setting->most) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %" PRId64 " is not legal: must be %" PRId64 " to %" PRId64, where, value,
+                      setting->least, setting->most);
+}
+
+enum status setting_check_real(const struct setting *setting, const char *where, double value) {
+    bool low = setting->above ? value <= setting->real_least : value < setting->real_least;
+    if (isfinite(value) && !low && value <= setting->real_most) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %.9g is not legal: must be %s %g and at most %g", where, value,
+                      setting->above ? "above" : "at least", setting->real_least, setting->real_most);
+}
+
+static bool list_holds(const char *list, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = list; length > 0; at++) {
+        if (strncmp(at, word, length) == 0 && (at[length] == '|' || at[length] == '\0')) return true;
+        at = strchr(at, '|');
+        if (!at) break;
+    }
+    return false;
+}
+
+enum status setting_check_choice(const struct setting *setting, const char *where, const char *text) {
+    if (list_holds(setting->choices, text) && !strchr(text, '|')) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: '%s' is none of %s", where, text, setting->choices);
+}

@@ -1,0 +1,129 @@
+/* Every setting of training and of writing text, once: its names, the values that it may take, and its default. The
+ * command line, --config files, help, docs/options.md, run.json, plan files and the checks of options and recipes all
+ * read this table. What help says in words stands beside it, in cli/option_list.h. */
+#ifndef BALLAST_PLAN_SETTINGS_H
+#define BALLAST_PLAN_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum setting_type {
+    SETTING_FLAG,  /* true or false */
+    SETTING_WHOLE, /* a whole number within least..most */
+    SETTING_REAL,  /* a finite number within real_least..real_most; not real_least itself where `above` */
+    SETTING_SIZE,  /* base/size.h; at least 1 byte */
+    SETTING_TEXT,  /* text and paths, not empty unless `may_be_empty` */
+    SETTING_TEXTS, /* several of them */
+    SETTING_CHOICE /* one of `choices` */
+};
+
+struct setting {
+    const char *field; /* in structs and files: "sequence_length" */
+    const char *name;  /* on the command line, without the dashes: "seq" */
+    enum setting_type type;
+    int64_t least, most;
+    double real_least, real_most;
+    bool above, may_be_empty;
+    const char *choices;  /* "bf16|fp32" */
+    const char *fallback; /* the default, as text; NULL: none, or one that depends on other things */
+    int64_t whole;        /* the same as a number, */
+    double real;          /* of its type */
+};
+
+#define SETTING_WHOLE_IN(low, high) .type = SETTING_WHOLE, .least = (low), .most = (high)
+#define SETTING_REAL_IN(low, high) .type = SETTING_REAL, .real_least = (low), .real_most = (high)
+#define SETTING_WHOLE_DEFAULT(value) .fallback = #value, .whole = (value)
+#define SETTING_REAL_DEFAULT(value) .fallback = #value, .real = (value)
+#define SETTING_MOST_STEPS 1000000000000
+#define SETTING_MOST_SIZE 16777216
+
+/* Of a step: recipe, policy, machine. A moving average's decay is below 1; epsilon is added in fp32, whose least normal
+ * number is 1.2e-38. */
+#define SETTING_LIST_PLAN(X)                                                                                           \
+    X(batch, .name = "batch", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(8))                        \
+    X(sequence_length, .name = "seq", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1024))             \
+    X(dtype, .name = "dtype", .type = SETTING_CHOICE, .choices = "bf16|fp32")                                          \
+    X(document_attention, .name = "document-attention", .type = SETTING_CHOICE, .choices = "across|within",            \
+      .fallback = "across")                                                                                            \
+    X(grain_sequences, .name = "grain", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE))                                        \
+    X(grains_per_pass, .name = "grains-per-pass", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))    \
+    X(threads, .name = "threads", SETTING_WHOLE_IN(1, 4096))                                                           \
+    X(seed, .name = "seed", SETTING_WHOLE_IN(0, INT64_MAX), SETTING_WHOLE_DEFAULT(1))                                  \
+    X(beta1, .name = "beta1", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.9))                                 \
+    X(beta2, .name = "beta2", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.95))                                \
+    X(epsilon, .name = "epsilon", SETTING_REAL_IN(1e-30, 1), SETTING_REAL_DEFAULT(1e-8))                               \
+    X(weight_decay, .name = "weight-decay", SETTING_REAL_IN(0, 1000), SETTING_REAL_DEFAULT(0.1))                       \
+    X(clip_norm, .name = "clip-norm", SETTING_REAL_IN(0, 1e9), SETTING_REAL_DEFAULT(1))                                \
+    X(freeze, .name = "freeze", .type = SETTING_TEXTS)                                                                 \
+    X(lora, .name = "lora", .type = SETTING_TEXT)                                                                      \
+    X(backend, .name = "device", .type = SETTING_TEXT)                                                                 \
+    X(device_bytes, .name = "device-memory", .type = SETTING_SIZE)                                                     \
+    X(host_bytes, .name = "host-memory", .type = SETTING_SIZE)                                                         \
+    X(disk_folder, .name = "disk", .type = SETTING_TEXT)                                                               \
+    X(disk_bytes, .name = "disk", .type = SETTING_SIZE)                                                                \
+    X(plan_path, .name = "plan", .type = SETTING_TEXT)                                                                 \
+    X(cluster_path, .name = "cluster", .type = SETTING_TEXT)
+
+/* Of a training run. chat_time_s is a date on the command line, and seconds since 1970 elsewhere. */
+#define SETTING_LIST_TRAIN(X)                                                                                          \
+    X(steps, .name = "steps", SETTING_WHOLE_IN(1, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(1000))                    \
+    X(epochs, .name = "epochs", SETTING_REAL_IN(0, 1e6), .above = true)                                                \
+    X(learning_rate, .name = "lr", SETTING_REAL_IN(0, 1000), .above = true, SETTING_REAL_DEFAULT(3e-4))                \
+    X(schedule, .name = "schedule", .type = SETTING_CHOICE, .choices = "cosine|linear|constant|wsd",                   \
+      .fallback = "cosine")                                                                                            \
+    X(schedule_steps, .name = "schedule-steps", SETTING_WHOLE_IN(1, SETTING_MOST_STEPS))                               \
+    X(warmup_steps, .name = "warmup-steps", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS))                                   \
+    X(min_lr_fraction, .name = "min-lr-fraction", SETTING_REAL_IN(0, 1), SETTING_REAL_DEFAULT(0.1))                    \
+    X(wsd_decay_fraction, .name = "wsd-decay-fraction", SETTING_REAL_IN(0, 1), .above = true,                          \
+      SETTING_REAL_DEFAULT(0.2))                                                                                       \
+    X(save_every, .name = "save-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(100))           \
+    X(keep, .name = "keep", SETTING_WHOLE_IN(0, 1000000), SETTING_WHOLE_DEFAULT(2))                                    \
+    X(valid_every, .name = "valid-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(100))         \
+    X(valid_batches, .name = "valid-batches", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(0))       \
+    X(valid_fraction, .name = "valid-fraction", SETTING_REAL_IN(0, 0.9), SETTING_REAL_DEFAULT(0))                      \
+    X(valid_paths, .name = "valid", .type = SETTING_TEXTS)                                                             \
+    X(loss_on_all, .name = "loss-on", .type = SETTING_CHOICE, .choices = "completions|all", .fallback = "completions") \
+    X(chat_time_s, .name = "chat-date", .type = SETTING_TEXT, .least = 1, .most = (int64_t)1 << 40)                    \
+    X(columns, .name = "columns", .type = SETTING_TEXT)                                                                \
+    X(sample_every, .name = "sample-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(0))         \
+    X(sample_tokens, .name = "sample-tokens", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(64))       \
+    X(sample_prompt, .name = "sample-prompt", .type = SETTING_TEXT, .may_be_empty = true)
+
+/* Of writing text. generation_config.json is held to the same values. */
+#define SETTING_LIST_TEXT(X)                                                                                           \
+    X(tokens, .name = "tokens", SETTING_WHOLE_IN(1, 100000000), SETTING_WHOLE_DEFAULT(100))                            \
+    X(temperature, .name = "temperature", SETTING_REAL_IN(0, 100), SETTING_REAL_DEFAULT(0.8))                          \
+    X(top_k, .name = "top-k", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(0))                       \
+    X(top_p, .name = "top-p", SETTING_REAL_IN(0, 1), .above = true, SETTING_REAL_DEFAULT(1))                           \
+    X(repetition_penalty, .name = "repetition-penalty", SETTING_REAL_IN(0.001, 1000), SETTING_REAL_DEFAULT(1))
+
+#define SETTING_LIST(X) SETTING_LIST_PLAN(X) SETTING_LIST_TRAIN(X) SETTING_LIST_TEXT(X)
+
+/* SETTING_batch …, after the fields of structs that hold them. */
+enum setting_id {
+#define SETTING_ID(field, ...) SETTING_##field,
+    SETTING_LIST(SETTING_ID) SETTING_COUNT
+#undef SETTING_ID
+};
+extern const struct setting setting_table[SETTING_COUNT];
+
+/* Which settings of a struct were given: its member `given` has a bit for each. A number, path or enumeration that was
+ * not given is 0 (a default that depends on nothing else may stand in its place). */
+_Static_assert(SETTING_COUNT <= 64, "the bits of settings fit into 64");
+#define SETTING_BIT(field) (UINT64_C(1) << SETTING_##field)
+#define SETTINGS_HAVE(options, field) (((options)->given & SETTING_BIT(field)) != 0)
+/* Sets a field and its bit. */
+#define SETTINGS_GIVE(options, field, ...)                                                                             \
+    ((void)((options)->given |= SETTING_BIT(field)), (void)((options)->field = (__VA_ARGS__)))
+/* Takes it back. */
+#define SETTINGS_DROP(options, field) ((void)((options)->given &= ~SETTING_BIT(field)), (void)((options)->field = 0))
+
+/* BAD_INPUT "WHERE: VALUE is not legal: must be …" for a number that the setting may not have. */
+enum status setting_check_whole(const struct setting *setting, const char *where, int64_t value);
+enum status setting_check_real(const struct setting *setting, const char *where, double value);
+/* The same for a choice. */
+enum status setting_check_choice(const struct setting *setting, const char *where, const char *text);
+
+#endif

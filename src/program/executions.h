@@ -1,0 +1,62 @@
+/* Executions: which node is executed for which grain, in which order. Scheduling decides this first and buffers after.
+ *
+ * A pass follows the stages of the activation schedule. Each stage (forward or backward of one block, or a forward
+ * directly followed by its backward) is a group: its nodes are executed for one grain after the other, so that weights
+ * are fetched once for all grains and grains share a block's temporaries. Every accumulator receives its grains in
+ * order, whatever the pass. */
+#ifndef BALLAST_PROGRAM_EXECUTIONS_H
+#define BALLAST_PROGRAM_EXECUTIONS_H
+
+#include "plan/activations.h"
+#include "plan/chunks.h"
+#include "program/program.h"
+
+struct execution {
+    const struct node *node;
+    int64_t slot;    /* grain of the pass, from 0 */
+    int32_t group;   /* counted through the program */
+    bool takes_over; /* output 0 takes over the buffer of the in-place input, which nobody reads later */
+    bool repeated;   /* recomputation: the block's forward was executed before in this pass */
+    bool deferred;   /* updates a chunk with the previous step's gradients */
+};
+
+struct execution_list {
+    VEC(struct execution) list;
+};
+
+/* Nodes grouped by a number; each group is in the graph's order. */
+struct node_groups {
+    const struct node **nodes;
+    int32_t *first; /* by number: where its nodes begin; one more at the end */
+};
+
+/* What listing the executions of every section needs. */
+struct execution_source {
+    const struct graph *graph;
+    const struct policy *policy;
+    const struct chunk_list *chunks;
+    struct stage_list stages;
+    int32_t blocks;             /* with forward or backward nodes; the update's own block is not counted */
+    struct node_groups passes;  /* by phase * blocks + block */
+    struct node_groups finish;  /* PHASE_FINISH, by the last block whose backward adds to the gradient */
+    struct node_groups updates; /* PHASE_UPDATE, by 1 + the chunk whose parameter is updated; 0: of none */
+    int32_t forwards;           /* blocks with a forward so far in the pass being listed */
+    int32_t *forward_groups, *backward_groups; /* by block: of its first forward and its backward in that pass; -1 */
+    int32_t group;                             /* the next group's number */
+};
+
+/* BAD_INPUT when the schedule does not fit the graph. The caller frees, also after a failure. */
+enum status execution_source_create(const struct graph *graph, const struct policy *policy,
+                                    const struct chunk_list *chunks, struct execution_source *out);
+void execution_source_free(struct execution_source *source);
+
+/* Appends the executions of one pass over `slots` grains. A step's first pass contains the previous step's deferred
+ * updates, each a few groups before its chunk is used; the last pass contains PHASE_FINISH, each gradient after its
+ * last use. Executions whose results nobody reads are left out: recomputing a block makes only what its backward reads.
+ */
+enum status executions_of_pass(struct execution_source *source, int64_t slots, bool first, bool last,
+                               struct execution_list *out);
+/* Appends the update that is not deferred: the clip factor, then a group for each chunk. */
+enum status executions_of_update(struct execution_source *source, struct execution_list *out);
+
+#endif

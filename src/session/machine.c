@@ -1,0 +1,56 @@
+#include "session/machine.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "base/file.h"
+#include "base/size.h"
+
+/* What is free in the folder, but for a part that others may need. */
+static enum status measure_disk(const char *folder, int64_t *bytes) {
+    struct statvfs found;
+    int error = statvfs(folder, &found) != 0 ? errno : file_is_folder(folder) ? 0 : ENOTDIR;
+    if (error) {
+        enum status status = status_set(STATUS_BAD_INPUT, "disk: %s: %s", folder, strerror(error));
+        return status_hint(status, "--disk takes a folder that exists: DIR or DIR:SIZE");
+    }
+    *bytes = (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)found.f_bavail * (double)found.f_frsize);
+    return STATUS_OK;
+}
+
+static enum status find_disk(const struct memory_options *limits, int64_t *capacity_bytes) {
+    int64_t free_bytes = 0;
+    if (SETTINGS_HAVE(limits, disk_bytes) && !limits->disk_folder[0])
+        return status_set(STATUS_BAD_INPUT, "disk: names no folder before its size");
+    if (limits->disk_folder[0]) TRY(measure_disk(limits->disk_folder, &free_bytes));
+    *capacity_bytes = SETTINGS_HAVE(limits, disk_bytes) ? limits->disk_bytes : free_bytes;
+    return STATUS_OK;
+}
+
+static enum status find_memory(const struct backend *backend, const struct memory_options *limits,
+                               int64_t capacity_bytes[TIER_COUNT]) {
+    const bool one = !backend->memory; /* both tiers are memory of the process */
+    const bool device_given = SETTINGS_HAVE(limits, device_bytes), host_given = SETTINGS_HAVE(limits, host_bytes);
+    int64_t there[TIER_COUNT] = {[TIER_DEVICE] = limits->device_bytes, [TIER_HOST] = limits->host_bytes};
+    if (!device_given || (!one && !host_given)) TRY(backend->capacity(there));
+    capacity_bytes[TIER_DEVICE] = device_given ? limits->device_bytes : there[TIER_DEVICE];
+    capacity_bytes[TIER_HOST] = one || host_given ? limits->host_bytes : there[TIER_HOST];
+    /* Without a size of its own the device leaves room for the host in the same memory. */
+    if (one && !device_given) capacity_bytes[TIER_DEVICE] -= limits->host_bytes;
+    if (capacity_bytes[TIER_DEVICE] >= 0) return STATUS_OK;
+    char text[SIZE_TEXT];
+    return status_set(STATUS_BAD_INPUT, "host-memory: leaves nothing for the device tier of the %s that there are",
+                      size_print(there[TIER_DEVICE], text));
+}
+
+enum status machine_open(const struct plan_options *options, const struct recipe *decided, struct machine *out) {
+    struct machine machine = {.backend = plan_options_backend(options, decided), .limits = options->memory};
+    TRY(machine.backend->check());
+    machine.has_cluster = options->cluster_path != NULL;
+    if (machine.has_cluster) TRY(cluster_read(options->cluster_path, &machine.cluster));
+    TRY(find_memory(machine.backend, &machine.limits, machine.capacity_bytes));
+    TRY(find_disk(&machine.limits, &machine.capacity_bytes[TIER_DISK]));
+    *out = machine;
+    return STATUS_OK;
+}

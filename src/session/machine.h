@@ -1,0 +1,24 @@
+/* The machine as a session uses it: which backend computes, how much each tier may hold, and where rates come from. */
+#ifndef BALLAST_SESSION_MACHINE_H
+#define BALLAST_SESSION_MACHINE_H
+
+#include "backend/backend.h"
+#include "cluster/cluster.h"
+#include "session/train_options.h"
+#include "store/arena.h"
+
+struct machine {
+    const struct backend *backend;
+    struct memory_options limits;        /* as they were asked for */
+    int64_t capacity_bytes[TIER_COUNT];  /* what arenas may take: the limit, or what there is; 0: no such tier */
+    bool has_cluster;                    /* a cluster file says what the machine is; else it is measured when needed */
+    struct cluster cluster;              /* of that file */
+    enum disk_engine_choice disk_engine; /* how the disk tier is read and written: 0: the best there is */
+    bool disk_buffered;                  /* false; through the page cache (store/arena.h) */
+};
+
+/* Nothing in it needs to be freed. `decided`: a plan's or a checkpoint's recipe, whose kind of device is taken where
+ * the options name none; NULL: there is none. BAD_INPUT naming the option or the cluster file. */
+enum status machine_open(const struct plan_options *options, const struct recipe *decided, struct machine *out);
+
+#endif

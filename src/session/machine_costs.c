@@ -1,0 +1,98 @@
+#include "session/machine_costs.h"
+
+#include "base/cache_folder.h"
+#include "profile/described_device.h"
+#include "profile/profile.h"
+#include "profile/roofline.h"
+
+/* The machine of the cluster file, or this one, without the rates that were not measured yet. */
+static enum status describe(const struct machine *machine, struct cluster *out) {
+    if (!machine->has_cluster) return machine->backend->measure(out);
+    *out = machine->cluster;
+    return STATUS_OK;
+}
+
+static bool has_tier(const struct machine *machine, const struct programs *programs, enum tier tier) {
+    return machine->capacity_bytes[tier] > 0 || (programs && programs->tier_bytes[tier] > 0);
+}
+
+/* What measuring is told; `cache` is in fresh memory. */
+struct asking {
+    char *cache;
+    struct profile_options options;
+};
+
+static enum status begin_asking(const struct machine *machine, const struct programs *programs,
+                                const struct measuring *measuring, int threads, struct asking *out) {
+    const char *disk = machine->limits.disk_folder, *cache = measuring->cache_folder;
+    out->cache = cache ? mem_string(cache) : cache_folder();
+    if (!out->cache) return STATUS_FAILED;
+    out->options = (struct profile_options){
+        .disk_folder = has_tier(machine, programs, TIER_DISK) && disk[0] ? disk : NULL,
+        .host_tier = has_tier(machine, programs, TIER_HOST),
+        .cache_folder = out->cache[0] ? out->cache : NULL,
+        .anew = measuring->anew,
+        .threads = threads,
+        .budget_s = measuring->budget_s,
+    };
+    return STATUS_OK;
+}
+
+enum status machine_costs_measure(const struct machine *machine, const struct programs *programs,
+                                  const struct measuring *measuring, struct machine_costs *out) {
+    const struct executable *main = programs_main(programs);
+    struct machine_costs made = {.report = {.operators = 0}};
+    struct asking asking;
+    TRY(describe(machine, &made.cluster));
+    if (machine->backend == &backend_described) {
+        TRY(roofline_costs(main->graph, &made.cluster, &made.costs));
+        *out = made;
+        return STATUS_OK;
+    }
+    TRY(begin_asking(machine, programs, measuring, main->threads, &asking));
+    enum status status =
+        profile_model(machine->backend, main->graph, &made.cluster, &asking.options, &made.costs, &made.report);
+    mem_free(asking.cache);
+    if (status == STATUS_OK) *out = made;
+    return status;
+}
+
+void machine_costs_free(struct machine_costs *costs) {
+    costs_free(&costs->costs);
+    profile_report_free(&costs->report);
+}
+
+enum status machine_costs_find(const struct machine *machine, const struct programs *programs, struct costs *out) {
+    const struct executable *main = programs_main(programs);
+    struct cluster cluster;
+    bool found;
+    *out = (struct costs){0};
+    TRY(describe(machine, &cluster));
+    if (machine->backend == &backend_described) return roofline_costs(main->graph, &cluster, out);
+    struct asking asking;
+    TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
+    enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &asking.options, out, &found);
+    mem_free(asking.cache);
+    return status;
+}
+
+enum status machine_measure(const struct machine *machine, int threads, const struct measuring *measuring,
+                            struct cluster *out) {
+    struct asking asking;
+    TRY(describe(machine, out));
+    TRY(begin_asking(machine, NULL, measuring, threads, &asking));
+    enum status status = profile_machine(machine->backend, &asking.options, out, NULL);
+    mem_free(asking.cache);
+    return status;
+}
+
+enum status machine_matrix_rate(const struct machine *machine, const struct programs *programs,
+                                const struct recipe *recipe, double *flops_per_s) {
+    char *cache = cache_folder();
+    if (!cache) return STATUS_FAILED;
+    int64_t memory_bytes = profile_memory_of(machine->backend, programs_main(programs)->graph);
+    enum status status =
+        profile_matrix_rate_kept(machine->backend, recipe->dtype, recipe->threads, memory_bytes, cache, flops_per_s);
+    mem_free(cache);
+    return status;
+}

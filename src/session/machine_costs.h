@@ -1,0 +1,41 @@
+/* What a model's operators and the machine's tiers cost. All who need to know ask here: the search for a policy, a
+ * run's prediction, `ballast plan`, `simulate` and `profile`. What was measured before is found in the cache folder;
+ * a cluster file's rates stand in place of measured ones; costs on a device that is only described come from its data
+ * sheet. A tier's copies are measured where the machine has the tier or the programs use it. */
+#ifndef BALLAST_SESSION_MACHINE_COSTS_H
+#define BALLAST_SESSION_MACHINE_COSTS_H
+
+#include "profile/profile_model.h"
+#include "session/machine.h"
+#include "session/programs.h"
+
+struct measuring {
+    double budget_s;          /* for operators that no one has measured yet; 0: PROFILE_BUDGET_S */
+    bool anew;                /* measures what is in the cache too */
+    const char *cache_folder; /* NULL: the user's (base/cache_folder.h); else this one; "": none */
+};
+
+/* Costs of the main program's graph, with the machine that they are of. */
+struct machine_costs {
+    struct cluster cluster; /* with all rates */
+    struct costs costs;
+    struct profile_report report; /* all zero where nothing was or had to be measured */
+};
+/* Measures what is not known: some seconds the first time. The caller frees with machine_costs_free. */
+enum status machine_costs_measure(const struct machine *machine, const struct programs *programs,
+                                  const struct measuring *measuring, struct machine_costs *out);
+void machine_costs_free(struct machine_costs *costs);
+
+/* The same without measuring: `out` has no kernels where something of it is not known. The caller frees with
+ * costs_free. */
+enum status machine_costs_find(const struct machine *machine, const struct programs *programs, struct costs *out);
+
+/* Only the machine's rates, with so many threads. */
+enum status machine_measure(const struct machine *machine, int threads, const struct measuring *measuring,
+                            struct cluster *out);
+/* Only the rate of matrix products in a recipe's dtype: the yardstick of MFU. In memory that the programs take anyway.
+ */
+enum status machine_matrix_rate(const struct machine *machine, const struct programs *programs,
+                                const struct recipe *recipe, double *flops_per_s);
+
+#endif

@@ -1,0 +1,22 @@
+/* A policy for programs that do not fit under the one that was asked for; private to the session room. */
+#ifndef BALLAST_SESSION_PLAN_POLICY_H
+#define BALLAST_SESSION_PLAN_POLICY_H
+
+#include "session/session_plan.h"
+
+/* Where the plan's programs do not fit the machine's tiers, compiles others under the policies that a search finds,
+ * the fastest first, until some do: `chosen`, `programs`, `search` and `costs` are then theirs. If none does, they are
+ * as they were. */
+enum status plan_policy_choose(struct session_plan *plan);
+
+/* What a request takes under the policy that takes least of the device, of those that tiers of `capacity_bytes` below
+ * it hold. Nothing is measured. */
+struct least_memory {
+    int64_t least_bytes;            /* of the device: session_plan.least_bytes */
+    int64_t tier_bytes[TIER_COUNT]; /* of the programs that were compiled last */
+    bool fits;                      /* all of them, compiled and proved, fit */
+};
+enum status plan_policy_find_least(const struct session *session, const struct plan_request *request,
+                                   const int64_t capacity_bytes[TIER_COUNT], struct least_memory *out);
+
+#endif

@@ -1,0 +1,71 @@
+#include "session/plan_request.h"
+
+/* With those that samples are written by. */
+static struct program_set training_set(const struct train_options *training) {
+    bool samples = training && training->sample_every > 0;
+    return (struct program_set){.uses = PROGRAMS_TO_TRAIN | (samples ? (unsigned)PROGRAMS_TO_WRITE : 0), .texts = 1};
+}
+
+static struct program_set set_of(unsigned uses, const struct plan_options *options,
+                                 const struct train_options *training) {
+    if (uses == PROGRAMS_TO_TRAIN) return training_set(training);
+    struct program_set set = {.uses = uses, .texts = 1};
+    if (program_set_only_writes(&set) && SETTINGS_HAVE(options, batch)) set.texts = options->batch;
+    return set;
+}
+
+/* The batch of texts is how many have caches, whatever a plan file says of a training step's. */
+static enum status resolve_texts(const struct session *session, const struct plan_options *options,
+                                 const struct train_options *training, const struct plan *base, struct plan *out) {
+    struct plan_options rest = *options;
+    const struct model_config *config = &session->model->config;
+    struct plan plan;
+    SETTINGS_DROP(&rest, batch);
+    SETTINGS_DROP(&rest, grain_sequences);
+    SETTINGS_DROP(&rest, grains_per_pass);
+    TRY(plan_options_resolve(&rest, training, session->machine.backend, config, base, options->plan_path, &plan));
+    *out = plan_of_texts(&plan, 1);
+    /* A plan made for training may be longer than the context; a length that was asked for is refused later. */
+    bool given = SETTINGS_HAVE(options, sequence_length);
+    if (!given && out->recipe.sequence_length > config->context) out->recipe.sequence_length = config->context;
+    return STATUS_OK;
+}
+
+enum status plan_request_make(const struct session *session, unsigned uses, const struct plan_options *options,
+                              const struct train_options *training, const struct plan *base, struct plan_request *out) {
+    struct plan_request request = {.set = set_of(uses, options, training),
+                                   .origin = options->plan_path,
+                                   .recipe_fixed = base != NULL,
+                                   .policy_fixed = base != NULL};
+    bool trains = program_set_has(&request.set, PROGRAM_STEP);
+    if (program_set_only_writes(&request.set))
+        TRY(resolve_texts(session, options, training, base, &request.plan));
+    else
+        TRY(plan_options_resolve(options, training, session->machine.backend, &session->model->config, base,
+                                 options->plan_path, &request.plan));
+    request.grains_fixed = !trains || SETTINGS_HAVE(options, grains_per_pass);
+    /* Where nothing is trained, a model is as it is. */
+    if (!trains) request.plan.recipe.lora[0] = request.plan.recipe.freeze[0] = '\0';
+    *out = request;
+    return STATUS_OK;
+}
+
+struct plan_request plan_request_decided(const struct plan *plan, const struct plan_options *options,
+                                         const struct train_options *training) {
+    return (struct plan_request){.set = training_set(training),
+                                 .plan = *plan,
+                                 .recipe_fixed = true,
+                                 .grains_fixed = SETTINGS_HAVE(options, grains_per_pass)};
+}
+
+enum status plan_request_step(const struct session *session, const struct plan *plan, const char *origin,
+                              struct plan_request *out) {
+    struct plan_options nothing_given;
+    plan_options_init(&nothing_given);
+    *out = (struct plan_request){.set = {.uses = PROGRAMS_TO_SIMULATE, .texts = 1},
+                                 .origin = origin,
+                                 .recipe_fixed = true,
+                                 .policy_fixed = true,
+                                 .grains_fixed = true};
+    return plan_options_resolve(&nothing_given, NULL, session->machine.backend, NULL, plan, origin, &out->plan);
+}

@@ -1,0 +1,29 @@
+/* What a plan is asked for: the programs, the recipe, the policy to begin with, and what of this is settled. */
+#ifndef BALLAST_SESSION_PLAN_REQUEST_H
+#define BALLAST_SESSION_PLAN_REQUEST_H
+
+#include "session/programs.h"
+
+struct plan_request {
+    struct program_set set;
+    struct plan plan;
+    const char *origin; /* the file that the plan comes from, for messages; NULL: the options. Borrowed */
+    bool recipe_fixed;  /* by a plan file or a checkpoint: no advice to change it */
+    bool policy_fixed;  /* by a plan file: no other is chosen */
+    bool grains_fixed;  /* by an option, or since no program trains: no other number of grains in a pass is chosen */
+};
+
+/* The request that options make, for a session's model and machine (plan_options_resolve): over `base`, the plan of
+ * the file options->plan_path, and over the defaults. `uses` are those of a program set; to train, the programs for
+ * text come with them where `training` asks for samples. `training` gives AdamW's numbers (NULL: the defaults). */
+enum status plan_request_make(const struct session *session, unsigned uses, const struct plan_options *options,
+                              const struct train_options *training, const struct plan *base, struct plan_request *out);
+/* The request for the training of a plan whose recipe is decided (a checkpoint's); its policy is taken if that fits. */
+struct plan_request plan_request_decided(const struct plan *plan, const struct plan_options *options,
+                                         const struct train_options *training);
+/* The request for the training step of a plan as it is, `origin`'s, to be simulated whatever memory there is.
+ * BAD_INPUT where it is for other kernels than the machine's. */
+enum status plan_request_step(const struct session *session, const struct plan *plan, const char *origin,
+                              struct plan_request *out);
+
+#endif

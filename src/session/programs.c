@@ -1,0 +1,113 @@
+#include "session/programs.h"
+
+#include <string.h>
+
+#include "graph/differentiate.h"
+#include "ops/ops.h"
+
+static enum status add_backward(struct graph *graph, struct tensor *loss, const struct recipe *recipe) {
+    struct optimizer_options optimizer = {recipe->beta1, recipe->beta2, recipe->epsilon, recipe->weight_decay,
+                                          recipe->clip_norm};
+    TRY(graph_differentiate(graph, loss));
+    return ops_add_optimizer(graph, &optimizer);
+}
+
+static enum model_purpose purpose_of(enum program_use use, const struct recipe *recipe) {
+    if (use == PROGRAM_LOGITS) return MODEL_LOGITS;
+    return recipe->document_attention == DOCUMENT_ATTENTION_WITHIN ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
+}
+
+static enum status build_batch(const struct session *session, enum program_use use, const struct recipe *recipe,
+                               struct graph **out) {
+    struct graph *graph;
+    struct tensor *output;
+    TRY(model_build_graph(session->model, purpose_of(use, recipe), recipe->dtype, recipe->grain_sequences,
+                          recipe->sequence_length, &graph, &output));
+    enum status status = use == PROGRAM_STEP ? add_backward(graph, output, recipe) : STATUS_OK;
+    if (status == STATUS_OK)
+        *out = graph;
+    else
+        graph_free(graph);
+    return status;
+}
+
+struct plan plan_of_texts(const struct plan *plan, int64_t sequences) {
+    struct plan text = *plan;
+    text.recipe.batch = text.recipe.grain_sequences = sequences;
+    text.policy.grains_per_pass = 1;
+    return text;
+}
+
+static bool is_of_texts(enum program_use use) { return PROGRAMS_TO_WRITE >> use & 1; }
+
+/* The plan as one of the programs takes it. */
+static struct plan plan_of_use(enum program_use use, const struct plan *plan) {
+    return is_of_texts(use) ? plan_of_texts(plan, use == PROGRAM_DECODE ? DECODE_TEXTS : 1) : *plan;
+}
+
+static enum status build_texts(const struct session *session, enum program_use use, const struct program_set *set,
+                               const struct recipe *recipe, struct graph **out) {
+    int64_t positions = recipe->sequence_length, chunk = positions < PREFILL_TOKENS ? positions : PREFILL_TOKENS;
+    struct decode_shape shape = {.sequences = recipe->batch,
+                                 .tokens = use == PROGRAM_DECODE ? 1 : chunk,
+                                 .texts = set->texts,
+                                 .positions = positions};
+    struct tensor *logits;
+    return model_build_decode_graph(session->model, recipe->dtype, &shape, out, &logits);
+}
+
+enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,
+                                const struct plan *plan, struct graph **out) {
+    struct plan own = plan_of_use(use, plan);
+    return is_of_texts(use) ? build_texts(session, use, set, &own.recipe, out)
+                            : build_batch(session, use, &own.recipe, out);
+}
+
+/* Beside those of the set that were made before it. */
+static enum status compile_one(const struct session *session, const struct program_set *set, enum program_use use,
+                               const struct plan *plan, struct programs *made) {
+    struct plan own = plan_of_use(use, plan);
+    /* The caches are the prefill's. */
+    const struct executable *resident = use == PROGRAM_DECODE ? made->of[PROGRAM_PREFILL] : programs_main(made);
+    struct graph *graph;
+    TRY(program_build_graph(session, set, use, plan, &graph));
+    return executable_create_beside(session->machine.backend, graph, &own, resident, &made->of[use]);
+}
+
+void programs_sum_bytes(struct programs *programs) {
+    memset(programs->tier_bytes, 0, sizeof programs->tier_bytes);
+    for (int use = 0; use < PROGRAM_USES; use++)
+        for (enum tier tier = 0; tier < TIER_COUNT && programs->of[use]; tier++) {
+            int64_t bytes = programs->of[use]->program->tier_bytes[tier];
+            if (bytes > programs->tier_bytes[tier]) programs->tier_bytes[tier] = bytes;
+        }
+}
+
+enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
+                             struct programs *out) {
+    struct programs programs = {.of = {NULL}};
+    enum status status = STATUS_OK;
+    session->machine.backend->set_threads(plan->recipe.threads);
+    for (enum program_use use = 0; use < PROGRAM_USES && status == STATUS_OK; use++)
+        if (program_set_has(set, use)) status = compile_one(session, set, use, plan, &programs);
+    if (status != STATUS_OK) {
+        programs_free(&programs);
+        return status;
+    }
+    programs_sum_bytes(&programs);
+    *out = programs;
+    return STATUS_OK;
+}
+
+void programs_free(struct programs *programs) {
+    for (int use = PROGRAM_USES - 1; use >= 0; use--)
+        executable_free(programs->of[use]);
+    *programs = (struct programs){.of = {NULL}};
+}
+
+enum program_use programs_main_use(const struct programs *programs) {
+    enum program_use use = 0;
+    while (use < PROGRAM_USES - 1 && !programs->of[use])
+        use++;
+    return use;
+}

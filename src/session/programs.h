@@ -1,0 +1,61 @@
+/* The programs that a model is computed by: a training step, the loss of a batch, texts. They take turns in the same
+ * arenas, with the weights of all in the same places. */
+#ifndef BALLAST_SESSION_PROGRAMS_H
+#define BALLAST_SESSION_PROGRAMS_H
+
+#include "runtime/executable.h"
+#include "session/session.h"
+
+enum { PREFILL_TOKENS = 64, DECODE_TEXTS = 8 };
+
+enum program_use {
+    PROGRAM_STEP,    /* a training step: forward, backward, update */
+    PROGRAM_LOSS,    /* the loss of a batch */
+    PROGRAM_LOGITS,  /* the logits of a batch: to be set beside other implementations' */
+    PROGRAM_PREFILL, /* logits after PREFILL_TOKENS tokens of one text at a time */
+    PROGRAM_DECODE,  /* the same after one token each of DECODE_TEXTS texts; in the caches of the prefill */
+    PROGRAM_USES
+};
+/* What is made together. The first of them is the main one: its graph has all weights, and policies are for it. */
+enum {
+    PROGRAMS_TO_TRAIN = 1 << PROGRAM_STEP | 1 << PROGRAM_LOSS,
+    PROGRAMS_TO_SIMULATE = 1 << PROGRAM_STEP,
+    PROGRAMS_TO_EVALUATE = 1 << PROGRAM_LOSS,
+    PROGRAMS_TO_WRITE = 1 << PROGRAM_PREFILL | 1 << PROGRAM_DECODE,
+};
+struct program_set {
+    unsigned uses; /* bits by enum program_use; at least one */
+    int64_t texts; /* that there are caches for; at least 1 */
+};
+static inline bool program_set_has(const struct program_set *set, enum program_use use) { return set->uses >> use & 1; }
+/* Whether a recipe's batch is of no meaning to it. */
+static inline bool program_set_only_writes(const struct program_set *set) {
+    return (set->uses & ~(unsigned)PROGRAMS_TO_WRITE) == 0;
+}
+
+/* A plan as the programs for text take it: one grain of so many sequences, whatever its batch is. */
+struct plan plan_of_texts(const struct plan *plan, int64_t sequences);
+
+struct programs {
+    struct executable *of[PROGRAM_USES]; /* owned; NULL: not of the set */
+    int64_t tier_bytes[TIER_COUNT];      /* the arenas that they take turns in: those of the largest */
+};
+
+/* Compiles and proves the set's programs under a plan, and sets the backend's threads. BAD_INPUT for a policy that is
+ * not for this model. The caller frees with programs_free. */
+enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
+                             struct programs *out);
+void programs_free(struct programs *programs);
+/* Only the graph of one of the set's programs. The caller frees it. */
+enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,
+                                const struct plan *plan, struct graph **out);
+/* Finds tier_bytes anew, where a program was replaced. */
+void programs_sum_bytes(struct programs *programs);
+
+/* The first of the set; what none was compiled of has none. */
+enum program_use programs_main_use(const struct programs *programs);
+static inline const struct executable *programs_main(const struct programs *programs) {
+    return programs->of[programs_main_use(programs)];
+}
+
+#endif

@@ -1,0 +1,31 @@
+#include "session/session.h"
+
+enum status session_open(const char *model_folder, const struct plan_options *options, const struct recipe *decided,
+                         struct session *out) {
+    struct model *model;
+    TRY(options->outline ? model_open_outline(model_folder, &model) : model_open(model_folder, &model));
+    return session_open_model(model, options, decided, out);
+}
+
+enum status session_open_model(struct model *model, const struct plan_options *options, const struct recipe *decided,
+                               struct session *out) {
+    struct session session = {.model = model};
+    enum status status = machine_open(options, decided, &session.machine);
+    if (status == STATUS_OK)
+        *out = session;
+    else
+        session_close(&session);
+    return status;
+}
+
+void session_close(struct session *session) {
+    model_free(session->model);
+    *session = (struct session){.model = NULL};
+}
+
+enum status session_set_trained(struct session *session, struct recipe *recipe) {
+    TRY(model_set_adapter(session->model, recipe->lora, recipe->seed));
+    const struct adapter *adapter = &session->model->config.adapter;
+    if (adapter->rank > 0) adapter_print(adapter, recipe->lora);
+    return model_set_frozen(session->model, recipe->freeze);
+}

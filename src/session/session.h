@@ -1,0 +1,47 @@
+/* Who wants to train, evaluate, generate or simulate opens a session, makes its plan and, to compute, its engine.
+ *
+ *     struct session session;         a model on a machine; no weight is read
+ *     struct session_plan plan;       what will run: recipe, policy, compiled programs, what they take
+ *     struct engine engine;           memory for them: weights, optimizer state, a step
+ *
+ *     session_open(folder, &options, NULL, &session);
+ *     session_plan_make(&session, &request, &plan);         // session_plan.h does both in one call
+ *     engine_open(&plan, &engine);
+ *     ...
+ *     engine_close(&engine), session_plan_free(&plan), session_close(&session);
+ *
+ * Each borrows the one before it, which must stay where it is for as long. A process may have one session after the
+ * other, also with several plans each; at a time one engine computes.
+ *
+ * Files, in the order to read them: session; train_options, plan_resolve (what is asked for, and the recipe of it);
+ * machine (backend, tiers); programs (what is compiled); plan_request, session_plan (what was asked, what came of it);
+ * plan_policy (a policy with which the programs fit); plan_no_fit (why none does, and what would); machine_costs (what
+ * operators and tiers cost); plan_document (plan.json); engine, engine_weights (arenas, steps, weights); nonfinite
+ * (where a value stopped being finite); model_tokenizer (a model's tokenizer). */
+#ifndef BALLAST_SESSION_SESSION_H
+#define BALLAST_SESSION_SESSION_H
+
+#include "model/model.h"
+#include "plan/plan.h"
+#include "session/machine.h"
+
+struct session {
+    struct model *model; /* owned */
+    struct machine machine;
+};
+
+/* Opens the model (where `options` say that an outline is enough, without weights) and the machine (machine_open).
+ * BAD_INPUT naming file and field. The caller closes with session_close. */
+enum status session_open(const char *model_folder, const struct plan_options *options, const struct recipe *decided,
+                         struct session *out);
+/* The same with a model that is there, which the session takes over, also on failure. */
+enum status session_open_model(struct model *model, const struct plan_options *options, const struct recipe *decided,
+                               struct session *out);
+void session_close(struct session *session);
+
+/* Which weights a step trains: the model gets the recipe's adapters and frozen weights, and the recipe their canonical
+ * spelling. Before the session's plans are made, for all of which it holds. BAD_INPUT where the model has no such
+ * weights. */
+enum status session_set_trained(struct session *session, struct recipe *recipe);
+
+#endif

@@ -1,0 +1,127 @@
+#include "session/session_plan.h"
+
+#include <stdio.h>
+
+#include "session/machine_costs.h"
+#include "session/plan_policy.h"
+#include "sim/simulate.h"
+
+/* A start waits for it: seconds for operators that no run before has measured. */
+static const double OPERATORS_BUDGET_S = 1.0;
+
+static struct model_figures figures_of(const struct session_plan *plan) {
+    const struct model_config *config = &plan->session->model->config;
+    const struct graph *graph = programs_main(&plan->programs)->graph;
+    struct model_figures figures = {.parameters = model_parameter_count(graph),
+                                    .matrix_parameters = model_matrix_parameter_count(graph),
+                                    .trained_parameters = model_trained_count(graph)};
+    double attention =
+        (double)(config->layers * config->heads * config->head_dim) * (double)(plan->chosen.recipe.sequence_length + 1);
+    double forward = 2 * ((double)figures.matrix_parameters + attention);
+    double backward = 4 * attention + 2 * (double)(figures.matrix_parameters + model_trained_matrix_count(graph));
+    figures.flops_per_token = program_set_has(&plan->request.set, PROGRAM_STEP) ? forward + backward : forward;
+    return figures;
+}
+
+static enum status describe(struct session_plan *plan) {
+    const struct backend *backend = plan->session->machine.backend;
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        TRY(program_report_memory(programs_main(&plan->programs)->program, tier, &plan->memory[tier]));
+    plan->figures = figures_of(plan);
+    struct recipe *recipe = &plan->chosen.recipe;
+    return backend->list_products ? backend->list_products(&recipe->products) : STATUS_OK;
+}
+
+/* A policy can be wrong for this model alone: the file that holds it is named. */
+static enum status name_origin(enum status status, const char *origin) {
+    if (status != STATUS_BAD_INPUT || !origin) return status;
+    char hint[256];
+    snprintf(hint, sizeof hint, "%s", status_hint_text());
+    status = status_prefix(status, "%s", origin);
+    return hint[0] ? status_hint(status, "%s", hint) : status;
+}
+
+enum status session_plan_make(const struct session *session, const struct plan_request *request,
+                              struct session_plan *out) {
+    struct session_plan plan = {.session = session, .request = *request, .chosen = request->plan};
+    enum status status;
+    status = programs_compile(session, &request->set, &plan.chosen, &plan.programs);
+    TRY_GOTO(status, name_origin(status, request->origin), failed);
+    plan.least_bytes = plan.programs.tier_bytes[TIER_DEVICE];
+    if (!request->policy_fixed) TRY_GOTO(status, plan_policy_choose(&plan), failed);
+    TRY_GOTO(status, describe(&plan), failed);
+    *out = plan;
+    return STATUS_OK;
+failed:
+    session_plan_free(&plan);
+    return status;
+}
+
+void session_plan_free(struct session_plan *plan) {
+    costs_free(&plan->costs);
+    search_result_free(&plan->search);
+    programs_free(&plan->programs);
+    *plan = (struct session_plan){.session = NULL};
+}
+
+static enum status plan_requested(struct session *session, struct plan_request *request, struct session_plan *out) {
+    if (program_set_has(&request->set, PROGRAM_STEP)) TRY(session_set_trained(session, &request->plan.recipe));
+    return session_plan_make(session, request, out);
+}
+
+enum status session_begin(const char *model_folder, unsigned uses, const struct plan_options *options,
+                          const struct train_options *training, struct session *session, struct session_plan *plan) {
+    struct plan_request request;
+    struct plan read;
+    const struct plan *base = options->plan_path ? &read : NULL;
+    if (base) TRY(plan_read(options->plan_path, &read));
+    TRY(session_open(model_folder, options, base ? &base->recipe : NULL, session));
+    enum status status = plan_request_make(session, uses, options, training, base, &request);
+    if (status == STATUS_OK) status = plan_requested(session, &request, plan);
+    if (status != STATUS_OK) session_close(session);
+    return status;
+}
+
+enum status session_begin_decided(const char *model_folder, const struct plan *decided,
+                                  const struct plan_options *options, const struct train_options *training,
+                                  struct session *session, struct session_plan *plan) {
+    struct plan_request request = plan_request_decided(decided, options, training);
+    TRY(session_open(model_folder, options, &decided->recipe, session));
+    enum status status = plan_requested(session, &request, plan);
+    if (status != STATUS_OK) session_close(session);
+    return status;
+}
+
+enum status session_begin_step(const char *model_folder, const struct plan *decided, const char *origin,
+                               const struct plan_options *options, struct session *session, struct session_plan *plan) {
+    struct plan_request request;
+    TRY(session_open(model_folder, options, &decided->recipe, session));
+    enum status status = plan_request_step(session, decided, origin, &request);
+    if (status == STATUS_OK) status = plan_requested(session, &request, plan);
+    if (status != STATUS_OK) session_close(session);
+    return status;
+}
+
+enum status session_plan_measure(struct session_plan *plan) {
+    struct machine_costs measured;
+    if (plan->costs.kernels) return STATUS_OK;
+    const struct measuring measuring = {.budget_s = OPERATORS_BUDGET_S};
+    TRY(machine_costs_measure(&plan->session->machine, &plan->programs, &measuring, &measured));
+    plan->costs = measured.costs;
+    profile_report_free(&measured.report);
+    return STATUS_OK;
+}
+
+enum status session_plan_find_costs(struct session_plan *plan) {
+    if (plan->costs.kernels) return STATUS_OK;
+    return machine_costs_find(&plan->session->machine, &plan->programs, &plan->costs);
+}
+
+enum status session_plan_predict(const struct session_plan *plan, struct step_summary *out) {
+    struct timeline timeline;
+    *out = (struct step_summary){.step_s = 0};
+    TRY(simulate(programs_main(&plan->programs)->program, &plan->costs, &timeline));
+    step_summarise(&timeline, &plan->costs, out);
+    timeline_free(&timeline);
+    return STATUS_OK;
+}

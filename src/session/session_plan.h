@@ -1,0 +1,62 @@
+/* A session's plan: what will run, before any weight is read, and all that is known of it. `ballast plan` prints it,
+ * `ballast simulate` predicts it, and an engine runs it.
+ *
+ * The plan owns its compiled programs from the beginning to the end; engines and whoever looks at a graph borrow them.
+ */
+#ifndef BALLAST_SESSION_SESSION_PLAN_H
+#define BALLAST_SESSION_SESSION_PLAN_H
+
+#include "search/search.h"
+#include "session/plan_request.h"
+#include "sim/step_summary.h"
+
+/* Sizes of the model that a plan is for. */
+struct model_figures {
+    int64_t parameters, matrix_parameters; /* all; those in matrix products */
+    int64_t trained_parameters;            /* those that are not frozen */
+    /* Model FLOPs: of a training step 6 a matrix parameter (4 where it is frozen) and 6 x heads x head size x (T + 1) a
+     * layer for causal attention; without one a third of that */
+    double flops_per_token;
+};
+
+struct session_plan {
+    const struct session *session; /* borrowed */
+    struct plan_request request;   /* what was asked for */
+    struct plan chosen;            /* what was chosen: the recipe, and the policy */
+    struct programs programs;      /* compiled under it; they may take more than there is: session_plan_check_memory */
+    int64_t least_bytes;           /* of the device, under the policy that takes least of it, of those tried */
+    struct search_result search;   /* by which the policy was chosen; all zero: it was given, or the plain one fits */
+    struct costs costs;            /* of the main program's graph; without kernels until they are asked for */
+    struct memory_report memory[TIER_COUNT]; /* of the main program */
+    struct model_figures figures;
+};
+
+/* Compiles what is asked for and, where that does not fit and the policy is free, finds one with which it does.
+ * BAD_INPUT for what is wrong with the model or the plan; never NO_FIT. The caller frees with session_plan_free. */
+enum status session_plan_make(const struct session *session, const struct plan_request *request,
+                              struct session_plan *out);
+void session_plan_free(struct session_plan *plan);
+
+/* A session with its plan, in one call: by options (plan_request_make), of a plan whose recipe is decided, of the step
+ * of a plan as it is. Neither `session` nor `plan` may be moved from then on. The caller frees the plan, then closes
+ * the session. */
+enum status session_begin(const char *model_folder, unsigned uses, const struct plan_options *options,
+                          const struct train_options *training, struct session *session, struct session_plan *plan);
+enum status session_begin_decided(const char *model_folder, const struct plan *decided,
+                                  const struct plan_options *options, const struct train_options *training,
+                                  struct session *session, struct session_plan *plan);
+enum status session_begin_step(const char *model_folder, const struct plan *decided, const char *origin,
+                               const struct plan_options *options, struct session *session, struct session_plan *plan);
+
+/* NO_FIT when a tier's programs are larger than its capacity: the message says by how much, the hint which settings
+ * would fit (it compiles others to find out). */
+enum status session_plan_check_memory(const struct session_plan *plan);
+
+/* Finds plan->costs (machine_costs.h), measuring what is not known. Does nothing where they are there. */
+enum status session_plan_measure(struct session_plan *plan);
+/* The same without measuring: the costs stay without kernels where some are not known. */
+enum status session_plan_find_costs(struct session_plan *plan);
+/* A step of the main program, simulated. The costs must be there. */
+enum status session_plan_predict(const struct session_plan *plan, struct step_summary *out);
+
+#endif

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Each room's header names its files, and the check that says so sees each kind of violation.
+set -eu
+check=$BALLAST_SOURCE/scripts/check-rooms.sh
+
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+
+# A small sound tree: eight rooms of one header and two files, one subfolder with a header and one without.
+plant() {
+    rm -rf "$place/src" "$place/ARCHITECTURE.md"
+    for room in base graph ops model plan program sim page; do
+        mkdir -p "$place/src/$room"
+        printf '/* A room.\n *\n * Files, in the order to read them:\n *   %s, first: what it\n *   is; second. */\n' \
+            $room >"$place/src/$room/$room.h"
+        echo '/* Files, in the order to read them: only the opening comment counts. */' >"$place/src/$room/first.c"
+        sed 1i/**/ "$place/src/$room/first.c" >"$place/src/$room/second.h"
+    done
+    mkdir -p "$place/src/ops/simd" "$place/src/page/sources"
+    printf '/* Files, in the order to read them: table, lanes. */\n' >"$place/src/ops/simd/table.h"
+    : >"$place/src/ops/simd/lanes.c"
+    printf '/* Files, in the order to read them:\n *   page, first, second: one idea;\n *   view: of sources. */\n' \
+        >"$place/src/page/page.h"
+    : >"$place/src/page/sources/view.js"
+}
+must_pass() {
+    sh "$check" "$place" || { echo "faults in $1" && exit 1; }
+}
+must_fail() {
+    if said=$(sh "$check" "$place" 2>&1); then
+        echo "not noticed: $1"
+        exit 1
+    fi
+    case $said in *"$1"*) ;; *) echo "expected '$1' in: $said" && exit 1 ;; esac
+}
+
+plant
+must_pass 'a sound tree'
+: >"$place/src/graph/third.c"
+must_fail 'src/graph/graph.h: does not name third'
+plant
+: >"$place/src/ops/simd/third.c"
+must_fail 'src/ops/simd/table.h: does not name third'
+plant
+: >"$place/src/page/sources/style.css"
+must_fail 'src/page/page.h: does not name style'
+plant
+rm "$place/src/graph/first.c"
+must_fail 'src/graph/graph.h: lists first, which is no file of the folder'
+plant
+cp "$place/src/graph/graph.h" "$place/src/graph/second.h"
+must_fail 'src/graph: 2 headers open with a list'
+plant
+cp "$place/src/graph/second.h" "$place/src/graph/graph.h"
+must_fail 'src/graph: 0 headers open with a list'
+plant
+seq 50 >>"$place/src/plan/first.c"
+must_fail 'src/plan: 58 lines are more than a sixth of'
+rm -rf "$place/src"
+mkdir "$place/src"
+must_fail 'no sources in'
+
+plant
+sh "$check" --table "$place" >"$place/ARCHITECTURE.md"
+grep -q '^| `graph` | 8 | ' "$place/ARCHITECTURE.md" || { cat "$place/ARCHITECTURE.md" && exit 1; }
+must_pass 'a tree beside its table'
+seq 4 >>"$place/src/graph/first.c"
+must_fail 'ARCHITECTURE.md: the table says 8 lines for graph; there are 12'
+plant
+sh "$check" --table "$place" | grep -v sim >"$place/ARCHITECTURE.md"
+must_fail 'ARCHITECTURE.md: the table of rooms lacks sim'
+plant
+sh "$check" --table "$place" >"$place/ARCHITECTURE.md"
+rm -r "$place/src/graph"
+must_fail 'ARCHITECTURE.md: the table has graph, which is no room'

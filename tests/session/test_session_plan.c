@@ -1,0 +1,79 @@
+/* Which policy a plan gets where its step does not fit as it is, and what it says where none fits. */
+#include <string.h>
+
+#include "session/session_plan.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+struct planned {
+    struct session session;
+    struct session_plan plan;
+};
+
+static void create(const char *folder, int64_t device_bytes, int64_t host_bytes, struct planned *out) {
+    struct tiny_run run;
+    tiny_run_make(folder, "llama", &run);
+    SETTINGS_GIVE(&run.plan.memory, device_bytes, device_bytes);
+    SETTINGS_GIVE(&run.plan.memory, host_bytes, host_bytes);
+    expect_status(session_begin(run.model, PROGRAMS_TO_TRAIN, &run.plan, &run.options, &out->session, &out->plan),
+                  STATUS_OK, NULL);
+}
+
+static void drop(struct planned *planned) {
+    session_plan_free(&planned->plan);
+    session_close(&planned->session);
+}
+
+enum { PLENTY = 64 << 20 };
+
+static void test_nothing_moves_without_need(void **state) {
+    struct planned planned;
+    create(*state, PLENTY, PLENTY, &planned);
+    assert_int_equal(planned.plan.chosen.policy.optimizer, TIER_DEVICE);
+    assert_string_equal(planned.plan.chosen.policy.schedule, "");
+    drop(&planned);
+}
+
+static void test_what_is_taken_is_the_fastest_found(void **state) {
+    struct planned planned;
+    struct step_summary prediction;
+    create(*state, PLENTY, 0, &planned);
+    int64_t plain = planned.plan.programs.tier_bytes[TIER_DEVICE];
+    assert_int_equal(planned.plan.search.enumerated, 0);
+    drop(&planned);
+    create(*state, plain - 1, PLENTY, &planned);
+    assert_true(planned.plan.programs.tier_bytes[TIER_DEVICE] < plain);
+    assert_true(planned.plan.search.front.count > 0);
+    const struct candidate *winner = &planned.plan.search.front.items[0];
+    assert_memory_equal(&planned.plan.chosen.policy, &winner->policy, sizeof winner->policy);
+    assert_int_equal(programs_main(&planned.plan.programs)->program->tier_bytes[TIER_DEVICE],
+                     winner->tier_bytes[TIER_DEVICE]);
+    expect_status(session_plan_predict(&planned.plan, &prediction), STATUS_OK, NULL);
+    assert_true(prediction.step_s >= winner->step_s && prediction.step_s <= winner->step_s);
+    drop(&planned);
+}
+
+static void test_the_least_that_is_named_is_enough(void **state) {
+    struct planned planned;
+    create(*state, 4096, PLENTY, &planned);
+    int64_t least = planned.plan.least_bytes;
+    assert_true(least < planned.plan.programs.tier_bytes[TIER_DEVICE]);
+    drop(&planned);
+    create(*state, least, PLENTY, &planned);
+    assert_int_equal(planned.plan.programs.tier_bytes[TIER_DEVICE], least);
+    expect_status(session_plan_check_memory(&planned.plan), STATUS_OK, NULL);
+    drop(&planned);
+    create(*state, least - 1, PLENTY, &planned);
+    expect_status(session_plan_check_memory(&planned.plan), STATUS_NO_FIT, "no plan fits");
+    drop(&planned);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_moves_without_need),
+        cmocka_unit_test(test_what_is_taken_is_the_fastest_found),
+        cmocka_unit_test(test_the_least_that_is_named_is_enough),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}

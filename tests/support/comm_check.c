@@ -1,0 +1,416 @@
+#include "support/comm_check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "comm/comm_schedule.h"
+#include "comm/lane_sum.h"
+
+/* ---- The reference: one rank that adds the same lanes ---- */
+
+static uint64_t draw(uint64_t seed, uint64_t what, uint64_t below) {
+    return random_u64(seed, RANDOM_TEST, 7, what) % below;
+}
+
+/* Values of many sizes, both zeros among them, so that another order of adding shows. */
+static float lane_value(uint64_t seed, int time, int lane, int64_t element) {
+    uint64_t bits = random_u64(seed + 1000003u * (uint64_t)time, RANDOM_TEST, (uint32_t)lane, (uint64_t)element);
+    if (bits % 16 == 0) return bits & 64 ? -0.0f : 0.0f;
+    float value = (float)((double)(bits >> 20) * 0x1p-44 - 0.5);
+    return ldexpf(value, (int)(bits % 13) - 6);
+}
+
+struct recipe {
+    int nodes, per_node;
+    bool round_bf16;
+    const bool *empty;
+    uint64_t seed;
+    int time;
+};
+
+static float edge(const struct recipe *recipe, float value) {
+    return recipe->round_bf16 ? bf16_to_float(bf16_from_float(value)) : value;
+}
+
+/* The sum of `units` units of `width` lanes from `first` on; false: none of them has anything. */
+static bool plain_sum(const struct recipe *recipe, int first, int units, int width, int64_t element, float *out) {
+    if (units == 1 && width == 1) {
+        *out = lane_value(recipe->seed, recipe->time, first, element);
+        return !recipe->empty[first];
+    }
+    if (units == 1) return plain_sum(recipe, first, width, 1, element, out);
+    int half = (units + 1) / 2;
+    float left, right;
+    bool has_left = plain_sum(recipe, first, half, width, element, &left);
+    bool has_right = plain_sum(recipe, first + half * width, units - half, width, element, &right);
+    if (has_left && has_right)
+        *out = edge(recipe, left) + edge(recipe, right);
+    else if (has_left || has_right)
+        *out = edge(recipe, has_left ? left : right);
+    return has_left || has_right;
+}
+
+/* ---- One operation ---- */
+
+struct check {
+    struct comm *comm;
+    struct comm_spec spec;
+    struct comm_window window;
+    struct comm_operation *operation;
+    struct recipe recipe;
+    struct lane_tree tree, top; /* reductions: of the recipe's lanes, and of the group's ranks */
+    int subtree[64];
+    bool empty_lane[64], empty_rank[64];
+    char *data, *out, *staging;
+    int me;
+};
+
+static enum status wrong(const struct check *check, const char *what, int64_t at) {
+    static const char *const names[] = {"all-gather", "reduce-scatter", "all-reduce", "broadcast", "all-to-all"};
+    return status_set(
+        STATUS_FAILED,
+        "seed %llu, time %d, rank %d: %s of %lld bytes in a group of %d from %d by %d, lanes %dx%d%s%s: %s at %lld",
+        (unsigned long long)check->recipe.seed, check->recipe.time, check->comm->rank, names[check->spec.kind],
+        (long long)check->spec.bytes, check->spec.group.count, check->spec.group.first, check->spec.group.stride,
+        check->recipe.nodes, check->recipe.per_node, check->spec.in_place ? ", in place" : "",
+        check->spec.round_bf16 ? ", bf16" : "", what, (long long)at);
+}
+
+static bool reduces(const struct comm_spec *spec) {
+    return spec->kind == COMM_REDUCE_SCATTER || spec->kind == COMM_ALL_REDUCE;
+}
+
+/* A divisor of `count`. */
+static int draw_divisor(uint64_t seed, uint64_t what, int count) {
+    int width = 1 + (int)draw(seed, what, (uint64_t)count);
+    while (count % width != 0)
+        width--;
+    return width;
+}
+
+static struct comm_group draw_group(const struct comm *comm, uint64_t seed) {
+    struct comm_group group = mesh_group(&comm->mesh, comm->rank, (enum mesh_group_kind)draw(seed, 1, 3));
+    if (draw(seed, 2, 2)) return group;
+    int width = draw_divisor(seed, 3, group.count);
+    return draw(seed, 4, 2) ? mesh_group_part(&group, comm->rank, width)
+                            : mesh_group_replicas(&group, comm->rank, width);
+}
+
+/* A recipe whose lanes the group can hold, by several lanes a rank at times. */
+static void draw_lanes(struct check *check, uint64_t seed) {
+    int count = check->spec.group.count, more = 1 << draw(seed, 5, 3);
+    check->recipe.nodes = 1;
+    check->recipe.per_node = count * (more * count <= 64 ? more : 1);
+    if ((count & (count - 1)) != 0) check->recipe.per_node = count;
+    int nodes = draw_divisor(seed, 6, check->recipe.per_node);
+    if (draw(seed, 7, 2)) {
+        check->recipe.nodes = nodes;
+        check->recipe.per_node /= nodes;
+    }
+    int lanes = check->recipe.nodes * check->recipe.per_node;
+    bool some_empty = draw(seed, 8, 3) == 0;
+    int full = (int)draw(seed, 9, (uint64_t)lanes);
+    for (int i = 0; i < lanes; i++)
+        check->empty_lane[i] = some_empty && i != full && draw(seed, 100 + (uint64_t)i, 3) == 0;
+    check->recipe.empty = check->empty_lane;
+}
+
+static enum status cut_lanes(struct check *check) {
+    TRY(lane_tree_create(check->recipe.nodes, check->recipe.per_node, &check->tree));
+    TRY(lane_tree_cut(&check->tree, check->spec.group.count, check->subtree));
+    TRY(lane_tree_top(&check->tree, check->spec.group.count, &check->top));
+    bool *absent = mem_array((size_t)check->tree.count, sizeof *absent);
+    if (!absent) return STATUS_FAILED;
+    lane_find_absent(&check->tree, check->empty_lane, absent);
+    for (int i = 0; i < check->spec.group.count; i++)
+        check->empty_rank[i] = absent[check->subtree[i]];
+    mem_free(absent);
+    check->spec.tree = &check->top;
+    check->spec.empty = check->empty_rank;
+    return STATUS_OK;
+}
+
+static void draw_spec(struct check *check, uint64_t seed) {
+    static const int64_t elements[] = {0, 1, 5, 16, 17, 100, 1000, 4096, 5000, 20000};
+    struct comm_spec *spec = &check->spec;
+    *spec =
+        (struct comm_spec){.kind = (enum comm_kind)draw(seed, 10, COMM_KINDS), .group = draw_group(check->comm, seed)};
+    spec->bytes = elements[draw(seed, 11, 10)] * (int64_t)sizeof(float);
+    if (spec->kind == COMM_ALL_TO_ALL) spec->bytes = spec->bytes * spec->group.count;
+    spec->root = (int)draw(seed, 12, (uint64_t)spec->group.count);
+    spec->in_place = draw(seed, 13, 2);
+    spec->round_bf16 = reduces(spec) && draw(seed, 14, 2);
+    check->recipe = (struct recipe){.nodes = 1,
+                                    .per_node = spec->group.count,
+                                    .round_bf16 = spec->round_bf16,
+                                    .empty = check->empty_lane,
+                                    .seed = seed};
+    if (reduces(spec)) draw_lanes(check, seed);
+    check->me = mesh_group_position(&spec->group, check->comm->rank);
+}
+
+/* Data lies somewhat into the window. */
+enum { INTO_WINDOW = 192 };
+
+static enum status take_memory(struct check *check) {
+    struct comm_spec *spec = &check->spec;
+    if (spec->in_place) {
+        TRY(comm_window_open(check->comm, spec->bytes + INTO_WINDOW, &check->window));
+        spec->in_place = check->window.shared;
+        spec->data = (char *)check->window.base + INTO_WINDOW;
+    } else {
+        spec->data = check->data = mem_aligned(64, (size_t)(spec->bytes + 64) / 64 * 64);
+    }
+    spec->out = check->out = mem_aligned(64, (size_t)(spec->bytes + 64) / 64 * 64);
+    int64_t staging;
+    TRY(comm_staging_bytes(check->comm, spec, &staging));
+    spec->staging = check->staging = mem_aligned(64, (size_t)(staging + 64) / 64 * 64);
+    return spec->data && spec->out && spec->staging ? STATUS_OK : STATUS_FAILED;
+}
+
+static enum status begin_check(struct comm *comm, struct check *check) {
+    check->comm = comm;
+    if (reduces(&check->spec)) TRY(cut_lanes(check));
+    TRY(take_memory(check));
+    return comm_create(comm, &check->spec, &check->operation);
+}
+
+static void end_check(struct check *check) {
+    comm_free(check->operation);
+    comm_window_close(check->comm, &check->window);
+    lane_tree_free(&check->tree);
+    lane_tree_free(&check->top);
+    mem_free(check->data);
+    mem_free(check->out);
+    mem_free(check->staging);
+}
+
+/* What this rank has before: the sum of its lanes by the product's own tree. Undefined bytes are 0xFF. */
+static enum status fill_sum(struct check *check) {
+    int64_t count = check->spec.bytes / (int64_t)sizeof(float);
+    const struct lane_node *node = &check->tree.node[check->subtree[check->me]];
+    if (check->empty_rank[check->me]) return STATUS_OK;
+    const float *lanes[64];
+    bool *absent = mem_array((size_t)check->tree.count, sizeof *absent);
+    float *room = mem_array((size_t)(count * node->lanes) + 1, sizeof *room);
+    if (!absent || !room) return STATUS_FAILED;
+    for (int i = 0; i < node->lanes; i++) {
+        lanes[node->first + i] = room + count * i;
+        for (int64_t e = 0; e < count; e++)
+            room[count * i + e] = lane_value(check->recipe.seed, check->recipe.time, node->first + i, e);
+    }
+    lane_find_absent(&check->tree, check->empty_lane, absent);
+    lane_tree_sum(&check->tree, check->subtree[check->me], absent, lanes, count, check->recipe.round_bf16,
+                  check->spec.data);
+    mem_free(absent);
+    mem_free(room);
+    return STATUS_OK;
+}
+
+/* The bytes of rank `from` of the group, as floats. */
+static float own_value(const struct check *check, int from, int64_t element) {
+    int64_t group = check->spec.group.first + 1000 * check->spec.group.stride;
+    return lane_value(check->recipe.seed + (uint64_t)group, check->recipe.time, from, element);
+}
+
+static enum status fill(struct check *check, int time) {
+    const struct comm_spec *spec = &check->spec;
+    check->recipe.time = time;
+    memset(spec->data, 0xFF, (size_t)spec->bytes);
+    memset(spec->out, 0xFF, (size_t)spec->bytes);
+    if (reduces(spec)) return fill_sum(check);
+    struct comm_range range = {0, spec->bytes};
+    if (spec->kind == COMM_ALL_GATHER) range = comm_block(spec->kind, spec->bytes, spec->group.count, check->me);
+    if (spec->kind == COMM_BROADCAST && check->me != spec->root) return STATUS_OK;
+    for (int64_t e = range.begin / 4; e < range.end / 4; e++)
+        ((float *)spec->data)[e] = own_value(check, check->me, e);
+    return STATUS_OK;
+}
+
+static enum status expect(const struct check *check, const void *found, float value, int64_t element) {
+    float got = ((const float *)found)[element];
+    return float_bits(got) == float_bits(value) ? STATUS_OK : wrong(check, "other bits", element);
+}
+
+static enum status compare_sum(struct check *check) {
+    const struct comm_spec *spec = &check->spec;
+    struct comm_range range = {0, spec->bytes};
+    if (spec->kind == COMM_REDUCE_SCATTER) range = comm_block(spec->kind, spec->bytes, spec->group.count, check->me);
+    for (int64_t e = range.begin / 4; e < range.end / 4; e++) {
+        float value;
+        if (!plain_sum(&check->recipe, 0, check->recipe.nodes, check->recipe.per_node, e, &value))
+            return wrong(check, "no lane has anything", e);
+        TRY(expect(check, spec->data, value, e));
+    }
+    return STATUS_OK;
+}
+
+static enum status compare(struct check *check) {
+    const struct comm_spec *spec = &check->spec;
+    if (reduces(spec)) return compare_sum(check);
+    if (spec->kind == COMM_BROADCAST) {
+        for (int64_t e = 0; e < spec->bytes / 4; e++)
+            TRY(expect(check, spec->data, own_value(check, spec->root, e), e));
+        return STATUS_OK;
+    }
+    struct comm_range mine = comm_block(spec->kind, spec->bytes, spec->group.count, check->me);
+    for (int from = 0; from < spec->group.count; from++) {
+        struct comm_range range = comm_block(spec->kind, spec->bytes, spec->group.count, from);
+        bool all_to_all = spec->kind == COMM_ALL_TO_ALL;
+        for (int64_t e = range.begin / 4; e < range.end / 4; e++) {
+            int64_t theirs = all_to_all ? mine.begin / 4 + (e - range.begin / 4) : e;
+            TRY(expect(check, all_to_all ? spec->out : spec->data, own_value(check, from, theirs), e));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* ---- Traffic ---- */
+
+static void subtract(struct comm_traffic *from, const struct comm_traffic *what) {
+    for (int axis = 0; axis < MESH_AXES; axis++) {
+        from->sent[axis] -= what->sent[axis];
+        from->received[axis] -= what->received[axis];
+    }
+    from->read -= what->read;
+}
+
+static bool same_traffic(const struct comm_traffic *a, const struct comm_traffic *b, int times) {
+    bool same = a->read == times * b->read;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        same = same && a->sent[axis] == times * b->sent[axis] && a->received[axis] == times * b->received[axis];
+    return same;
+}
+
+static bool any_empty(const struct check *check) {
+    for (int i = 0; reduces(&check->spec) && i < check->spec.group.count; i++)
+        if (check->empty_rank[i]) return true;
+    return false;
+}
+
+/* The closed formula: what all ranks of the group move together, and what of it between nodes. */
+static enum status check_formula(const struct check *check, const struct comm_traffic *mine, int times) {
+    const struct comm_spec *spec = &check->spec;
+    int64_t count = spec->group.count, total = 0, across = 0, received = 0;
+    struct comm_traffic all[64];
+    TRY(comm_exchange(check->comm, &spec->group, mine, sizeof *mine, all));
+    for (int i = 0; i < count; i++) {
+        total += all[i].sent[MESH_IN_NODE] + all[i].sent[MESH_ACROSS] + all[i].read;
+        across += all[i].sent[MESH_ACROSS];
+        received += all[i].received[MESH_IN_NODE] + all[i].received[MESH_ACROSS] + all[i].read;
+    }
+    if (total != received) return wrong(check, "more sent than received", total - received);
+    if (any_empty(check) || spec->round_bf16) return STATUS_OK;
+    int64_t passes = spec->kind == COMM_ALL_REDUCE ? 2 : 1, wanted = passes * (count - 1) * spec->bytes;
+    if (total != times * wanted) return wrong(check, "bytes moved", total);
+    int per_node = mesh_group_per_node(&check->comm->mesh, &spec->group);
+    bool aligned = per_node > 0 && (!reduces(spec) || (count & (count - 1)) == 0);
+    if (!aligned || spec->kind == COMM_ALL_TO_ALL) return STATUS_OK;
+    if (across != times * passes * (count / per_node - 1) * spec->bytes)
+        return wrong(check, "bytes between nodes", across);
+    return STATUS_OK;
+}
+
+static enum status check_traffic(const struct check *check, const struct comm_traffic *before, int times) {
+    struct comm_traffic moved;
+    struct comm_schedule schedule;
+    comm_read_traffic(check->comm, &moved);
+    subtract(&moved, before);
+    TRY(comm_schedule_create(&check->comm->mesh, check->comm->rank, check->comm->message_bytes, &check->spec,
+                             &schedule));
+    bool same = same_traffic(&moved, &schedule.traffic, times);
+    comm_schedule_free(&schedule);
+    if (!same) return wrong(check, "traffic is not the schedule's", moved.sent[MESH_IN_NODE]);
+    return check_formula(check, &moved, times);
+}
+
+/* ---- What tests call ---- */
+
+static enum status execute(struct check *check, int times) {
+    struct comm_traffic before;
+    comm_read_traffic(check->comm, &before);
+    for (int time = 0; time < times; time++) {
+        TRY(fill(check, time));
+        comm_start(check->operation);
+        TRY(comm_wait(check->operation));
+        TRY(compare(check));
+    }
+    return check_traffic(check, &before, times);
+}
+
+enum status comm_check_random(struct comm *comm, uint64_t seed, int times) {
+    struct check check = {.comm = comm};
+    draw_spec(&check, seed);
+    enum status status = begin_check(comm, &check);
+    if (status == STATUS_OK) status = execute(&check, times);
+    end_check(&check);
+    return status;
+}
+
+static enum status run_together(struct check *checks, int count, uint64_t seed) {
+    uint64_t round = (uint64_t)checks[0].comm->rank;
+    for (int time = 0; time < 3; time++) {
+        for (int i = 0; i < count; i++)
+            TRY(fill(&checks[i], time));
+        for (int i = 0; i < count; i++)
+            comm_start(checks[random_permute(seed, (uint32_t)round, (uint64_t)i, (uint64_t)count)].operation);
+        for (int i = 0; i < count; i++) {
+            TRY(comm_wait(checks[i].operation));
+            if (!comm_test(checks[i].operation)) return wrong(&checks[i], "waited for, and not over", time);
+            TRY(compare(&checks[i]));
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status comm_check_together(struct comm *comm, uint64_t seed, int count) {
+    struct check *checks = mem_array((size_t)count, sizeof *checks);
+    if (!checks) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    int begun = 0;
+    for (; begun < count && status == STATUS_OK; begun++) {
+        checks[begun].comm = comm;
+        draw_spec(&checks[begun], seed * 1000 + (uint64_t)begun);
+        status = begin_check(comm, &checks[begun]);
+    }
+    if (status == STATUS_OK) status = run_together(checks, count, seed);
+    while (begun-- > 0)
+        end_check(&checks[begun]);
+    mem_free(checks);
+    return status;
+}
+
+static enum status check_recipe(struct comm *comm, uint64_t seed, int nodes, int per_node, int variant) {
+    struct check check = {.comm = comm, .me = comm->rank};
+    bool round = variant & 1;
+    int64_t bytes = (1000 + 37 * (variant >> 3)) * (int64_t)sizeof(float);
+    check.spec = (struct comm_spec){.kind = variant & 4 ? COMM_ALL_REDUCE : COMM_REDUCE_SCATTER,
+                                    .bytes = bytes,
+                                    .group = comm_group_all(comm),
+                                    .round_bf16 = round,
+                                    .in_place = variant & 8};
+    check.recipe = (struct recipe){nodes, per_node, round, check.empty_lane, seed + (uint64_t)variant, 0};
+    for (int lane = 0; lane < nodes * per_node; lane++) /* fewer grains than lanes: the last ones have none */
+        check.empty_lane[lane] = variant & 2 && lane >= 1 + (int)seed % (nodes * per_node);
+    enum status status = begin_check(comm, &check);
+    if (status == STATUS_OK) status = execute(&check, 2);
+    end_check(&check);
+    return status;
+}
+
+enum status comm_check_lanes(struct comm *comm, uint64_t seed) {
+    static const int recipes[][2] = {{1, 8}, {2, 4}, {1, 3}};
+    for (int r = 0; r < 3; r++) {
+        struct lane_tree tree;
+        TRY(lane_tree_create(recipes[r][0], recipes[r][1], &tree));
+        bool holds = lane_tree_holds(&tree, mesh_ranks(&comm->mesh));
+        lane_tree_free(&tree);
+        for (int variant = 0; variant < 16 && holds; variant++)
+            TRY(check_recipe(comm, seed, recipes[r][0], recipes[r][1], variant));
+    }
+    return STATUS_OK;
+}

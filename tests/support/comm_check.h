@@ -1,0 +1,18 @@
+/* Operations between ranks on data that each rank can make of all ranks, and what they must come to: by a plain tree in
+ * one process, written apart from the product's. The same checks for threads and for MPI. */
+#ifndef BALLAST_TESTS_COMM_CHECK_H
+#define BALLAST_TESTS_COMM_CHECK_H
+
+#include "comm/comm.h"
+
+/* One operation, drawn from a seed: kind, group, size, lanes, empty ones, rounding, in place or by messages. Created,
+ * executed `times` times on other data each time, compared to the bit, its traffic with the formula; freed. Collective
+ * over all ranks. FAILED, with seed and place, where anything differs. */
+enum status comm_check_random(struct comm *comm, uint64_t seed, int times);
+/* `count` of them created, and then started together in an order of each rank's own. */
+enum status comm_check_together(struct comm *comm, uint64_t seed, int count);
+/* Lanes 8, 2x4 and 3, fp32 and bf16 on the edges, all lanes or some empty: all-reduce and reduce-scatter by all ranks
+ * that hold the lanes, equal to the bit to one rank that adds the same lanes. */
+enum status comm_check_lanes(struct comm *comm, uint64_t seed);
+
+#endif

@@ -1,0 +1,31 @@
+/* An operator that Ballast does not have, added from outside as one inside is: token_shift.c defines it (as a file of
+ * src/ops does), kernel_token_shift.c has its kernels (as a file of src/backend/cpu does). For
+ * tests/ops/test_add_operator.c.
+ *
+ * x [S,T,C] -> y [S,T,C]: y[t] = x[t] + mix * x[t-1], and y[0] = x[0], as recurrent models blend each token with the
+ * one before it. Tokens depend on each other, so it has a cache when decoding. */
+#ifndef BALLAST_TESTS_TOKEN_SHIFT_H
+#define BALLAST_TESTS_TOKEN_SHIFT_H
+
+#include "backend/backend.h"
+#include "graph/graph.h"
+
+struct token_shift_attributes {
+    double mix;
+};
+struct token_shift_cache_attributes {
+    struct token_shift_attributes shift;
+    int64_t texts, positions;
+};
+extern const struct op op_token_shift;
+/* dy -> dx: dx[t] = dy[t] + mix * dy[t+1] */
+extern const struct op op_token_shift_grad;
+/* x, rows [S,T] int32 -> y, cache += [N,P,C]: first the tokens of x go to their rows; those without one have y = 0. */
+extern const struct op op_token_shift_cache;
+
+struct tensor *ops_token_shift(struct graph *graph, const char *name, struct tensor *x, double mix);
+
+/* The CPU backend with these kernels before its own. `kernels` is filled in and must live as long as the backend. */
+struct backend token_shift_backend(struct kernel_list *kernels);
+
+#endif
