@@ -2,7 +2,20 @@
  * and the functions that make its kernels.
  *
  * Operands are in device memory; run() puts work on the call's stream and returns cuda_outcome(). Results are the same
- * bits whenever the same kernel runs on the same card: no sum is left to the order in which threads happen to come. */
+ * bits whenever the same kernel runs on the same card: no sum is left to the order in which threads happen to come.
+ *
+ * Files, in the order to read them:
+ * cuda_kernel: this; backend_cuda: the table that struct backend is; cuda_device: the GPU in use, its memory, how
+ * failures are told; cuda_memory: blocks of its memory, and of the host's that it copies from and to; cuda_streams:
+ * streams and events; cuda_graphs: graphs captured from streams; cuda_operators: the list of operators, kernels loaded,
+ * failures within a call; cuda_matmul: products by cuBLASLt, which cublaslt_library opens when a device is first used;
+ * cuda_products: their algorithms as text, as a recipe has them;
+ * cuda_linear: linear layers and their gradients;
+ * device: elements, vectors, sums over threads, launches;
+ * mma: instructions that are written out;
+ * sums, elementwise, norm, rope, embedding, head, optimizer: a family of operators each;
+ * attention, attention_grad, attention_cache: attention in tiles, its gradient, and by keys and values in a cache;
+ * attention_cudnn, attention_cudnn_absent: cuDNN's forward in its place, or none. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 #define BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 
