@@ -69,9 +69,9 @@
  * self_comm: the engine of one rank;
  * wire: the table that a message-passing library has to fill;
  * mpi_comm: the engine of many ranks and its thread;
- * operation: an operation that this thread moves on;
+ * operation, operation_steps: an operation that this thread moves on;
  * window: memory that ranks of a node share;
- * pulse: which rank is silent;
+ * pulse, mpi_pulse: which rank is silent;
  * mpi_library: which MPI, and where its plugin is;
  * plugin: the wire of MPI, compiled once for each library (src/comm/mpi);
  * launch, launch_report: starting ranks on this machine, and hearing how they end. */

@@ -86,4 +86,10 @@ enum status mpi_await(struct mpi_comm *mpi, int request);
 enum status mpi_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
                          void *all);
 
+/* For the thread, mpi_pulse.c. Keeping it is sending one's own when it is due, and recording the failure of a rank that
+ * is silent or keeps operations waiting. Beginning and ending are collective. */
+enum status mpi_begin_pulse(struct mpi_comm *mpi);
+void mpi_keep_pulse(struct mpi_comm *mpi);
+enum status mpi_end_pulse(struct mpi_comm *mpi);
+
 #endif
