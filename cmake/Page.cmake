@@ -1,4 +1,4 @@
-# The page's sources as one C file (src/page/page_source.h). Scripts are put in by the order of their names.
+# The page's sources as one C file (src/page/page.h). Scripts are put in by the order of their names.
 # Included by the project it adds the rule; run by `cmake -P`, with SOURCE and OUTPUT, it is the rule.
 
 function(page_build folder output)
@@ -21,7 +21,7 @@ function(page_build folder output)
     math(EXPR after "${at} + 8")
     string(SUBSTRING "${page}" 0 ${at} before_text)
     string(SUBSTRING "${page}" ${after} -1 after_text)
-    set(source "#include \"page/page_source.h\"\n")
+    set(source "#include \"page/page.h\"\n")
     foreach(part before after)
         file(WRITE "${output}.${part}" "${${part}_text}")
         file(READ "${output}.${part}" bytes HEX)

@@ -62,12 +62,13 @@
  *
  * What your process has to be like. The program sets these up for itself; in a library they are yours:
  *   - Floating-point arithmetic as C starts it, round to nearest and no flushing of small numbers to zero: results
- *     depend on it. A calling thread that has it otherwise is refused. OpenMP keeps its threads: one that your program
- *     started in another mode has that mode in Ballast's loops too.
+ *     depend on it. (What is linked with -ffast-math may change it when it is loaded.) A calling thread that has it
+ *     otherwise is refused. OpenMP keeps its threads: one that your program started in another mode has that mode in
+ *     Ballast's loops too.
  *   - No call from within an OpenMP parallel region, nor in a child made by fork() after the parent made a call (a new
  *     program by exec is fine; Python: multiprocessing's "spawn"): both are refused.
- *   - File descriptors 0, 1 and 2 are open, if only on /dev/null: else a file of a run would get such a number, and
- * what anyone prints would go into it.
+ *   - File descriptors 0, 1 and 2 are open, if only on /dev/null: else a file of a run would get such a number,
+ *     and what is printed would go into it.
  *   - Ignore SIGXFSZ where `ulimit -f` may be set. A write beyond the limit then fails and is reported; else the signal
  *     ends the process. (Checkpoints stay whole in any case.)
  *   - OpenMP's threads spin at barriers before they sleep. Where other programs use the same cores, start the process
@@ -79,8 +80,8 @@
  *   that holds for oneDNN too; in a process of yours its few small blocks in each product come from your operator new,
  *   which a library may not replace. No bit depends on it.
  *
- * Bits. A result depends on the recipe alone (dtype, batch, grain, threads, seed, instruction set, kernels' version),
- * not on the policy: memory limits, tiers, chunks, what is recomputed. docs/policies.md has more. */
+ * Bits. A result depends on the recipe alone (dtype, batch, grain, threads, seed, instruction set, kernels'
+ *   version) and not on the policy (memory limits, tiers, chunks, what is recomputed). docs/policies.md has more. */
 #ifndef BALLAST_H
 #define BALLAST_H
 

@@ -5,8 +5,8 @@
 #
 # Each folder of src with a header has exactly one whose opening comment holds the words
 #     Files, in the order to read them:
-# From there to the end of the comment it names every file of the folder by its stem, and those of subfolders without
-# a header (page/sources). Where a line begins with stems and a colon, as here, these must be files of the folder:
+# From there to the end of the comment it names every other file of the folder by its stem, and those of subfolders
+# without a header (page/sources). Where a line begins with stems and a colon, as here, these must be files of the folder:
 #     jinja_lexer, jinja_parser: from text to a tree;
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -87,7 +87,8 @@ check_folder() { # FOLDER
         {
             answers_for "$1" | sed 's,.*/,,; s,\..*,,; s,^,file ,' | sort -u
             printf '%s\n' "$names"
-        } | awk -v header="$header" '
+        } | awk -v header="$header" -v own="$(basename "$header" .h)" '
+            BEGIN { named[own] = 1 }
             $1 == "file" { file[$2] = 1 }
             $1 == "word" { named[$2] = 1 }
             $1 == "entry" && !($2 in file) { print header ": lists " $2 ", which is no file of the folder" }

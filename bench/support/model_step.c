@@ -65,10 +65,10 @@ enum status model_step_compile(const struct model_step_options *options, struct 
     struct model *model;
     const char *disk = options->disk_folder;
     *out = (struct model_step){.steps = 0};
-    given.backend = &backend_cpu;
+    SETTINGS_GIVE(&given, backend, &backend_cpu);
     SETTINGS_GIVE(&given.memory, device_bytes, INT64_MAX / 4);
     SETTINGS_GIVE(&given.memory, host_bytes, INT64_MAX / 4);
-    if (disk) snprintf(given.memory.disk_folder, sizeof given.memory.disk_folder, "%s", disk);
+    if (disk) memory_options_set_disk(&given.memory, disk);
     TRY(make_request(options, &given, &request));
     TRY(create_model(options, request.plan.recipe.sequence_length, &model));
     TRY(session_open_model(model, &given, NULL, &out->session));

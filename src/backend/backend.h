@@ -1,5 +1,14 @@
 /* A backend: kernels for the operators, and the moves that programs make, behind one table of functions.
  *
+ * Files, in the order to read them:
+ *     backend: the table;
+ *     backend_find: the backends of this build, and which computes;
+ *     backend_kernels: which operators a backend has kernels for;
+ *     backend_cuda_absent: in place of cuda/ in a build without CUDA;
+ *     kernel_parts: what all kernels have in common;
+ *     matmul_spec, linear_products, head_tiles, adamw_step: how operators are cut into products, tiles and steps, the
+ *         same for every backend.
+ *
  * Two kinds. On a processor a call returns when its work is done, in memory of the process: `streams` and `memory` are
  * NULL. On a GPU a call only asks for its work: that is done later, in the order of the stream that it was given, in
  * memory that the CPU has no address for. What differs between the two stands in these two tables and nowhere else;

@@ -1,9 +1,12 @@
-/* Which backend computes. */
+/* The backends of this build, and which of them computes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend.h"
+
+const struct backend *const backends[] = {&backend_cuda, &backend_cpu};
+const int backend_count = sizeof backends / sizeof *backends;
 
 enum { DEVICES_MOST = 1024 };
 

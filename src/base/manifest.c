@@ -163,9 +163,12 @@ static enum status read_file(const char *manifest_path, size_t index, const json
     TRY(json_require(where, object, "bytes"));
     TRY(json_read_int(where, object, "bytes", 0, INT64_MAX, &bytes));
     file.sums.bytes = (uint64_t)bytes;
-    enum status status = read_blocks(where, object, &file.sums);
-    if (status == STATUS_OK) status = vec_push(&out->files, file);
-    if (status != STATUS_OK) file_sums_free(&file.sums);
+    enum status status;
+    TRY_GOTO(status, read_blocks(where, object, &file.sums), failed);
+    TRY_GOTO(status, vec_push(&out->files, file), failed);
+    return STATUS_OK;
+failed:
+    file_sums_free(&file.sums);
     return status;
 }
 
@@ -213,8 +216,10 @@ enum status manifest_parse(const char *name, const char *text, size_t bytes, str
 enum status manifest_read(const char *folder, struct manifest *out) {
     char *path = path_join(folder, manifest_name), *text = NULL;
     size_t bytes;
-    enum status status = path ? file_read(path, MANIFEST_LIMIT_BYTES, &text, &bytes) : STATUS_FAILED;
-    if (status == STATUS_OK) status = manifest_parse(path, text, bytes, out);
+    enum status status;
+    TRY_GOTO(status, path ? file_read(path, MANIFEST_LIMIT_BYTES, &text, &bytes) : STATUS_FAILED, done);
+    TRY_GOTO(status, manifest_parse(path, text, bytes, out), done);
+done:
     mem_free(text);
     mem_free(path);
     return status;

@@ -1,3 +1,22 @@
+/* src/base: what every room uses, and nothing of Ballast's own subject.
+ *
+ * Files, in the order to read them:
+ *   status: this file, how functions report failure;
+ *   mem: heap memory, growing arrays, regions that are freed as a whole;
+ *   fault: makes the n-th allocation or file operation fail;
+ *   file, file_behind: reading and writing whole files, and a thread that writes behind;
+ *   file_input: files read at places; file_sums: their checksums;
+ *   folder: folders, paths, durable renames; cache_folder: where caches are;
+ *   manifest, manifest_verify: a folder's list of files with checksums, and what differs from it;
+ *   byte_store: bytes without an address, behind two calls;
+ *   json: fields read with errors that name file and field; nearest: the name that was probably meant;
+ *   utf8, unicode_case: text;
+ *   size: sizes as people write them; clock: time;
+ *   log, terminal, progress: lines for a person, the live line, how far long work is;
+ *   process: what a program does first;
+ *   random, philox, random_normals: counter-based numbers; half: 16-bit floating point;
+ *   hash, crc32c: hashes of memory, and of records in files;
+ *   wide_vectors: plain loops compiled for each instruction set. */
 /* How functions report failure.
  *
  * Every function that can fail returns `enum status` and, when it is not STATUS_OK, leaves one message (what went

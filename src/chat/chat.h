@@ -1,4 +1,12 @@
-/* Conversations as supervised examples: {"messages": [{"role", "content", …}, …], "tools": […]}. */
+/* Conversations as supervised examples: {"messages": [{"role", "content", …}, …], "tools": […]}.
+ *
+ * src/chat: from conversations to examples.
+ *
+ * Files, in the order to read them:
+ *   chat: this file; chat_template: the template of a model, and conversations rendered by it;
+ *   chat_turn: which part of a rendering an assistant says; chat_marks: how that is found;
+ *   example: ids with marks, which tokens are trained on;
+ *   chat_document: prints docs/chat.md. */
 #ifndef BALLAST_CHAT_CHAT_H
 #define BALLAST_CHAT_CHAT_H
 

@@ -104,9 +104,11 @@ static enum status write_arena(const struct checkpoint_source *source, const cha
     const struct engine *engine = source->engine;
     char *optimizer = path_join(folder, checkpoint_optimizer_name);
     uint64_t *hashes = mem_array(engine_graph(engine)->tensors.count, sizeof *hashes);
-    enum status status = optimizer && hashes ? write_weights(engine, folder, hashes, manifest) : STATUS_FAILED;
-    if (status == STATUS_OK) status = write_optimizer(engine, optimizer, hashes, manifest);
-    if (status == STATUS_OK) status = engine_hash(engine, hashes, bits);
+    enum status status;
+    TRY_GOTO(status, optimizer && hashes ? write_weights(engine, folder, hashes, manifest) : STATUS_FAILED, done);
+    TRY_GOTO(status, write_optimizer(engine, optimizer, hashes, manifest), done);
+    status = engine_hash(engine, hashes, bits);
+done:
     mem_free(hashes);
     mem_free(optimizer);
     if (source->released) source->released(source->payload);
@@ -122,7 +124,8 @@ static enum status write_listed(const struct checkpoint_source *source, const ch
     char *json = path_join(folder, checkpoint_state_name);
     enum status status = json ? write_state(json, &found, source->options, manifest) : STATUS_FAILED;
     mem_free(json);
-    return status == STATUS_OK ? manifest_write(manifest, folder) : status;
+    TRY(status);
+    return manifest_write(manifest, folder);
 }
 
 static enum status write_files(const struct checkpoint_source *source, const char *folder,

@@ -3,7 +3,10 @@
  * state.json, which says what it was made with, and the manifest of all of them (base/manifest.h). Each is written
  * aside, synced and renamed, so that a kill at any moment or a full disk leaves the previous ones whole. Weights go
  * from the arena to the file: nothing is copied in memory. What is written is checked on its way: a checkpoint with a
- * value that is not finite never gets its name. */
+ * value that is not finite never gets its name.
+ *
+ * Files, in the order to read them: run_folder (a run's folder and settings); recipe_change (what of a recipe was
+ * changed on purpose); checkpoint; checkpoint_verify (its files against their checksums). */
 #ifndef BALLAST_CHECKPOINT_CHECKPOINT_H
 #define BALLAST_CHECKPOINT_CHECKPOINT_H
 
@@ -21,8 +24,7 @@ struct checkpoint_state {
     double loss;   /* of the last step */
     uint64_t bits; /* engine_hash of weights and optimizer state; checkpoint_write finds it out */
     uint64_t data; /* fingerprint of the dataset; checkpoint_write finds it out */
-    uint64_t
-        base; /* of a run of adapters: hash of the config of the model below; checkpoint_write finds it out. Else 0 */
+    uint64_t base; /* of a run of adapters: hash of the base model's config; checkpoint_write finds it out. Else 0 */
     struct plan plan;
 };
 
@@ -66,13 +68,12 @@ enum status checkpoint_examine(const char *folder, struct checkpoint_examination
 /* Reads all files of a checkpoint again: BAD_INPUT "FOLDER: damaged: FILE: …" where one is not as it was written, or
  * there are others. Warns where the checkpoint is of an older version, which had no checksums. */
 enum status checkpoint_verify(const char *folder);
-/* BAD_INPUT when a checkpoint holds adapters and the model below has another config than it had then. */
+/* BAD_INPUT when a checkpoint holds adapters and their base model has another config now. */
 enum status checkpoint_verify_base(const struct checkpoint_state *state, const struct model *model);
 /* state->base for this model. */
 enum status checkpoint_hash_base(const struct model *model, uint64_t *hash);
-/* The same of the files that make a model, in the folder that it was opened from (NULL: that was verified) and, of
- * adapters, in that of the model below; a folder without a manifest is taken as it is, and files may have been added.
- */
+/* The same for the files of a model: those in the folder that it was opened from (NULL: they are verified already) and,
+ * where it has adapters, those of its base model. A folder without a manifest passes; added files are allowed. */
 enum status checkpoint_verify_model(const char *folder, const struct model *model);
 
 /* Writes RUN_DIR/model from the arena, in place of an older one. Its manifest lists the weights alone: settings and

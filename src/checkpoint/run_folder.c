@@ -92,13 +92,14 @@ enum status run_folder_create(const char *path, const struct run_settings *setti
     int held = -1;
     TRY(folder_create(path));
     TRY(run_folder_lock(path, &held));
-    enum status status = run_folder_check_new(path);
-    if (status == STATUS_OK) status = remove_unborn(path);
-    if (status == STATUS_OK) status = run_folder_write(path, settings);
-    if (status == STATUS_OK)
-        *lock = held;
-    else
-        run_folder_unlock(held);
+    enum status status;
+    TRY_GOTO(status, run_folder_check_new(path), failed);
+    TRY_GOTO(status, remove_unborn(path), failed);
+    TRY_GOTO(status, run_folder_write(path, settings), failed);
+    *lock = held;
+    return STATUS_OK;
+failed:
+    run_folder_unlock(held);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* The folder of a run: what it may be, its settings, its lock, and folders that appear whole or not at all.
  *
  *     run.json                    all settings; those that may change are read from here when it goes on
- *     plan.json                   train/plan_document.h
+ *     plan.json                   session/plan_document.h
  *     metrics.jsonl               train/metrics.h
  *     events.out.tfevents.*       train/event_file.h
  *     samples.jsonl               train/samples.h

@@ -43,7 +43,7 @@ static enum status run_command(const struct command *command, int count, char **
     if (status == STATUS_OK && options.help)
         help_print_command(command, stdout);
     else if (status == STATUS_OK) {
-        /* A log's reader that goes away (`| head`) ends no training: metrics.jsonl has all that is printed. */
+        /* A closed pipe (`| head`) does not end training: metrics.jsonl has all that is printed. */
         if (command->bit & (COMMAND_TRAIN | COMMAND_RESUME)) signal(SIGPIPE, SIG_IGN);
         log_set_quiet(options_flag(&options, OPT_QUIET));
         if (!options_flag(&options, OPT_QUIET)) progress_view_open(stderr);
@@ -96,7 +96,7 @@ static enum status dispatch(int count, char **words) {
     return command ? run_command(command, count - 1, words + 1) : unknown_command(name);
 }
 
-/* What was printed must have arrived: a full disk behind stdout is a failure like any other. */
+/* Output that did not arrive, on a full disk for example, is a failure. */
 static enum status finish_output(enum status status) {
     bool failed = fflush(stdout) != 0 || ferror(stdout);
     if (!failed || status != STATUS_OK) return status;

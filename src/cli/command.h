@@ -1,4 +1,23 @@
-/* Subcommands: one file each. */
+/* The command line: what a user types becomes calls of the rooms below, and what they return becomes text, JSON and an
+ * exit status. Nothing outside this room prints to stdout or ends the process.
+ *
+ * Files, in the order to read them:
+ *   main, cli_run: the program, from its words to its exit status;
+ *   command: a subcommand, and the list of them; command_init, command_plan, command_train, command_resume,
+ *       command_eval, command_generate, command_chat, command_merge, command_profile, command_simulate,
+ *       command_inspect, command_report: one each;
+ *   option_table, option_list: the options, a row each; what values they take stands in plan/settings.h;
+ *   options, option_parse, option_value, option_config, option_run: the values that were given, from words, a --config
+ *       file, or a run's run.json;
+ *   option_help: --help and docs/options.md from the table;
+ *   option_alias, option_effect: other trainers' names for options, and options that change nothing here;
+ *   step_options: from these to the options of session and generate;
+ *   run_views, stop_signal: who watches a run, its --json, and how Ctrl-C and other signals stop it;
+ *   new_output, new_model: what -o names, whole or not at all, and a model made from scratch;
+ *   inspect, inspect_files, inspect_folders, inspect_verify, inspect_print: what `inspect` shows of each kind of thing;
+ *   prediction: the simulated step of `simulate` and `report`;
+ *   typed_lines, line_edit, line_edit_absent: what is typed at a prompt, with or without libedit;
+ *   limit_spinning: how long OpenMP's threads wait in a loop. */
 #ifndef BALLAST_CLI_COMMAND_H
 #define BALLAST_CLI_COMMAND_H
 

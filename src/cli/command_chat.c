@@ -4,11 +4,10 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/step_options.h"
-#include "cli/text_options.h"
 #include "cli/typed_lines.h"
 #include "generate/chat_session.h"
 
-/* Set by Ctrl-C: an answer, or the wait for a line, ends, and the program goes on. */
+/* Set by Ctrl-C, which ends an answer or the wait for a line, but not the program. */
 static volatile sig_atomic_t interrupted;
 
 static const struct typed_lines *waiting;
@@ -44,7 +43,7 @@ static void tell_finish(const struct chat_session *session, const struct chat_an
         log_note("cut off after %lld tokens (--tokens)", (long long)result->tokens);
 }
 
-/* A text that cannot be answered is told of; at a terminal the conversation goes on. */
+/* Reports a text that cannot be answered; at a terminal the conversation goes on. */
 static enum status answer(struct chat_session *session, const struct typed_lines *reader, const char *text) {
     struct chat_answer answer;
     interrupted = 0;

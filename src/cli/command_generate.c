@@ -5,12 +5,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/new_file.h"
+#include "cli/new_output.h"
 #include "cli/step_options.h"
-#include "cli/text_options.h"
 #include "generate/generate_batch.h"
 
-/* What was asked for, and what is open. */
+/* The options, and what was opened for them. */
 struct request {
     const struct options *options;
     const char *text, *file; /* the prompt, or the file of prompts; the other is NULL */
@@ -49,7 +48,7 @@ static enum status put_line(struct file_writer *file, const char *line) {
     return file_writer_flush(file);
 }
 
-/* What is written and why it ended, beside its prompt. */
+/* The prompt's fields, the text, its counts and why it ended. */
 static json_t *text_to_json(const struct batch_text *text) {
     json_t *line = json_pack("{s:s%, s:I, s:I, s:s}", "text", text->text, text->bytes, "prompt_tokens",
                              (json_int_t)text->result->prompt_tokens, "tokens", (json_int_t)text->result->tokens,
@@ -128,7 +127,7 @@ static enum status write_many(struct request *request) {
     return status;
 }
 
-/* Whether a file is one that was written here: its first line tells. */
+/* OK when the first line of the file is one of ours. */
 static enum status read_texts(const char *path) {
     enum { FIRST_LINE_BYTES = 1 << 20 };
     struct file_input input;
@@ -158,7 +157,7 @@ static enum status check(const struct request *request) {
     return STATUS_OK;
 }
 
-/* What is wrong with prompts is said before memory is taken. */
+/* Prompts are checked before memory is taken. */
 static enum status open_request(struct request *request) {
     const struct options *options = request->options;
     struct plan_options plan;
@@ -205,6 +204,7 @@ const struct command command_generate = {
         "same "
         "seed, prompt and recipe give the same text. Keys and values of earlier tokens are kept in caches of --seq "
         "tokens; a text that outgrows them is computed anew from its last half. With --prompts, one line of JSON for "
-        "each of the file's prompts, --batch of them at a time, in their order: a text does not depend on the others.",
+        "each of the file's prompts, --batch of them at a time, in their order: a text does not depend on the others. "
+        "With --json, all texts and their tokens as one document.",
     .run = run,
 };

@@ -15,7 +15,7 @@ static enum status check_field(const struct options *options, enum option_id id,
                       family->name);
 }
 
-/* Text that is not plain would be learnt as it stands, markup and all. */
+/* Refuses formats whose markup the tokenizer would learn as if it were text. */
 static enum status check_text_path(const char *path) {
     const char *dot = path ? strrchr(path, '.') : NULL;
     if (!dot || (strcmp(dot, ".jsonl") != 0 && strcmp(dot, ".json") != 0 && strcmp(dot, ".bin") != 0)) return STATUS_OK;

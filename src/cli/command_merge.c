@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/command.h"
-#include "cli/new_folder.h"
+#include "cli/new_output.h"
 
 static enum status write_merged(void *payload, const char *folder) { return model_write_merged(payload, folder); }
 

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "cli/command.h"
-#include "cli/new_file.h"
+#include "cli/new_output.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
 #include "console/described_table.h"
@@ -13,7 +13,7 @@
 #include "profile/described_device.h"
 #include "session/session_plan.h"
 
-/* What was taken off before "available". */
+/* Explains what "available" leaves out. */
 static void print_reserve(void) {
     char process[SIZE_TEXT];
     printf("available: to this process within its cgroup, less %s for the process itself and %.0f%% left free;\n"
@@ -43,7 +43,7 @@ static enum status read_plan(const char *path) {
     return plan_read(path, &plan);
 }
 
-/* A cluster file may be of a device that is not here: the plan is then made for it, from what the file says. */
+/* Where --cluster describes a device that is not in this machine, the plan is made for that device. */
 static enum status find_described(const struct options *options, struct plan_options *plan) {
     struct cluster cluster;
     if (!plan->cluster_path || options_given(options, OPT_DEVICE)) return STATUS_OK;

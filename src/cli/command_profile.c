@@ -2,14 +2,14 @@
 
 #include "base/json.h"
 #include "cli/command.h"
-#include "cli/new_file.h"
+#include "cli/new_output.h"
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
 #include "console/profile_table.h"
 #include "session/machine_costs.h"
 #include "session/session_plan.h"
 
-/* What is measured; all but the cluster and its rates only with a model. */
+/* The measurements; only the cluster and its rates without a model. */
 struct profiling {
     struct plan_options asked;
     struct session session;
@@ -18,10 +18,10 @@ struct profiling {
     struct profile_row *rows; /* found.report.operators */
 };
 
-/* Whoever calls the command wants to know how it is now. What it finds is kept for other runs. */
+/* The command measures anew and stores what it finds for later commands. */
 static const struct measuring measuring = {.anew = true};
 
-/* What only a model gives a meaning to. */
+/* Refuses options that need a model. */
 static enum status refuse_without_model(const struct options *options) {
     static const enum option_id ids[] = {OPT_BATCH, OPT_SEQ,  OPT_DTYPE,  OPT_DOCUMENT_ATTENTION,
                                          OPT_GRAIN, OPT_LORA, OPT_FREEZE, OPT_GRAINS_PER_PASS};

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "cli/command.h"
-#include "cli/new_file.h"
+#include "cli/new_output.h"
 #include "cli/prediction.h"
 #include "page/page.h"
 #include "page/page_data.h"

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "cli/command.h"
-#include "cli/new_file.h"
+#include "cli/new_output.h"
 #include "cli/prediction.h"
 #include "console/profile_table.h"
 #include "page/trace.h"
@@ -26,7 +26,7 @@ static enum status write_trace(const struct prediction *prediction, const char *
     return status;
 }
 
-/* Seconds of the recorded step, as the run told them; below 0: there is none. */
+/* Seconds of the recorded step by the run's clock; below 0: none was recorded. */
 static double measured_s(const struct prediction *prediction) {
     const json_t *seconds = json_object_get(prediction->measured, "wall_s");
     if (!json_is_number(seconds)) seconds = json_object_get(prediction->measured, "step_s");
@@ -81,7 +81,7 @@ static void print_streams(const struct prediction *prediction) {
                step->streams[s].busy_s, step->streams[s].waiting_s);
 }
 
-/* What is measured by now may be another number than was told then. */
+/* The costs may have been measured again since the plan was made. */
 static void print_planned(const struct prediction *prediction) {
     double step = prediction->timeline.step_s, planned = prediction->planned.step_s;
     if (planned > 0 && fabs(step / planned - 1) > 5e-4)

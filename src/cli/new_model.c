@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "cli/new_folder.h"
+#include "cli/new_output.h"
 #include "tokenizer/tokenizer.h"
 
 static const char end_of_text[] = "<|endoftext|>";

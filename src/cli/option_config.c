@@ -24,7 +24,7 @@ static enum status unknown_key(const char *path, const struct options *options, 
     return status;
 }
 
-/* The value as the text that the command line would have, so that both obey the same rules; NULL: of a wrong type. */
+/* The value as text for the command line's parser, so that both have the same rules; NULL: it has the wrong type. */
 static const char *value_text(const struct option *option, const json_t *value, struct scratch *memory) {
     bool text_type = option->setting->type == SETTING_TEXT || option->setting->type == SETTING_TEXTS ||
                      option->setting->type == SETTING_CHOICE;
@@ -78,7 +78,7 @@ static enum status read_key(const char *path, const char *key, const json_t *jso
     enum option_id id = option_find_key(key);
     if (id == OPTION_COUNT || id == OPT_CONFIG) return unknown_key(path, options, key);
     const struct option *option = &option_table[id];
-    /* One file may serve plan, train and eval alike. */
+    /* One file may serve several commands. */
     if (!(option->commands & options->command->bit)) {
         log_note("note: %s: %s: not used by `ballast %s`", path, key, options->command->name);
         return STATUS_OK;
@@ -87,7 +87,7 @@ static enum status read_key(const char *path, const char *key, const json_t *jso
     return where ? options_set_json(where, id, json, SOURCE_CONFIG, options) : STATUS_FAILED;
 }
 
-/* What other trainers keep their settings in. */
+/* Other trainers' formats. */
 static enum status check_format(const char *path, const char *command_name) {
     bool yaml = path_ends(path, ".yaml") || path_ends(path, ".yml");
     if (!yaml && !path_ends(path, ".toml")) return STATUS_OK;

@@ -38,10 +38,10 @@ RULE(is_constant) {
     return is_text(options, OPT_SCHEDULE, "constant");
 }
 
-/* The length of a schedule decides on the warm-up too, unless that is given. */
+/* --schedule-steps sets the default of --warmup-steps too. */
 RULE(is_constant_after_warmup) { return is_constant(options, facts) && options_given(options, OPT_WARMUP_STEPS); }
 
-/* generation_config.json may ask for the likeliest token too: then what draws is given for a reason. */
+/* Counts --temperature 0 alone, not a generation_config.json that asks for the likeliest token. */
 RULE(takes_the_likeliest) {
     UNUSED(facts);
     return options_given(options, OPT_TEMPERATURE) && options_real(options, OPT_TEMPERATURE) <= 0;

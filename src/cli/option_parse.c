@@ -25,7 +25,7 @@ static enum status unknown_option(const struct options *options, const char *nam
     return status_hint(status, "`ballast %s --help` lists all", options->command->name);
 }
 
-/* Another command's option may be what others call one of this command's. */
+/* An option of another command; its name may also be another trainer's name for one of this command. */
 static enum status foreign_option(const struct options *options, const struct option *option) {
     char list[OPTION_COMMANDS_BYTES];
     const struct option_alias *alias = option_alias_find(options->command, option->setting->name);
@@ -101,7 +101,7 @@ static enum status read_words(struct options *options, struct words *words) {
     return STATUS_OK;
 }
 
-/* The command line's wins over the config's, which then counts as not given. */
+/* Of two options that exclude each other, the command line's wins over the config file's. */
 static enum status exclude_others(struct options *options) {
     for (int i = 0; i < OPTION_COUNT; i++) {
         const char *excludes = option_table[i].excludes;

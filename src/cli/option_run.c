@@ -25,24 +25,36 @@ static json_t *date_of(const json_t *seconds) {
     return strftime(text, sizeof text, "%Y-%m-%d", &date) > 0 ? json_string(text) : NULL;
 }
 
-/* DIR or DIR:BYTES. */
+/* Bytes as "900K" where they are whole KiB: the parser refuses small sizes without a unit. */
+static json_t *size_of(const json_t *bytes) {
+    int64_t value = (int64_t)json_integer_value(bytes);
+    if (value <= 0 || value % 1024 != 0) return json_incref((json_t *)(uintptr_t)bytes);
+    return json_sprintf("%" PRId64 "K", value / 1024);
+}
+
+/* DIR or DIR:SIZE. */
 static json_t *disk_of(const json_t *memory) {
     const json_t *bytes = json_object_get(memory, "disk_bytes");
     const char *folder = json_string_value(json_object_get(memory, "disk_folder"));
     if (!folder || !folder[0]) return json_null();
     if (json_integer_value(bytes) <= 0) return json_string(folder);
-    return json_sprintf("%s:%" PRId64, folder, (int64_t)json_integer_value(bytes));
+    json_t *size = size_of(bytes), *text = NULL;
+    if (json_is_string(size)) text = json_sprintf("%s:%s", folder, json_string_value(size));
+    if (json_is_integer(size)) text = json_sprintf("%s:%" PRId64, folder, (int64_t)json_integer_value(size));
+    json_decref(size);
+    return text;
 }
 
 /* The value of a field as a config file has it; NULL when out of memory. */
 static json_t *value_of(const json_t *object, const char *field, const json_t *value) {
     if (strcmp(field, "chat_time_s") == 0) return date_of(value);
     if (strcmp(field, "disk_folder") == 0) return disk_of(object);
+    if (strcmp(field, "device_bytes") == 0 || strcmp(field, "host_bytes") == 0) return size_of(value);
     if (strcmp(field, "loss_on_all") == 0) return json_string(json_is_true(value) ? "all" : "completions");
     return json_incref((json_t *)(uintptr_t)value);
 }
 
-/* What was not given; a text that is empty is the default. */
+/* Whether the value says "not given". */
 static bool is_open(const char *field, const json_t *value) {
     bool size = strcmp(field, "device_bytes") == 0 || strcmp(field, "host_bytes") == 0;
     return json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0) ||

@@ -21,7 +21,7 @@ void prediction_free(struct prediction *prediction) {
 
 /* The folder alone: a run may have been planned for another machine's memory. One that is gone is no disk tier. */
 static void take_disk(const char *folder, struct memory_options *out) {
-    if (file_is_folder(folder)) snprintf(out->disk_folder, sizeof out->disk_folder, "%s", folder);
+    if (file_is_folder(folder)) memory_options_set_disk(out, folder);
 }
 
 static enum status read_run(struct prediction *prediction) {

@@ -18,7 +18,7 @@ enum status run_views_open(const struct options *options, const char *run_folder
     out->events.stop = stop_signal_poll;
     if (!options_given(options, OPT_SERVE)) return STATUS_OK;
     TRY(server_open(options_text(options, OPT_SERVE), run_folder, options_text(options, OPT_BESIDE), &out->server));
-    fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: it may be the only way to learn it */
+    fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: a free port is known from here alone */
     return STATUS_OK;
 }
 
@@ -65,7 +65,7 @@ static json_t *outcome_to_json(const struct console_account *account, enum statu
 
 enum status run_views_put_out(const struct options *options, const struct run_views *views, enum status status) {
     const struct console_account *account = console_account(views->console);
-    if (!options_flag(options, OPT_JSON) || !account->run_folder) return status;
+    if (!options_flag(options, OPT_JSON) || !account->run_folder[0]) return status;
     json_t *object = outcome_to_json(account, status);
     enum status printed = object ? cli_print_json(object) : status_no_memory(0, "the run's JSON");
     return status == STATUS_OK ? printed : status;

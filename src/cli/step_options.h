@@ -1,8 +1,9 @@
-/* From the command line's options to those of src/train. */
+/* From the command line's options to those of session and generate. */
 #ifndef BALLAST_CLI_STEP_OPTIONS_H
 #define BALLAST_CLI_STEP_OPTIONS_H
 
 #include "cli/options.h"
+#include "generate/writer.h"
 #include "session/train_options.h"
 
 /* The plan options that were given, all others "not given". `decided`: a run says what is left open, so no default is
@@ -13,5 +14,12 @@ void step_options_read_optimizer(const struct options *options, struct train_opt
 
 /* --chat-date in seconds since 1970, 0 when it is not given. BAD_INPUT when it is no date from 1970-01-02 on. */
 enum status step_options_read_chat_date(const struct options *options, int64_t *time_s);
+
+/* The options by which `generate` and `chat` write. `answers`: without --tokens, texts may be as long as the caches
+ * hold. */
+void text_options_read(const struct options *options, bool answers, struct generate_options *out);
+
+/* Notes what the opened model takes, and what of its generation_config.json is used. */
+void text_options_tell(const struct writer *writer);
 
 #endif

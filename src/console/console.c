@@ -10,7 +10,7 @@
 #include "console/console_end.h"
 #include "console/console_line.h"
 
-/* Between two lines: short steps would flood a log, and metrics.jsonl has them all. */
+/* The least time between two lines, so that short steps do not flood a log; metrics.jsonl has them all. */
 enum { LIVE_INTERVAL_NS = 100 * 1000 * 1000, PLAIN_INTERVAL_NS = 1000 * 1000 * 1000 };
 
 struct console {
@@ -24,7 +24,7 @@ struct console {
     struct train_events events;
 };
 
-/* With adapters or --freeze, few of them train. */
+/* With adapters or --freeze only some parameters train. */
 static void tell_trained(const struct console *console, const struct session_plan *plan) {
     char trained[COUNT_TEXT], all[COUNT_TEXT];
     if (plan->figures.trained_parameters >= plan->figures.parameters) return;
@@ -52,7 +52,7 @@ static void on_begin(void *payload, const struct session_plan *plan, const char 
             size_print(plan->session->machine.capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);
 }
 
-/* Predicted beside measured, once. */
+/* Compares the prediction with the first settled step, once. */
 static void compare_prediction(struct console *console, const struct train_step *step) {
     if (step->predicted_step_s <= 0 || !step->settled) return;
     char predicted[SIZE_TEXT], measured[SIZE_TEXT];
@@ -62,7 +62,7 @@ static void compare_prediction(struct console *console, const struct train_step 
             size_print(step->device_bytes, measured));
 }
 
-/* With what the streams did otherwise in the last of the steps. */
+/* Adds where the last of the steps differed most from its prediction. */
 static void on_mispredicted(void *payload, const struct misprediction *off) {
     struct console *console = payload;
     struct step_difference differences[DIFFERENCES_MAX];
@@ -118,7 +118,7 @@ static void on_sampled(void *payload, int64_t step, const char *prompt, const ch
     fprintf(console->out, "step %" PRId64 "  sample: %s%s\n", step, prompt, text);
 }
 
-/* Shown at once: the step that comes next may have to wait for it. */
+/* Shown at once, since the next step may have to wait for the checkpoint. */
 static void on_saving(void *payload, int64_t step) {
     struct console *console = payload;
     (void)step;

@@ -1,5 +1,11 @@
-/* The console of a training run, on stderr: on a terminal a live line with a bar, otherwise a plain line for each
- * step, at most one a second (the last step always). */
+/* Text for people: the console of a training run, on stderr (on a terminal a live line with a bar, otherwise a plain
+ * line for each step, at most one a second, the last step always), and tables of plans and measurements.
+ *
+ * Files, in the order to read them:
+ *   console, console_line, console_end: a run while it goes, a line of it, and what is said when it has ended;
+ *   progress_view: how far other long work is;
+ *   policy_words: a policy in a line of words;
+ *   plan_table, described_table, profile_table: plans, devices that are only described, and what was measured. */
 #ifndef BALLAST_CONSOLE_CONSOLE_H
 #define BALLAST_CONSOLE_CONSOLE_H
 

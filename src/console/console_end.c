@@ -10,11 +10,11 @@
 void console_account_begin(struct console_account *account, const struct session_plan *plan, const char *run_folder,
                            int64_t first_step, int64_t steps) {
     char *tokenizer = path_join(plan->session->model->folder, "tokenizer.json");
-    *account = (struct console_account){.run_folder = run_folder,
-                                        .begun_steps = first_step,
+    *account = (struct console_account){.begun_steps = first_step,
                                         .run_steps = steps,
                                         .writes_text = tokenizer && file_exists(tokenizer),
                                         .began_ns = clock_now_ns()};
+    snprintf(account->run_folder, sizeof account->run_folder, "%s", run_folder);
     mem_free(tokenizer);
 }
 

@@ -9,12 +9,12 @@
 
 /* Of the steps of this process. */
 struct console_account {
-    const char *run_folder; /* borrowed; NULL before the run has begun */
-    int64_t begun_steps;    /* that were done when this process went on */
-    int64_t run_steps;      /* of the whole run */
-    bool writes_text;       /* the model has a tokenizer */
-    char checkpoint[4096];  /* the newest that this process wrote; "": none */
-    int64_t began_ns;       /* when the first step came next */
+    char run_folder[4096]; /* "" before the run has begun */
+    int64_t begun_steps;   /* that were done when this process went on */
+    int64_t run_steps;     /* of the whole run */
+    bool writes_text;      /* the model has a tokenizer */
+    char checkpoint[4096]; /* the newest that this process wrote; "": none */
+    int64_t began_ns;      /* when the first step came next */
     struct train_step first, last;
     int64_t steps, tokens; /* made here */
     int64_t valid_step, best_step;

@@ -89,7 +89,7 @@ static size_t list_others(const struct search_result *search, struct listed *out
 static void print_others(FILE *out, const struct session_plan *plan) {
     const struct search_result *search = &plan->search;
     struct listed *others = mem_array(search->front.count + search->runners_up.count + 1, sizeof *others);
-    size_t count = others ? list_others(search, others) : 0; /* without memory the table does without them */
+    size_t count = others ? list_others(search, others) : 0; /* out of memory: the table is printed without them */
     if (count > 0)
         fprintf(out, "others: step, device memory (* no faster one takes less), what differs from this plan\n");
     for (size_t i = 0; i < count; i++) {

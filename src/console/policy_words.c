@@ -23,7 +23,7 @@ static void __attribute__((format(printf, 2, 3))) add(struct words *words, const
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
-/* What a policy says, trait by trait. "" where it does what the plain policy does. */
+/* The policy's traits in words; "" for those of the plain policy. */
 enum trait {
     TRAIT_GRAINS,
     TRAIT_HOST,

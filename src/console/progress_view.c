@@ -9,7 +9,7 @@
 #include "console/console_line.h"
 
 static const int64_t SECOND_NS = 1000 * 1000 * 1000;
-/* A line that comes and goes at once only flickers, and a log has no use for many. */
+/* Short work shows no line, which would only flicker; a log gets few lines. */
 enum { LIVE_FIRST_MS = 300, LIVE_INTERVAL_MS = 100, PLAIN_INTERVAL_MS = 10 * 1000 };
 
 static struct {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/progress.h"
-#include "console/field_line.h"
+#include "console/console_line.h"
 
 /* "[####....] reading the weights  1.20 GiB of 1.84 GiB  3s left  1.05 GiB/s" of at most `columns` visible characters;
  * `columns` 0: without the bar, and in full. `seconds`: since the work began. */

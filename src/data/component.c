@@ -81,11 +81,14 @@ static enum status open_component(const struct sources *sources, const struct co
     struct component component = {.weight = first->weight, .supervised = source_is_supervised(first->kind)};
     component.name =
         sources->count > 1 ? mem_format("%s and %zu more", first->path, sources->count - 1) : mem_string(first->path);
-    enum status status = component.name ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) status = corpus_open(sources, &options->cache, &component.corpus);
-    if (status == STATUS_OK && component.supervised) status = pack_examples(options, effort, &component);
-    if (status == STATUS_OK) status = vec_push(out, component);
-    if (status != STATUS_OK) close_component(&component);
+    enum status status;
+    TRY_GOTO(status, component.name ? STATUS_OK : STATUS_FAILED, failed);
+    TRY_GOTO(status, corpus_open(sources, &options->cache, &component.corpus), failed);
+    if (component.supervised) TRY_GOTO(status, pack_examples(options, effort, &component), failed);
+    TRY_GOTO(status, vec_push(out, component), failed);
+    return STATUS_OK;
+failed:
+    close_component(&component);
     return status;
 }
 
@@ -134,13 +137,14 @@ static enum status open_all(const struct sources *sources, const struct componen
 enum status components_open(const struct sources *sources, const struct component_options *options,
                             struct tokenize_effort effort, struct components *out) {
     struct components components = {0};
-    enum status status = check_weights(sources);
-    if (status == STATUS_OK) status = check_kinds(sources);
-    if (status == STATUS_OK) status = open_all(sources, options, effort, &components);
-    if (status == STATUS_OK)
-        *out = components;
-    else
-        components_close(&components);
+    enum status status;
+    TRY_GOTO(status, check_weights(sources), failed);
+    TRY_GOTO(status, check_kinds(sources), failed);
+    TRY_GOTO(status, open_all(sources, options, effort, &components), failed);
+    *out = components;
+    return STATUS_OK;
+failed:
+    components_close(&components);
     return status;
 }
 

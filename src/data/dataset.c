@@ -120,15 +120,16 @@ static enum status mix_train(struct dataset *dataset) {
     if (count == 0) return STATUS_OK;
     int64_t *weights = mem_array(count, sizeof *weights);
     if (!weights) return STATUS_FAILED;
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+    enum status status;
+    for (size_t i = 0; i < count; i++) {
         const struct component *component = &dataset->train.items[i];
         struct component_rows rows = {.train = 1}; /* one by itself weighs anything */
         if (component->weight == 0 && count > 1)
-            status = component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows);
+            TRY_GOTO(status, component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows), done);
         weights[i] = component->weight > 0 ? component->weight : rows.train;
     }
-    if (status == STATUS_OK) status = mixture_create(weights, count, dataset->seed, &dataset->mixture);
+    TRY_GOTO(status, mixture_create(weights, count, dataset->seed, &dataset->mixture), done);
+done:
     mem_free(weights);
     return status;
 }
@@ -177,23 +178,22 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     struct sources train = {0}, valid = {0};
     struct dataset *dataset = mem_array(1, sizeof *dataset);
     if (!dataset) return STATUS_FAILED;
-    enum status status = jsonl_columns_parse(options->columns ? options->columns : "", &dataset->columns);
-    if (status == STATUS_OK) status = list_sources(options, &dataset->columns, &train, &valid);
-    if (status == STATUS_OK) {
-        dataset->options = component_options_of(options);
-        dataset->options.cache.columns = &dataset->columns;
-        dataset->effort = (struct tokenize_effort){omp_get_max_threads(), TOKENIZE_MOST_CHUNKS};
-        dataset->train_sequences = dataset->valid_sequences = -1;
-        dataset->valid_fraction = options->valid_fraction;
-        dataset->seed = options->seed;
-        status = open_all(dataset, options, &train, &valid);
-    }
+    enum status status;
+    TRY_GOTO(status, jsonl_columns_parse(options->columns ? options->columns : "", &dataset->columns), done);
+    TRY_GOTO(status, list_sources(options, &dataset->columns, &train, &valid), done);
+    dataset->options = component_options_of(options);
+    dataset->options.cache.columns = &dataset->columns;
+    dataset->effort = (struct tokenize_effort){omp_get_max_threads(), TOKENIZE_MOST_CHUNKS};
+    dataset->train_sequences = dataset->valid_sequences = -1;
+    dataset->valid_fraction = options->valid_fraction;
+    dataset->seed = options->seed;
+    TRY_GOTO(status, open_all(dataset, options, &train, &valid), done);
+    *out = dataset;
+    dataset = NULL; /* the caller's now */
+done:
     sources_free(&train);
     sources_free(&valid);
-    if (status == STATUS_OK)
-        *out = dataset;
-    else
-        dataset_close(dataset);
+    dataset_close(dataset);
     return status;
 }
 

@@ -25,7 +25,18 @@
  * however far that is. What is wrong with a text comes from the call that needs what could not be made.
  *
  * Any number of threads may fill batches. Tokens are read from files where they are used and take no memory; making
- * them takes some (dataset_tokenize_beside). */
+ * them takes some (dataset_tokenize_beside).
+ *
+ * src/data: files to shuffled, packed batches.
+ *
+ * Files, in the order to read them:
+ *   dataset: this file; source: which files are meant; component: the files of one weight;
+ *   mixture: whose turn it is; row_order: which row comes; row: one sequence of a batch;
+ *   packing, packing_fit: which examples share a row;
+ *   corpus: files as one run of tokens that may still grow; token_file: tokens as they lie in a file;
+ *   tokenize: a text to ids, in parallel; tokenize_thread: beside training;
+ *   token_cache, token_cache_file: ids that later runs find;
+ *   jsonl, jsonl_form: lines of JSON, and the forms of other tools. */
 #ifndef BALLAST_DATA_DATASET_H
 #define BALLAST_DATA_DATASET_H
 

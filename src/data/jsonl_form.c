@@ -65,9 +65,11 @@ enum status jsonl_form_conversation(const struct jsonl_columns *columns, const c
     }
     if (!said) return make_conversation(object, json_incref(list), out);
     json_t *messages = json_array();
-    enum status status = messages ? add_system(name, line, object, messages) : status_no_memory(0, "messages");
-    if (status == STATUS_OK) status = add_said(name, line, list, messages);
-    if (status == STATUS_OK) return make_conversation(object, messages, out);
+    enum status status;
+    TRY_GOTO(status, messages ? add_system(name, line, object, messages) : status_no_memory(0, "messages"), failed);
+    TRY_GOTO(status, add_said(name, line, list, messages), failed);
+    return make_conversation(object, messages, out);
+failed:
     json_decref(messages);
     return status;
 }
@@ -116,10 +118,12 @@ static enum status write_prompt(const struct alpaca *alpaca, struct text_buffer 
 static enum status make_alpaca_chat(const char *name, int64_t line, const json_t *object, const json_t *question,
                                     const json_t *answer, json_t **out) {
     json_t *messages = json_array();
-    enum status status = messages ? add_system(name, line, object, messages) : status_no_memory(0, "messages");
-    if (status == STATUS_OK) status = add_message(messages, "user", question);
-    if (status == STATUS_OK) status = add_message(messages, "assistant", answer);
-    if (status == STATUS_OK) return make_conversation(object, messages, out);
+    enum status status;
+    TRY_GOTO(status, messages ? add_system(name, line, object, messages) : status_no_memory(0, "messages"), failed);
+    TRY_GOTO(status, add_message(messages, "user", question), failed);
+    TRY_GOTO(status, add_message(messages, "assistant", answer), failed);
+    return make_conversation(object, messages, out);
+failed:
     json_decref(messages);
     return status;
 }

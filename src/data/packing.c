@@ -96,11 +96,15 @@ static enum status make_rows(const struct examination *examination) {
     const int32_t *sizes = examination->sizes.items;
     uint32_t *row_of = mem_array((size_t)packing->examples, sizeof *row_of);
     if (!row_of) return STATUS_FAILED;
-    enum status status = options->together
-                             ? packing_fit(sizes, packing->examples, options->sequence_tokens, row_of, &packing->rows)
-                             : fit_alone(sizes, packing->examples, row_of, &packing->rows);
-    if (status == STATUS_OK && options->together) shuffle_rows(row_of, packing->examples, packing->rows);
-    if (status == STATUS_OK) status = order_examples(packing, row_of);
+    enum status status;
+    if (options->together) {
+        TRY_GOTO(status, packing_fit(sizes, packing->examples, options->sequence_tokens, row_of, &packing->rows), done);
+        shuffle_rows(row_of, packing->examples, packing->rows);
+    } else {
+        TRY_GOTO(status, fit_alone(sizes, packing->examples, row_of, &packing->rows), done);
+    }
+    TRY_GOTO(status, order_examples(packing, row_of), done);
+done:
     mem_free(row_of);
     return status;
 }

@@ -123,12 +123,15 @@ static enum status list_folder(const char *folder, const char *required, const s
     bool found = false;
     for (size_t i = 0; i < names.count; i++)
         found = found || strncmp(names.items[i], required, strlen(required)) == 0;
-    enum status status = STATUS_OK;
+    enum status status;
     if (!found)
-        status =
-            status_set(STATUS_BAD_INPUT, "%s: a folder without a file %s* (.txt, .jsonl or .bin)", folder, required);
-    if (status == STATUS_OK && train) status = add_folder(folder, &names, "train.", columns, train);
-    if (status == STATUS_OK) status = add_folder(folder, &names, "valid.", columns, valid);
+        TRY_GOTO(
+            status,
+            status_set(STATUS_BAD_INPUT, "%s: a folder without a file %s* (.txt, .jsonl or .bin)", folder, required),
+            done);
+    if (train) TRY_GOTO(status, add_folder(folder, &names, "train.", columns, train), done);
+    TRY_GOTO(status, add_folder(folder, &names, "valid.", columns, valid), done);
+done:
     names_free(&names);
     return status;
 }

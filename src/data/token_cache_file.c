@@ -167,13 +167,14 @@ static enum status begin_place(struct token_cache_writer *writer, const char *fo
     TRY(vec_reserve(&writer->files, writer->files.count + 1));
     struct file_input file = {.path = mem_string(writer->path), .descriptor = -1};
     if (file.path) file.descriptor = open_place(writer, folder);
-    enum status status = file.descriptor >= 0 ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && writer->files.count > 0)
-        status = copy_ids(&writer->files.items[writer->files.count - 1], &file);
-    if (status == STATUS_OK)
-        writer->files.items[writer->files.count++] = file;
-    else
-        file_input_close(&file);
+    enum status status;
+    TRY_GOTO(status, file.descriptor >= 0 ? STATUS_OK : STATUS_FAILED, failed);
+    if (writer->files.count > 0)
+        TRY_GOTO(status, copy_ids(&writer->files.items[writer->files.count - 1], &file), failed);
+    writer->files.items[writer->files.count++] = file;
+    return STATUS_OK;
+failed:
+    file_input_close(&file);
     return status;
 }
 

@@ -33,10 +33,12 @@ enum status chat_prompt_encode(struct chat_prompt *prompt, const json_t *message
 enum status chat_prompt_encode_text(struct chat_prompt *prompt, const char *system, const char *user,
                                     struct token_ids *ids) {
     json_t *messages = json_array();
-    enum status status = messages ? STATUS_OK : status_no_memory(0, "a conversation");
-    if (status == STATUS_OK && system) status = chat_prompt_add_message(messages, "system", system);
-    if (status == STATUS_OK) status = chat_prompt_add_message(messages, "user", user);
-    if (status == STATUS_OK) status = chat_prompt_encode(prompt, messages, NULL, ids);
+    enum status status;
+    TRY_GOTO(status, messages ? STATUS_OK : status_no_memory(0, "a conversation"), done);
+    if (system) TRY_GOTO(status, chat_prompt_add_message(messages, "system", system), done);
+    TRY_GOTO(status, chat_prompt_add_message(messages, "user", user), done);
+    status = chat_prompt_encode(prompt, messages, NULL, ids);
+done:
     json_decref(messages);
     return status;
 }

@@ -45,12 +45,14 @@ enum status chat_session_set_system(struct chat_session *session, const char *sy
 
 static enum status encode(struct chat_session *session, const json_t *turns, struct token_ids *ids) {
     json_t *messages = json_array();
-    enum status status = messages ? STATUS_OK : status_no_memory(0, "a conversation");
-    if (status == STATUS_OK && session->system) status = chat_prompt_add_message(messages, "system", session->system);
-    if (status == STATUS_OK && json_array_extend(messages, (json_t *)turns) != 0)
-        status = status_no_memory(0, "a conversation");
+    enum status status;
     ids->count = 0;
-    if (status == STATUS_OK) status = chat_prompt_encode(&session->prompt, messages, NULL, ids);
+    TRY_GOTO(status, messages ? STATUS_OK : status_no_memory(0, "a conversation"), done);
+    if (session->system) TRY_GOTO(status, chat_prompt_add_message(messages, "system", session->system), done);
+    if (json_array_extend(messages, (json_t *)turns) != 0)
+        TRY_GOTO(status, status_no_memory(0, "a conversation"), done);
+    status = chat_prompt_encode(&session->prompt, messages, NULL, ids);
+done:
     json_decref(messages);
     return status;
 }

@@ -50,7 +50,7 @@ static void set_token(const struct inputs *inputs, size_t at, uint32_t id, size_
     inputs->rows[at] = (int32_t)row;
 }
 
-static enum status run(struct runner *runner, const struct inputs *inputs, size_t used, size_t last) {
+static enum status compute(struct runner *runner, const struct inputs *inputs, size_t used, size_t last) {
     for (size_t t = used; t < (size_t)inputs->count; t++)
         set_token(inputs, t, 0, 0, -1);
     double scalars[SCALAR_COUNT] = {[SCALAR_NEW_TOKENS] = (double)last};
@@ -66,7 +66,7 @@ static enum status read_chunk(struct decoding *decoding, int64_t text, const uin
         size_t position = cached->filled + t;
         set_token(&inputs, t, ids[t], position, text * decoding->positions + (int64_t)position);
     }
-    TRY(run(decoding->engine->runners[PROGRAM_PREFILL], &inputs, count, count));
+    TRY(compute(decoding->engine->runners[PROGRAM_PREFILL], &inputs, count, count));
     if (cached->prefilled == cached->filled) cached->prefilled += count;
     cached->filled += count;
     *used = count;
@@ -98,7 +98,7 @@ enum status decoding_step(struct decoding *decoding, const struct decoding_token
         size_t position = decoding->texts[tokens[t].text].filled;
         set_token(&inputs, t, tokens[t].id, position, tokens[t].text * decoding->positions + (int64_t)position);
     }
-    TRY(run(decoding->engine->runners[PROGRAM_DECODE], &inputs, count, 1));
+    TRY(compute(decoding->engine->runners[PROGRAM_DECODE], &inputs, count, 1));
     for (size_t t = 0; t < count; t++)
         decoding->texts[tokens[t].text].filled++;
     *logits = engine_data(decoding->engine, PROGRAM_DECODE, "logits");

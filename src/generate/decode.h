@@ -26,9 +26,9 @@ struct decoding {
 enum status decoding_create(const struct engine *engine, struct decoding *out);
 void decoding_free(struct decoding *decoding);
 
-/* Forgets all of a text but at most its first `count` tokens, and returns how many are left (0: a new text). Of what
- * went through the decode program nothing is left: the prefill program's bits can be others, and what follows shall
- * have those of a text that comes as a whole. */
+/* Forgets all of a text but at most its first `count` tokens, and returns how many are left (0: a new text). Rows of
+ * the decode program are dropped: their bits may differ from the prefill's, and what follows must equal a text that is
+ * computed as a whole. */
 size_t decoding_keep(struct decoding *decoding, int64_t text, size_t count);
 /* Whether one new token of `count` is all that the caches lack, and it fits: it may go through decoding_step. */
 bool decoding_continues(const struct decoding *decoding, int64_t text, size_t count);

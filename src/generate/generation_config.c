@@ -214,15 +214,16 @@ enum status generation_config_read(const struct model *model, struct generation_
     struct generation_config config = {0};
     json_t *object = NULL;
     char *path = path_join(model->folder, file_name);
-    enum status status = path ? read_file(path, &object) : STATUS_FAILED;
-    if (status == STATUS_OK) status = generation_config_from_json(path, object, model->config.vocab_size, &config);
-    if (status == STATUS_OK && !config.has_ends) status = model_end_tokens(model, &config.ends);
+    enum status status;
+    TRY_GOTO(status, path ? read_file(path, &object) : STATUS_FAILED, done);
+    TRY_GOTO(status, generation_config_from_json(path, object, model->config.vocab_size, &config), done);
+    if (!config.has_ends) TRY_GOTO(status, model_end_tokens(model, &config.ends), done);
+    *out = config;
+    config = (struct generation_config){0};
+done:
+    generation_config_free(&config);
     json_decref(object);
     mem_free(path);
-    if (status == STATUS_OK)
-        *out = config;
-    else
-        generation_config_free(&config);
     return status;
 }
 

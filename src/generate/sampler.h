@@ -36,7 +36,7 @@ struct sampler_input {
  * probability (Holtzman et al., arXiv 1904.09751, section 3.1). Temperature 0: the likeliest, of equals the first. As
  * transformers' processors in their order, but that these keep all of equals. FAILED when a logit is NaN. */
 enum status sampler_choose(struct sampler *sampler, const struct sampler_input *input, int64_t *count);
-/* One of these by (seed, text, position): the text's number among those of one run, and the token's in it. */
+/* One of these by (seed, text, position): the text's number among those written together, and the token's in it. */
 enum status sampler_draw(struct sampler *sampler, const struct sampler_input *input, uint32_t text, int64_t position,
                          uint32_t *token);
 

@@ -32,7 +32,7 @@ enum status writer_encode_prompt(const struct model *model, const struct tokeniz
 
 /* A text on its way. */
 struct written_text {
-    uint32_t number;       /* among those of one run: what its draws depend on */
+    uint32_t number;       /* among those written together: its draws depend on it */
     struct token_ids *ids; /* the prompt, then what is new; borrowed */
     int64_t new_tokens, most;
     struct tokenizer_decoder *decoder;

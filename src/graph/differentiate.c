@@ -1,3 +1,4 @@
+/* The reverse walk over a graph. */
 #include "graph/differentiate.h"
 
 #include <string.h>

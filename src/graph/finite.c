@@ -1,3 +1,4 @@
+/* The search for the first value that is not finite. */
 #include "graph/finite.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* Adding tensors, views and nodes to a graph. */
 #include "graph/graph.h"
 
 #include <stdarg.h>

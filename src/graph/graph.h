@@ -1,5 +1,12 @@
 /* The graph: tensors and nodes of one grain of a model, in an order in which they can run.
  *
+ * Files, in the order to read them:
+ *     tensor: shapes, and what a tensor is for;
+ *     op: all that is asked about an operator;
+ *     graph: nodes, and adding them;
+ *     differentiate: adding the nodes of the gradients, by the operators' rules;
+ *     finite: the first value that is not finite.
+ *
  * Model builders call the functions of ops/ops.h, which call graph_add. Nothing here knows of hardware: no tiers,
  * streams or offsets. Dimensions are constants. A graph owns everything in it and is freed as a whole. */
 #ifndef BALLAST_GRAPH_GRAPH_H

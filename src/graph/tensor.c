@@ -1,3 +1,4 @@
+/* Shapes, dtypes, and where the bytes of a view are. */
 #include "graph/tensor.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* adapter_config.json in peft's form, read and written. */
 #include <string.h>
 
 #include "base/json.h"

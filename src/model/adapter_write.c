@@ -1,3 +1,4 @@
+/* An adapter's folder, written. */
 #include "base/json.h"
 #include "model/model_adapter.h"
 

@@ -1,3 +1,4 @@
+/* The settings of rotary positions in config.json. */
 #include <string.h>
 
 #include "base/json.h"

@@ -1,3 +1,4 @@
+/* The settings of sliding windows in config.json. */
 #include <string.h>
 
 #include "base/json.h"

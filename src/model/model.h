@@ -1,5 +1,22 @@
 /* Models: from a Hugging Face directory to a forward graph, and the weights' names and layout.
  *
+ * Files, in the order to read them:
+ *     model: what can be done with a model;
+ *     model_folder: which folder is meant by what is given;
+ *     model_config, config_rope, config_window: config.json by a family's table of keys;
+ *     model_build: what the families' builders share;
+ *     model_gpt2, model_opt: families with a builder of their own;
+ *     model_decoder: Llama's form, put together by
+ *     model_llama, model_mistral, model_phi3, model_qwen2, model_qwen3: one layer each;
+ *     safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_write: weight files;
+ *     foreign_weights: formats that are not read, by their first bytes;
+ *     model_weights: the weights of a model, read and checked;
+ *     model_write: the directory that is written;
+ *     adapter, adapter_config, adapter_write: LoRA adapters and their folder;
+ *     model_adapter, model_merge: adapters in a model, and merged into its weights;
+ *     model_preset: published models by name;
+ *     model_summary, model_document: what is told of a model, and docs/models.md.
+ *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
  * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
  * same name. docs/models.md, made from the families' tables, says what each reads and refuses. */
@@ -113,6 +130,9 @@ struct model_family {
     /* Standard deviation (0: zeros, -1: ones) with which the authors of the family start the parameter. */
     double (*initial_deviation)(const struct model_config *config, const struct tensor *parameter);
 };
+#define FAMILY_DECLARE(name) extern const struct model_family family_##name;
+MODEL_FAMILY_LIST(FAMILY_DECLARE)
+#undef FAMILY_DECLARE
 extern const struct model_family *const model_families[];
 extern const int model_family_count;
 /* BAD_INPUT naming the families that there are when `name` is none of them; `file` and `field` are for the message. */

@@ -1,3 +1,4 @@
+/* docs/models.md, from the tables of the families. */
 #include <string.h>
 
 #include "model/model.h"

@@ -1,6 +1,5 @@
 /* GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019), as transformers'
  * GPT2LMHeadModel computes it. */
-#include "model/model_families.h"
 
 #include <math.h>
 

@@ -1,7 +1,6 @@
 /* Llama (Touvron et al., arXiv 2302.13971; grouped queries: 2307.09288; llama3 rope: 2407.21783), as transformers'
  * LlamaForCausalLM computes it. */
 #include "model/model_decoder.h"
-#include "model/model_families.h"
 
 static const struct config_key keys[] = {
     KEY_ARCHITECTURES("[\"LlamaForCausalLM\", \"LlamaModel\"]"),

@@ -1,7 +1,6 @@
 /* Mistral (Jiang et al., arXiv 2310.06825): Llama with a sliding window, as transformers' MistralForCausalLM computes
  * it. */
 #include "model/model_decoder.h"
-#include "model/model_families.h"
 
 static const struct config_key keys[] = {
     KEY_ARCHITECTURES("[\"MistralForCausalLM\", \"MistralModel\"]"),

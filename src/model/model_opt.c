@@ -1,5 +1,4 @@
 /* OPT (Zhang et al., arXiv 2205.01068), as transformers' OPTForCausalLM computes it. */
-#include "model/model_families.h"
 
 #include <math.h>
 

@@ -1,7 +1,6 @@
 /* Phi-3 (Abdin et al., arXiv 2404.14219): Llama with one projection for queries, keys and values and one for gate and
  * up, as transformers' Phi3ForCausalLM computes it. */
 #include "model/model_decoder.h"
-#include "model/model_families.h"
 
 static const struct config_key keys[] = {
     KEY_ARCHITECTURES("[\"Phi3ForCausalLM\", \"Phi3Model\"]"),

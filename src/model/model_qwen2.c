@@ -1,7 +1,6 @@
 /* Qwen2 and Qwen2.5 (Yang et al., arXiv 2407.10671 and 2412.15115): Llama with biases on queries, keys and values, as
  * transformers' Qwen2ForCausalLM computes it. */
 #include "model/model_decoder.h"
-#include "model/model_families.h"
 
 static const struct config_key keys[] = {
     KEY_ARCHITECTURES("[\"Qwen2ForCausalLM\", \"Qwen2Model\"]"),

@@ -1,7 +1,6 @@
 /* Qwen3 (Yang et al., arXiv 2505.09388): Llama whose queries and keys are normalised by head, as transformers'
  * Qwen3ForCausalLM computes it. */
 #include "model/model_decoder.h"
-#include "model/model_families.h"
 
 static const struct config_key keys[] = {
     KEY_ARCHITECTURES("[\"Qwen3ForCausalLM\", \"Qwen3Model\"]"),

@@ -1,3 +1,4 @@
+/* What a model is, in words and as JSON. */
 #include <string.h>
 
 #include "base/size.h"

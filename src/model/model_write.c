@@ -1,3 +1,4 @@
+/* A model's Hugging Face directory, written. */
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>

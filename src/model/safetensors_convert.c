@@ -1,3 +1,4 @@
+/* Elements of a tensor in another dtype. */
 #include <string.h>
 
 #include "base/half.h"

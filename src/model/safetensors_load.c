@@ -1,3 +1,4 @@
+/* Tensors read from the files into memory. */
 #include <stdio.h>
 #include <stdlib.h>
 

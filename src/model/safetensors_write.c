@@ -1,3 +1,4 @@
+/* A safetensors file, written. */
 #include <inttypes.h>
 #include <string.h>
 #include <xxhash.h>

@@ -1,7 +1,5 @@
+/* Activation functions, alone and times another operand, and their gradients. */
 #include "ops/check.h"
-#include "ops/ops.h"
-
-#include "graph/differentiate.h"
 
 enum { HUB_NAMES = 4 };
 static const struct {

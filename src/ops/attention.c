@@ -1,8 +1,7 @@
-#include "ops/attention_cache.h"
-#include "ops/check.h"
-#include "ops/ops.h"
+/* Causal attention of a sequence to itself, and its gradient. */
+#include <inttypes.h>
 
-#include "graph/differentiate.h"
+#include "ops/check.h"
 
 static const struct attention_attributes *attention_of(const struct node *node) {
     return NODE_ATTRIBUTES(node, attention_attributes);
@@ -34,7 +33,12 @@ static double attended_pairs(const struct node *node, const struct shape *q) {
     return pairs * (double)q->dims[0] * (double)attention_of(node)->heads;
 }
 
-static void key_attention(const struct node *node, struct op_key *key) { attention_key(attention_of(node), key); }
+void key_heads(const struct attention_attributes *attributes, struct op_key *key) {
+    op_key_add(key, " heads=%" PRId64 "/%" PRId64 "x%" PRId64 " window=%" PRId64, attributes->heads,
+               attributes->kv_heads, attributes->head_dim, attributes->window);
+}
+
+static void key_attention(const struct node *node, struct op_key *key) { key_heads(attention_of(node), key); }
 
 static double flops_attention(const struct node *node) {
     return 4.0 * attended_pairs(node, &node->in[0]->shape) * (double)attention_of(node)->head_dim;
@@ -67,6 +71,17 @@ static void differentiate_attention(struct gradients *gradients, const struct no
     gradient_deliver_sum(gradients, node, v, into[2]);
 }
 
+/* Keys and values of all tokens go to two caches. */
+static struct node *decode_attention(struct graph *graph, const char *name, struct tensor *const *in,
+                                     const void *attributes) {
+    const struct attention_attributes *own = attributes;
+    BUG_IF(in[3], "%s: segments in a cache", name ? name : "?");
+    struct tensor *y =
+        ops_attention_cache(graph, name, in[0], in[1], in[2], graph_cache_rows(graph),
+                            (struct attention_cache_attributes){*own, graph->cache_texts, graph->cache_positions});
+    return y ? y->producer : NULL;
+}
+
 const struct op op_attention = {
     .name = "attention",
     .attribute_bytes = sizeof(struct attention_attributes),
@@ -77,7 +92,7 @@ const struct op op_attention = {
     .work = OP_WORK_ATTENTION,
     .cost_key = key_attention,
     .positions_last = 1u << (OP_INPUTS_MAX + 1),
-    .decode = attention_cache_decode,
+    .decode = decode_attention,
     .flops = flops_attention,
     .differentiate = differentiate_attention,
     .saved_inputs = 0xf,

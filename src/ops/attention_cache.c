@@ -1,8 +1,4 @@
 /* Attention of new tokens over the keys and values of all tokens before them, for generating texts. */
-#include "ops/attention_cache.h"
-
-#include <inttypes.h>
-
 #include "ops/check.h"
 
 static const struct attention_cache_attributes *cache_of(const struct node *node) {
@@ -46,13 +42,8 @@ static double flops_attention_cache(const struct node *node) {
     return 4.0 * (double)shape_elements(&node->in[0]->shape) * (double)seen;
 }
 
-void attention_key(const struct attention_attributes *attributes, struct op_key *key) {
-    op_key_add(key, " heads=%" PRId64 "/%" PRId64 "x%" PRId64 " window=%" PRId64, attributes->heads,
-               attributes->kv_heads, attributes->head_dim, attributes->window);
-}
-
 static void key_attention_cache(const struct node *node, struct op_key *key) {
-    attention_key(&cache_of(node)->attention, key);
+    key_heads(&cache_of(node)->attention, key);
 }
 
 /* Rows of tokens that follow what fills half of their text's cache. */
@@ -105,16 +96,6 @@ struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct
         graph_tensor(graph, TENSOR_CACHE, graph_format(graph, "%s.values", name), shape)};
     struct node *node = graph_add(graph, &op_attention_cache, name, in, &attributes, into);
     return node ? node->out[0] : NULL;
-}
-
-struct node *attention_cache_decode(struct graph *graph, const char *name, struct tensor *const *in,
-                                    const void *attributes) {
-    const struct attention_attributes *attention = attributes;
-    BUG_IF(in[3], "%s: caches hold one segment each", name ? name : "?");
-    struct tensor *y = ops_attention_cache(
-        graph, name, in[0], in[1], in[2], graph_cache_rows(graph),
-        (struct attention_cache_attributes){*attention, graph->cache_texts, graph->cache_positions});
-    return y ? y->producer : NULL;
 }
 
 struct tensor *ops_last_token(struct graph *graph, const char *name, struct tensor *x) {

@@ -1,3 +1,4 @@
+/* Rules of shapes that operators share. */
 #include "ops/check.h"
 
 enum status check_shape(const struct node *node, int input, const struct shape *expected) {

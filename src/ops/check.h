@@ -3,6 +3,7 @@
 #define BALLAST_OPS_CHECK_H
 
 #include "graph/differentiate.h"
+#include "ops/ops.h"
 
 /* BAD_INPUT "input K is SHAPE, expected SHAPE" when they differ. */
 enum status check_shape(const struct node *node, int input, const struct shape *expected);
@@ -15,6 +16,9 @@ struct shape with_columns(struct shape shape, int64_t columns);
 /* fp32 of the same dimensions: what accumulates the gradient of a parameter. */
 struct shape as_accumulator(struct shape shape);
 struct shape vector_of(enum dtype dtype, int64_t count);
+
+/* What the time of attention depends on, with and without a cache. */
+void key_heads(const struct attention_attributes *attributes, struct op_key *key);
 
 /* gradient_deliver for a gradient of `of` that was made without an addend: where the tensor has other uses, a node adds
  * what they gave. */

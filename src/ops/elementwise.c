@@ -1,8 +1,5 @@
 /* Sums and multiples of activations. */
 #include "ops/check.h"
-#include "ops/ops.h"
-
-#include "graph/differentiate.h"
 
 static enum status infer_add(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));

@@ -1,7 +1,5 @@
+/* Rows of a table that ids name, and the sum of their gradients. */
 #include "ops/check.h"
-#include "ops/ops.h"
-
-#include "graph/differentiate.h"
 
 static enum status infer_embedding(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct shape *tokens = &node->in[0]->shape, *table = &node->in[1]->shape;

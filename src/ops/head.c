@@ -1,7 +1,5 @@
+/* Logits of the vocabulary, and the cross-entropy loss of them with its gradient in one operator. */
 #include "ops/check.h"
-#include "ops/ops.h"
-
-#include "graph/differentiate.h"
 
 static enum status check_head(const struct node *node, int bias) {
     TRY(check_activation(node, 0));

@@ -1,7 +1,5 @@
+/* The linear layer, y = x W + bias + residual, and its gradients. */
 #include "ops/check.h"
-#include "ops/ops.h"
-
-#include "graph/differentiate.h"
 
 static bool weight_is_kn(const struct node *node) { return NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn; }
 

@@ -1,7 +1,5 @@
+/* RMSNorm and layer norm, of tokens or of heads, and their gradients. */
 #include "ops/check.h"
-#include "ops/ops.h"
-
-#include "graph/differentiate.h"
 
 /* Input `at` is the weight, whose length says how many features are normalised together. */
 static enum status check_group(const struct node *node, int at, const struct shape *x) {

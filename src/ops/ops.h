@@ -1,5 +1,13 @@
 /* The operators: what model builders call, and the attributes that kernels read.
  *
+ * Files, in the order to read them:
+ *     ops, op_table: the list of all;
+ *     elementwise, activation, norm, linear, embedding, rope, attention, head: a family of operators each, defined by
+ *         its shapes, costs and gradient;
+ *     attention_cache: attention of new tokens over caches, for generating texts;
+ *     optimizer: the update, and the nodes that make it;
+ *     check: what these definitions share.
+ *
  * Activations have the shape [S, T, C]: the sequences of one grain, the positions, the features; "rows" are the S*T
  * tokens. Heads lie side by side in the features: [S, T, heads * head_dim]. `d` marks a gradient. Sums are in fp32
  * whatever the dtype of the operands; bf16 results are rounded once, to nearest even. All functions pass NULL operands

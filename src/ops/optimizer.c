@@ -1,5 +1,4 @@
-#include "ops/ops.h"
-
+/* What follows the gradients: their sums and norms, the clip factor, AdamW; and the nodes of all that. */
 #include <string.h>
 
 #include "ops/check.h"

@@ -1,10 +1,8 @@
+/* Rotary positions (Su et al., arXiv 2104.09864): the table of angles, and the rotation by it. */
 #include "ops/check.h"
-#include "ops/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
-
-#include "graph/differentiate.h"
 
 static enum status infer_rope_table(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct shape *positions = &node->in[0]->shape;

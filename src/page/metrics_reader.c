@@ -65,12 +65,15 @@ static enum status take(struct metrics_reader *reader, const char *name, const s
 static enum status parse_line(const char *name, const char *text, size_t bytes, struct metrics_line *out) {
     json_t *object = NULL;
     TRY(json_parse_object(name, text, bytes, &object));
-    enum status status = json_require(name, object, "step");
-    if (status == STATUS_OK) status = json_read_int(name, object, "step", 1, INT64_MAX, &out->step);
-    for (int i = 0; i < METRIC_COUNT && status == STATUS_OK; i++) {
+    enum status status;
+    TRY_GOTO(status, json_require(name, object, "step"), done);
+    TRY_GOTO(status, json_read_int(name, object, "step", 1, INT64_MAX, &out->step), done);
+    for (int i = 0; i < METRIC_COUNT; i++) {
+        const char *field = metric_name((enum metric)i);
         out->values[i] = NAN;
-        status = json_read_double(name, object, metric_name((enum metric)i), -HUGE_VAL, HUGE_VAL, &out->values[i]);
+        TRY_GOTO(status, json_read_double(name, object, field, -HUGE_VAL, HUGE_VAL, &out->values[i]), done);
     }
+done:
     json_decref(object);
     return status;
 }

@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "page/page_source.h"
 
 enum { NUMBER_DIGITS = 9 }; /* a drawing needs no more, and the file is half as long */
 

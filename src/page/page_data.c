@@ -121,23 +121,26 @@ enum status page_data_of_plan(const char *plan_path, json_t **out) {
     json_t *document = NULL, *plan = NULL, *config = NULL;
     TRY(read_plan(plan_path, &plan));
     const char *model = json_string_value(json_object_get(plan, "model"));
-    enum status status =
-        begin_document("plan", last_part(model ? model : plan_path), "", model ? last_part(model) : "", &document);
-    if (status == STATUS_OK && model) status = read_model(model, &config);
-    if (status == STATUS_OK) status = put(document, "model", config);
-    if (status == STATUS_OK) status = put(document, "plan", json_incref(plan));
-    if (status == STATUS_OK)
-        *out = document;
-    else
-        json_decref(document);
+    const char *name = last_part(model ? model : plan_path);
+    enum status status;
+    TRY_GOTO(status, begin_document("plan", name, "", model ? last_part(model) : "", &document), done);
+    if (model) TRY_GOTO(status, read_model(model, &config), done);
+    TRY_GOTO(status, put(document, "model", config), done);
+    TRY_GOTO(status, put(document, "plan", json_incref(plan)), done);
+    *out = document;
+    document = NULL; /* the caller's now */
+done:
+    json_decref(document);
     json_decref(plan);
     return status;
 }
 
 static enum status open_readers(struct page_run *run) {
     char *metrics = path_join(run->folder, "metrics.jsonl"), *samples = path_join(run->folder, "samples.jsonl");
-    enum status status = metrics && samples ? metrics_reader_open(metrics, &run->metrics) : STATUS_FAILED;
-    if (status == STATUS_OK) status = samples_reader_open(samples, &run->samples);
+    enum status status;
+    TRY_GOTO(status, metrics && samples ? metrics_reader_open(metrics, &run->metrics) : STATUS_FAILED, done);
+    TRY_GOTO(status, samples_reader_open(samples, &run->samples), done);
+done:
     mem_free(metrics);
     mem_free(samples);
     return status;
@@ -153,13 +156,14 @@ static enum status open_beside(const char *folder, struct page_run *run) {
 
 enum status page_run_open(const char *run_folder, const char *beside, struct page_run **out) {
     struct page_run *run = mem_array(1, sizeof *run);
-    enum status status = run && (run->folder = mem_string(run_folder)) ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) status = open_readers(run);
-    if (status == STATUS_OK && beside) status = open_beside(beside, run);
-    if (status == STATUS_OK)
-        *out = run;
-    else
-        page_run_close(run);
+    enum status status;
+    TRY_GOTO(status, run && (run->folder = mem_string(run_folder)) ? STATUS_OK : STATUS_FAILED, failed);
+    TRY_GOTO(status, open_readers(run), failed);
+    if (beside) TRY_GOTO(status, open_beside(beside, run), failed);
+    *out = run;
+    return STATUS_OK;
+failed:
+    page_run_close(run);
     return status;
 }
 
@@ -229,12 +233,13 @@ enum status page_run_changes(struct page_run *run, json_t **out) {
     TRY(find_revision(run, revision));
     TRY(samples_reader_advance(&run->samples));
     json_t *document = json_pack("{s:s, s:I}", "revision", revision, "samples", (json_int_t)run->samples.count);
-    enum status status = document ? put_metrics(run, document) : status_no_memory(0, "the page's data");
-    if (status == STATUS_OK) status = put_beside(run, document);
-    if (status == STATUS_OK)
-        *out = document;
-    else
-        json_decref(document);
+    enum status status;
+    TRY_GOTO(status, document ? put_metrics(run, document) : status_no_memory(0, "the page's data"), failed);
+    TRY_GOTO(status, put_beside(run, document), failed);
+    *out = document;
+    return STATUS_OK;
+failed:
+    json_decref(document);
     return status;
 }
 
@@ -284,10 +289,13 @@ static char *shell_word(const char *path) {
 static enum status begin_run(struct page_run *run, const char *model, json_t **out) {
     struct scratch memory = {0};
     const char *folder;
-    enum status status = path_make_absolute(run->folder, &memory, &folder);
-    if (status == STATUS_OK) status = begin_document("run", last_part(folder), folder, last_part(model), out);
-    char *word = status == STATUS_OK ? shell_word(folder) : NULL;
-    if (status == STATUS_OK) status = put_read(*out, "resume", word ? json_sprintf("ballast resume %s", word) : NULL);
+    char *word = NULL;
+    enum status status;
+    TRY_GOTO(status, path_make_absolute(run->folder, &memory, &folder), done);
+    TRY_GOTO(status, begin_document("run", last_part(folder), folder, last_part(model), out), done);
+    word = shell_word(folder);
+    TRY_GOTO(status, put_read(*out, "resume", word ? json_sprintf("ballast resume %s", word) : NULL), done);
+done:
     mem_free(word);
     scratch_free(&memory);
     return status;
@@ -297,19 +305,18 @@ static enum status begin_run(struct page_run *run, const char *model, json_t **o
 static enum status put_settings(struct page_run *run, json_t **out) {
     struct run_settings settings;
     char *path = path_join(run->folder, "run.json");
-    json_t *object = NULL;
+    json_t *object = NULL, *config = NULL;
     if (!path) return STATUS_FAILED;
     enum status status = run_folder_read(run->folder, &settings);
-    if (status == STATUS_OK) {
-        status = begin_run(run, settings.model_folder, out);
-        json_t *config = NULL;
-        if (status == STATUS_OK) status = read_model(settings.model_folder, &config);
-        if (status == STATUS_OK) status = put(*out, "model", config);
-        run_settings_free(&settings);
-    }
-    if (status == STATUS_OK) status = json_read_object(path, FILE_LIMIT_BYTES, &object);
-    if (status == STATUS_OK) status = put(*out, "options", json_incref(json_object_get(object, "options")));
-    if (status == STATUS_OK) status = put_plan(run, *out, object);
+    if (status != STATUS_OK) return mem_free(path), status;
+    TRY_GOTO(status, begin_run(run, settings.model_folder, out), done);
+    TRY_GOTO(status, read_model(settings.model_folder, &config), done);
+    TRY_GOTO(status, put(*out, "model", config), done);
+    TRY_GOTO(status, json_read_object(path, FILE_LIMIT_BYTES, &object), done);
+    TRY_GOTO(status, put(*out, "options", json_incref(json_object_get(object, "options"))), done);
+    TRY_GOTO(status, put_plan(run, *out, object), done);
+done:
+    run_settings_free(&settings);
     json_decref(object);
     mem_free(path);
     return status;
@@ -317,18 +324,18 @@ static enum status put_settings(struct page_run *run, json_t **out) {
 
 static enum status read_fixed(struct page_run *run, const char *revision) {
     json_t *document = NULL;
-    enum status status = put_settings(run, &document);
-    if (status == STATUS_OK) status = put(document, "revision", json_string(revision));
-    if (status == STATUS_OK) status = put_timeline(run, document, "timeline.json", "measured");
-    if (status == STATUS_OK) status = put_timeline(run, document, "predicted.json", "predicted");
-    if (status != STATUS_OK) {
-        json_decref(document);
-        return status;
-    }
+    enum status status;
+    TRY_GOTO(status, put_settings(run, &document), failed);
+    TRY_GOTO(status, put(document, "revision", json_string(revision)), failed);
+    TRY_GOTO(status, put_timeline(run, document, "timeline.json", "measured"), failed);
+    TRY_GOTO(status, put_timeline(run, document, "predicted.json", "predicted"), failed);
     json_decref(run->fixed);
     run->fixed = document;
     snprintf(run->revision, sizeof run->revision, "%s", revision);
     return STATUS_OK;
+failed:
+    json_decref(document);
+    return status;
 }
 
 enum status page_run_data(struct page_run *run, json_t **out) {
@@ -337,13 +344,14 @@ enum status page_run_data(struct page_run *run, json_t **out) {
     if (!run->fixed || strcmp(revision, run->revision) != 0) TRY(read_fixed(run, revision));
     json_t *document = json_object(); /* json_copy would leave out what it has no memory for */
     bool copied = document && json_object_update(document, run->fixed) == 0;
-    enum status status = copied ? put_metrics(run, document) : status_no_memory(0, "the page's data");
-    if (status == STATUS_OK) status = put_samples(run, document);
-    if (status == STATUS_OK) status = put_beside(run, document);
-    if (status == STATUS_OK)
-        *out = document;
-    else
-        json_decref(document);
+    enum status status;
+    TRY_GOTO(status, copied ? put_metrics(run, document) : status_no_memory(0, "the page's data"), failed);
+    TRY_GOTO(status, put_samples(run, document), failed);
+    TRY_GOTO(status, put_beside(run, document), failed);
+    *out = document;
+    return STATUS_OK;
+failed:
+    json_decref(document);
     return status;
 }
 

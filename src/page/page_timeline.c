@@ -200,10 +200,12 @@ enum status page_timeline_make(const char *name, const json_t *timeline, json_t 
     TRY(json_require(name, timeline, "step_s"));
     TRY(json_read_double(name, timeline, "step_s", 0, 1e12, &step_s));
     TRY(timeline_rows_read(name, timeline, &rows));
-    enum status status = check_lists(name, timeline);
-    if (status == STATUS_OK) status = timeline_rows_chain(&rows);
-    if (status == STATUS_OK) status = make_tiers(name, timeline, &tiers);
-    if (status == STATUS_OK) status = assemble(timeline, &rows, step_s, tiers, out);
+    enum status status;
+    TRY_GOTO(status, check_lists(name, timeline), done);
+    TRY_GOTO(status, timeline_rows_chain(&rows), done);
+    TRY_GOTO(status, make_tiers(name, timeline, &tiers), done);
+    TRY_GOTO(status, assemble(timeline, &rows, step_s, tiers, out), done);
+done:
     json_decref(tiers);
     vec_free(&rows.items);
     return status;

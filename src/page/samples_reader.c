@@ -18,12 +18,13 @@ static void forget(void *payload) {
 
 enum status samples_reader_open(const char *path, struct samples_reader *out) {
     struct samples_reader reader = {.stride = 1, .kept = json_array()};
-    enum status status = reader.kept ? STATUS_OK : status_no_memory(0, "samples");
-    if (status == STATUS_OK) status = line_reader_open(path, LINE_BYTES_MOST, &reader.lines);
-    if (status == STATUS_OK)
-        *out = reader;
-    else
-        samples_reader_close(&reader);
+    enum status status;
+    TRY_GOTO(status, reader.kept ? STATUS_OK : status_no_memory(0, "samples"), failed);
+    TRY_GOTO(status, line_reader_open(path, LINE_BYTES_MOST, &reader.lines), failed);
+    *out = reader;
+    return STATUS_OK;
+failed:
+    samples_reader_close(&reader);
     return status;
 }
 

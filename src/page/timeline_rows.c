@@ -105,19 +105,19 @@ enum status timeline_rows_read(const char *name, const json_t *timeline, struct 
     TRY(count_lists(name, timeline, &counts));
     struct timeline_rows rows = {.streams = counts.streams, .phases = counts.phases};
     const json_t *list = json_object_get(timeline, "events");
-    enum status status = vec_reserve(&rows.items, (size_t)counts.events + 1);
-    for (size_t i = 0; i < (size_t)counts.events && status == STATUS_OK; i++) {
+    enum status status;
+    TRY_GOTO(status, vec_reserve(&rows.items, (size_t)counts.events + 1), failed);
+    for (size_t i = 0; i < (size_t)counts.events; i++) {
         struct timeline_row row;
-        status = read_event(name, json_array_get(list, i), i, &counts, &row);
-        if (status != STATUS_OK) break;
+        TRY_GOTO(status, read_event(name, json_array_get(list, i), i, &counts, &row), failed);
         rows.end_us = fmax(rows.end_us, row.end_us);
-        status = vec_push(&rows.items, row);
+        TRY_GOTO(status, vec_push(&rows.items, row), failed);
     }
-    if (status == STATUS_OK) status = sort_rows(&rows);
-    if (status == STATUS_OK)
-        *out = rows;
-    else
-        vec_free(&rows.items);
+    TRY_GOTO(status, sort_rows(&rows), failed);
+    *out = rows;
+    return STATUS_OK;
+failed:
+    vec_free(&rows.items);
     return status;
 }
 

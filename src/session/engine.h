@@ -15,7 +15,7 @@ struct engine {
     struct runner *main;                  /* of them, the main program's: through it weights are read and written */
     struct byte_store homes;              /* of weights and state that have no address, by tensor */
     double scalars[SCALAR_COUNT];         /* of the last training step */
-    bool torn; /* a step or its updates failed on the way: weights and state are those of no step */
+    bool torn; /* a step or its updates failed halfway: weights and state belong to no step */
 };
 
 /* Opens the arenas. The caller calls engine_close, also after a failure of what follows. */
@@ -31,11 +31,12 @@ enum status engine_initialise_weights(struct engine *engine, uint64_t seed);
  * another shape. */
 enum status engine_load_state(struct engine *engine, const char *path);
 /* A hash of all parameters and optimizer state in the arena, on the calling thread's OpenMP threads: the same for the
- * same bits, wherever they live. It is the XXH3 of each tensor's own, by the tensor's id. `known` (by id too) has those
- * that engine_list_tensors' targets were written with; 0: not known. NULL: none is. FAILED without memory. */
+ * same bits, wherever they live. It is the XXH3 of each tensor's own, by the tensor's id. `known` has the hashes
+ * that were taken while tensors were written (engine_list_tensors), by id; 0: not known. NULL: none is. FAILED without
+ * memory. */
 enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash);
-/* Makes the updates that the last step left (runner_finish): before weights or state are read, or a step of another
- * program runs. */
+/* Does the updates that the last step deferred (runner_finish). Call it before weights or state are read and before a
+ * step of another program. */
 enum status engine_settle(struct engine *engine);
 /* Parameters, or state tensors (`kind`), with their places in the arena. `hashes`, by tensor id, takes what is written
  * of them; it may be NULL. The caller frees the array. */
@@ -74,7 +75,7 @@ int64_t engine_resident_bytes(const struct engine *engine);
 /* BAD_INPUT "ORIGIN: TENSOR (a weight) …" when a weight or optimizer state that checkpoints hold is not finite; for
  * what was just loaded. */
 enum status engine_require_finite(const struct engine *engine, const char *origin);
-/* Runs the last step again and returns "TENSOR (grain G)": the first place, in the order of execution, where a value is
+/* Repeats the last step and returns "TENSOR (grain G)": the first place, in the order of execution, where a value is
  * not finite. In fresh memory, or NULL. `weight` tells whether it is a weight, before the step computed anything. */
 char *engine_find_nonfinite(struct engine *engine, bool *weight);
 

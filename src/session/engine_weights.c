@@ -153,7 +153,7 @@ enum status engine_load_weights(struct engine *engine) {
     return status == STATUS_OK ? round_masters(engine) : status;
 }
 
-/* What has no address gets its values through memory of our own. */
+/* Values of a tensor without an address go through a buffer. */
 static enum status initialise_home(const struct engine *engine, const struct weight_target *target, uint64_t seed) {
     const struct tensor *home = target->home;
     int64_t bytes = shape_bytes(&home->shape);

@@ -1,5 +1,5 @@
-/* What a model's operators and the machine's tiers cost. All who need to know ask here: the search for a policy, a
- * run's prediction, `ballast plan`, `simulate` and `profile`. What was measured before is found in the cache folder;
+/* What a model's operators and the machine's tiers cost. The search for a policy, a run's
+ * prediction, `ballast plan`, `simulate` and `profile` all ask here. What was measured before is in the cache folder;
  * a cluster file's rates stand in place of measured ones; costs on a device that is only described come from its data
  * sheet. A tier's copies are measured where the machine has the tier or the programs use it. */
 #ifndef BALLAST_SESSION_MACHINE_COSTS_H

@@ -42,7 +42,7 @@ static bool tensor_is_finite(const struct tensor *tensor, const char *data) {
     return true;
 }
 
-/* What the instruction made, read into memory of its own where the CPU has no address for it. */
+/* Looks at what the instruction wrote; at a copy where the CPU has no address for it. */
 static bool output_is_finite(const struct runner *runner, const struct tensor *tensor, const struct operand *operand,
                              int64_t run) {
     const void *there = runner_operand(runner, operand, run);

@@ -9,7 +9,7 @@
 
 enum { SEQUENCE_LEAST = 32 };
 
-/* What the plan's request takes at least with another plan in it, and with such tiers. */
+/* The least memory of the same request with another plan, in tiers of these capacities. */
 static enum status find_least(const struct session_plan *plan, const struct plan *other,
                               const int64_t capacity_bytes[TIER_COUNT], struct least_memory *out) {
     struct plan_request request = plan->request;
@@ -71,7 +71,7 @@ static enum status find_fit(const struct session_plan *plan, struct plan *out, s
     return STATUS_OK;
 }
 
-/* Only a plan that is given asks for more than there is of the tiers below the device. */
+/* Only a given plan can ask for more than the tiers below the device hold. */
 static enum status check_lower_tier(const struct session_plan *plan, enum tier tier) {
     static const char *const options[] = {[TIER_HOST] = "--host-memory SIZE", [TIER_DISK] = "--disk DIR"};
     int64_t bytes = plan->programs.tier_bytes[tier], capacity = plan->session->machine.capacity_bytes[tier];
@@ -82,8 +82,8 @@ static enum status check_lower_tier(const struct session_plan *plan, enum tier t
     return status_hint(status, "give it more by %s, or another plan", options[tier]);
 }
 
-/* A device tier of so many bytes: as an option, or, where the tier is what the system leaves, as memory that it is
- * short of. */
+/* How to get a device tier of so many bytes: by the option, or, where the tier is what the system leaves, by the
+ * memory that is missing. */
 static enum status describe_memory(const struct session_plan *plan, int64_t device_bytes, char text[64]) {
     const struct memory_options *limits = &plan->session->machine.limits;
     char size[SIZE_TEXT];
@@ -98,7 +98,7 @@ static enum status describe_memory(const struct session_plan *plan, int64_t devi
     return STATUS_OK;
 }
 
-/* All that would do: less of what the plan asks for, a disk, memory. Whatever is said has been compiled. */
+/* Hints at all that would fit: a smaller plan, a disk, more memory. Each of them was compiled. */
 static enum status hint_fit(const struct session_plan *plan, const struct plan *other, const struct least_memory *least,
                             int64_t needed, int64_t disk_bytes) {
     char size[SIZE_TEXT], change[128], memory[64], small_memory[64], less[256] = "", disk[64] = "", small[256] = "";

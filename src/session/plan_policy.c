@@ -50,7 +50,7 @@ static enum status try_fastest(struct choosing *choosing, bool *fitted) {
     return STATUS_OK;
 }
 
-/* Whatever the main program's device is: other programs may need more than that one. */
+/* With no regard to what the device holds of the main program: others of the set may need more. */
 static enum status try_least(struct choosing *choosing) {
     struct search_input any = choosing->input;
     struct candidate least;
@@ -60,7 +60,7 @@ static enum status try_least(struct choosing *choosing) {
     return least.compiled ? try_policy(choosing, &least.policy, &fitted) : STATUS_OK;
 }
 
-/* Small ones come first: where none fits, nothing is measured in vain. */
+/* First the policy that takes least: where even that does not fit, there is no need to measure. */
 static enum status try_all(struct choosing *choosing, bool fastest) {
     const struct search_input *input = &choosing->input;
     struct candidate small;

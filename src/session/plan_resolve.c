@@ -27,7 +27,7 @@ const struct backend *plan_options_backend(const struct plan_options *options, c
     return base ? backend_of_isa(base->isa) : &backend_cpu;
 }
 
-/* Somebody set a field without its bit: it would be passed over. */
+/* Ends the program where a field was set without its bit: its value would be ignored. */
 static void check_given(const struct plan_options *options) {
 #define CHECK_GIVEN(field) BUG_IF(options->field && !SETTINGS_HAVE(options, field), #field " is set but not given");
     CHECK_GIVEN(batch)
@@ -43,7 +43,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(backend)
 }
 
-/* What stands for an option that is not given: the base's value, else the default. */
+/* Chooses each field: the base's value, else the option's, else the default. A given option must equal the base's. */
 struct resolver {
     const char *base_name; /* NULL: there is no base */
     uint64_t given;
@@ -96,7 +96,7 @@ static void choose_text(struct resolver *resolver, enum setting_id id, const cha
                                       resolver->base_name);
 }
 
-/* What of the weights is trained. */
+/* Which weights train: --freeze and --lora. */
 static enum status choose_trained(struct resolver *resolver, const struct plan_options *options,
                                   const struct recipe *base, struct recipe *recipe) {
     char *patterns = mem_string("");
@@ -112,7 +112,7 @@ static enum status choose_trained(struct resolver *resolver, const struct plan_o
     return STATUS_OK;
 }
 
-/* What a recipe has where nothing is asked for. */
+/* Defaults that depend on model and backend. */
 struct plan_defaults {
     int64_t sequence_length, grain_tokens;
 };
@@ -167,7 +167,7 @@ static void choose_optimizer(struct resolver *resolver, const struct train_optio
     CHOOSE_REAL(clip_norm)
 }
 
-/* How this machine can be held to the narrower instruction set that the recipe was made with; NULL: it cannot. */
+/* The environment's setting that holds this machine to the recipe's narrower instruction set; NULL: there is none. */
 static const char *way_to_isa(const char *base, const char *here) {
     static const struct {
         const char *base, *here, *way;
@@ -191,7 +191,7 @@ static enum status hint_at_isa(const struct backend *backend, const char *base, 
                        "MODEL_DIR -o FILE` without --cluster plans for this one");
 }
 
-/* The bits depend on these two, and no option sets them. */
+/* Checks instruction set and kernels' version, on which the bits depend and which no option sets. */
 static enum status check_backend(const struct recipe *base, const char *base_name, const struct backend *backend,
                                  const struct recipe *here) {
     if (base->kernels_version != here->kernels_version)

@@ -11,7 +11,7 @@ enum { PREFILL_TOKENS = 64, DECODE_TEXTS = 8 };
 enum program_use {
     PROGRAM_STEP,    /* a training step: forward, backward, update */
     PROGRAM_LOSS,    /* the loss of a batch */
-    PROGRAM_LOGITS,  /* the logits of a batch: to be set beside other implementations' */
+    PROGRAM_LOGITS,  /* the logits of a batch, for comparison with other implementations */
     PROGRAM_PREFILL, /* logits after PREFILL_TOKENS tokens of one text at a time */
     PROGRAM_DECODE,  /* the same after one token each of DECODE_TEXTS texts; in the caches of the prefill */
     PROGRAM_USES

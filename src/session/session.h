@@ -1,7 +1,7 @@
-/* Who wants to train, evaluate, generate or simulate opens a session, makes its plan and, to compute, its engine.
+/* To train, evaluate, generate or simulate, open a session and make its plan; to compute, open an engine for it.
  *
  *     struct session session;         a model on a machine; no weight is read
- *     struct session_plan plan;       what will run: recipe, policy, compiled programs, what they take
+ *     struct session_plan plan;       recipe, policy, compiled programs, the memory they take
  *     struct engine engine;           memory for them: weights, optimizer state, a step
  *
  *     session_open(folder, &options, NULL, &session);
@@ -39,9 +39,9 @@ enum status session_open_model(struct model *model, const struct plan_options *o
                                struct session *out);
 void session_close(struct session *session);
 
-/* Which weights a step trains: the model gets the recipe's adapters and frozen weights, and the recipe their canonical
- * spelling. Before the session's plans are made, for all of which it holds. BAD_INPUT where the model has no such
- * weights. */
+/* Sets which weights a step trains: the model gets the recipe's adapters and frozen weights, and the recipe their
+ * canonical spelling. Call it before the session's plans are made; it holds for all of them. BAD_INPUT where the model
+ * has no such weights. */
 enum status session_set_trained(struct session *session, struct recipe *recipe);
 
 #endif

@@ -6,7 +6,7 @@
 #include "session/plan_policy.h"
 #include "sim/simulate.h"
 
-/* A start waits for it: seconds for operators that no run before has measured. */
+/* For measuring operators that the cache lacks; the start of a run waits for it. */
 static const double OPERATORS_BUDGET_S = 1.0;
 
 static struct model_figures figures_of(const struct session_plan *plan) {

@@ -1,5 +1,5 @@
-/* A session's plan: what will run, before any weight is read, and all that is known of it. `ballast plan` prints it,
- * `ballast simulate` predicts it, and an engine runs it.
+/* A session's plan: the programs that will be executed and all that is known of them before any weight is read.
+ * `ballast plan` prints it, `ballast simulate` predicts its step, and an engine executes it.
  *
  * The plan owns its compiled programs from the beginning to the end; engines and whoever looks at a graph borrow them.
  */

@@ -167,7 +167,7 @@ enum status train_options_from_json(const char *file, const json_t *object, stru
     TRY(json_read_string(file, object, "sample_prompt", &options.sample_prompt));
     options.sample_prompt = scratch_format(memory, "%s", options.sample_prompt);
     if (!options.sample_prompt) return STATUS_FAILED;
-    TRY(json_read_string(file, object, "columns", &options.columns)); /* likewise */
+    TRY(json_read_string(file, object, "columns", &options.columns)); /* earlier versions wrote none */
     options.columns = scratch_format(memory, "%s", options.columns);
     if (!options.columns) return STATUS_FAILED;
     TRY(json_require(file, object, "loss_on_all"));

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "template/jinja_parser.h"
-#include "template/jinja_run.h"
+#include "template/jinja_rendering.h"
 
 #define OPERATOR JINJA_TOKEN_OPERATOR
 #define NAME JINJA_TOKEN_NAME

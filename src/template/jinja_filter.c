@@ -1,5 +1,5 @@
 /* Filters: what may stand behind `|`. Those over the items of a list are in jinja_filter_list.c. */
-#include "template/jinja_filter.h"
+#include "template/jinja_rendering.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,27 +10,27 @@
 #include "template/jinja_text.h"
 
 #define FILTER(name)                                                                                                   \
-    static enum status name(struct jinja_run *run, const struct jinja_value *value,                                    \
+    static enum status name(struct jinja_rendering *rendering, const struct jinja_value *value,                        \
                             const struct jinja_arguments *arguments, struct jinja_value *out)
 #define BIND(what, count, ...)                                                                                         \
     struct jinja_value a[count];                                                                                       \
     static const char *const names[count] = {__VA_ARGS__};                                                             \
-    TRY(jinja_bind_arguments(run, what, arguments, names, count, a))
-#define NO_ARGUMENTS(what) TRY(jinja_bind_arguments(run, what, arguments, NULL, 0, NULL))
+    TRY(jinja_bind_arguments(rendering, what, arguments, names, count, a))
+#define NO_ARGUMENTS(what) TRY(jinja_bind_arguments(rendering, what, arguments, NULL, 0, NULL))
 
 FILTER(filter_trim) {
     struct jinja_value text;
     BIND("trim", 1, "chars");
-    TRY(jinja_to_string(run, value, &text));
-    return jinja_strip(run, &text, &a[0], true, true, out);
+    TRY(jinja_to_string(rendering, value, &text));
+    return jinja_strip(rendering, &text, &a[0], true, true, out);
 }
 
 #define CASE_FILTER(function, what, change)                                                                            \
     FILTER(function) {                                                                                                 \
         struct jinja_value text;                                                                                       \
         NO_ARGUMENTS(what);                                                                                            \
-        TRY(jinja_to_string(run, value, &text));                                                                       \
-        return jinja_change_case(run, &text, change, out);                                                             \
+        TRY(jinja_to_string(rendering, value, &text));                                                                 \
+        return jinja_change_case(rendering, &text, change, out);                                                       \
     }
 CASE_FILTER(filter_lower, "lower", JINJA_CASE_LOWER)
 CASE_FILTER(filter_upper, "upper", JINJA_CASE_UPPER)
@@ -38,13 +38,13 @@ CASE_FILTER(filter_capitalize, "capitalize", JINJA_CASE_CAPITALIZE)
 
 FILTER(filter_string) {
     NO_ARGUMENTS("string");
-    return jinja_to_string(run, value, out);
+    return jinja_to_string(rendering, value, out);
 }
 
 FILTER(filter_length) {
     size_t length;
     NO_ARGUMENTS("length");
-    TRY(jinja_length(run, value, &length));
+    TRY(jinja_length(rendering, value, &length));
     *out = jinja_integer((int64_t)length);
     return STATUS_OK;
 }
@@ -61,38 +61,38 @@ FILTER(filter_replace) {
     struct jinja_value text, from, to;
     int64_t most = -1;
     BIND("replace", 3, "old", "new", "count");
-    if (arguments->count + arguments->keyword_count < 2) return jinja_fail(run, "replace: takes two arguments");
-    TRY(jinja_to_string(run, value, &text));
-    TRY(jinja_to_string(run, &a[0], &from));
-    TRY(jinja_to_string(run, &a[1], &to));
+    if (arguments->count + arguments->keyword_count < 2) return jinja_fail(rendering, "replace: takes two arguments");
+    TRY(jinja_to_string(rendering, value, &text));
+    TRY(jinja_to_string(rendering, &a[0], &from));
+    TRY(jinja_to_string(rendering, &a[1], &to));
     if (a[2].kind == JINJA_INTEGER) most = a[2].integer;
-    return jinja_replace(run, &text, &from, &to, most, out);
+    return jinja_replace(rendering, &text, &from, &to, most, out);
 }
 
 FILTER(filter_join) {
     const struct jinja_list *items;
     struct jinja_value separator, attributes;
     BIND("join", 2, "d", "attribute");
-    TRY(jinja_to_string(run, &a[0], &separator));
-    TRY(jinja_iterate(run, value, &items));
+    TRY(jinja_to_string(rendering, &a[0], &separator));
+    TRY(jinja_iterate(rendering, value, &items));
     if (a[1].kind != JINJA_UNDEFINED && a[1].kind != JINJA_NONE) {
-        TRY(jinja_list_attributes(run, items, &a[1], NULL, &attributes));
+        TRY(jinja_list_attributes(rendering, items, &a[1], NULL, &attributes));
         items = attributes.list;
     }
-    return jinja_join(run, &separator, items, true, out);
+    return jinja_join(rendering, &separator, items, true, out);
 }
 
 /* The indent of json.dumps: a string, or so many blanks. */
-static enum status read_indent(struct jinja_run *run, const struct jinja_value *value, const char **out) {
+static enum status read_indent(struct jinja_rendering *rendering, const struct jinja_value *value, const char **out) {
     char *indent;
     *out = NULL;
     if (value->kind == JINJA_UNDEFINED || value->kind == JINJA_NONE) return STATUS_OK;
     bool text = value->kind == JINJA_STRING;
     int64_t count = text ? (int64_t)value->string.bytes : value->kind == JINJA_INTEGER ? value->integer : -1;
     if ((!text && value->kind != JINJA_INTEGER) || count > 64)
-        return jinja_fail(run, "tojson: indent must be a string or a number of at most 64");
+        return jinja_fail(rendering, "tojson: indent must be a string or a number of at most 64");
     if (count < 0) count = 0;
-    TRY(jinja_alloc(run, (size_t)count + 1, 1, &indent));
+    TRY(jinja_alloc(rendering, (size_t)count + 1, 1, &indent));
     if (text && count > 0)
         memcpy(indent, value->string.text, (size_t)count);
     else
@@ -101,10 +101,11 @@ static enum status read_indent(struct jinja_run *run, const struct jinja_value *
     return STATUS_OK;
 }
 
-static enum status read_separator(struct jinja_run *run, const struct jinja_value *value, const char **out) {
+static enum status read_separator(struct jinja_rendering *rendering, const struct jinja_value *value,
+                                  const char **out) {
     char *text;
-    if (value->kind != JINJA_STRING) return jinja_fail(run, "tojson: separators must be two strings");
-    TRY(jinja_alloc(run, value->string.bytes + 1, 1, &text));
+    if (value->kind != JINJA_STRING) return jinja_fail(rendering, "tojson: separators must be two strings");
+    TRY(jinja_alloc(rendering, value->string.bytes + 1, 1, &text));
     if (value->string.bytes > 0) memcpy(text, value->string.text, value->string.bytes);
     *out = text;
     return STATUS_OK;
@@ -114,11 +115,11 @@ FILTER(filter_tojson) {
     BIND("tojson", 4, "ensure_ascii", "indent", "separators", "sort_keys");
     struct jinja_json_options options = {.ascii = jinja_is_true(&a[0]), .sort_keys = jinja_is_true(&a[3])};
     bool separators = a[2].kind == JINJA_LIST || a[2].kind == JINJA_TUPLE;
-    TRY(read_indent(run, &a[1], &options.indent));
-    if (separators && a[2].list->count != 2) return jinja_fail(run, "tojson: separators must be two strings");
-    if (separators) TRY(read_separator(run, &a[2].list->items[0], &options.item_separator));
-    if (separators) TRY(read_separator(run, &a[2].list->items[1], &options.key_separator));
-    return jinja_to_json(run, value, &options, out);
+    TRY(read_indent(rendering, &a[1], &options.indent));
+    if (separators && a[2].list->count != 2) return jinja_fail(rendering, "tojson: separators must be two strings");
+    if (separators) TRY(read_separator(rendering, &a[2].list->items[0], &options.item_separator));
+    if (separators) TRY(read_separator(rendering, &a[2].list->items[1], &options.key_separator));
+    return jinja_to_json(rendering, value, &options, out);
 }
 
 /* The digits of a text as int() reads them; false when they are none or do not fit. */
@@ -166,9 +167,9 @@ enum { NUMBER_WORK = 32 }; /* of reading one */
 FILTER(filter_int) {
     int64_t whole;
     BIND("int", 2, "default", "base");
-    if (a[1].kind != JINJA_UNDEFINED) return jinja_fail_unsupported(run, "argument of int", "base", 4);
+    if (a[1].kind != JINJA_UNDEFINED) return jinja_fail_unsupported(rendering, "argument of int", "base", 4);
     *out = a[0].kind == JINJA_UNDEFINED ? jinja_integer(0) : a[0];
-    TRY(jinja_charge(run, NUMBER_WORK));
+    TRY(jinja_charge(rendering, NUMBER_WORK));
     if (to_integer(value, &whole)) *out = jinja_integer(whole);
     return STATUS_OK;
 }
@@ -176,7 +177,7 @@ FILTER(filter_int) {
 FILTER(filter_float) {
     double real;
     BIND("float", 1, "default");
-    TRY(jinja_charge(run, NUMBER_WORK));
+    TRY(jinja_charge(rendering, NUMBER_WORK));
     *out = a[0].kind == JINJA_UNDEFINED ? jinja_real(0) : a[0];
     if (jinja_is_number(value))
         *out = jinja_real(jinja_number(value));
@@ -188,24 +189,27 @@ FILTER(filter_float) {
 FILTER(filter_abs) {
     struct jinja_value zero = jinja_integer(0);
     NO_ARGUMENTS("abs");
-    if (!jinja_is_number(value)) return jinja_fail(run, "bad operand type for abs(): '%s'", jinja_type_name(value));
+    if (!jinja_is_number(value))
+        return jinja_fail(rendering, "bad operand type for abs(): '%s'", jinja_type_name(value));
     *out = value->kind == JINJA_REAL ? jinja_real(fabs(value->real)) : *value;
-    if (value->kind == JINJA_INTEGER && value->integer < 0) return jinja_arithmetic(run, "-", 1, &zero, value, out);
+    if (value->kind == JINJA_INTEGER && value->integer < 0)
+        return jinja_arithmetic(rendering, "-", 1, &zero, value, out);
     return STATUS_OK;
 }
 
 /* Each line but the first (and blank ones, unless asked for) behind so many blanks, or a string. */
-static enum status indent_lines(struct jinja_run *run, const struct jinja_value *text, const char *indent, bool first,
-                                bool blank, struct text_buffer *out) {
+static enum status indent_lines(struct jinja_rendering *rendering, const struct jinja_value *text, const char *indent,
+                                bool first, bool blank, struct text_buffer *out) {
     const char *from = text->string.text, *end = from + text->string.bytes;
     for (bool more = true, at_first = true; more; at_first = false) {
         const char *line = memchr(from, '\n', (size_t)(end - from));
         size_t bytes = (size_t)((line ? line : end) - from);
-        TRY(jinja_charge(run, 4));
-        TRY(jinja_charge_moved(run, bytes));
+        TRY(jinja_charge(rendering, 4));
+        TRY(jinja_charge_moved(rendering, bytes));
         if ((at_first ? first : blank || bytes > 0)) TRY(text_append(out, indent, strlen(indent)));
         TRY(text_append(out, from, bytes + (line ? 1 : 0)));
-        if (out->count > JINJA_OUTPUT_MOST) return jinja_fail(run, "a string of more than %d bytes", JINJA_OUTPUT_MOST);
+        if (out->count > JINJA_OUTPUT_MOST)
+            return jinja_fail(rendering, "a string of more than %d bytes", JINJA_OUTPUT_MOST);
         more = line != NULL;
         from = line ? line + 1 : end;
     }
@@ -217,11 +221,14 @@ FILTER(filter_indent) {
     const char *indent;
     struct text_buffer lines = {0};
     BIND("indent", 3, "width", "first", "blank");
-    TRY(jinja_to_string(run, value, &text));
-    TRY(read_indent(run, a[0].kind == JINJA_UNDEFINED ? &four : &a[0], &indent));
-    enum status status =
-        indent_lines(run, &text, indent ? indent : "", jinja_is_true(&a[1]), jinja_is_true(&a[2]), &lines);
-    if (status == STATUS_OK) status = jinja_copy_string(run, lines.items, lines.count, out);
+    TRY(jinja_to_string(rendering, value, &text));
+    TRY(read_indent(rendering, a[0].kind == JINJA_UNDEFINED ? &four : &a[0], &indent));
+    enum status status;
+    TRY_GOTO(status,
+             indent_lines(rendering, &text, indent ? indent : "", jinja_is_true(&a[1]), jinja_is_true(&a[2]), &lines),
+             done);
+    TRY_GOTO(status, jinja_copy_string(rendering, lines.items, lines.count, out), done);
+done:
     vec_free(&lines);
     return status;
 }
@@ -231,10 +238,10 @@ FILTER(filter_items) {
     NO_ARGUMENTS("items");
     if (value->kind == JINJA_UNDEFINED) {
         struct jinja_value *items;
-        return jinja_make_list(run, JINJA_LIST, 0, out, &items);
+        return jinja_make_list(rendering, JINJA_LIST, 0, out, &items);
     }
-    if (value->kind != JINJA_DICT) return jinja_fail(run, "Can only get item pairs from a mapping.");
-    TRY(jinja_call_method(run, &method, arguments, out));
+    if (value->kind != JINJA_DICT) return jinja_fail(rendering, "Can only get item pairs from a mapping.");
+    TRY(jinja_call_method(rendering, &method, arguments, out));
     out->kind = JINJA_GENERATOR;
     return STATUS_OK;
 }

@@ -6,14 +6,14 @@
 #include "template/jinja_text.h"
 
 #define METHOD(name)                                                                                                   \
-    static enum status name(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *a,        \
-                            struct jinja_value *out)
+    static enum status name(struct jinja_rendering *rendering, const struct jinja_value *self,                         \
+                            const struct jinja_value *a, struct jinja_value *out)
 
 struct method {
     enum jinja_kind kind;
     const char *name;
     size_t least, most; /* arguments */
-    enum status (*call)(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *a,
+    enum status (*call)(struct jinja_rendering *rendering, const struct jinja_value *self, const struct jinja_value *a,
                         struct jinja_value *out);
     const char *names[2]; /* of the arguments that may be given by name */
 };
@@ -21,28 +21,29 @@ struct method {
 static bool is_given(const struct jinja_value *value) { return value->kind != JINJA_UNDEFINED; }
 
 /* An optional whole number. */
-static enum status read_count(struct jinja_run *run, const struct jinja_value *value, int64_t absent, int64_t *out) {
+static enum status read_count(struct jinja_rendering *rendering, const struct jinja_value *value, int64_t absent,
+                              int64_t *out) {
     *out = absent;
     if (!is_given(value)) return STATUS_OK;
     if (value->kind != JINJA_INTEGER && value->kind != JINJA_BOOL)
-        return jinja_fail(run, "'%s' object cannot be interpreted as an integer", jinja_type_name(value));
+        return jinja_fail(rendering, "'%s' object cannot be interpreted as an integer", jinja_type_name(value));
     *out = value->kind == JINJA_BOOL ? (int64_t)value->truth : value->integer;
     return STATUS_OK;
 }
 
-static enum status require_string(struct jinja_run *run, const struct jinja_value *value) {
+static enum status require_string(struct jinja_rendering *rendering, const struct jinja_value *value) {
     if (value->kind == JINJA_STRING) return STATUS_OK;
-    return jinja_fail(run, "a string is expected, not '%s'", jinja_type_name(value));
+    return jinja_fail(rendering, "a string is expected, not '%s'", jinja_type_name(value));
 }
 
-METHOD(call_strip) { return jinja_strip(run, self, &a[0], true, true, out); }
-METHOD(call_lstrip) { return jinja_strip(run, self, &a[0], true, false, out); }
-METHOD(call_rstrip) { return jinja_strip(run, self, &a[0], false, true, out); }
+METHOD(call_strip) { return jinja_strip(rendering, self, &a[0], true, true, out); }
+METHOD(call_lstrip) { return jinja_strip(rendering, self, &a[0], true, false, out); }
+METHOD(call_rstrip) { return jinja_strip(rendering, self, &a[0], false, true, out); }
 
 #define CASE_METHOD(name, change)                                                                                      \
     METHOD(name) {                                                                                                     \
         (void)a;                                                                                                       \
-        return jinja_change_case(run, self, change, out);                                                              \
+        return jinja_change_case(rendering, self, change, out);                                                        \
     }
 CASE_METHOD(call_lower, JINJA_CASE_LOWER)
 CASE_METHOD(call_upper, JINJA_CASE_UPPER)
@@ -51,72 +52,72 @@ CASE_METHOD(call_title, JINJA_CASE_TITLE)
 
 METHOD(call_replace) {
     int64_t most;
-    TRY(read_count(run, &a[2], -1, &most));
-    return jinja_replace(run, self, &a[0], &a[1], most, out);
+    TRY(read_count(rendering, &a[2], -1, &most));
+    return jinja_replace(rendering, self, &a[0], &a[1], most, out);
 }
 
 METHOD(call_join) {
     const struct jinja_list *items;
-    TRY(jinja_iterate(run, &a[0], &items));
-    return jinja_join(run, self, items, false, out);
+    TRY(jinja_iterate(rendering, &a[0], &items));
+    return jinja_join(rendering, self, items, false, out);
 }
 
-static enum status has_end(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *end,
-                           bool front, bool *out) {
+static enum status has_end(struct jinja_rendering *rendering, const struct jinja_value *self,
+                           const struct jinja_value *end, bool front, bool *out) {
     size_t bytes = self->string.bytes, wanted = end->string.bytes;
     *out = wanted <= bytes;
     if (!*out) return STATUS_OK;
-    TRY(jinja_charge_moved(run, wanted));
+    TRY(jinja_charge_moved(rendering, wanted));
     *out = memcmp(self->string.text + (front ? 0 : bytes - wanted), end->string.text, wanted) == 0;
     return STATUS_OK;
 }
 
 /* startswith and endswith: a string, or any of a tuple. */
-static enum status match_end(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *ends,
-                             bool front, struct jinja_value *out) {
+static enum status match_end(struct jinja_rendering *rendering, const struct jinja_value *self,
+                             const struct jinja_value *ends, bool front, struct jinja_value *out) {
     bool found = false;
     if (ends->kind == JINJA_TUPLE) {
         for (size_t i = 0; i < ends->list->count && !found; i++) {
-            TRY(require_string(run, &ends->list->items[i]));
-            TRY(has_end(run, self, &ends->list->items[i], front, &found));
+            TRY(require_string(rendering, &ends->list->items[i]));
+            TRY(has_end(rendering, self, &ends->list->items[i], front, &found));
         }
     } else {
-        TRY(require_string(run, ends));
-        TRY(has_end(run, self, ends, front, &found));
+        TRY(require_string(rendering, ends));
+        TRY(has_end(rendering, self, ends, front, &found));
     }
     *out = jinja_bool(found);
     return STATUS_OK;
 }
 
-METHOD(call_startswith) { return match_end(run, self, &a[0], true, out); }
-METHOD(call_endswith) { return match_end(run, self, &a[0], false, out); }
+METHOD(call_startswith) { return match_end(rendering, self, &a[0], true, out); }
+METHOD(call_endswith) { return match_end(rendering, self, &a[0], false, out); }
 
-static enum status remove_end(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *end,
-                              bool front, struct jinja_value *out) {
+static enum status remove_end(struct jinja_rendering *rendering, const struct jinja_value *self,
+                              const struct jinja_value *end, bool front, struct jinja_value *out) {
     bool found;
-    TRY(require_string(run, end));
+    TRY(require_string(rendering, end));
     *out = *self;
-    TRY(has_end(run, self, end, front, &found));
+    TRY(has_end(rendering, self, end, front, &found));
     if (!found) return STATUS_OK;
     *out = jinja_string(self->string.text + (front ? end->string.bytes : 0), self->string.bytes - end->string.bytes);
     return STATUS_OK;
 }
 
-METHOD(call_removeprefix) { return remove_end(run, self, &a[0], true, out); }
-METHOD(call_removesuffix) { return remove_end(run, self, &a[0], false, out); }
+METHOD(call_removeprefix) { return remove_end(rendering, self, &a[0], true, out); }
+METHOD(call_removesuffix) { return remove_end(rendering, self, &a[0], false, out); }
 
 /* The parts of a split, between its cuts. */
 struct parts {
-    struct jinja_run *run;
+    struct jinja_rendering *rendering;
     VEC(struct text_span) spans;
 };
 
 /* No more of them than the list may have that is made of them. */
 static enum status add_part(struct parts *parts, size_t from, size_t to) {
-    size_t most = (JINJA_MEMORY_MOST - parts->run->memory_bytes) / sizeof(struct jinja_value);
-    TRY(jinja_charge(parts->run, 2));
+    size_t most = (JINJA_MEMORY_MOST - parts->rendering->memory_bytes) / sizeof(struct jinja_value);
+    TRY(jinja_charge(parts->rendering, 2));
     if (parts->spans.count >= most)
-        return jinja_fail(parts->run, "the template takes more than %d bytes of memory", JINJA_MEMORY_MOST);
+        return jinja_fail(parts->rendering, "the template takes more than %d bytes of memory", JINJA_MEMORY_MOST);
     return vec_push(&parts->spans, (struct text_span){from, to});
 }
 
@@ -125,7 +126,7 @@ static enum status split_at(const struct jinja_value *self, const struct jinja_v
     size_t at = 0, bytes = self->string.bytes;
     for (int64_t cuts = 0; most < 0 || cuts < most; cuts++) {
         size_t found = jinja_find_text(self->string.text, bytes, at, separator->string.text, separator->string.bytes);
-        TRY(jinja_charge_searched(parts->run, (found > bytes ? bytes : found) - at, separator->string.bytes));
+        TRY(jinja_charge_searched(parts->rendering, (found > bytes ? bytes : found) - at, separator->string.bytes));
         if (found > bytes) break;
         TRY(add_part(parts, at, found));
         at = found + separator->string.bytes;
@@ -134,10 +135,11 @@ static enum status split_at(const struct jinja_value *self, const struct jinja_v
 }
 
 /* Whether a part begins at a place, where there are bytes enough. */
-static enum status text_is_at(struct jinja_run *run, const char *text, const struct jinja_value *part, bool *out) {
+static enum status text_is_at(struct jinja_rendering *rendering, const char *text, const struct jinja_value *part,
+                              bool *out) {
     size_t bytes = part->string.bytes;
     bool begins = bytes == 0 || *text == *part->string.text;
-    TRY(jinja_charge_moved(run, begins ? bytes : 0));
+    TRY(jinja_charge_moved(rendering, begins ? bytes : 0));
     *out = begins && memcmp(text, part->string.text, bytes) == 0;
     return STATUS_OK;
 }
@@ -150,7 +152,7 @@ static enum status split_at_last(const struct jinja_value *self, const struct ji
     int64_t cuts = 0;
     while (at >= wanted && (most < 0 || cuts < most)) {
         bool here;
-        TRY(text_is_at(parts->run, text + at - wanted, separator, &here));
+        TRY(text_is_at(parts->rendering, text + at - wanted, separator, &here));
         if (!here) {
             at--;
             continue;
@@ -177,11 +179,11 @@ static enum status split_at_space(const struct jinja_value *self, int64_t most, 
     return STATUS_OK;
 }
 
-static enum status list_parts(struct jinja_run *run, const struct jinja_value *self, const struct parts *parts,
-                              bool reversed, struct jinja_value *out) {
+static enum status list_parts(struct jinja_rendering *rendering, const struct jinja_value *self,
+                              const struct parts *parts, bool reversed, struct jinja_value *out) {
     struct jinja_value *items;
     size_t count = parts->spans.count;
-    TRY(jinja_make_list(run, JINJA_LIST, count, out, &items));
+    TRY(jinja_make_list(rendering, JINJA_LIST, count, out, &items));
     for (size_t i = 0; i < count; i++) {
         const struct text_span *span = &parts->spans.items[reversed ? count - 1 - i : i];
         items[i] = jinja_string(self->string.text + span->from, span->to - span->from);
@@ -189,26 +191,30 @@ static enum status list_parts(struct jinja_run *run, const struct jinja_value *s
     return STATUS_OK;
 }
 
-static enum status split(struct jinja_run *run, const struct jinja_value *self, const struct jinja_value *a, bool last,
-                         struct jinja_value *out) {
+static enum status split(struct jinja_rendering *rendering, const struct jinja_value *self, const struct jinja_value *a,
+                         bool last, struct jinja_value *out) {
     bool space = !is_given(&a[0]) || a[0].kind == JINJA_NONE;
-    struct parts parts = {.run = run};
+    struct parts parts = {.rendering = rendering};
     int64_t most;
-    TRY(read_count(run, &a[1], -1, &most));
-    if (space) TRY(jinja_charge(run, self->string.bytes));
-    if (!space) TRY(require_string(run, &a[0]));
-    if (!space && a[0].string.bytes == 0) return jinja_fail(run, "empty separator");
-    if (space && last && most >= 0) return jinja_fail_unsupported(run, "method", "rsplit() at white space", 23);
-    enum status status = space  ? split_at_space(self, most, &parts)
-                         : last ? split_at_last(self, &a[0], most, &parts)
-                                : split_at(self, &a[0], most, &parts);
-    if (status == STATUS_OK) status = list_parts(run, self, &parts, last && !space, out);
+    TRY(read_count(rendering, &a[1], -1, &most));
+    if (space) TRY(jinja_charge(rendering, self->string.bytes));
+    if (!space) TRY(require_string(rendering, &a[0]));
+    if (!space && a[0].string.bytes == 0) return jinja_fail(rendering, "empty separator");
+    if (space && last && most >= 0) return jinja_fail_unsupported(rendering, "method", "rsplit() at white space", 23);
+    enum status status;
+    TRY_GOTO(status,
+             space  ? split_at_space(self, most, &parts)
+             : last ? split_at_last(self, &a[0], most, &parts)
+                    : split_at(self, &a[0], most, &parts),
+             done);
+    TRY_GOTO(status, list_parts(rendering, self, &parts, last && !space, out), done);
+done:
     vec_free(&parts.spans);
     return status;
 }
 
-METHOD(call_split) { return split(run, self, a, false, out); }
-METHOD(call_rsplit) { return split(run, self, a, true, out); }
+METHOD(call_split) { return split(rendering, self, a, false, out); }
+METHOD(call_rsplit) { return split(rendering, self, a, true, out); }
 
 static bool ends_line(uint32_t code) {
     return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 ||
@@ -218,8 +224,8 @@ static bool ends_line(uint32_t code) {
 METHOD(call_splitlines) {
     const char *text = self->string.text;
     size_t bytes = self->string.bytes, at = 0, begin = 0, length;
-    struct parts parts = {.run = run};
-    enum status status = jinja_charge(run, bytes);
+    struct parts parts = {.rendering = rendering};
+    enum status status = jinja_charge(rendering, bytes);
     bool keep = jinja_is_true(&a[0]);
     while (at < bytes && status == STATUS_OK) {
         uint32_t code = utf8_decode_valid(text + at, &length);
@@ -231,7 +237,7 @@ METHOD(call_splitlines) {
         begin = at;
     }
     if (status == STATUS_OK && begin < bytes) status = add_part(&parts, begin, bytes);
-    if (status == STATUS_OK) status = list_parts(run, self, &parts, false, out);
+    if (status == STATUS_OK) status = list_parts(rendering, self, &parts, false, out);
     vec_free(&parts.spans);
     return status;
 }
@@ -239,8 +245,8 @@ METHOD(call_splitlines) {
 /* In characters; -1 when there is none. */
 METHOD(call_find) {
     const char *text = self->string.text;
-    TRY(require_string(run, &a[0]));
-    TRY(jinja_charge_searched(run, self->string.bytes, a[0].string.bytes));
+    TRY(require_string(rendering, &a[0]));
+    TRY(jinja_charge_searched(rendering, self->string.bytes, a[0].string.bytes));
     size_t found = jinja_find_text(text, self->string.bytes, 0, a[0].string.text, a[0].string.bytes);
     bool none = found > self->string.bytes;
     *out = jinja_integer(none ? -1 : (int64_t)jinja_count_characters(text, found));
@@ -249,28 +255,28 @@ METHOD(call_find) {
 
 METHOD(call_rfind) {
     const char *text = self->string.text;
-    TRY(require_string(run, &a[0]));
+    TRY(require_string(rendering, &a[0]));
     size_t wanted = a[0].string.bytes, bytes = self->string.bytes;
     *out = jinja_integer(-1);
     bool found = false;
     for (size_t at = wanted > bytes ? 0 : bytes - wanted + 1; at-- > 0 && !found;) {
-        TRY(text_is_at(run, text + at, &a[0], &found));
+        TRY(text_is_at(rendering, text + at, &a[0], &found));
         if (found) *out = jinja_integer((int64_t)jinja_count_characters(text, at));
     }
     return STATUS_OK;
 }
 
 METHOD(call_count) {
-    TRY(require_string(run, &a[0]));
+    TRY(require_string(rendering, &a[0]));
     size_t bytes = self->string.bytes, wanted = a[0].string.bytes;
     int64_t count = 0;
-    TRY(jinja_charge_searched(run, bytes, wanted));
+    TRY(jinja_charge_searched(rendering, bytes, wanted));
     if (wanted == 0) {
         *out = jinja_integer((int64_t)jinja_count_characters(self->string.text, bytes) + 1);
         return STATUS_OK;
     }
     for (size_t at = 0; (at = jinja_find_text(self->string.text, bytes, at, a[0].string.text, wanted)) <= bytes;) {
-        TRY(jinja_charge_searched(run, 0, wanted));
+        TRY(jinja_charge_searched(rendering, 0, wanted));
         count++;
         at += wanted;
     }
@@ -282,7 +288,7 @@ METHOD(call_isdigit) {
     bool digits = self->string.bytes > 0;
     size_t length;
     (void)a;
-    TRY(jinja_charge(run, 2 * self->string.bytes));
+    TRY(jinja_charge(rendering, 2 * self->string.bytes));
     for (size_t at = 0; at < self->string.bytes && digits; at += length)
         digits = unicode_is_digit(utf8_decode_valid(self->string.text + at, &length));
     *out = jinja_bool(digits);
@@ -291,20 +297,20 @@ METHOD(call_isdigit) {
 
 METHOD(call_get) {
     const struct jinja_value *found;
-    TRY(jinja_dict_get(run, self->dict, &a[0], &found));
+    TRY(jinja_dict_get(rendering, self->dict, &a[0], &found));
     *out = found ? *found : is_given(&a[1]) ? a[1] : jinja_none();
     return STATUS_OK;
 }
 
-static enum status list_dict(struct jinja_run *run, const struct jinja_value *self, bool keys, bool values,
+static enum status list_dict(struct jinja_rendering *rendering, const struct jinja_value *self, bool keys, bool values,
                              struct jinja_value *out) {
     const struct jinja_dict *dict = self->dict;
     struct jinja_value *items, *pair;
-    TRY(jinja_make_list(run, JINJA_LIST, dict->count, out, &items));
+    TRY(jinja_make_list(rendering, JINJA_LIST, dict->count, out, &items));
     for (size_t i = 0; i < dict->count; i++) {
         items[i] = keys ? dict->pairs[i].key : dict->pairs[i].value;
         if (!keys || !values) continue;
-        TRY(jinja_make_list(run, JINJA_TUPLE, 2, &items[i], &pair));
+        TRY(jinja_make_list(rendering, JINJA_TUPLE, 2, &items[i], &pair));
         pair[0] = dict->pairs[i].key;
         pair[1] = dict->pairs[i].value;
     }
@@ -313,15 +319,15 @@ static enum status list_dict(struct jinja_run *run, const struct jinja_value *se
 
 METHOD(call_items) {
     (void)a;
-    return list_dict(run, self, true, true, out);
+    return list_dict(rendering, self, true, true, out);
 }
 METHOD(call_keys) {
     (void)a;
-    return list_dict(run, self, true, false, out);
+    return list_dict(rendering, self, true, false, out);
 }
 METHOD(call_values) {
     (void)a;
-    return list_dict(run, self, false, true, out);
+    return list_dict(rendering, self, false, true, out);
 }
 
 /* Those without a call are known as methods of Python's types, so that they hide a dict's key of that name as there. */
@@ -382,27 +388,27 @@ bool jinja_has_method(const struct jinja_value *value, const char *name, size_t 
     return find_method(value, name, bytes) || (value->kind == JINJA_LOOP && jinja_text_is(name, bytes, "cycle"));
 }
 
-static enum status call_cycle(struct jinja_run *run, const struct jinja_loop *loop,
+static enum status call_cycle(struct jinja_rendering *rendering, const struct jinja_loop *loop,
                               const struct jinja_arguments *arguments, struct jinja_value *out) {
-    if (arguments->count == 0) return jinja_fail(run, "no items for cycling given");
+    if (arguments->count == 0) return jinja_fail(rendering, "no items for cycling given");
     *out = arguments->items[loop->index % arguments->count];
     return STATUS_OK;
 }
 
-enum status jinja_call_method(struct jinja_run *run, const struct jinja_method *method,
+enum status jinja_call_method(struct jinja_rendering *rendering, const struct jinja_method *method,
                               const struct jinja_arguments *arguments, struct jinja_value *out) {
     enum { ARGUMENTS_MOST = 3 };
     struct jinja_value values[ARGUMENTS_MOST];
     char what[32] = "";
-    if (method->self.kind == JINJA_LOOP) return call_cycle(run, method->self.loop, arguments, out);
+    if (method->self.kind == JINJA_LOOP) return call_cycle(rendering, method->self.loop, arguments, out);
     const struct method *found = find_method(&method->self, method->name, method->name_bytes);
-    if (!found->call) return jinja_fail_unsupported(run, "method", method->name, method->name_bytes);
+    if (!found->call) return jinja_fail_unsupported(rendering, "method", method->name, method->name_bytes);
     memcpy(what, found->name, strlen(found->name));
     if (arguments->count + arguments->keyword_count < found->least)
-        return jinja_fail(run, "%s() takes at least %zu arguments", what, found->least);
+        return jinja_fail(rendering, "%s() takes at least %zu arguments", what, found->least);
     for (size_t i = 0; i < ARGUMENTS_MOST; i++)
         values[i] = jinja_undefined("", 0);
     const char *const names[ARGUMENTS_MOST] = {found->names[0], found->names[1]};
-    TRY(jinja_bind_arguments(run, what, arguments, names, found->most, values));
-    return found->call(run, &method->self, values, out);
+    TRY(jinja_bind_arguments(rendering, what, arguments, names, found->most, values));
+    return found->call(rendering, &method->self, values, out);
 }

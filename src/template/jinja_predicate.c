@@ -4,12 +4,12 @@
 #include <utf8proc.h>
 
 #include "base/utf8.h"
-#include "template/jinja_run.h"
+#include "template/jinja_rendering.h"
 
 #define PREDICATE(name)                                                                                                \
-    static enum status name(struct jinja_run *run, const struct jinja_value *value,                                    \
+    static enum status name(struct jinja_rendering *rendering, const struct jinja_value *value,                        \
                             const struct jinja_value *argument, bool *out)
-#define UNUSED (void)run, (void)value, (void)argument
+#define UNUSED (void)rendering, (void)value, (void)argument
 
 #define KIND_PREDICATE(name, condition)                                                                                \
     PREDICATE(name) {                                                                                                  \
@@ -42,14 +42,14 @@ KIND_PREDICATE(is_callable, value->kind == JINJA_UNDEFINED || value->kind == JIN
 PREDICATE(is_same) {
     *out = value->kind == argument->kind;
     if (!*out || value->kind == JINJA_NONE) return STATUS_OK;
-    if (value->kind == JINJA_BOOL) return jinja_equal(run, value, argument, out);
-    return jinja_fail(run, "sameas between values of type '%s' is not supported", jinja_type_name(value));
+    if (value->kind == JINJA_BOOL) return jinja_equal(rendering, value, argument, out);
+    return jinja_fail(rendering, "sameas between values of type '%s' is not supported", jinja_type_name(value));
 }
 
-PREDICATE(is_equal) { return jinja_equal(run, value, argument, out); }
+PREDICATE(is_equal) { return jinja_equal(rendering, value, argument, out); }
 
 PREDICATE(is_unequal) {
-    TRY(jinja_equal(run, value, argument, out));
+    TRY(jinja_equal(rendering, value, argument, out));
     *out = !*out;
     return STATUS_OK;
 }
@@ -57,7 +57,7 @@ PREDICATE(is_unequal) {
 #define ORDER_PREDICATE(name, condition)                                                                               \
     PREDICATE(name) {                                                                                                  \
         int order;                                                                                                     \
-        TRY(jinja_compare(run, value, argument, &order));                                                              \
+        TRY(jinja_compare(rendering, value, argument, &order));                                                        \
         *out = (condition);                                                                                            \
         return STATUS_OK;                                                                                              \
     }
@@ -67,35 +67,35 @@ ORDER_PREDICATE(is_at_most, order <= 0)
 ORDER_PREDICATE(is_greater, order > 0)
 ORDER_PREDICATE(is_at_least, order >= 0)
 
-PREDICATE(is_in) { return jinja_contains(run, argument, value, out); }
+PREDICATE(is_in) { return jinja_contains(rendering, argument, value, out); }
 
-static enum status remainder_of(struct jinja_run *run, const struct jinja_value *value,
+static enum status remainder_of(struct jinja_rendering *rendering, const struct jinja_value *value,
                                 const struct jinja_value *divisor, bool *divides) {
     struct jinja_value rest, zero = jinja_integer(0);
-    TRY(jinja_arithmetic(run, "%", 1, value, divisor, &rest));
-    return jinja_equal(run, &rest, &zero, divides);
+    TRY(jinja_arithmetic(rendering, "%", 1, value, divisor, &rest));
+    return jinja_equal(rendering, &rest, &zero, divides);
 }
 
-PREDICATE(is_divisible) { return remainder_of(run, value, argument, out); }
+PREDICATE(is_divisible) { return remainder_of(rendering, value, argument, out); }
 
 PREDICATE(is_even) {
     struct jinja_value two = jinja_integer(2);
     (void)argument;
-    return remainder_of(run, value, &two, out);
+    return remainder_of(rendering, value, &two, out);
 }
 
 PREDICATE(is_odd) {
-    TRY(is_even(run, value, argument, out));
+    TRY(is_even(rendering, value, argument, out));
     *out = !*out;
     return STATUS_OK;
 }
 
 /* str.islower and str.isupper: some letter is, and none is of the other case. */
-static enum status has_case(struct jinja_run *run, const struct jinja_value *value, bool upper, bool *out) {
+static enum status has_case(struct jinja_rendering *rendering, const struct jinja_value *value, bool upper, bool *out) {
     struct jinja_value text;
     size_t length;
-    TRY(jinja_to_string(run, value, &text));
-    TRY(jinja_charge(run, 2 * text.string.bytes));
+    TRY(jinja_to_string(rendering, value, &text));
+    TRY(jinja_charge(rendering, 2 * text.string.bytes));
     *out = false;
     for (size_t at = 0; at < text.string.bytes; at += length) {
         utf8proc_int32_t code = (utf8proc_int32_t)utf8_decode_valid(text.string.text + at, &length);
@@ -112,12 +112,12 @@ static enum status has_case(struct jinja_run *run, const struct jinja_value *val
 
 PREDICATE(is_lower) {
     (void)argument;
-    return has_case(run, value, false, out);
+    return has_case(rendering, value, false, out);
 }
 
 PREDICATE(is_upper) {
     (void)argument;
-    return has_case(run, value, true, out);
+    return has_case(rendering, value, true, out);
 }
 
 const struct jinja_predicate jinja_predicates[] = {

@@ -7,7 +7,7 @@
 
 #include <utf8proc.h>
 
-#include "template/jinja_run.h"
+#include "template/jinja_rendering.h"
 #include "template/jinja_text.h"
 
 static enum status append(struct text_buffer *out, const char *text) { return text_append(out, text, strlen(text)); }
@@ -43,9 +43,9 @@ static void print_digits(const char *digits, int exponent, char out[64]) {
         snprintf(out, 64, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
 }
 
-static enum status append_real(struct jinja_run *run, double real, bool json, struct text_buffer *out) {
+static enum status append_real(struct jinja_rendering *rendering, double real, bool json, struct text_buffer *out) {
     char digits[32], text[64];
-    TRY(jinja_charge(run, REAL_WORK));
+    TRY(jinja_charge(rendering, REAL_WORK));
     if (isnan(real)) return append(out, json ? "NaN" : "nan");
     if (signbit(real)) TRY(append(out, "-"));
     if (isinf(real)) return append(out, json ? "Infinity" : "inf");
@@ -90,10 +90,11 @@ static enum status append_escaped(uint32_t code, char quote, struct text_buffer 
     return append(out, text);
 }
 
-static enum status append_string_repr(struct jinja_run *run, const struct jinja_value *value, struct text_buffer *out) {
+static enum status append_string_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
+                                      struct text_buffer *out) {
     const char *text = value->string.text;
     size_t bytes = value->string.bytes, length;
-    TRY(jinja_charge(run, CHARACTER_WORK * bytes));
+    TRY(jinja_charge(rendering, CHARACTER_WORK * bytes));
     bool single = bytes > 0 && memchr(text, '\'', bytes), both = single && memchr(text, '"', bytes);
     char quote = single && !both ? '"' : '\'';
     TRY(text_append(out, &quote, 1));
@@ -102,12 +103,13 @@ static enum status append_string_repr(struct jinja_run *run, const struct jinja_
     return text_append(out, &quote, 1);
 }
 
-static enum status append_list_repr(struct jinja_run *run, const struct jinja_value *value, struct text_buffer *out) {
+static enum status append_list_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
+                                    struct text_buffer *out) {
     bool tuple = value->kind == JINJA_TUPLE;
     TRY(append(out, tuple ? "(" : "["));
     for (size_t i = 0; i < value->list->count; i++) {
         if (i > 0) TRY(append(out, ", "));
-        TRY(jinja_append_repr(run, &value->list->items[i], out));
+        TRY(jinja_append_repr(rendering, &value->list->items[i], out));
     }
     return append(out, !tuple ? "]" : value->list->count == 1 ? ",)" : ")");
 }
@@ -119,50 +121,54 @@ static enum status append_range_repr(const struct jinja_list *list, struct text_
     return append(out, text);
 }
 
-static enum status append_dict_repr(struct jinja_run *run, const struct jinja_value *value, struct text_buffer *out) {
+static enum status append_dict_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
+                                    struct text_buffer *out) {
     TRY(append(out, "{"));
     for (size_t i = 0; i < value->dict->count; i++) {
         if (i > 0) TRY(append(out, ", "));
-        TRY(jinja_append_repr(run, &value->dict->pairs[i].key, out));
+        TRY(jinja_append_repr(rendering, &value->dict->pairs[i].key, out));
         TRY(append(out, ": "));
-        TRY(jinja_append_repr(run, &value->dict->pairs[i].value, out));
+        TRY(jinja_append_repr(rendering, &value->dict->pairs[i].value, out));
     }
     return append(out, "}");
 }
 
-static enum status append_repr(struct jinja_run *run, const struct jinja_value *value, struct text_buffer *out) {
+static enum status append_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
+                               struct text_buffer *out) {
     switch (value->kind) {
     case JINJA_UNDEFINED: return append(out, "Undefined");
     case JINJA_NONE: return append(out, "None");
     case JINJA_BOOL: return append(out, value->truth ? "True" : "False");
     case JINJA_INTEGER: return append_integer(value->integer, out);
-    case JINJA_REAL: return append_real(run, value->real, false, out);
-    case JINJA_STRING: return append_string_repr(run, value, out);
+    case JINJA_REAL: return append_real(rendering, value->real, false, out);
+    case JINJA_STRING: return append_string_repr(rendering, value, out);
     case JINJA_LIST:
-    case JINJA_TUPLE: return append_list_repr(run, value, out);
+    case JINJA_TUPLE: return append_list_repr(rendering, value, out);
     case JINJA_RANGE: return append_range_repr(value->list, out);
     case JINJA_SELF: return append(out, "<TemplateReference None>");
-    case JINJA_DICT: return append_dict_repr(run, value, out);
-    default: return jinja_fail(run, "printing a %s is not supported", jinja_type_name(value));
+    case JINJA_DICT: return append_dict_repr(rendering, value, out);
+    default: return jinja_fail(rendering, "printing a %s is not supported", jinja_type_name(value));
     }
 }
 
 /* Every level and item counts, so that no value prints for ever; a number takes some work. */
-static enum status enter(struct jinja_run *run, const struct text_buffer *out) {
-    TRY(jinja_charge(run, 8));
-    if (out->count > JINJA_OUTPUT_MOST) return jinja_fail(run, "a text of more than %d bytes", JINJA_OUTPUT_MOST);
-    if (++run->depth > JINJA_DEPTH_MOST) return jinja_fail(run, "values nested too deeply");
+static enum status enter(struct jinja_rendering *rendering, const struct text_buffer *out) {
+    TRY(jinja_charge(rendering, 8));
+    if (out->count > JINJA_OUTPUT_MOST) return jinja_fail(rendering, "a text of more than %d bytes", JINJA_OUTPUT_MOST);
+    if (++rendering->depth > JINJA_DEPTH_MOST) return jinja_fail(rendering, "values nested too deeply");
     return STATUS_OK;
 }
 
-enum status jinja_append_repr(struct jinja_run *run, const struct jinja_value *value, struct text_buffer *out) {
-    TRY(enter(run, out));
-    TRY(append_repr(run, value, out));
-    run->depth--;
+enum status jinja_append_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
+                              struct text_buffer *out) {
+    TRY(enter(rendering, out));
+    TRY(append_repr(rendering, value, out));
+    rendering->depth--;
     return STATUS_OK;
 }
 
-enum status jinja_to_string(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out) {
+enum status jinja_to_string(struct jinja_rendering *rendering, const struct jinja_value *value,
+                            struct jinja_value *out) {
     if (value->kind == JINJA_STRING) {
         *out = *value;
         return STATUS_OK;
@@ -172,14 +178,16 @@ enum status jinja_to_string(struct jinja_run *run, const struct jinja_value *val
         return STATUS_OK;
     }
     struct text_buffer text = {0};
-    enum status status = jinja_append_repr(run, value, &text);
-    if (status == STATUS_OK) status = jinja_copy_string(run, text.items, text.count, out);
+    enum status status;
+    TRY_GOTO(status, jinja_append_repr(rendering, value, &text), done);
+    TRY_GOTO(status, jinja_copy_string(rendering, text.items, text.count, out), done);
+done:
     vec_free(&text);
     return status;
 }
 
 struct json_printer {
-    struct jinja_run *run;
+    struct jinja_rendering *rendering;
     const struct jinja_json_options *options;
     struct text_buffer *out;
     int level;
@@ -205,7 +213,7 @@ static enum status json_character(const struct json_printer *printer, uint32_t c
 static enum status json_string_text(const struct json_printer *printer, const char *text, size_t bytes) {
     size_t length;
     TRY(append(printer->out, "\""));
-    TRY(jinja_charge(printer->run, CHARACTER_WORK * bytes));
+    TRY(jinja_charge(printer->rendering, CHARACTER_WORK * bytes));
     for (size_t at = 0; at < bytes; at += length)
         TRY(json_character(printer, utf8_decode_valid(text + at, &length)));
     return append(printer->out, "\"");
@@ -214,7 +222,7 @@ static enum status json_string_text(const struct json_printer *printer, const ch
 /* The end of a line and the indentation of the present level, where there is one. */
 static enum status json_line(const struct json_printer *printer) {
     if (!printer->options->indent) return STATUS_OK;
-    TRY(jinja_charge(printer->run, 1 + 2 * (size_t)printer->level));
+    TRY(jinja_charge(printer->rendering, 1 + 2 * (size_t)printer->level));
     TRY(append(printer->out, "\n"));
     for (int i = 0; i < printer->level; i++)
         TRY(append(printer->out, printer->options->indent));
@@ -244,7 +252,7 @@ static enum status json_list(struct json_printer *printer, const struct jinja_li
 static enum status json_key(struct json_printer *printer, const struct jinja_value *key) {
     if (key->kind == JINJA_STRING) return json_value(printer, key);
     if (key->kind != JINJA_NONE && !jinja_is_number(key))
-        return jinja_fail(printer->run, "a key of type '%s' is none of JSON's", jinja_type_name(key));
+        return jinja_fail(printer->rendering, "a key of type '%s' is none of JSON's", jinja_type_name(key));
     TRY(append(printer->out, "\""));
     TRY(json_value(printer, key));
     return append(printer->out, "\"");
@@ -275,9 +283,9 @@ static enum status json_pairs(struct json_printer *printer, const struct jinja_d
 }
 
 /* Some 32 comparisons of each key, by all of it. */
-static enum status charge_sorting(struct jinja_run *run, const struct jinja_dict *dict) {
+static enum status charge_sorting(struct jinja_rendering *rendering, const struct jinja_dict *dict) {
     for (size_t i = 0; i < dict->count; i++)
-        TRY(jinja_charge(run, 32 + 2 * dict->pairs[i].key.string.bytes));
+        TRY(jinja_charge(rendering, 32 + 2 * dict->pairs[i].key.string.bytes));
     return STATUS_OK;
 }
 
@@ -285,13 +293,13 @@ static enum status json_dict(struct json_printer *printer, const struct jinja_di
     const struct jinja_pair **pairs;
     bool sort = printer->options->sort_keys;
     if (dict->count == 0) return append(printer->out, "{}");
-    TRY(jinja_alloc(printer->run, dict->count, sizeof *pairs, &pairs));
+    TRY(jinja_alloc(printer->rendering, dict->count, sizeof *pairs, &pairs));
     for (size_t i = 0; i < dict->count; i++) {
         pairs[i] = &dict->pairs[i];
         if (sort && pairs[i]->key.kind != JINJA_STRING)
-            return jinja_fail(printer->run, "sort_keys with keys that are not strings is not supported");
+            return jinja_fail(printer->rendering, "sort_keys with keys that are not strings is not supported");
     }
-    if (sort) TRY(charge_sorting(printer->run, dict));
+    if (sort) TRY(charge_sorting(printer->rendering, dict));
     if (sort) qsort(pairs, dict->count, sizeof *pairs, by_key);
     return json_pairs(printer, dict, pairs);
 }
@@ -301,28 +309,31 @@ static enum status json_any(struct json_printer *printer, const struct jinja_val
     case JINJA_NONE: return append(printer->out, "null");
     case JINJA_BOOL: return append(printer->out, value->truth ? "true" : "false");
     case JINJA_INTEGER: return append_integer(value->integer, printer->out);
-    case JINJA_REAL: return append_real(printer->run, value->real, true, printer->out);
+    case JINJA_REAL: return append_real(printer->rendering, value->real, true, printer->out);
     case JINJA_STRING: return json_string_text(printer, value->string.text, value->string.bytes);
     case JINJA_LIST:
     case JINJA_TUPLE: return json_list(printer, value->list);
     case JINJA_DICT: return json_dict(printer, value->dict);
-    default: return jinja_fail(printer->run, "Object of type %s is not JSON serializable", jinja_type_name(value));
+    default:
+        return jinja_fail(printer->rendering, "Object of type %s is not JSON serializable", jinja_type_name(value));
     }
 }
 
 static enum status json_value(struct json_printer *printer, const struct jinja_value *value) {
-    TRY(enter(printer->run, printer->out));
+    TRY(enter(printer->rendering, printer->out));
     TRY(json_any(printer, value));
-    printer->run->depth--;
+    printer->rendering->depth--;
     return STATUS_OK;
 }
 
-enum status jinja_to_json(struct jinja_run *run, const struct jinja_value *value,
+enum status jinja_to_json(struct jinja_rendering *rendering, const struct jinja_value *value,
                           const struct jinja_json_options *options, struct jinja_value *out) {
     struct text_buffer text = {0};
-    struct json_printer printer = {.run = run, .options = options, .out = &text};
-    enum status status = json_value(&printer, value);
-    if (status == STATUS_OK) status = jinja_copy_string(run, text.items, text.count, out);
+    struct json_printer printer = {.rendering = rendering, .options = options, .out = &text};
+    enum status status;
+    TRY_GOTO(status, json_value(&printer, value), done);
+    TRY_GOTO(status, jinja_copy_string(rendering, text.items, text.count, out), done);
+done:
     vec_free(&text);
     return status;
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "template/jinja_run.h"
+#include "template/jinja_rendering.h"
 #include "template/jinja_text.h"
 
 struct jinja_value jinja_undefined(const char *name, size_t bytes) {
@@ -29,29 +29,30 @@ struct jinja_value jinja_literal(const char *text) {
     return jinja_string(text, strlen(text));
 }
 
-enum status jinja_copy_string(struct jinja_run *run, const char *text, size_t bytes, struct jinja_value *out) {
+enum status jinja_copy_string(struct jinja_rendering *rendering, const char *text, size_t bytes,
+                              struct jinja_value *out) {
     char *copy;
-    TRY(jinja_alloc(run, bytes + 1, 1, &copy));
+    TRY(jinja_alloc(rendering, bytes + 1, 1, &copy));
     if (bytes > 0) memcpy(copy, text, bytes);
     *out = jinja_string(copy, bytes);
     return STATUS_OK;
 }
 
-enum status jinja_make_list(struct jinja_run *run, enum jinja_kind kind, size_t count, struct jinja_value *out,
-                            struct jinja_value **items) {
+enum status jinja_make_list(struct jinja_rendering *rendering, enum jinja_kind kind, size_t count,
+                            struct jinja_value *out, struct jinja_value **items) {
     struct jinja_list *list;
-    TRY(jinja_alloc(run, 1, sizeof *list, &list));
-    TRY(jinja_alloc(run, count, sizeof *list->items, &list->items));
+    TRY(jinja_alloc(rendering, 1, sizeof *list, &list));
+    TRY(jinja_alloc(rendering, count, sizeof *list->items, &list->items));
     list->count = count;
     *items = list->items;
     *out = (struct jinja_value){.kind = kind, .list = list};
     return STATUS_OK;
 }
 
-enum status jinja_make_range(struct jinja_run *run, int64_t first, int64_t past, int64_t step, size_t count,
+enum status jinja_make_range(struct jinja_rendering *rendering, int64_t first, int64_t past, int64_t step, size_t count,
                              struct jinja_value *out) {
     struct jinja_value *items;
-    TRY(jinja_make_list(run, JINJA_RANGE, count, out, &items));
+    TRY(jinja_make_list(rendering, JINJA_RANGE, count, out, &items));
     struct jinja_list *list = (struct jinja_list *)(uintptr_t)out->list;
     list->first = first;
     list->past = past;
@@ -61,47 +62,47 @@ enum status jinja_make_range(struct jinja_run *run, int64_t first, int64_t past,
     return STATUS_OK;
 }
 
-enum status jinja_make_dict(struct jinja_run *run, struct jinja_value *out) {
+enum status jinja_make_dict(struct jinja_rendering *rendering, struct jinja_value *out) {
     struct jinja_dict *dict;
-    TRY(jinja_alloc(run, 1, sizeof *dict, &dict));
+    TRY(jinja_alloc(rendering, 1, sizeof *dict, &dict));
     *out = (struct jinja_value){.kind = JINJA_DICT, .dict = dict};
     return STATUS_OK;
 }
 
 /* Of two strings. */
-static enum status equal_texts(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b,
-                               bool *out) {
+static enum status equal_texts(struct jinja_rendering *rendering, const struct jinja_value *a,
+                               const struct jinja_value *b, bool *out) {
     size_t bytes = a->string.bytes;
     *out = bytes == b->string.bytes;
     if (!*out) return STATUS_OK;
-    TRY(jinja_charge_moved(run, bytes));
+    TRY(jinja_charge_moved(rendering, bytes));
     *out = memcmp(a->string.text, b->string.text, bytes) == 0;
     return STATUS_OK;
 }
 
 /* Keys are compared one by one: dicts of templates and messages are small, and the work is counted. */
-static enum status find_pair(struct jinja_run *run, const struct jinja_dict *dict, const struct jinja_value *key,
-                             struct jinja_pair **out) {
+static enum status find_pair(struct jinja_rendering *rendering, const struct jinja_dict *dict,
+                             const struct jinja_value *key, struct jinja_pair **out) {
     *out = NULL;
-    TRY(jinja_charge(run, 1 + dict->count / 4));
+    TRY(jinja_charge(rendering, 1 + dict->count / 4));
     for (size_t i = 0; i < dict->count && !*out; i++) {
         const struct jinja_value *own = &dict->pairs[i].key;
         bool same;
         if (own->kind == JINJA_STRING && key->kind == JINJA_STRING)
-            TRY(equal_texts(run, own, key, &same));
+            TRY(equal_texts(rendering, own, key, &same));
         else
-            TRY(jinja_equal(run, own, key, &same));
+            TRY(jinja_equal(rendering, own, key, &same));
         if (same) *out = &dict->pairs[i];
     }
     return STATUS_OK;
 }
 
-enum status jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, struct jinja_value key,
+enum status jinja_dict_set(struct jinja_rendering *rendering, struct jinja_dict *dict, struct jinja_value key,
                            struct jinja_value value) {
     struct jinja_pair *pair;
     if (key.kind == JINJA_LIST || key.kind == JINJA_DICT || key.kind == JINJA_NAMESPACE)
-        return jinja_fail(run, "unhashable type: '%s'", jinja_type_name(&key));
-    TRY(find_pair(run, dict, &key, &pair));
+        return jinja_fail(rendering, "unhashable type: '%s'", jinja_type_name(&key));
+    TRY(find_pair(rendering, dict, &key, &pair));
     if (pair) {
         pair->value = value;
         return STATUS_OK;
@@ -109,7 +110,7 @@ enum status jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, struc
     if (dict->count == dict->capacity) {
         size_t capacity = dict->capacity > 0 ? 2 * dict->capacity : 4;
         struct jinja_pair *pairs;
-        TRY(jinja_alloc(run, capacity, sizeof *pairs, &pairs));
+        TRY(jinja_alloc(rendering, capacity, sizeof *pairs, &pairs));
         if (dict->count > 0) memcpy(pairs, dict->pairs, dict->count * sizeof *pairs);
         dict->pairs = pairs;
         dict->capacity = capacity;
@@ -118,40 +119,40 @@ enum status jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, struc
     return STATUS_OK;
 }
 
-enum status jinja_dict_get(struct jinja_run *run, const struct jinja_dict *dict, const struct jinja_value *key,
-                           const struct jinja_value **out) {
+enum status jinja_dict_get(struct jinja_rendering *rendering, const struct jinja_dict *dict,
+                           const struct jinja_value *key, const struct jinja_value **out) {
     struct jinja_pair *pair;
-    TRY(find_pair(run, dict, key, &pair));
+    TRY(find_pair(rendering, dict, key, &pair));
     *out = pair ? &pair->value : NULL;
     return STATUS_OK;
 }
 
-static enum status list_from_json(struct jinja_run *run, const json_t *json, struct jinja_value *out) {
+static enum status list_from_json(struct jinja_rendering *rendering, const json_t *json, struct jinja_value *out) {
     struct jinja_value *items;
-    TRY(jinja_make_list(run, JINJA_LIST, json_array_size(json), out, &items));
+    TRY(jinja_make_list(rendering, JINJA_LIST, json_array_size(json), out, &items));
     for (size_t i = 0; i < json_array_size(json); i++)
-        TRY(jinja_from_json(run, json_array_get(json, i), &items[i]));
+        TRY(jinja_from_json(rendering, json_array_get(json, i), &items[i]));
     return STATUS_OK;
 }
 
 /* Keys of a JSON object are all different. */
-static enum status dict_from_json(struct jinja_run *run, const json_t *json, struct jinja_value *out) {
+static enum status dict_from_json(struct jinja_rendering *rendering, const json_t *json, struct jinja_value *out) {
     const char *key;
     json_t *value;
     size_t count = json_object_size(json);
-    TRY(jinja_make_dict(run, out));
-    TRY(jinja_alloc(run, count, sizeof *out->dict->pairs, &out->dict->pairs));
+    TRY(jinja_make_dict(rendering, out));
+    TRY(jinja_alloc(rendering, count, sizeof *out->dict->pairs, &out->dict->pairs));
     out->dict->capacity = count;
     json_object_foreach((json_t *)(uintptr_t)json, key, value) {
         struct jinja_pair *pair = &out->dict->pairs[out->dict->count++];
         pair->key = jinja_literal(key);
-        TRY(jinja_from_json(run, value, &pair->value));
+        TRY(jinja_from_json(rendering, value, &pair->value));
     }
     return STATUS_OK;
 }
 
-enum status jinja_from_json(struct jinja_run *run, const json_t *json, struct jinja_value *out) {
-    TRY(jinja_charge(run, 1));
+enum status jinja_from_json(struct jinja_rendering *rendering, const json_t *json, struct jinja_value *out) {
+    TRY(jinja_charge(rendering, 1));
     switch (json ? json_typeof(json) : JSON_NULL) {
     case JSON_NULL: *out = jinja_none(); return STATUS_OK;
     case JSON_TRUE: *out = jinja_bool(true); return STATUS_OK;
@@ -159,8 +160,8 @@ enum status jinja_from_json(struct jinja_run *run, const json_t *json, struct ji
     case JSON_INTEGER: *out = jinja_integer(json_integer_value(json)); return STATUS_OK;
     case JSON_REAL: *out = jinja_real(json_real_value(json)); return STATUS_OK;
     case JSON_STRING: *out = jinja_string(json_string_value(json), json_string_length(json)); return STATUS_OK;
-    case JSON_ARRAY: return list_from_json(run, json, out);
-    case JSON_OBJECT: return dict_from_json(run, json, out);
+    case JSON_ARRAY: return list_from_json(rendering, json, out);
+    case JSON_OBJECT: return dict_from_json(rendering, json, out);
     }
     BUG("a JSON value of type %d", (int)json_typeof(json));
 }
@@ -222,30 +223,30 @@ static int compare_numbers(const struct jinja_value *a, const struct jinja_value
     return x < y ? -1 : x > y ? 1 : 0;
 }
 
-static enum status equal_lists(struct jinja_run *run, const struct jinja_list *a, const struct jinja_list *b,
-                               bool *out) {
+static enum status equal_lists(struct jinja_rendering *rendering, const struct jinja_list *a,
+                               const struct jinja_list *b, bool *out) {
     *out = a->count == b->count;
     for (size_t i = 0; i < a->count && *out; i++)
-        TRY(jinja_equal(run, &a->items[i], &b->items[i], out));
+        TRY(jinja_equal(rendering, &a->items[i], &b->items[i], out));
     return STATUS_OK;
 }
 
-static enum status equal_dicts(struct jinja_run *run, const struct jinja_dict *a, const struct jinja_dict *b,
-                               bool *out) {
+static enum status equal_dicts(struct jinja_rendering *rendering, const struct jinja_dict *a,
+                               const struct jinja_dict *b, bool *out) {
     *out = a->count == b->count;
     for (size_t i = 0; i < a->count && *out; i++) {
         struct jinja_pair *other;
-        TRY(find_pair(run, b, &a->pairs[i].key, &other));
+        TRY(find_pair(rendering, b, &a->pairs[i].key, &other));
         *out = other != NULL;
-        if (other) TRY(jinja_equal(run, &a->pairs[i].value, &other->value, out));
+        if (other) TRY(jinja_equal(rendering, &a->pairs[i].value, &other->value, out));
     }
     return STATUS_OK;
 }
 
 static bool is_nan(const struct jinja_value *value) { return value->kind == JINJA_REAL && isnan(value->real); }
 
-static enum status equal_values(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b,
-                                bool *out) {
+static enum status equal_values(struct jinja_rendering *rendering, const struct jinja_value *a,
+                                const struct jinja_value *b, bool *out) {
     if (jinja_is_number(a) && jinja_is_number(b)) {
         *out = !is_nan(a) && !is_nan(b) && compare_numbers(a, b) == 0;
         return STATUS_OK;
@@ -253,11 +254,11 @@ static enum status equal_values(struct jinja_run *run, const struct jinja_value 
     *out = a->kind == b->kind;
     if (!*out) return STATUS_OK;
     switch (a->kind) {
-    case JINJA_STRING: return equal_texts(run, a, b, out);
+    case JINJA_STRING: return equal_texts(rendering, a, b, out);
     case JINJA_LIST:
     case JINJA_TUPLE:
-    case JINJA_RANGE: return equal_lists(run, a->list, b->list, out);
-    case JINJA_DICT: return equal_dicts(run, a->dict, b->dict, out);
+    case JINJA_RANGE: return equal_lists(rendering, a->list, b->list, out);
+    case JINJA_DICT: return equal_dicts(rendering, a->dict, b->dict, out);
     case JINJA_NAMESPACE: *out = a->dict == b->dict; return STATUS_OK;
     case JINJA_MACRO: *out = a->macro == b->macro; return STATUS_OK;
     case JINJA_FUNCTION: *out = a->function == b->function; return STATUS_OK;
@@ -265,38 +266,40 @@ static enum status equal_values(struct jinja_run *run, const struct jinja_value 
     }
 }
 
-enum status jinja_equal(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b, bool *out) {
-    TRY(jinja_charge(run, 1));
-    if (++run->depth > JINJA_DEPTH_MOST) return jinja_fail(run, "values nested too deeply");
-    TRY(equal_values(run, a, b, out));
-    run->depth--;
+enum status jinja_equal(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b,
+                        bool *out) {
+    TRY(jinja_charge(rendering, 1));
+    if (++rendering->depth > JINJA_DEPTH_MOST) return jinja_fail(rendering, "values nested too deeply");
+    TRY(equal_values(rendering, a, b, out));
+    rendering->depth--;
     return STATUS_OK;
 }
 
-enum status jinja_compare(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b, int *out) {
-    TRY(jinja_charge(run, 1));
+enum status jinja_compare(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b,
+                          int *out) {
+    TRY(jinja_charge(rendering, 1));
     if (jinja_is_number(a) && jinja_is_number(b)) {
         *out = compare_numbers(a, b);
         return STATUS_OK;
     }
     if (a->kind != JINJA_STRING || b->kind != JINJA_STRING)
-        return jinja_fail(run, "'%s' and '%s' have no order", jinja_type_name(a), jinja_type_name(b));
+        return jinja_fail(rendering, "'%s' and '%s' have no order", jinja_type_name(a), jinja_type_name(b));
     size_t common = a->string.bytes < b->string.bytes ? a->string.bytes : b->string.bytes;
-    TRY(jinja_charge_moved(run, common));
+    TRY(jinja_charge_moved(rendering, common));
     int order = memcmp(a->string.text, b->string.text, common); /* UTF-8 has the order of its code points */
     *out = order != 0 ? order : (a->string.bytes > b->string.bytes) - (a->string.bytes < b->string.bytes);
     return STATUS_OK;
 }
 
-enum status jinja_contains(struct jinja_run *run, const struct jinja_value *container, const struct jinja_value *item,
-                           bool *out) {
+enum status jinja_contains(struct jinja_rendering *rendering, const struct jinja_value *container,
+                           const struct jinja_value *item, bool *out) {
     *out = false;
     switch (container->kind) {
     case JINJA_UNDEFINED: return STATUS_OK;
     case JINJA_STRING:
         if (item->kind != JINJA_STRING)
-            return jinja_fail(run, "'in <string>' requires string, not %s", jinja_type_name(item));
-        TRY(jinja_charge_searched(run, container->string.bytes, item->string.bytes));
+            return jinja_fail(rendering, "'in <string>' requires string, not %s", jinja_type_name(item));
+        TRY(jinja_charge_searched(rendering, container->string.bytes, item->string.bytes));
         *out = jinja_find_text(container->string.text, container->string.bytes, 0, item->string.text,
                                item->string.bytes) <= container->string.bytes;
         return STATUS_OK;
@@ -305,42 +308,43 @@ enum status jinja_contains(struct jinja_run *run, const struct jinja_value *cont
     case JINJA_RANGE:
     case JINJA_GENERATOR: {
         const struct jinja_list *list;
-        TRY(jinja_iterate(run, container, &list));
+        TRY(jinja_iterate(rendering, container, &list));
         for (size_t i = 0; i < list->count && !*out; i++)
-            TRY(jinja_equal(run, &list->items[i], item, out));
+            TRY(jinja_equal(rendering, &list->items[i], item, out));
         return STATUS_OK;
     }
     case JINJA_DICT: {
         struct jinja_pair *pair;
-        TRY(find_pair(run, container->dict, item, &pair));
+        TRY(find_pair(rendering, container->dict, item, &pair));
         *out = pair != NULL;
         return STATUS_OK;
     }
-    default: return jinja_fail(run, "argument of type '%s' is not iterable", jinja_type_name(container));
+    default: return jinja_fail(rendering, "argument of type '%s' is not iterable", jinja_type_name(container));
     }
 }
 
-enum status jinja_length(struct jinja_run *run, const struct jinja_value *value, size_t *out) {
+enum status jinja_length(struct jinja_rendering *rendering, const struct jinja_value *value, size_t *out) {
     switch (value->kind) {
     case JINJA_UNDEFINED: *out = 0; return STATUS_OK;
     case JINJA_STRING:
-        TRY(jinja_charge_moved(run, value->string.bytes));
+        TRY(jinja_charge_moved(rendering, value->string.bytes));
         *out = jinja_count_characters(value->string.text, value->string.bytes);
         return STATUS_OK;
     case JINJA_LIST:
     case JINJA_TUPLE:
     case JINJA_RANGE: *out = value->list->count; return STATUS_OK;
     case JINJA_DICT: *out = value->dict->count; return STATUS_OK;
-    default: return jinja_fail(run, "object of type '%s' has no len()", jinja_type_name(value));
+    default: return jinja_fail(rendering, "object of type '%s' has no len()", jinja_type_name(value));
     }
 }
 
-static enum status list_characters(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out) {
+static enum status list_characters(struct jinja_rendering *rendering, const struct jinja_value *value,
+                                   struct jinja_value *out) {
     const char *text = value->string.text;
     size_t bytes = value->string.bytes, at = 0;
     struct jinja_value *items;
-    TRY(jinja_charge(run, bytes));
-    TRY(jinja_make_list(run, JINJA_LIST, jinja_count_characters(text, bytes), out, &items));
+    TRY(jinja_charge(rendering, bytes));
+    TRY(jinja_make_list(rendering, JINJA_LIST, jinja_count_characters(text, bytes), out, &items));
     for (size_t i = 0; i < out->list->count; i++) {
         size_t length = jinja_find_character(text + at, bytes - at, 1);
         items[i] = jinja_string(text + at, length);
@@ -349,32 +353,33 @@ static enum status list_characters(struct jinja_run *run, const struct jinja_val
     return STATUS_OK;
 }
 
-static enum status take_generator(struct jinja_run *run, const struct jinja_value *value,
+static enum status take_generator(struct jinja_rendering *rendering, const struct jinja_value *value,
                                   const struct jinja_list **out) {
     struct jinja_list *list = (struct jinja_list *)(uintptr_t)value->list;
     struct jinja_value empty, *items;
-    TRY(jinja_make_list(run, JINJA_LIST, 0, &empty, &items));
+    TRY(jinja_make_list(rendering, JINJA_LIST, 0, &empty, &items));
     *out = list->taken ? empty.list : list;
     list->taken = true;
     return STATUS_OK;
 }
 
-enum status jinja_iterate(struct jinja_run *run, const struct jinja_value *value, const struct jinja_list **out) {
+enum status jinja_iterate(struct jinja_rendering *rendering, const struct jinja_value *value,
+                          const struct jinja_list **out) {
     struct jinja_value list, *items;
     if (value->kind == JINJA_LIST || value->kind == JINJA_TUPLE || value->kind == JINJA_RANGE) {
         *out = value->list;
         return STATUS_OK;
     }
-    if (value->kind == JINJA_GENERATOR) return take_generator(run, value, out);
+    if (value->kind == JINJA_GENERATOR) return take_generator(rendering, value, out);
     if (value->kind == JINJA_STRING) {
-        TRY(list_characters(run, value, &list));
+        TRY(list_characters(rendering, value, &list));
     } else if (value->kind == JINJA_DICT || value->kind == JINJA_UNDEFINED) {
         size_t count = value->kind == JINJA_DICT ? value->dict->count : 0;
-        TRY(jinja_make_list(run, JINJA_LIST, count, &list, &items));
+        TRY(jinja_make_list(rendering, JINJA_LIST, count, &list, &items));
         for (size_t i = 0; i < count; i++)
             items[i] = value->dict->pairs[i].key;
     } else {
-        return jinja_fail(run, "'%s' object is not iterable", jinja_type_name(value));
+        return jinja_fail(rendering, "'%s' object is not iterable", jinja_type_name(value));
     }
     *out = list.list;
     return STATUS_OK;

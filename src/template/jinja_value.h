@@ -73,7 +73,7 @@ struct jinja_method {
     size_t name_bytes;
 };
 
-struct jinja_run;
+struct jinja_rendering;
 
 /* Makers. Those that take memory fail like jinja_alloc. */
 struct jinja_value jinja_undefined(const char *name, size_t bytes);
@@ -84,21 +84,22 @@ struct jinja_value jinja_real(double real);
 /* Borrows the text. */
 struct jinja_value jinja_string(const char *text, size_t bytes);
 struct jinja_value jinja_literal(const char *text);
-enum status jinja_copy_string(struct jinja_run *run, const char *text, size_t bytes, struct jinja_value *out);
+enum status jinja_copy_string(struct jinja_rendering *rendering, const char *text, size_t bytes,
+                              struct jinja_value *out);
 /* A list (or tuple) with room for `count` items, which the caller fills through *items. */
-enum status jinja_make_list(struct jinja_run *run, enum jinja_kind kind, size_t count, struct jinja_value *out,
-                            struct jinja_value **items);
-enum status jinja_make_range(struct jinja_run *run, int64_t first, int64_t past, int64_t step, size_t count,
+enum status jinja_make_list(struct jinja_rendering *rendering, enum jinja_kind kind, size_t count,
+                            struct jinja_value *out, struct jinja_value **items);
+enum status jinja_make_range(struct jinja_rendering *rendering, int64_t first, int64_t past, int64_t step, size_t count,
                              struct jinja_value *out);
-enum status jinja_make_dict(struct jinja_run *run, struct jinja_value *out);
+enum status jinja_make_dict(struct jinja_rendering *rendering, struct jinja_value *out);
 /* Sets a key of a dict or namespace that is being made or changed. */
-enum status jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, struct jinja_value key,
+enum status jinja_dict_set(struct jinja_rendering *rendering, struct jinja_dict *dict, struct jinja_value key,
                            struct jinja_value value);
 /* *out is NULL when there is none. */
-enum status jinja_dict_get(struct jinja_run *run, const struct jinja_dict *dict, const struct jinja_value *key,
-                           const struct jinja_value **out);
+enum status jinja_dict_get(struct jinja_rendering *rendering, const struct jinja_dict *dict,
+                           const struct jinja_value *key, const struct jinja_value **out);
 /* A JSON value; strings are borrowed from it. */
-enum status jinja_from_json(struct jinja_run *run, const json_t *json, struct jinja_value *out);
+enum status jinja_from_json(struct jinja_rendering *rendering, const json_t *json, struct jinja_value *out);
 
 /* "str", "list", … as Python names the type. */
 const char *jinja_type_name(const struct jinja_value *value);
@@ -106,18 +107,22 @@ bool jinja_is_number(const struct jinja_value *value); /* bool included, as in P
 double jinja_number(const struct jinja_value *value);
 bool jinja_is_true(const struct jinja_value *value);
 bool jinja_is_text(const struct jinja_value *value, const char *text);
-enum status jinja_equal(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b, bool *out);
+enum status jinja_equal(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b,
+                        bool *out);
 /* Numbers, strings; *out is below, at or above 0. BAD_INPUT for what has no order. */
-enum status jinja_compare(struct jinja_run *run, const struct jinja_value *a, const struct jinja_value *b, int *out);
+enum status jinja_compare(struct jinja_rendering *rendering, const struct jinja_value *a, const struct jinja_value *b,
+                          int *out);
 /* `item in container`. */
-enum status jinja_contains(struct jinja_run *run, const struct jinja_value *container, const struct jinja_value *item,
-                           bool *out);
+enum status jinja_contains(struct jinja_rendering *rendering, const struct jinja_value *container,
+                           const struct jinja_value *item, bool *out);
 /* len(value). */
-enum status jinja_length(struct jinja_run *run, const struct jinja_value *value, size_t *out);
+enum status jinja_length(struct jinja_rendering *rendering, const struct jinja_value *value, size_t *out);
 /* What a for goes over: a list's items, a dict's keys, a string's characters, nothing for what is undefined. */
-enum status jinja_iterate(struct jinja_run *run, const struct jinja_value *value, const struct jinja_list **out);
+enum status jinja_iterate(struct jinja_rendering *rendering, const struct jinja_value *value,
+                          const struct jinja_list **out);
 
 /* str(value), as a value and appended to a text. */
-enum status jinja_to_string(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out);
+enum status jinja_to_string(struct jinja_rendering *rendering, const struct jinja_value *value,
+                            struct jinja_value *out);
 
 #endif

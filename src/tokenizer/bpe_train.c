@@ -166,9 +166,11 @@ static enum status merges_learn(struct training *training, size_t size, int64_t 
 enum status bpe_train(const struct bpe_words *words, const uint32_t byte_ids[256], size_t size, int64_t least_count,
                       struct bpe_vocabulary *vocabulary) {
     struct training training = {.vocabulary = vocabulary};
-    enum status status = symbols_fill(&training, words, byte_ids);
-    if (status == STATUS_OK) status = pairs_fill(&training, words->items.count);
-    if (status == STATUS_OK) status = merges_learn(&training, size, least_count);
+    enum status status;
+    TRY_GOTO(status, symbols_fill(&training, words, byte_ids), done);
+    TRY_GOTO(status, pairs_fill(&training, words->items.count), done);
+    TRY_GOTO(status, merges_learn(&training, size, least_count), done);
+done:
     mem_free(training.symbols);
     mem_free(training.words);
     bpe_pairs_free(&training.pairs);

@@ -84,17 +84,20 @@ enum status split_pattern_compile(const char *where, const char *pattern, size_t
                                   struct split_pattern **out) {
     struct text_buffer text = {0};
     struct split_pattern *made = mem_array(1, sizeof *made);
-    enum status status = made && (made->where = mem_string(where)) ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK)
-        status = literal ? pattern_translate_literal(pattern, bytes, &text)
-                         : pattern_translate(where, pattern, bytes, &text);
-    if (status == STATUS_OK && text.count == 0)
-        status = status_set(STATUS_BAD_INPUT, "%s: the pattern is empty", where);
-    if (status == STATUS_OK) status = pattern_compile(where, &text, &made->code);
-    vec_free(&text);
-    if (status != STATUS_OK) return split_pattern_free(made), status;
+    enum status status;
+    TRY_GOTO(status, made && (made->where = mem_string(where)) ? STATUS_OK : STATUS_FAILED, done);
+    if (literal)
+        TRY_GOTO(status, pattern_translate_literal(pattern, bytes, &text), done);
+    else
+        TRY_GOTO(status, pattern_translate(where, pattern, bytes, &text), done);
+    if (text.count == 0) TRY_GOTO(status, status_set(STATUS_BAD_INPUT, "%s: the pattern is empty", where), done);
+    TRY_GOTO(status, pattern_compile(where, &text, &made->code), done);
     *out = made;
-    return STATUS_OK;
+    made = NULL; /* the caller's now */
+done:
+    vec_free(&text);
+    split_pattern_free(made);
+    return status;
 }
 
 void split_pattern_free(struct split_pattern *pattern) {

@@ -17,7 +17,22 @@
  * What a file may hold is listed, component by component, in tokenizer_components.c. Every component or setting that
  * is not listed there is refused by name with STATUS_BAD_INPUT.
  *
- * A `const struct tokenizer` may be used by any number of threads at once. An encoder belongs to one thread. */
+ * A `const struct tokenizer` may be used by any number of threads at once. An encoder belongs to one thread.
+ *
+ * Files, in the order to read them:
+ *   tokenizer: this file; tokenizer_open: reads a file; tokenizer_encode, tokenizer_decode: text to ids and back;
+ *   text_stage: a chain of stages that a text goes through in parts; text_stages: their settings;
+ *   text_edit_stages, text_replace_stage, text_normalize_stage, text_split_stage, text_added_stage: those of encoders;
+ *   text_token_stages: those of decoders; bpe_stage: words to ids, with a cache;
+ *   bpe_model, bpe_alphabet, bpe_queue, rank_set: merges of a word, where words may be cut, the next merge;
+ *   added_tokens, token_trie, string_table: tokens found in the text, and the tables of byte strings;
+ *   byte_alphabet: how single bytes are written;
+ *   split_pattern, pattern_translate, pattern_class, unicode_class: regular expressions with the meaning of
+ *     the `tokenizers` library, and the characters they know;
+ *   tokenizer_parts, tokenizer_json: what readers of the file share;
+ *   tokenizer_components: all that a file may name; tokenizer_model, tokenizer_added, tokenizer_normalizer,
+ *     tokenizer_pre, tokenizer_metaspace, tokenizer_decoder, tokenizer_template: one part of the file each;
+ *   tokenizer_train, bpe_train, bpe_pairs: a new tokenizer from a text. */
 #ifndef BALLAST_TOKENIZER_TOKENIZER_H
 #define BALLAST_TOKENIZER_TOKENIZER_H
 

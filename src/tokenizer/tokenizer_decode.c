@@ -93,12 +93,15 @@ enum status tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *
     struct text_buffer gathered = {0};
     TRY(decoder_make(tokenizer, skip_special_tokens, false, &decoder));
     struct tokenizer_text_sink sink = {text_gather, &gathered};
-    enum status status = tokenizer_decoder_push(decoder, ids, count, sink);
-    if (status == STATUS_OK) status = tokenizer_decoder_finish(decoder, sink);
-    if (status == STATUS_OK) status = text_append(&gathered, "", 1);
-    tokenizer_decoder_free(decoder);
-    if (status != STATUS_OK) return vec_free(&gathered), status;
+    enum status status;
+    TRY_GOTO(status, tokenizer_decoder_push(decoder, ids, count, sink), done);
+    TRY_GOTO(status, tokenizer_decoder_finish(decoder, sink), done);
+    TRY_GOTO(status, text_append(&gathered, "", 1), done);
     *text = gathered.items;
     if (bytes) *bytes = gathered.count - 1;
-    return STATUS_OK;
+    gathered = (struct text_buffer){0}; /* the caller's now */
+done:
+    vec_free(&gathered);
+    tokenizer_decoder_free(decoder);
+    return status;
 }

@@ -63,12 +63,13 @@ enum status tokenizer_read_template(struct tokenizer *tokenizer, const char *whe
     TRY(json_require_array(where, object, "single", &single));
     TRY(json_require_array(where, object, "pair", &pair)); /* Ballast has no pairs of texts */
     TRY(json_require_object(where, object, "special_tokens", &reader.specials));
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < json_array_size(single); i++)
-        status = piece_read(&reader, json_array_get(single, i));
-    if (status == STATUS_OK && reader.sequences != 1)
-        status = status_set(STATUS_BAD_INPUT, "%s: single: must hold the sequence A once", where);
-    if (status == STATUS_OK) status = template_add(tokenizer, &reader);
+    enum status status;
+    for (size_t i = 0; i < json_array_size(single); i++)
+        TRY_GOTO(status, piece_read(&reader, json_array_get(single, i)), done);
+    if (reader.sequences != 1)
+        TRY_GOTO(status, status_set(STATUS_BAD_INPUT, "%s: single: must hold the sequence A once", where), done);
+    TRY_GOTO(status, template_add(tokenizer, &reader), done);
+done:
     vec_free(&reader.before);
     vec_free(&reader.after);
     return status;

@@ -136,7 +136,7 @@ static enum status check_files(const struct evaluation *evaluation) {
     return STATUS_OK;
 }
 
-static enum status run(struct evaluation *evaluation, struct eval_result *result) {
+static enum status evaluate(struct evaluation *evaluation, struct eval_result *result) {
     TRY(name_files(evaluation->options, result));
     TRY(check_files(evaluation));
     TRY(session_plan_check_memory(&evaluation->plan));
@@ -156,7 +156,7 @@ enum status evaluate_files(const char *model_folder, const struct plan_options *
     TRY(session_begin(model_folder, PROGRAMS_TO_EVALUATE, plan, NULL, &evaluation.session, &evaluation.plan));
     struct eval_result result = {.plan = evaluation.plan.chosen};
     enum status status = checkpoint_verify_model(model_folder, evaluation.session.model);
-    if (status == STATUS_OK) status = run(&evaluation, &result);
+    if (status == STATUS_OK) status = evaluate(&evaluation, &result);
     engine_close(&evaluation.engine);
     session_plan_free(&evaluation.plan);
     session_close(&evaluation.session);

@@ -33,10 +33,13 @@ struct cutting {
 /* One line: its step, and whether it is a validation. */
 static enum status read_line(const char *path, const char *line, size_t bytes, int64_t *step, bool *validation) {
     json_t *object = NULL;
-    enum status status = json_parse_object(path, line, bytes, &object);
-    if (status == STATUS_OK) status = json_require(path, object, "step");
-    if (status == STATUS_OK) status = json_read_int(path, object, "step", 1, INT64_MAX, step);
-    *validation = status == STATUS_OK && json_object_get(object, "val_loss");
+    enum status status;
+    *validation = false;
+    TRY_GOTO(status, json_parse_object(path, line, bytes, &object), done);
+    TRY_GOTO(status, json_require(path, object, "step"), done);
+    TRY_GOTO(status, json_read_int(path, object, "step", 1, INT64_MAX, step), done);
+    *validation = json_object_get(object, "val_loss") != NULL;
+done:
     json_decref(object);
     return status;
 }
@@ -121,15 +124,14 @@ static size_t gather(const struct cutting *cutting, const char *from, char *to) 
 
 static enum status leave_out(struct cutting *cutting, const struct metrics_text *text) {
     char *kept = mem_array(cutting->end, 1), *aside = mem_format("%s.damaged", cutting->path);
-    enum status status = kept && aside ? file_copy(cutting->path, aside) : STATUS_FAILED;
-    if (status == STATUS_OK) {
-        cutting->end = gather(cutting, text->data, kept);
-        status = file_replace(cutting->path, kept, cutting->end);
-    }
-    if (status == STATUS_OK)
-        log_warning("%s: %zu lines, the first of them line %" PRId64 ", were damaged or out of order and are left out; "
-                    "%s has the file as it was",
-                    cutting->path, cutting->bad_within, cutting->first_bad, aside);
+    enum status status;
+    TRY_GOTO(status, kept && aside ? file_copy(cutting->path, aside) : STATUS_FAILED, done);
+    cutting->end = gather(cutting, text->data, kept);
+    TRY_GOTO(status, file_replace(cutting->path, kept, cutting->end), done);
+    log_warning("%s: %zu lines, the first of them line %" PRId64 ", were damaged or out of order and are left out; "
+                "%s has the file as it was",
+                cutting->path, cutting->bad_within, cutting->first_bad, aside);
+done:
     mem_free(aside);
     mem_free(kept);
     return status;

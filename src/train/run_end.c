@@ -62,18 +62,20 @@ static enum status read_end(const char *path, enum run_state *state, char **mess
     int64_t version = 0;
     const char *how = NULL, *said = "";
     TRY(json_read_object(path, RUN_END_LIMIT_BYTES, &object));
-    enum status status = json_require(path, object, "how");
-    if (status == STATUS_OK)
-        status = json_read_int(path, object, "version", RUN_END_VERSION, RUN_END_VERSION, &version);
-    if (status == STATUS_OK) status = json_read_string(path, object, "how", &how);
-    if (status == STATUS_OK) status = json_read_string(path, object, "message", &said);
+    enum status status;
     enum run_state found = RUN_FINISHED;
-    while (status == STATUS_OK && found < RUN_INTERRUPTED && strcmp(run_state_name(found), how) != 0)
+    TRY_GOTO(status, json_require(path, object, "how"), done);
+    TRY_GOTO(status, json_read_int(path, object, "version", RUN_END_VERSION, RUN_END_VERSION, &version), done);
+    TRY_GOTO(status, json_read_string(path, object, "how", &how), done);
+    TRY_GOTO(status, json_read_string(path, object, "message", &said), done);
+    while (found < RUN_INTERRUPTED && strcmp(run_state_name(found), how) != 0)
         found++;
-    if (status == STATUS_OK && found == RUN_INTERRUPTED)
-        status = status_set(STATUS_BAD_INPUT, "%s: how: '%s' is no way to end", path, how);
-    if (status == STATUS_OK && !(*message = mem_string(said))) status = STATUS_FAILED;
-    if (status == STATUS_OK) *state = found;
+    if (found == RUN_INTERRUPTED)
+        TRY_GOTO(status, status_set(STATUS_BAD_INPUT, "%s: how: '%s' is no way to end", path, how), done);
+    *message = mem_string(said);
+    TRY_GOTO(status, *message ? STATUS_OK : STATUS_FAILED, done);
+    *state = found;
+done:
     json_decref(object);
     return status;
 }

@@ -1,4 +1,5 @@
-#include "train/run_rescue.h"
+/* What becomes of a run whose folder was renamed or removed while it trained. */
+#include "train/train_loop.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -62,10 +62,11 @@ static enum status write_sample(const struct samples *samples, const struct engi
     struct writer writer;
     struct token_ids ids = {0};
     TRY(writer_create(engine, samples->tokenizer, &samples->config, options, &writer));
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < samples->prompt.count && status == STATUS_OK; i++)
-        status = vec_push(&ids, samples->prompt.items[i]);
-    if (status == STATUS_OK) status = generate_continue(&writer, 0, &ids, collect, collected, NULL);
+    enum status status;
+    for (size_t i = 0; i < samples->prompt.count; i++)
+        TRY_GOTO(status, vec_push(&ids, samples->prompt.items[i]), done);
+    status = generate_continue(&writer, 0, &ids, collect, collected, NULL);
+done:
     vec_free(&ids);
     writer_free(&writer);
     return status;
@@ -75,15 +76,16 @@ enum status samples_take(struct samples *samples, const struct engine *engine, c
                          int64_t step, char **text) {
     struct generate_options generate;
     struct collected collected = {0};
+    enum status status;
     generate_options_init(&generate);
     generate.tokens = options->sample_tokens;
-    enum status status = write_sample(samples, engine, &generate, &collected);
-    if (status == STATUS_OK) status = collected.status;
-    if (status == STATUS_OK) status = vec_push(&collected.text, '\0');
-    if (status == STATUS_OK) status = write_line(samples, step, options->sample_prompt, collected.text.items);
-    if (status == STATUS_OK)
-        *text = collected.text.items;
-    else
-        vec_free(&collected.text);
+    TRY_GOTO(status, write_sample(samples, engine, &generate, &collected), failed);
+    TRY_GOTO(status, collected.status, failed);
+    TRY_GOTO(status, vec_push(&collected.text, '\0'), failed);
+    TRY_GOTO(status, write_line(samples, step, options->sample_prompt, collected.text.items), failed);
+    *text = collected.text.items;
+    return STATUS_OK;
+failed:
+    vec_free(&collected.text);
     return status;
 }

@@ -4,7 +4,8 @@
 
 #include "runtime/runner.h"
 
-/* A step of more issues is not recorded: its file would take more memory than a run leaves for such things. */
+/* A step with more executions of instructions is not recorded: its file would take more memory than a run leaves for
+ * such things. */
 enum { STEP_RECORD_EVENTS_MAX = 1 << 16 };
 
 struct step_record {
@@ -17,9 +18,9 @@ struct step_record {
  * cold and pages are new. The caller calls step_record_close, also after a failure. */
 enum status step_record_open(const struct program *program, int64_t first, int64_t steps, struct step_record *out);
 void step_record_close(struct step_record *record);
-/* Before and after step number `step`, which took `seconds`, which is recorded when it is the one, or when it is
- * wanted; the former's file is written, in place of one that is there. The timeline is the last recorded step's; it has
- * no events where steps are not recorded. */
+/* Call these before and after step number `step`, which took `seconds`. The step is recorded where it is the one whose
+ * timeline is written, or where `wanted`; only the former's file is written, in place of an older one. The timeline is
+ * that of the last recorded step; it has no events where none can be recorded. */
 void step_record_begin(struct step_record *record, struct runner *runner, int64_t step, bool wanted);
 enum status step_record_end(struct step_record *record, struct runner *runner, int64_t step, double seconds,
                             const char *run_folder);

@@ -1,4 +1,4 @@
-/* Training, evaluation and generation: what the subcommands call.
+/* Training and evaluation: what the subcommands and the library call.
  *
  *     struct plan_options plan;
  *     struct train_options options;
@@ -9,7 +9,15 @@
  *
  * A run's folder holds run.json (all settings), metrics.jsonl, the same for TensorBoard, samples.jsonl where samples
  * are asked for, timeline.json (when each instruction of one step ran), checkpoints/step-00000100 … and, at the end,
- * model: each checkpoint and the model are Hugging Face directories. */
+ * model: each checkpoint and the model are Hugging Face directories.
+ *
+ * Files, in the order to read them:
+ *     train: how a run begins and goes on; train_loop: its steps; learning_rate, run_length: rates and epochs;
+ *     train_data: the data of a model's run; run_origin: where a run goes on from, and what was edited since;
+ *     checkpoint_writer: checkpoints beside steps; metrics, metrics_cut: metrics.jsonl, and what stays of it;
+ *     event_file, event_file_absent, event: the same for TensorBoard, or nothing without protobuf-c;
+ *     samples: texts on the way; step_record: timeline.json; stop_signal: Ctrl-C; run_end: how a run ended;
+ *     run_rescue: a folder that was renamed or removed; evaluate: the loss of a model on files. */
 #ifndef BALLAST_TRAIN_TRAIN_H
 #define BALLAST_TRAIN_TRAIN_H
 
@@ -40,7 +48,7 @@ struct train_step {
     double remaining_s; /* at the pace of recent steps */
 };
 
-/* That the last steps in a row all took much more or less than predicted; told once. */
+/* The last so many steps all took much more or less time than predicted. Told once in a run. */
 struct misprediction {
     int64_t step;                            /* the last of them */
     int steps;                               /* so many */

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "train/run_length.h"
-#include "train/run_rescue.h"
 
 /* Waits for the checkpoint that is being written, if any. */
 static enum status finish_save(struct train_run *run) {
@@ -71,11 +70,11 @@ static enum status record_validation(struct train_run *run, double loss) {
     return event_file_write(&run->events_file, run->state.step, &(struct event_scalar){"val_loss", loss}, 1);
 }
 
-/* So that a step or two which something else slowed say nothing. */
+/* One or two slow steps say nothing: something else may have slowed them. */
 enum { OFF_STEPS = 10 };
 static const double OFF_PART = 0.2;
 
-/* Whether a prediction that was wrong for some steps has to be explained by what they do. */
+/* Whether to record steps, so that a wrong prediction can be explained. */
 static bool is_doubtful(const struct train_run *run) { return run->off_steps > 0 && run->off_steps < OFF_STEPS; }
 
 static void tell_misprediction(const struct train_run *run, const struct train_step *step) {
@@ -173,7 +172,7 @@ static enum status sample(struct train_run *run) {
     return STATUS_OK;
 }
 
-/* Far less than a step takes, but a network's file system may be asked. */
+/* Cheap beside a step, but on a network file system it is a request. */
 enum { LOOKS_AFTER_STEPS = 100 };
 
 static enum status require_place(const struct train_run *run) {
@@ -253,7 +252,7 @@ static enum status finish_after(struct train_run *run, enum status status) {
     return status;
 }
 
-/* Whatever failed where the folder is gone failed for that. */
+/* Where the run's folder is gone, that is why something failed. */
 static enum status end_loop(struct train_run *run, enum status status) {
     if (run_is_in_place(run) || !run->whole || run->engine.torn) return finish_after(run, status);
     (void)finish_save(run);

@@ -33,7 +33,7 @@ static const struct attention_cudnn_shape shapes[] = {{4, 1024, 12, 12, 64, 2304
                                                       {1, 4096, 32, 8, 128, 4096, 1024, 1024, 4096},
                                                       {3, 67, 4, 4, 72, 288, 288, 288, 288}};
 
-static void test_graphs_are_recognised(void **state) {
+static void graphs_are_recognised(void **state) {
     char text[1024];
     (void)state;
     for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
@@ -50,7 +50,7 @@ static void test_graphs_are_recognised(void **state) {
         }
 }
 
-static void test_what_no_graph_is_made_of(void **state) {
+static void other_nodes_make_no_graph(void **state) {
     static const struct attention_cudnn_shape uneven = {2, 64, 4, 3, 64, 256, 192, 192, 256};
     struct attention_cudnn *plan;
     char text[1024];
@@ -63,8 +63,8 @@ static void test_what_no_graph_is_made_of(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_graphs_are_recognised),
-                                       cmocka_unit_test(test_what_no_graph_is_made_of)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(graphs_are_recognised),
+                                       cmocka_unit_test(other_nodes_make_no_graph)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

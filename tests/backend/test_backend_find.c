@@ -4,7 +4,7 @@
 #include "backend/backend.h"
 #include "support/unit.h"
 
-static void test_the_processor_is_always_there(void **state) {
+static void the_processor_is_always_there(void **state) {
     const struct backend *backend = NULL;
     (void)state;
     assert_int_equal(backend_find("cpu", &backend), STATUS_OK);
@@ -14,7 +14,7 @@ static void test_the_processor_is_always_there(void **state) {
     assert_non_null(backend);
 }
 
-static void test_names_that_are_none(void **state) {
+static void other_names_are_refused(void **state) {
     static const char *const wrong[] = {"", "cp", "cpus", "cpu:0", "cuda:", "cuda:x", "cuda:-1", "cuda:1024", "cuda0"};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -26,7 +26,7 @@ static void test_names_that_are_none(void **state) {
 }
 
 /* Each backend knows its own instruction sets, and what no other knows is the processor's. */
-static void test_instruction_sets(void **state) {
+static void instruction_sets_name_their_backend(void **state) {
     (void)state;
     assert_string_equal(backend_of_isa("sm_90")->name, "cuda");
     assert_string_equal(backend_of_isa("avx512+amx")->name, "cpu");
@@ -38,8 +38,8 @@ static void test_instruction_sets(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_processor_is_always_there),
-                                       cmocka_unit_test(test_names_that_are_none),
-                                       cmocka_unit_test(test_instruction_sets)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_processor_is_always_there),
+                                       cmocka_unit_test(other_names_are_refused),
+                                       cmocka_unit_test(instruction_sets_name_their_backend)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

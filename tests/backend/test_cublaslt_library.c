@@ -4,7 +4,7 @@
 #ifdef BALLAST_CUDA
 #include <cublasLt.h>
 
-static void test_opens_on_first_use(void **state) {
+static void it_is_opened_on_first_use(void **state) {
     cublasLtMatrixLayoutOpaque_t layout;
     (void)state;
     assert_int_equal(cublasLtGetVersion() / 10000, CUBLAS_VER_MAJOR);
@@ -13,7 +13,7 @@ static void test_opens_on_first_use(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_opens_on_first_use)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(it_is_opened_on_first_use)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

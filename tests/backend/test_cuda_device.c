@@ -61,7 +61,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
 
 size_t cublasLtGetVersion(void) { return 130002; }
 
-static void test_isa(void **state) {
+static void the_card_names_its_instruction_set(void **state) {
     (void)state;
     assert_int_equal(backend_cuda.select(1), STATUS_OK);
     assert_int_equal(backend_cuda.check(), STATUS_OK);
@@ -72,7 +72,7 @@ static void test_isa(void **state) {
 }
 
 /* What the library takes is not offered to arenas. */
-static void test_capacity(void **state) {
+static void capacity_is_what_is_free(void **state) {
     (void)state;
     int64_t bytes[TIER_COUNT], left = (int64_t)(runtime.free_bytes - runtime.handle_bytes);
     assert_int_equal(backend_cuda.capacity(bytes), STATUS_OK);
@@ -83,7 +83,8 @@ static void test_capacity(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_isa), cmocka_unit_test(test_capacity)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_card_names_its_instruction_set),
+                                       cmocka_unit_test(capacity_is_what_is_free)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

@@ -123,7 +123,7 @@ static void check_case(const struct op_case *op_case) {
     }
 }
 
-static void test_cases(void **state) {
+static void emulated_kernels_are_as_on_the_processor(void **state) {
     (void)state;
     const char *part = getenv("BALLAST_TEST_PART");
     for (int i = part ? atoi(part) : 0; i < op_case_count; i += PARTS)
@@ -153,7 +153,7 @@ static void check_adamw(const struct op_case *op_case, uint64_t *draws) {
     op_instance_free(&cuda);
 }
 
-static void test_adamw(void **state) {
+static void adamw_has_the_bits_of_the_processor(void **state) {
     (void)state;
     uint64_t draws = 0;
     for (int i = 0; i < op_case_count; i++)
@@ -163,7 +163,8 @@ static void test_adamw(void **state) {
 
 int main(void) {
     backend_cpu.set_threads(1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_adamw), cmocka_unit_test(test_cases)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(adamw_has_the_bits_of_the_processor),
+                                       cmocka_unit_test(emulated_kernels_are_as_on_the_processor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

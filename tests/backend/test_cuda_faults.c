@@ -48,7 +48,7 @@ static void sweep(const struct op_case *op_case, enum dtype dtype) {
 }
 
 /* One of each operator: its other cases make the same calls. */
-static void test_every_call(void **state) {
+static void every_call_may_fail(void **state) {
     (void)state;
     const struct op *before = NULL;
     for (int i = 0; i < op_case_count; i++) {
@@ -68,7 +68,7 @@ static const struct op_case *case_of(const struct op *op) {
 
 /* A product is the first call after a kernel has failed: cuBLASLt has words of its own for that, the device the right
  * ones. */
-static void test_failed_device(void **state) {
+static void a_failed_device_is_told(void **state) {
     (void)state;
     struct op_instance instance;
     struct kernel *kernel;
@@ -94,7 +94,8 @@ static void test_failed_device(void **state) {
 
 int main(void) {
     backend_cpu.set_threads(1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_call), cmocka_unit_test(test_failed_device)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_call_may_fail),
+                                       cmocka_unit_test(a_failed_device_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

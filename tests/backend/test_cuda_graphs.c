@@ -101,7 +101,7 @@ static void expect_failure(enum status status) {
     cuda_graphs.free(graph);
 }
 
-static void test_capture(void **state) {
+static void captured_calls_are_launched(void **state) {
     (void)state;
     void *graph;
     reset();
@@ -114,7 +114,7 @@ static void test_capture(void **state) {
     assert_int_equal(runtime.ready, 0);
 }
 
-static void test_failures(void **state) {
+static void failures_are_reported(void **state) {
     (void)state;
     void *graph;
     reset();
@@ -132,7 +132,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 
 /* A launch that the runtime refuses, and a fill whose failure it alone notes. */
-static void test_refused_calls(void **state) {
+static void refused_calls_end_the_capture(void **state) {
     (void)state;
     void *graph;
     reset();
@@ -147,7 +147,7 @@ static void test_refused_calls(void **state) {
 
 /* A product of which the runtime does not know, since cuBLASLt has one of its own: the library's words where the device
  * is well, even while it works; else the device's. The first failure of a run is the one that is told. */
-static void test_refused_products(void **state) {
+static void refused_products_end_the_capture(void **state) {
     (void)state;
     const cudaError_t well[] = {cudaSuccess, cudaErrorNotReady};
     for (int i = 0; i < 2; i++) {
@@ -168,7 +168,7 @@ static void test_refused_products(void **state) {
 }
 
 /* What graphs take of the device's memory is bounded, over all of them. */
-static void test_memory(void **state) {
+static void memory_for_graphs_is_bounded(void **state) {
     (void)state;
     void *graphs[100];
     int count = 0;
@@ -189,7 +189,7 @@ static void test_memory(void **state) {
     expect_failure(capture(&graphs[0]));
 }
 
-static void test_off(void **state) {
+static void the_environment_turns_graphs_off(void **state) {
     (void)state;
     void *graph;
     reset();
@@ -203,9 +203,10 @@ static void test_off(void **state) {
 
 int main(void) {
     unsetenv("BALLAST_CUDA_GRAPHS");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_capture),       cmocka_unit_test(test_failures),
-                                       cmocka_unit_test(test_refused_calls), cmocka_unit_test(test_refused_products),
-                                       cmocka_unit_test(test_memory),        cmocka_unit_test(test_off)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(captured_calls_are_launched),   cmocka_unit_test(failures_are_reported),
+        cmocka_unit_test(refused_calls_end_the_capture), cmocka_unit_test(refused_products_end_the_capture),
+        cmocka_unit_test(memory_for_graphs_is_bounded),  cmocka_unit_test(the_environment_turns_graphs_off)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

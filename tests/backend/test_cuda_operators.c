@@ -8,13 +8,13 @@
 
 #include "backend/backend.h"
 
-static void test_every_operator_has_a_kernel(void **state) {
+static void every_operator_has_a_kernel(void **state) {
     (void)state;
     for (int i = 0; i < op_table_count; i++)
         if (!backend_has_kernel(&backend_cuda, op_table[i])) fail_msg("no kernel for %s", op_table[i]->name);
 }
 
-static void test_an_unknown_operator_has_none(void **state) {
+static void an_unknown_operator_has_none(void **state) {
     (void)state;
     struct op unknown = {.name = "unknown"};
     assert_false(backend_has_kernel(&backend_cuda, &unknown));
@@ -22,8 +22,8 @@ static void test_an_unknown_operator_has_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_operator_has_a_kernel),
-        cmocka_unit_test(test_an_unknown_operator_has_none),
+        cmocka_unit_test(every_operator_has_a_kernel),
+        cmocka_unit_test(an_unknown_operator_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static enum status make(const struct op_instance *instance) {
     return status;
 }
 
-static void test_pins(void **state) {
+static void algorithms_are_pinned(void **state) {
     (void)state;
     struct op_instance instance;
     char first[1024], product[256];
@@ -71,7 +71,7 @@ static void test_pins(void **state) {
     op_instance_free(&instance);
 }
 
-static void test_no_memory(void **state) {
+static void no_memory(void **state) {
     (void)state;
     struct op_instance instance;
     struct kernel *kernel;
@@ -94,7 +94,7 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     backend_cpu.set_threads(1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pins), cmocka_unit_test(test_no_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(algorithms_are_pinned), cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

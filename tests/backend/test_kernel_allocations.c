@@ -62,7 +62,7 @@ static void check(const struct op_case *op_case, enum dtype dtype) {
     op_instance_free(&instance);
 }
 
-static void test_no_allocations(void **state) {
+static void calls_allocate_nothing(void **state) {
     (void)state;
     if (CANNOT_COUNT) unit_skip("sanitizers and LLVM's OpenMP allocate too; needs a plain build by gcc");
     long before = allocations;
@@ -77,6 +77,6 @@ static void test_no_allocations(void **state) {
 
 int main(void) {
     backend_cpu.set_threads(2);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_allocations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(calls_allocate_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,7 +117,7 @@ static int check_case(const struct op_case *op_case) {
     return checked;
 }
 
-static void test_gradients(void **state) {
+static void gradients_are_those_of_differences(void **state) {
     (void)state;
     int checked = 0;
     for (int i = 0; i < op_case_count; i++)
@@ -131,6 +131,6 @@ int main(void) {
         printf("skipped: %s\n", why);
         return TEST_SKIPPED;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_those_of_differences)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,7 +105,7 @@ static void check_attention(const char *name, enum dtype dtype, double most) {
     op_instance_free(&instance);
 }
 
-static void test_attention(void **state) {
+static void attention_is_that_of_plain_c(void **state) {
     (void)state;
     const char *const names[] = {"attention", "attention.window", "attention.window_1", "attention.segments",
                                  "attention.wide"};
@@ -172,7 +172,7 @@ static void check_cached(const char *name, enum dtype dtype, double most) {
     op_instance_free(&instance);
 }
 
-static void test_attention_cache(void **state) {
+static void attention_over_a_cache_is_that_of_plain_c(void **state) {
     (void)state;
     const char *const names[] = {"attention_cache", "attention_cache.window", "attention_cache.wide",
                                  "attention_cache.one"};
@@ -182,7 +182,7 @@ static void test_attention_cache(void **state) {
     }
 }
 
-static void test_last_token(void **state) {
+static void the_last_token_is_that_of_plain_c(void **state) {
     (void)state;
     struct op_instance instance = create("last_token.views", DTYPE_BF16);
     op_instance_run_all(&instance);
@@ -207,7 +207,7 @@ static void plain_logits(const double *x, const double *weight, const double *bi
     }
 }
 
-static void test_head(void **state) {
+static void the_head_is_that_of_plain_c(void **state) {
     (void)state;
     struct op_instance loss = create("head_loss.bias", DTYPE_F32), logits = create("head_logits.bias", DTYPE_F32);
     const struct shape *shape = &loss.node->in[0]->shape;
@@ -237,7 +237,7 @@ static void test_head(void **state) {
     op_instance_free(&logits);
 }
 
-static void test_norms_and_sums(void **state) {
+static void norms_and_sums_are_those_of_plain_c(void **state) {
     (void)state;
     struct op_instance instance = create("squared_norm", DTYPE_F32);
     op_instance_run_all(&instance);
@@ -276,7 +276,7 @@ static void expect_clip(struct op_instance *instance, double square, double norm
         fail_msg("norm^2 %g: norm %g, factor %.17g, expected %g and %.17g", square, found[0], found[1], norm, factor);
 }
 
-static void test_clip_factor(void **state) {
+static void the_clip_factor_is_that_of_plain_c(void **state) {
     (void)state;
     struct op_instance instance = create("clip_factor", DTYPE_F32);
     expect_clip(&instance, 16, 4, 1 / (4 + 1e-6));
@@ -326,7 +326,7 @@ static void check_adamw(enum dtype dtype) {
 }
 
 /* A factor that is NaN changes nothing. */
-static void test_adamw(void **state) {
+static void adamw_is_that_of_plain_c(void **state) {
     (void)state;
     check_adamw(DTYPE_F32);
     check_adamw(DTYPE_BF16);
@@ -364,7 +364,7 @@ static void check_not_finite(const char *name, const char *input, double value) 
     op_instance_free(&instance);
 }
 
-static void test_not_finite(void **state) {
+static void values_that_are_not_finite_stay(void **state) {
     (void)state;
     const char *const with_x[] = {"linear",    "rms_norm",  "layer_norm", "gelu_tanh",   "gelu_erf", "relu",
                                   "silu",      "rope",      "head_loss",  "head_logits", "swiglu",   "add",
@@ -384,10 +384,14 @@ int main(void) {
         return TEST_SKIPPED;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention_cache), cmocka_unit_test(test_last_token),
-        cmocka_unit_test(test_attention),       cmocka_unit_test(test_head),
-        cmocka_unit_test(test_norms_and_sums),  cmocka_unit_test(test_clip_factor),
-        cmocka_unit_test(test_adamw),           cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(attention_over_a_cache_is_that_of_plain_c),
+        cmocka_unit_test(the_last_token_is_that_of_plain_c),
+        cmocka_unit_test(attention_is_that_of_plain_c),
+        cmocka_unit_test(the_head_is_that_of_plain_c),
+        cmocka_unit_test(norms_and_sums_are_those_of_plain_c),
+        cmocka_unit_test(the_clip_factor_is_that_of_plain_c),
+        cmocka_unit_test(adamw_is_that_of_plain_c),
+        cmocka_unit_test(values_that_are_not_finite_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

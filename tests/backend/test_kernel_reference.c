@@ -339,12 +339,12 @@ static void check_all(enum dtype dtype, double tolerance) {
     safetensors_close(tensors);
 }
 
-static void test_fp32(void **state) {
+static void fp32_kernels_are_as_pytorch(void **state) {
     (void)state;
     check_all(DTYPE_F32, 1e-5);
 }
 
-static void test_bf16(void **state) {
+static void bf16_kernels_are_as_pytorch(void **state) {
     (void)state;
     check_all(DTYPE_BF16, 1e-2);
 }
@@ -355,6 +355,7 @@ int main(void) {
         printf("skipped: %s\n", why);
         return TEST_SKIPPED;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_bf16)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fp32_kernels_are_as_pytorch),
+                                       cmocka_unit_test(bf16_kernels_are_as_pytorch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

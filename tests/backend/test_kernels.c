@@ -48,7 +48,7 @@ static void check_complete(const struct op_case *op_case, enum dtype dtype) {
     op_instance_free(&instance);
 }
 
-static void test_complete_and_within_bounds(void **state) {
+static void outputs_are_complete_and_within_bounds(void **state) {
     (void)state;
     each_case(check_complete);
 }
@@ -87,7 +87,7 @@ static void check_repeatable(const struct op_case *op_case, enum dtype dtype) {
     op_instance_free(&second);
 }
 
-static void test_same_bits_run_after_run(void **state) {
+static void the_same_call_gives_the_same_bits(void **state) {
     (void)state;
     each_case(check_repeatable);
 }
@@ -113,7 +113,7 @@ static void check_threads(const struct op_case *op_case, enum dtype dtype) {
     op_instance_free(&one);
 }
 
-static void test_same_bits_on_any_number_of_threads(void **state) {
+static void threads_change_no_bit(void **state) {
     (void)state;
     if (op_instance_on_cuda()) unit_skip("a GPU has no number of threads; needs the CPU backend");
     each_case(check_threads);
@@ -136,12 +136,12 @@ static void check_in_place(const struct op_case *op_case, enum dtype dtype) {
     op_instance_free(&together);
 }
 
-static void test_in_place(void **state) {
+static void results_in_place_are_the_same(void **state) {
     (void)state;
     each_case(check_in_place);
 }
 
-static void test_every_operator_has_a_case(void **state) {
+static void every_operator_has_a_case(void **state) {
     (void)state;
     for (int i = 0; i < op_table_count; i++) {
         bool found = false;
@@ -153,7 +153,7 @@ static void test_every_operator_has_a_case(void **state) {
 }
 
 /* Forward and gradient, so that a new function is compared with differences too (test_kernel_gradients.c). */
-static void test_every_activation_has_cases(void **state) {
+static void every_activation_has_cases(void **state) {
     (void)state;
     for (int function = 0; function < ACTIVATION_COUNT; function++) {
         bool forward = false, gradient = false;
@@ -183,12 +183,12 @@ static void check_scalars(const struct op_case *op_case, enum dtype dtype) {
     op_instance_free(&other);
 }
 
-static void test_scalars(void **state) {
+static void scalars_are_read_where_said(void **state) {
     (void)state;
     each_case(check_scalars);
 }
 
-/* Each allocation of kernel_create fails in turn: a message, no kernel, no leak. */
+/* Each allocation of a kernel that is created fails in turn: a message, no kernel, no leak. */
 static void check_out_of_memory(const struct op_case *op_case, enum dtype dtype) {
     struct op_instance instance = create(op_case, dtype);
     for (int64_t nth = 1; nth < 100; nth++) {
@@ -207,12 +207,12 @@ static void check_out_of_memory(const struct op_case *op_case, enum dtype dtype)
     op_instance_free(&instance);
 }
 
-static void test_out_of_memory(void **state) {
+static void allocations_may_fail(void **state) {
     (void)state;
     each_case(check_out_of_memory);
 }
 
-static void test_zero(void **state) {
+static void zeroes_are_written(void **state) {
     (void)state;
     enum { BYTES = (3 << 20) + 17 };
     unsigned char *bytes = mem_array(BYTES + 1, 1);
@@ -226,7 +226,7 @@ static void test_zero(void **state) {
 }
 
 /* A run that is asked to keep to an instruction set says so. */
-static void test_isa(void **state) {
+static void the_instruction_set_is_held(void **state) {
     (void)state;
     const char *most = getenv("BALLAST_MAX_ISA");
     if (most) assert_string_equal(backend_cpu.isa(), most);
@@ -241,16 +241,16 @@ int main(void) {
     }
     backend_cpu.set_threads(2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_operator_has_a_case),
-        cmocka_unit_test(test_every_activation_has_cases),
-        cmocka_unit_test(test_complete_and_within_bounds),
-        cmocka_unit_test(test_same_bits_run_after_run),
-        cmocka_unit_test(test_same_bits_on_any_number_of_threads),
-        cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_scalars),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_zero),
-        cmocka_unit_test(test_isa),
+        cmocka_unit_test(every_operator_has_a_case),
+        cmocka_unit_test(every_activation_has_cases),
+        cmocka_unit_test(outputs_are_complete_and_within_bounds),
+        cmocka_unit_test(the_same_call_gives_the_same_bits),
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(results_in_place_are_the_same),
+        cmocka_unit_test(scalars_are_read_where_said),
+        cmocka_unit_test(allocations_may_fail),
+        cmocka_unit_test(zeroes_are_written),
+        cmocka_unit_test(the_instruction_set_is_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static unsigned char *make_bytes(size_t bytes) {
 }
 
 /* However the bytes come, the sums are those of whole blocks and the rest. */
-static void test_sums_are_by_blocks(void **state) {
+static void sums_are_by_blocks(void **state) {
     (void)state;
     unsigned char *data = make_bytes(LARGE_BYTES);
     static const size_t pieces[] = {LARGE_BYTES, 1 << 20, 999983};
@@ -128,7 +128,7 @@ static void flip(const char *path, long at) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void test_what_changed_is_named(void **state) {
+static void what_changed_is_named(void **state) {
     char folder[512];
     snprintf(folder, sizeof folder, "%s/folder", (const char *)*state);
     unsigned char *large = make_bytes(LARGE_BYTES);
@@ -157,7 +157,7 @@ static void test_what_changed_is_named(void **state) {
 }
 
 /* Of the manifest itself: whatever digit, letter or sign is another one, it is refused. */
-static void test_the_manifest_covers_itself(void **state) {
+static void the_manifest_covers_itself(void **state) {
     char folder[512], *text;
     size_t bytes, spaces = 0;
     struct manifest manifest;
@@ -201,7 +201,7 @@ static void refuse(const json_t *good, const char *path, json_t *value, const ch
     json_decref(object);
 }
 
-static void test_bad_manifests_are_refused(void **state) {
+static void bad_manifests_are_refused(void **state) {
     char folder[512], *text;
     size_t bytes;
     json_t *good;
@@ -243,7 +243,7 @@ static enum status write_and_examine(void *payload) {
     return status;
 }
 
-static void test_faults_are_reported(void **state) {
+static void faults_are_reported(void **state) {
     static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ,
                                             FAULT_WRITE,    FAULT_SYNC, FAULT_RENAME};
     char folder[512];
@@ -255,9 +255,9 @@ static void test_faults_are_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums_are_by_blocks),         cmocka_unit_test(test_what_changed_is_named),
-        cmocka_unit_test(test_the_manifest_covers_itself), cmocka_unit_test(test_bad_manifests_are_refused),
-        cmocka_unit_test(test_faults_are_reported),
+        cmocka_unit_test(sums_are_by_blocks),         cmocka_unit_test(what_changed_is_named),
+        cmocka_unit_test(the_manifest_covers_itself), cmocka_unit_test(bad_manifests_are_refused),
+        cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -5,7 +5,7 @@
 
 #include "support/unit.h"
 
-static void test_nearest_name(void **state) {
+static void the_nearest_name_is_found(void **state) {
     (void)state;
     struct nearest nearest = {.wanted = "tarin"};
     nearest_consider(&nearest, "plan");
@@ -20,7 +20,7 @@ static void test_nearest_name(void **state) {
     assert_string_equal(begun.best, "generate");
 }
 
-static void test_hints(void **state) {
+static void hints_name_it(void **state) {
     (void)state;
     static const char *const tiers[] = {"device", "host", "disk"};
     char longest[800];
@@ -43,8 +43,8 @@ static void test_hints(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nearest_name),
-        cmocka_unit_test(test_hints),
+        cmocka_unit_test(the_nearest_name_is_found),
+        cmocka_unit_test(hints_name_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
-static void test_keeps_the_newest(void **state) {
+static void the_newest_are_kept(void **state) {
     struct tiny_run run;
     char folder[512];
     for (int keep = 0; keep <= 3; keep++) {
@@ -36,7 +36,7 @@ static void test_keeps_the_newest(void **state) {
     }
 }
 
-static void test_a_run_without(void **state) {
+static void a_run_without_checkpoints_is_told(void **state) {
     struct tiny_run run;
     char whole[512], without[512];
     tiny_run_make(*state, "llama", &run);
@@ -123,7 +123,7 @@ static int sweep(const char *place, const char *whole, enum fault_kind kind, boo
     }
 }
 
-static void test_every_file_operation_fails_in_turn(void **state) {
+static void every_file_operation_fails_in_turn(void **state) {
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
     struct tiny_run run;
     char whole[512];
@@ -138,7 +138,7 @@ static void test_every_file_operation_fails_in_turn(void **state) {
     sweep(*state, whole, FAULT_WRITE, true); /* a disk that stays full */
 }
 
-static void test_leftovers_of_a_killed_process(void **state) {
+static void leftovers_of_a_killed_process_are_removed(void **state) {
     struct tiny_run run;
     char whole[512], folder[512];
     tiny_run_make(*state, "llama", &run);
@@ -161,7 +161,7 @@ static void test_leftovers_of_a_killed_process(void **state) {
     names_free(&names);
 }
 
-static void test_damaged_checkpoints_are_refused(void **state) {
+static void damaged_checkpoints_are_refused(void **state) {
     struct tiny_run run;
     char folder[512];
     tiny_run_make(*state, "llama", &run);
@@ -191,7 +191,7 @@ static void flip_byte(const char *path, long from_end) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void test_a_flipped_bit_is_noticed(void **state) {
+static void a_flipped_bit_is_noticed(void **state) {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
     struct tiny_run run;
     char folder[512], path[600];
@@ -209,7 +209,7 @@ static void test_a_flipped_bit_is_noticed(void **state) {
 }
 
 /* Refused by name, whichever file of the checkpoint has one other bit. */
-static void test_every_file_is_covered(void **state) {
+static void every_file_is_covered(void **state) {
     struct tiny_run run;
     char folder[512], expected[300];
     struct names names;
@@ -245,7 +245,7 @@ static void set_version(const char *path, char version) {
 }
 
 /* One of version 3 had none, and is gone on from as it was then. */
-static void test_a_lost_manifest(void **state) {
+static void a_lost_manifest_is_told(void **state) {
     struct tiny_run run;
     char whole[512], folder[512], checkpoint[600];
     tiny_run_make(*state, "llama", &run);
@@ -266,14 +266,14 @@ static void test_a_lost_manifest(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keeps_the_newest),
-        cmocka_unit_test(test_a_run_without),
-        cmocka_unit_test(test_every_file_operation_fails_in_turn),
-        cmocka_unit_test(test_leftovers_of_a_killed_process),
-        cmocka_unit_test(test_damaged_checkpoints_are_refused),
-        cmocka_unit_test(test_a_flipped_bit_is_noticed),
-        cmocka_unit_test(test_every_file_is_covered),
-        cmocka_unit_test(test_a_lost_manifest),
+        cmocka_unit_test(the_newest_are_kept),
+        cmocka_unit_test(a_run_without_checkpoints_is_told),
+        cmocka_unit_test(every_file_operation_fails_in_turn),
+        cmocka_unit_test(leftovers_of_a_killed_process_are_removed),
+        cmocka_unit_test(damaged_checkpoints_are_refused),
+        cmocka_unit_test(a_flipped_bit_is_noticed),
+        cmocka_unit_test(every_file_is_covered),
+        cmocka_unit_test(a_lost_manifest_is_told),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

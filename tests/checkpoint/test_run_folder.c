@@ -23,7 +23,7 @@ static void expect_untouched(const char *folder, const char *name, const char *t
     mem_free(content);
 }
 
-static void test_other_folders_are_left_alone(void **state) {
+static void other_folders_are_left_alone(void **state) {
     struct tiny_run run;
     tiny_run_make(*state, "llama", &run);
     char folder[512];
@@ -38,7 +38,7 @@ static void test_other_folders_are_left_alone(void **state) {
     expect_status(tiny_run_resume(temp_path(folder, "none"), 0, NULL), STATUS_BAD_INPUT, "is not a folder");
 }
 
-static void test_a_run_is_not_begun_twice(void **state) {
+static void a_run_is_not_begun_twice(void **state) {
     struct tiny_run run;
     tiny_run_make(*state, "llama", &run);
     char folder[512];
@@ -50,7 +50,7 @@ static void test_a_run_is_not_begun_twice(void **state) {
     expect_untouched(folder, "run.json", "{}");
 }
 
-static void test_bad_settings_write_nothing(void **state) {
+static void bad_settings_write_nothing(void **state) {
     struct tiny_run run;
     const char *folder = temp_path(*state, "nothing");
 #define REFUSED(change, text)                                                                                          \
@@ -73,7 +73,7 @@ static void test_bad_settings_write_nothing(void **state) {
     assert_false(file_exists(folder));
 }
 
-static void test_one_process_at_a_time(void **state) {
+static void one_process_at_a_time(void **state) {
     int first = -1, second = -1;
     assert_int_equal(run_folder_lock(*state, &first), STATUS_OK);
     expect_status(run_folder_lock(*state, &second), STATUS_BAD_INPUT, "another process");
@@ -83,7 +83,7 @@ static void test_one_process_at_a_time(void **state) {
 }
 
 /* The other process has the folder, and has not written into it yet. */
-static void test_the_loser_of_two_starts_writes_nothing(void **state) {
+static void the_loser_of_two_starts_writes_nothing(void **state) {
     struct tiny_run run;
     int lock = -1;
     tiny_run_make(*state, "llama", &run);
@@ -96,7 +96,7 @@ static void test_the_loser_of_two_starts_writes_nothing(void **state) {
 }
 
 /* It looked when the folder was empty, and gets the lock when the other run is done. */
-static void test_a_run_that_came_between_is_left_alone(void **state) {
+static void a_run_that_came_between_is_left_alone(void **state) {
     struct run_settings settings = {.model_folder = "/model"};
     int lock = -1;
     const char *folder = temp_path(*state, "between");
@@ -133,7 +133,7 @@ static void create_after_kill(void *payload) {
     assert_int_equal(folder_remove(birth->folder), STATUS_OK);
 }
 
-static void test_killed_while_it_is_made(void **state) {
+static void a_kill_while_it_is_made_leaves_nothing(void **state) {
     struct birth birth = {.folder = temp_path(*state, "born"), .settings = {.model_folder = "/model"}};
     train_options_init(&birth.settings.options);
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
@@ -160,7 +160,7 @@ static void expect_cut(const char *folder, const char *before, struct metrics_cu
     mem_free(text);
 }
 
-static void test_metrics_are_cut(void **state) {
+static void metrics_are_cut(void **state) {
 #define LINE(n) "{\"step\": " #n ", \"loss\": 1.5}\n"
 #define VALID(n) "{\"step\": " #n ", \"val_loss\": 2.5}\n"
     struct metrics_cut two = {2, 2, true}, two_of_three = {2, 3, true}, none = {0, 2, true};
@@ -174,7 +174,7 @@ static void test_metrics_are_cut(void **state) {
 }
 
 /* What is missing or damaged is left out, and the file is what a reader takes. */
-static void test_damaged_metrics_are_mended(void **state) {
+static void damaged_metrics_are_mended(void **state) {
     struct metrics_cut five = {5, 5, true};
     const char *whole = LINE(1) LINE(2) LINE(3) LINE(4) LINE(5) VALID(5);
     expect_cut(*state, whole, five, whole, true);
@@ -195,7 +195,7 @@ static void test_damaged_metrics_are_mended(void **state) {
     expect_cut(*state, LINE(2) "nonsense\n" LINE(4), (struct metrics_cut){.step = 5}, LINE(2) LINE(4), false);
 }
 
-static void test_metrics_have_all_digits(void **state) {
+static void metrics_have_all_digits(void **state) {
     struct metrics metrics;
     struct metrics_cut cut = {0, 0, true};
     bool found;
@@ -218,16 +218,16 @@ static void test_metrics_have_all_digits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_while_it_is_made), /* first: before this process has OpenMP's threads */
-        cmocka_unit_test(test_the_loser_of_two_starts_writes_nothing),
-        cmocka_unit_test(test_a_run_that_came_between_is_left_alone),
-        cmocka_unit_test(test_other_folders_are_left_alone),
-        cmocka_unit_test(test_a_run_is_not_begun_twice),
-        cmocka_unit_test(test_bad_settings_write_nothing),
-        cmocka_unit_test(test_one_process_at_a_time),
-        cmocka_unit_test(test_metrics_are_cut),
-        cmocka_unit_test(test_damaged_metrics_are_mended),
-        cmocka_unit_test(test_metrics_have_all_digits),
+        cmocka_unit_test(a_kill_while_it_is_made_leaves_nothing), /* first: before this process has OpenMP's threads */
+        cmocka_unit_test(the_loser_of_two_starts_writes_nothing),
+        cmocka_unit_test(a_run_that_came_between_is_left_alone),
+        cmocka_unit_test(other_folders_are_left_alone),
+        cmocka_unit_test(a_run_is_not_begun_twice),
+        cmocka_unit_test(bad_settings_write_nothing),
+        cmocka_unit_test(one_process_at_a_time),
+        cmocka_unit_test(metrics_are_cut),
+        cmocka_unit_test(damaged_metrics_are_mended),
+        cmocka_unit_test(metrics_have_all_digits),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -52,7 +52,7 @@ static void refuse_model(const char *const *texts) { refuse_data(broken, place.t
 
 static const char *weights_path(void) { return temp_path(broken, "model.safetensors"); }
 
-static void test_weights(void **state) {
+static void bad_weights_are_refused(void **state) {
     (void)state;
     char *good;
     size_t bytes;
@@ -104,7 +104,7 @@ static void set_config(const char *key, json_t *value) {
     json_decref(config);
 }
 
-static void test_config(void **state) {
+static void bad_configs_are_refused(void **state) {
     (void)state;
     set_config("model_type", json_string("mamba"));
     refuse_model(TEXTS("config.json", "model_type", "mamba"));
@@ -124,7 +124,7 @@ static void test_config(void **state) {
     refuse_model(TEXTS("model.layers.2"));
 }
 
-static void test_json_that_is_none(void **state) {
+static void json_that_is_none_is_refused(void **state) {
     (void)state;
     copy_model();
     const char *config = temp_path(broken, "config.json");
@@ -145,7 +145,7 @@ static void test_json_that_is_none(void **state) {
     refuse_model(TEXTS("tokenizer"));
 }
 
-static void test_data(void **state) {
+static void bad_data_are_refused(void **state) {
     (void)state;
     char text[600], tokens[600];
     snprintf(text, sizeof text, "%s/bad.txt", place.folder);
@@ -169,7 +169,7 @@ static void test_data(void **state) {
 }
 
 /* It is read all the same, and every run says so: those that tokenize it and those that find its tokens. */
-static void test_text_that_is_not_utf8(void **state) {
+static void text_that_is_not_utf8_is_told(void **state) {
     (void)state;
     char *text;
     size_t bytes;
@@ -189,7 +189,7 @@ static void test_text_that_is_not_utf8(void **state) {
     }
 }
 
-static void test_settings(void **state) {
+static void bad_settings_are_refused(void **state) {
     (void)state;
     static const char *const bad[][3] = {
         {"--batch", "0", "--batch: 0"},
@@ -219,7 +219,7 @@ static void test_settings(void **state) {
 }
 
 /* A policy that is not legal is refused before anything is made, by field and with what would be legal. */
-static void test_policies(void **state) {
+static void bad_policies_are_refused(void **state) {
     (void)state;
     static const char *const bad[][4] = {
         {"grains_per_pass", "99", "policy.grains_per_pass: 99", "hint: the nearest legal value is"},
@@ -248,7 +248,7 @@ static void test_policies(void **state) {
     }
 }
 
-static void test_output_that_holds_something_else(void **state) {
+static void output_that_holds_something_else_is_refused(void **state) {
     (void)state;
     char note[700], *after;
     size_t bytes;
@@ -268,7 +268,7 @@ static void test_output_that_holds_something_else(void **state) {
 }
 
 /* What -o of plan and profile names is replaced only by what is of its kind. */
-static void test_output_over_another_file(void **state) {
+static void output_over_another_file_is_refused(void **state) {
     (void)state;
     char config[600];
     snprintf(config, sizeof config, "%s", temp_path(copy_model(), "config.json"));
@@ -289,7 +289,7 @@ static void test_output_over_another_file(void **state) {
 }
 
 /* The environment of these tests hides GPUs. */
-static void test_devices(void **state) {
+static void bad_devices_are_refused(void **state) {
     (void)state;
     static const char *const wrong[] = {"gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "cuda1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -303,16 +303,16 @@ static void test_devices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_config),
-        cmocka_unit_test(test_json_that_is_none),
-        cmocka_unit_test(test_data),
-        cmocka_unit_test(test_text_that_is_not_utf8),
-        cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_policies),
-        cmocka_unit_test(test_output_that_holds_something_else),
-        cmocka_unit_test(test_output_over_another_file),
-        cmocka_unit_test(test_devices),
+        cmocka_unit_test(bad_weights_are_refused),
+        cmocka_unit_test(bad_configs_are_refused),
+        cmocka_unit_test(json_that_is_none_is_refused),
+        cmocka_unit_test(bad_data_are_refused),
+        cmocka_unit_test(text_that_is_not_utf8_is_told),
+        cmocka_unit_test(bad_settings_are_refused),
+        cmocka_unit_test(bad_policies_are_refused),
+        cmocka_unit_test(output_that_holds_something_else_is_refused),
+        cmocka_unit_test(output_over_another_file_is_refused),
+        cmocka_unit_test(bad_devices_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -68,7 +68,7 @@ static const struct {
     {"tokenizer_config.json", "false", "true "},
 };
 
-static void test_a_changed_digit_is_refused(void **state) {
+static void a_changed_digit_is_refused(void **state) {
     for (size_t i = 0; i < sizeof digits / sizeof *digits; i++) {
         char path[600], named[100];
         snprintf(path, sizeof path, "%s/" CHECKPOINT "/%s", (const char *)*state, digits[i].file);
@@ -99,7 +99,7 @@ static const char *problem(const json_t *document, size_t folder) {
     return json_string_value(json_array_get(json_object_get(row, "problems"), 0));
 }
 
-static void test_verify_names_what_is_damaged(void **state) {
+static void verify_names_what_is_damaged(void **state) {
     json_t *document = verified(*state, RUN, 0);
     assert_int_equal(json_array_size(json_object_get(document, "folders")), 3);
     json_decref(document);
@@ -118,7 +118,7 @@ static void test_verify_names_what_is_damaged(void **state) {
 }
 
 /* Settings of a finished model are its owner's to edit, its weights are not. */
-static void test_a_finished_model(void **state) {
+static void a_finished_model_is_verified(void **state) {
     edit(temp_path(*state, "run/model/tokenizer_config.json"), "{", "{ ");
     EXPECT(0, NULL, "eval", temp_path(*state, "run/model"), temp_path(*state, "text.txt"), "--batches", "1");
     char *bytes;
@@ -135,7 +135,7 @@ static void test_a_finished_model(void **state) {
     EXPECT(0, NULL, "eval", temp_path(*state, "run/model"), temp_path(*state, "text.txt"), "--batches", "1");
 }
 
-static void test_an_edited_recipe_is_refused(void **state) {
+static void an_edited_recipe_is_refused(void **state) {
     static const char *const edits[][3] = {
         {"\"batch\": 3", "\"batch\": 4", "run.json: plan.recipe.batch: is 4, and "},
         {"\"grain_sequences\": 2", "\"grain_sequences\": 1", "run.json: plan.recipe.grain_sequences: is 1, and "},
@@ -155,7 +155,7 @@ static void test_an_edited_recipe_is_refused(void **state) {
     }
 }
 
-static void test_without_a_checkpoint(void **state) {
+static void a_run_without_a_checkpoint_is_told(void **state) {
     assert_int_equal(folder_remove(temp_path(*state, "run/checkpoints")), STATUS_OK);
     edit(temp_path(*state, "run/run.json"), "\"batch\": 3", "\"batch\": 4");
     EXPECT(2, TEXTS("run.json: plan.recipe.batch: is 4, and ", "/run/plan.json was made with 3"), "resume", RUN);
@@ -164,7 +164,7 @@ static void test_without_a_checkpoint(void **state) {
 }
 
 /* The new value counts from there on, and is said. */
-static void test_an_edited_setting_is_said(void **state) {
+static void an_edited_setting_is_said(void **state) {
     char *before = read_text(temp_path(*state, "run/metrics.jsonl"));
     edit(temp_path(*state, "run/run.json"), "\"learning_rate\": 0.001", "\"learning_rate\": 0.1");
     edit(temp_path(*state, "run/run.json"), "\"valid_every\": 100", "\"valid_every\": 0");
@@ -201,7 +201,7 @@ static void expect_changes(const char *run, const char *expected) {
     free(changes);
 }
 
-static void test_other_threads_on_purpose(void **state) {
+static void other_threads_may_be_taken_on_purpose(void **state) {
     expect_changes(RUN, "[]");
     EXPECT(2, TEXTS("threads: 1 differs from the 2 of", "--allow-recipe-change"), "resume", RUN, "--steps", "6",
            "--threads", "1");
@@ -246,7 +246,7 @@ static void come_from(const char *folder, const char *isa) {
     mem_free(text);
 }
 
-static void test_another_instruction_set_on_purpose(void **state) {
+static void another_instruction_set_may_be_taken_on_purpose(void **state) {
     come_from(*state, "avx1024");
     EXPECT(2, TEXTS("isa is another here: it was made with avx1024, this machine has", "hint: --allow-recipe-change"),
            "resume", RUN, "--steps", "6");
@@ -259,7 +259,7 @@ static void test_another_instruction_set_on_purpose(void **state) {
 }
 
 /* Where the processor can be held to what the run was made with, that is the way. */
-static void test_the_way_back_is_named(void **state) {
+static void the_way_back_is_named(void **state) {
     assert_int_equal(setenv("BALLAST_MAX_ISA", "avx2", 1), 0);
     train(*state, temp_path(*state, "narrow"));
     EXPECT(0, NULL, "resume", temp_path(*state, "narrow"), "--steps", "5");
@@ -278,11 +278,15 @@ static void test_the_way_back_is_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_a_changed_digit_is_refused), CASE(test_verify_names_what_is_damaged),
-        CASE(test_a_finished_model),           CASE(test_an_edited_recipe_is_refused),
-        CASE(test_without_a_checkpoint),       CASE(test_an_edited_setting_is_said),
-        CASE(test_other_threads_on_purpose),   CASE(test_another_instruction_set_on_purpose),
-        CASE(test_the_way_back_is_named),
+        CASE(a_changed_digit_is_refused),
+        CASE(verify_names_what_is_damaged),
+        CASE(a_finished_model_is_verified),
+        CASE(an_edited_recipe_is_refused),
+        CASE(a_run_without_a_checkpoint_is_told),
+        CASE(an_edited_setting_is_said),
+        CASE(other_threads_may_be_taken_on_purpose),
+        CASE(another_instruction_set_may_be_taken_on_purpose),
+        CASE(the_way_back_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

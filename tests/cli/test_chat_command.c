@@ -45,7 +45,7 @@ static struct program_run chat(const char *folder, const char *lines) {
 }
 
 /* One line of input, one answer; what was asked before does not matter after a reset, and does without. */
-static void test_piped(void **state) {
+static void piped_turns_are_answered(void **state) {
     struct program_run one = chat(*state, "ab"), other = chat(*state, "\r\n  \nb\n/reset\nab\n/exit\nab\n");
     assert_int_equal(one.status, 0);
     assert_int_equal(other.status, 0);
@@ -71,7 +71,7 @@ static void test_piped(void **state) {
     program_run_free(&other);
 }
 
-static void test_prompts(void **state) {
+static void prompts_may_be_conversations(void **state) {
     const char *prompts = temp_path(*state, "prompts.jsonl");
     char out[600];
     json_error_t error;
@@ -140,7 +140,7 @@ static void type_in(int terminal, const char *text) {
 }
 
 /* Ctrl-C ends no more than a line or an answer; Ctrl-D ends. */
-static void test_terminal(void **state) {
+static void a_terminal_is_edited(void **state) {
     int terminal, result;
     (void)state;
     pid_t process = forkpty(&terminal, NULL, NULL, NULL);
@@ -168,9 +168,9 @@ static void test_terminal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_piped),
-        cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_terminal),
+        cmocka_unit_test(piped_turns_are_answered),
+        cmocka_unit_test(prompts_may_be_conversations),
+        cmocka_unit_test(a_terminal_is_edited),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

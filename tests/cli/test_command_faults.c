@@ -114,12 +114,12 @@ static int set_up(void **state) {
     return setenv("XDG_CACHE_HOME", folder, 1);
 }
 
-static void test_plan(void **state) {
+static void plan_survives_faults(void **state) {
     const char *folder = *state, *output = temp_path(folder, "plan.json");
     sweep(&(struct call){folder, {"plan", temp_path(folder, "model"), SHAPE, "-o", output}, output});
 }
 
-static void test_plan_by_search(void **state) {
+static void plan_by_search_survives_faults(void **state) {
     const char *folder = *state, *output = temp_path(folder, "plan.json");
     sweep(&(struct call){folder,
                          {"plan", temp_path(folder, "model"), SHAPE, "--device-memory", "500K", "--disk",
@@ -127,7 +127,7 @@ static void test_plan_by_search(void **state) {
                          output});
 }
 
-static void test_simulate_and_report(void **state) {
+static void simulate_and_report_survive_faults(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json"), *trace = temp_path(folder, "trace.json");
     const char *page = temp_path(folder, "page.html");
     program_expect(folder, 0, NULL, (const char *const[]){"plan", temp_path(folder, "model"), SHAPE, "-o", plan, NULL});
@@ -135,7 +135,7 @@ static void test_simulate_and_report(void **state) {
     sweep(&(struct call){folder, {"report", plan, "-o", page}, page});
 }
 
-static void test_report_of_a_run(void **state) {
+static void report_of_a_run_survives_faults(void **state) {
     const char *folder = *state, *run = temp_path(folder, "run"), *page = temp_path(folder, "page.html");
     program_expect(folder, 0, NULL,
                    (const char *const[]){"train", temp_path(folder, "model"), temp_path(folder, "text.txt"), "-o", run,
@@ -144,7 +144,7 @@ static void test_report_of_a_run(void **state) {
     sweep(&(struct call){folder, {"simulate", run, "--json"}, temp_path(run, "predicted.json")});
 }
 
-static void test_eval(void **state) {
+static void eval_survives_faults(void **state) {
     const char *folder = *state;
     sweep(&(struct call){
         folder, {"eval", temp_path(folder, "model"), temp_path(folder, "text.txt"), SHAPE, "--json"}, NULL});
@@ -154,8 +154,11 @@ static void test_eval(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_plan), CASE(test_plan_by_search), CASE(test_simulate_and_report), CASE(test_report_of_a_run),
-        CASE(test_eval),
+        CASE(plan_survives_faults),
+        CASE(plan_by_search_survives_faults),
+        CASE(simulate_and_report_survive_faults),
+        CASE(report_of_a_run_survives_faults),
+        CASE(eval_survives_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

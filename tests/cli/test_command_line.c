@@ -26,7 +26,7 @@ static json_t *parse_whole(const char *text) {
     return value;
 }
 
-static void test_help_and_version(void **state) {
+static void help_and_version_are_printed(void **state) {
     static const char *const all[] = {"init",     "plan", "train",   "resume",   "eval",
                                       "generate", "chat", "profile", "simulate", "inspect"};
     struct program_run run = PROGRAM(*state, "help");
@@ -66,7 +66,7 @@ static void test_help_and_version(void **state) {
     program_run_free(&run);
 }
 
-static void test_errors_go_to_stderr_with_status_2(void **state) {
+static void errors_go_to_stderr_with_status_2(void **state) {
     struct program_run run = PROGRAM(*state, "trian", "model");
     assert_int_equal(run.status, 2);
     assert_string_equal(run.out, "");
@@ -95,7 +95,7 @@ static bool folder_has(const char *folder, const char *part) {
     return found;
 }
 
-static void test_init_makes_a_whole_model_or_nothing(void **state) {
+static void init_makes_a_whole_model_or_nothing(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     make_text(text, 20000);
     make_tiny_model(folder, model, text);
@@ -135,7 +135,7 @@ static json_t *read_json(const char *folder, const char *name) {
 }
 
 /* Made, trained, and what was trained used: with a window that is shorter than the sequences where there can be one. */
-static void test_every_family_from_init_to_generate(void **state) {
+static void every_family_goes_from_init_to_generate(void **state) {
     const char *folder = *state, *text = temp_path(folder, "text.txt");
     make_text(text, 20000);
     for (int i = 0; i < model_family_count; i++) {
@@ -157,7 +157,7 @@ static void test_every_family_from_init_to_generate(void **state) {
 }
 
 /* Every field that scripts read, and nothing on stdout beside the document. */
-static void test_json_is_one_document(void **state) {
+static void json_is_one_document(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     const char *plan = temp_path(folder, "plan.json");
     make_text(text, 20000);
@@ -216,7 +216,7 @@ static void test_json_is_one_document(void **state) {
     program_run_free(&run);
 }
 
-static void test_profile_writes_a_cluster(void **state) {
+static void profile_writes_a_cluster(void **state) {
     const char *folder = *state, *cluster = temp_path(folder, "cluster.json");
     struct program_run run = PROGRAM(folder, "profile", "--json", "-o", cluster, "--threads", "1");
     assert_int_equal(run.status, 0);
@@ -237,7 +237,7 @@ static void test_profile_writes_a_cluster(void **state) {
     program_run_free(&run);
 }
 
-static void test_profile_measures_a_model(void **state) {
+static void profile_measures_a_model(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     make_text(text, 20000);
     make_tiny_model(folder, model, text);
@@ -261,7 +261,7 @@ static void test_profile_measures_a_model(void **state) {
     EXPECT(folder, 0, NULL, "profile", model, "--threads", "1");
 }
 
-static void test_no_plan_fits_is_status_3(void **state) {
+static void no_plan_fits_is_status_3(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     const char *out = temp_path(folder, "run");
     make_text(text, 20000);
@@ -271,7 +271,7 @@ static void test_no_plan_fits_is_status_3(void **state) {
     assert_false(file_exists(out));
 }
 
-static void test_full_disk_behind_stdout_is_status_1(void **state) {
+static void full_disk_behind_stdout_is_status_1(void **state) {
     char command[4096];
     snprintf(command, sizeof command, "'%s' help >/dev/full 2>'%s/err'", BALLAST_PROGRAM, (const char *)*state);
     int status = system(command);
@@ -280,15 +280,15 @@ static void test_full_disk_behind_stdout_is_status_1(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_help_and_version),
-        CASE(test_errors_go_to_stderr_with_status_2),
-        CASE(test_init_makes_a_whole_model_or_nothing),
-        CASE(test_every_family_from_init_to_generate),
-        CASE(test_json_is_one_document),
-        CASE(test_profile_writes_a_cluster),
-        CASE(test_profile_measures_a_model),
-        CASE(test_no_plan_fits_is_status_3),
-        CASE(test_full_disk_behind_stdout_is_status_1),
+        CASE(help_and_version_are_printed),
+        CASE(errors_go_to_stderr_with_status_2),
+        CASE(init_makes_a_whole_model_or_nothing),
+        CASE(every_family_goes_from_init_to_generate),
+        CASE(json_is_one_document),
+        CASE(profile_writes_a_cluster),
+        CASE(profile_measures_a_model),
+        CASE(no_plan_fits_is_status_3),
+        CASE(full_disk_behind_stdout_is_status_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

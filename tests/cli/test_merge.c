@@ -41,7 +41,7 @@ static double loss_of(const char *folder, const char *model, const char *text) {
     return loss;
 }
 
-static void test_train_and_merge(void **state) {
+static void trained_adapters_are_merged(void **state) {
     const char *folder = *state;
     struct names_of_run names = set_up(folder);
     EXPECT(folder, 0, TEXTS(NULL), "plan", names.model, SMALL, "--lora", "4,8,all-linear", "-o", names.plan);
@@ -63,7 +63,7 @@ static void test_train_and_merge(void **state) {
 }
 
 /* The base model has moved: --base says where it is. */
-static void test_moved_base(void **state) {
+static void a_moved_base_is_told(void **state) {
     const char *folder = *state;
     struct names_of_run names = set_up(folder);
     const char *moved = temp_path(folder, "elsewhere");
@@ -77,7 +77,7 @@ static void test_moved_base(void **state) {
     EXPECT(folder, 0, TEXTS(names.merged), "merge", names.adapter, "-o", names.merged, "--base", moved);
 }
 
-static void test_refusals(void **state) {
+static void what_cannot_be_merged_is_refused(void **state) {
     const char *folder = *state;
     struct names_of_run names = set_up(folder);
     EXPECT(folder, 2, TEXTS("--output"), "merge", names.model);
@@ -95,7 +95,7 @@ static void test_refusals(void **state) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_drop)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {IN_FOLDER(test_train_and_merge), IN_FOLDER(test_moved_base),
-                                       IN_FOLDER(test_refusals)};
+    const struct CMUnitTest tests[] = {IN_FOLDER(trained_adapters_are_merged), IN_FOLDER(a_moved_base_is_told),
+                                       IN_FOLDER(what_cannot_be_merged_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

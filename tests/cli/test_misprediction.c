@@ -84,7 +84,7 @@ static void expect_told(const char *folder, const char *name, const char *how, c
     program_run_free(&run);
 }
 
-static void test_what_is_off_is_named(void **state) {
+static void what_is_off_is_named(void **state) {
     const char *folder = *state;
     program_expect(folder, 0, NULL,
                    (const char *const[]){"plan", temp_path(folder, "model"), STEP, "--device", "cpu", NULL});
@@ -95,6 +95,6 @@ static void test_what_is_off_is_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_off_is_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_off_is_named)};
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

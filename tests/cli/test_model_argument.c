@@ -39,7 +39,7 @@ static int tear_down(void **state) {
     return program_place_drop(&place);
 }
 
-static void test_a_run_stands_for_its_model(void **state) {
+static void a_run_stands_for_its_model(void **state) {
     (void)state;
     EXPECT(0, NULL, "eval", place.run, place.text, "--batches", "1");
     EXPECT(0, NULL, "generate", place.run, "--prompt", "a", "--tokens", "2");
@@ -54,7 +54,7 @@ static void test_a_run_stands_for_its_model(void **state) {
     json_decref(settings);
 }
 
-static void test_a_run_without_a_model(void **state) {
+static void a_run_without_a_model_is_told(void **state) {
     (void)state;
     char model[700], aside[700];
     snprintf(model, sizeof model, "%s/model", place.run);
@@ -65,7 +65,7 @@ static void test_a_run_without_a_model(void **state) {
     assert_int_equal(file_rename(aside, model), STATUS_OK);
 }
 
-static void test_names_of_the_hub(void **state) {
+static void names_of_the_hub_are_told(void **state) {
     (void)state;
     static const char hub[] = "hf download meta-llama/Llama-9-1B --local-dir Llama-9-1B";
     EXPECT(2, TEXTS("no such folder", hub), "eval", "meta-llama/Llama-9-1B", place.text);
@@ -81,7 +81,7 @@ static void write_file(const char *name, const char *bytes, size_t count) {
     temp_write(temp_path(other, name), bytes, count);
 }
 
-static void test_other_formats(void **state) {
+static void other_formats_are_told(void **state) {
     (void)state;
     static const struct {
         const char *name, *bytes;
@@ -107,7 +107,7 @@ static void test_other_formats(void **state) {
     }
 }
 
-static void test_files_in_place_of_folders(void **state) {
+static void files_in_place_of_folders_are_told(void **state) {
     (void)state;
     EXPECT(2, TEXTS("is a file", "give its folder"), "eval", temp_path(place.model, "model.safetensors"), place.text);
     EXPECT(2, TEXTS("is a file", "give its folder"), "eval", temp_path(place.model, "config.json"), place.text);
@@ -119,7 +119,7 @@ static void test_files_in_place_of_folders(void **state) {
 }
 
 /* A clone of the hub's repository without its large files. */
-static void test_pointers_of_git_lfs(void **state) {
+static void pointers_of_git_lfs_are_told(void **state) {
     (void)state;
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
     assert_int_equal(folder_remove(other), STATUS_OK);
@@ -143,7 +143,7 @@ static void write_changed(const char *from, const char *to) {
     assert_int_equal(file_copy(temp_path(place.model, "config.json"), temp_path(other, "config.json")), STATUS_OK);
 }
 
-static void test_quantised_weights(void **state) {
+static void quantised_weights_are_told(void **state) {
     (void)state;
     static const struct {
         const char *from, *to, *text;
@@ -158,10 +158,10 @@ static void test_quantised_weights(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_run_stands_for_its_model), cmocka_unit_test(test_a_run_without_a_model),
-        cmocka_unit_test(test_names_of_the_hub),           cmocka_unit_test(test_other_formats),
-        cmocka_unit_test(test_files_in_place_of_folders),  cmocka_unit_test(test_pointers_of_git_lfs),
-        cmocka_unit_test(test_quantised_weights),
+        cmocka_unit_test(a_run_stands_for_its_model),         cmocka_unit_test(a_run_without_a_model_is_told),
+        cmocka_unit_test(names_of_the_hub_are_told),          cmocka_unit_test(other_formats_are_told),
+        cmocka_unit_test(files_in_place_of_folders_are_told), cmocka_unit_test(pointers_of_git_lfs_are_told),
+        cmocka_unit_test(quantised_weights_are_told),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

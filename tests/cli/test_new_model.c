@@ -62,7 +62,7 @@ static enum status make_and_check(void *payload) {
     return status;
 }
 
-static void test_each_file_operation_may_fail(void **state) {
+static void each_file_operation_may_fail(void **state) {
     struct attempt attempt = {.folder = *state, .text = temp_path(*state, "text.txt")};
     make_text(attempt.text, 2000);
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
@@ -70,7 +70,7 @@ static void test_each_file_operation_may_fail(void **state) {
         assert_true(fault_sweep(kinds[i], false, make_and_check, &attempt) > 0);
 }
 
-static void test_each_allocation_may_fail(void **state) {
+static void each_allocation_may_fail(void **state) {
     struct attempt attempt = {.folder = *state};
     assert_true(fault_sweep(FAULT_ALLOCATE, false, make_and_check, &attempt) > 20);
 }
@@ -90,7 +90,7 @@ static enum status make_and_remove(void *payload) {
     return STATUS_OK;
 }
 
-static void test_killed_at_any_operation(void **state) {
+static void a_kill_at_any_operation_leaves_all_or_nothing(void **state) {
     struct attempt attempt = {.folder = *state, .text = temp_path(*state, "text.txt")};
     make_text(attempt.text, 2000);
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
@@ -99,7 +99,7 @@ static void test_killed_at_any_operation(void **state) {
 }
 
 /* Somebody else's model that is still being made. */
-static void test_what_is_held_stays(void **state) {
+static void what_is_held_stays(void **state) {
     struct attempt attempt = {.folder = *state};
     int lock;
     const char *made = temp_path(*state, ".ballast-new-0123456789abcdef"),
@@ -116,7 +116,7 @@ static void test_what_is_held_stays(void **state) {
     assert_true(file_is_folder(others)); /* none of ours: another name */
 }
 
-static void test_same_seed_same_bytes(void **state) {
+static void the_same_seed_gives_the_same_bytes(void **state) {
     struct attempt attempt = {.folder = *state};
     char *first, *second;
     size_t first_bytes, second_bytes;
@@ -135,9 +135,11 @@ static void test_same_seed_same_bytes(void **state) {
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
     const struct CMUnitTest tests[] = {
-        CASE(test_killed_at_any_operation), /* first: before this process has OpenMP's threads */
-        CASE(test_what_is_held_stays),       CASE(test_each_file_operation_may_fail),
-        CASE(test_each_allocation_may_fail), CASE(test_same_seed_same_bytes),
+        CASE(a_kill_at_any_operation_leaves_all_or_nothing), /* first: before this process has OpenMP's threads */
+        CASE(what_is_held_stays),
+        CASE(each_file_operation_may_fail),
+        CASE(each_allocation_may_fail),
+        CASE(the_same_seed_gives_the_same_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void check_note(const char *note) {
 }
 
 /* Each name leads to its row for the commands that the row serves, and is not what an option of theirs is called. */
-static void test_table_is_whole(void **state) {
+static void table_is_whole(void **state) {
     (void)state;
     for (int i = 0; i < option_alias_count; i++) {
         const struct option_alias *alias = &option_aliases[i];
@@ -89,7 +89,7 @@ static void expect_refused(const struct command *command, char **words, int coun
     if (!strstr(status_hint_text(), hint)) fail_msg("%s: hint '%s' lacks '%s'", words[0], status_hint_text(), hint);
 }
 
-static void test_on_the_command_line(void **state) {
+static void aliases_are_told_on_the_command_line(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++) {
         char word[NAME_BYTES + 2], value[] = "3";
@@ -98,7 +98,7 @@ static void test_on_the_command_line(void **state) {
     }
 }
 
-static void test_in_a_config(void **state) {
+static void aliases_are_told_in_a_config(void **state) {
     char path[600], text[128], option[] = "--config";
     snprintf(path, sizeof path, "%s/config.json", (const char *)*state);
     static const struct {
@@ -118,7 +118,7 @@ static void test_in_a_config(void **state) {
     }
 }
 
-static void test_a_config_of_another_format(void **state) {
+static void a_config_of_another_format_is_told(void **state) {
     static const struct {
         const char *name, *text, *format;
     } files[] = {{"c.yaml", "steps: 100\n", "YAML"}, {"c.yml", "{}", "YAML"}, {"c.toml", "steps = 100\n", "TOML"}};
@@ -134,7 +134,7 @@ static void test_a_config_of_another_format(void **state) {
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(test_table_is_whole), CASE(test_on_the_command_line),
-                                       CASE(test_in_a_config), CASE(test_a_config_of_another_format)};
+    const struct CMUnitTest tests[] = {CASE(table_is_whole), CASE(aliases_are_told_on_the_command_line),
+                                       CASE(aliases_are_told_in_a_config), CASE(a_config_of_another_format_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,7 +126,7 @@ static bool is_idle(int at, const char *text, const struct train_facts *facts) {
     return idle;
 }
 
-static void test_each_rule(void **state) {
+static void each_rule_is_kept(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++) {
         struct train_facts lively = cases[i].effective_facts;
@@ -136,8 +136,8 @@ static void test_each_rule(void **state) {
     }
 }
 
-/* The tiers are told by the plan; test_the_program has them. */
-static void test_each_rule_has_a_case(void **state) {
+/* The tiers are told by the plan; the_program_says_it has them. */
+static void each_rule_has_a_case(void **state) {
     (void)state;
     for (int i = 0; i < option_effect_count; i++) {
         enum option_id option = option_effects[i].option;
@@ -166,7 +166,7 @@ static void expect_warnings(const char *folder, const char *const *texts, int wa
 #define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define EXPECT(texts, warnings, ...) expect_warnings(folder, texts, warnings, TEXTS(__VA_ARGS__))
 
-static void test_the_program(void **state) {
+static void the_program_says_it(void **state) {
     const char *folder = *state;
     char model[600], text[600], out[600];
     snprintf(model, sizeof model, "%s/model", folder);
@@ -187,7 +187,7 @@ static void test_the_program(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_rule), cmocka_unit_test(test_each_rule_has_a_case),
-        cmocka_unit_test_setup_teardown(test_the_program, temp_folder_make, temp_folder_drop)};
+        cmocka_unit_test(each_rule_is_kept), cmocka_unit_test(each_rule_has_a_case),
+        cmocka_unit_test_setup_teardown(the_program_says_it, temp_folder_make, temp_folder_drop)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void refuse(const struct command *command, const char *text, const char *
 }
 #define REFUSE(command, text, hint, ...) refuse(command, text, hint, (const char *const[]){__VA_ARGS__, NULL})
 
-static void test_table_is_whole(void **state) {
+static void table_is_whole(void **state) {
     (void)state;
     char key[64];
     for (int i = 0; i < OPTION_COUNT; i++) {
@@ -58,7 +58,7 @@ static void test_table_is_whole(void **state) {
     }
 }
 
-static void test_values_of_each_type(void **state) {
+static void values_of_each_type(void **state) {
     (void)state;
     struct options options;
     assert_int_equal(PARSE(&command_train, &options, "model", "--batch", "4", "data", "--lr=1e-3", "-o", "run",
@@ -80,7 +80,7 @@ static void test_values_of_each_type(void **state) {
     options_free(&options);
 }
 
-static void test_bad_values_name_option_and_rule(void **state) {
+static void bad_values_name_option_and_rule(void **state) {
     (void)state;
     const struct command *plan = &command_plan;
     REFUSE(plan, "--batch: 0 is not legal: must be 1 to", NULL, "m", "--batch", "0");
@@ -109,7 +109,7 @@ static void test_bad_values_name_option_and_rule(void **state) {
     REFUSE(&command_train, "--lr: -1 is not legal", NULL, "m", "d", "--lr", "-1");
 }
 
-static void test_unknown_names_get_a_hint(void **state) {
+static void unknown_names_get_a_hint(void **state) {
     (void)state;
     REFUSE(&command_plan, "--bacth: unknown option", "--batch", "m", "--bacth", "3");
     REFUSE(&command_plan, "--device-mem: unknown option", "--device-memory", "m", "--device-mem", "3");
@@ -121,7 +121,7 @@ static void test_unknown_names_get_a_hint(void **state) {
     REFUSE(&command_init, "--arch FAMILY is missing", NULL, "m");
 }
 
-static void test_what_is_not_supported_yet_is_refused_by_name(void **state) {
+static void what_is_not_supported_yet_is_refused_by_name(void **state) {
     (void)state;
     static const char text[] = "--partition: not supported in this version";
     REFUSE(&command_plan, text, NULL, "m", "--partition", "8G");
@@ -129,7 +129,7 @@ static void test_what_is_not_supported_yet_is_refused_by_name(void **state) {
     REFUSE(&command_init, "--arch: 'bert' is none of gpt2|llama|", NULL, "m", "--arch", "bert");
 }
 
-static void test_arch_has_every_family(void **state) {
+static void arch_has_every_family(void **state) {
     (void)state;
     char all[256] = "";
     for (int i = 0; i < model_family_count; i++) {
@@ -146,7 +146,7 @@ static const char *write_config(const char *folder, const char *text) {
     return path;
 }
 
-static void test_command_line_wins_over_config_over_default(void **state) {
+static void command_line_wins_over_config_over_default(void **state) {
     struct options options;
     const char *path =
         write_config(*state, "{\"batch\": 16, \"lr\": 0.5, \"keep\": 7, \"quiet\": true, \"valid\": [\"x\", \"y\"],"
@@ -165,7 +165,7 @@ static void test_command_line_wins_over_config_over_default(void **state) {
 }
 
 /* --epochs and --steps say the same in two ways. */
-static void test_options_that_exclude_each_other(void **state) {
+static void options_that_exclude_each_other(void **state) {
     struct options options;
     const char *config = write_config(*state, "{\"steps\": 20}");
     REFUSE(&command_train, "--epochs and --steps: only one", NULL, "m", "d", "--epochs", "2", "--steps", "3");
@@ -180,7 +180,7 @@ static void test_options_that_exclude_each_other(void **state) {
     REFUSE(&command_train, "--epochs and --steps: only one", NULL, "m", "d", "--config", config);
 }
 
-static void test_bad_config_names_file_and_key(void **state) {
+static void bad_config_names_file_and_key(void **state) {
     static const char *const bad[][2] = {
         {"{\"bacth\": 4}", "run.json: bacth: unknown key"},
         {"{\"save-every\": 4}", "run.json: save-every: unknown key"},
@@ -205,7 +205,7 @@ static void test_bad_config_names_file_and_key(void **state) {
     REFUSE(&command_train, "bacth", "\"batch\"", "m", "d", "--config", write_config(*state, "{\"bacth\": 4}"));
 }
 
-static void test_one_config_may_serve_several_commands(void **state) {
+static void one_config_may_serve_several_commands(void **state) {
     struct options options;
     const char *path = write_config(*state, "{\"batch\": 16, \"steps\": 3}");
     log_set_quiet(true);
@@ -250,7 +250,7 @@ static bool help_has(const char *text, const struct option *option) {
     return strstr(at, fallback) != NULL;
 }
 
-static void test_help_shows_every_default(void **state) {
+static void help_shows_every_default(void **state) {
     (void)state;
     for (int i = 0; i < COMMAND_COUNT; i++) {
         char *text = printed(print_command, commands[i]);
@@ -284,7 +284,7 @@ static void expect_up_to_date(const char *name, void (*print)(const void *payloa
     free(text);
 }
 
-static void test_documents_are_up_to_date(void **state) {
+static void documents_are_up_to_date(void **state) {
     (void)state;
     expect_up_to_date("options", print_document);
     expect_up_to_date("models", print_models);
@@ -292,7 +292,7 @@ static void test_documents_are_up_to_date(void **state) {
 }
 
 /* What the command line takes where nothing is given is what training takes without a command line. */
-static void test_parser_and_training_have_the_same_defaults(void **state) {
+static void parser_and_training_have_the_same_defaults(void **state) {
     (void)state;
     struct train_options training;
     train_options_init(&training);
@@ -323,7 +323,7 @@ static enum status parse_with_config(void *payload) {
     return status;
 }
 
-static void test_each_allocation_may_fail(void **state) {
+static void each_allocation_may_fail(void **state) {
     char path[4096];
     snprintf(path, sizeof path, "%s", write_config(*state, "{\"batch\": 16, \"lr\": 0.5, \"valid\": [\"x\", \"y\"]}"));
     assert_true(fault_sweep(FAULT_ALLOCATE, true, parse_with_config, path) >= 4);
@@ -332,20 +332,20 @@ static void test_each_allocation_may_fail(void **state) {
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
     const struct CMUnitTest tests[] = {
-        CASE(test_table_is_whole),
-        CASE(test_values_of_each_type),
-        CASE(test_bad_values_name_option_and_rule),
-        CASE(test_unknown_names_get_a_hint),
-        CASE(test_what_is_not_supported_yet_is_refused_by_name),
-        CASE(test_arch_has_every_family),
-        CASE(test_command_line_wins_over_config_over_default),
-        CASE(test_options_that_exclude_each_other),
-        CASE(test_bad_config_names_file_and_key),
-        CASE(test_one_config_may_serve_several_commands),
-        CASE(test_help_shows_every_default),
-        CASE(test_documents_are_up_to_date),
-        CASE(test_parser_and_training_have_the_same_defaults),
-        CASE(test_each_allocation_may_fail),
+        CASE(table_is_whole),
+        CASE(values_of_each_type),
+        CASE(bad_values_name_option_and_rule),
+        CASE(unknown_names_get_a_hint),
+        CASE(what_is_not_supported_yet_is_refused_by_name),
+        CASE(arch_has_every_family),
+        CASE(command_line_wins_over_config_over_default),
+        CASE(options_that_exclude_each_other),
+        CASE(bad_config_names_file_and_key),
+        CASE(one_config_may_serve_several_commands),
+        CASE(help_shows_every_default),
+        CASE(documents_are_up_to_date),
+        CASE(parser_and_training_have_the_same_defaults),
+        CASE(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@
 #define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 
-static void test_a_config_alone_can_be_planned(void **state) {
+static void a_config_alone_can_be_planned(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     const char *plan = temp_path(folder, "plan.json");
     make_text(text, 5000);
@@ -36,7 +36,7 @@ static void test_a_config_alone_can_be_planned(void **state) {
     EXPECT(folder, 2, TEXTS(weights), "generate", model, "--prompt", "a");
 }
 
-static void test_a_preset_can_be_planned(void **state) {
+static void a_preset_can_be_planned(void **state) {
     const char *folder = *state, *text = temp_path(folder, "text.txt"), *plan = temp_path(folder, "plan.json");
     make_text(text, 1000);
     struct program_run run = PROGRAM(folder, "plan", "SmolLM-135M", "--for", "generate", "--seq", "32", "-o", plan);
@@ -55,7 +55,7 @@ static void test_a_preset_can_be_planned(void **state) {
 }
 
 /* A card that is elsewhere: its plan is whole, and says that nothing was measured. */
-static void test_a_described_card_can_be_planned(void **state) {
+static void a_described_card_can_be_planned(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json");
     struct program_run run = PROGRAM(folder, "plan", "gpt2", "--cluster", BALLAST_SOURCE "/clusters/h100-sxm.json",
                                      "--batch", "32", "-o", plan);
@@ -120,7 +120,7 @@ static void forget_measured(const char *folder) {
 }
 
 /* The plan's predicted time is the run's, and every place that tells a step's time tells the same of the same step. */
-static void test_one_step_has_one_number(void **state) {
+static void one_step_has_one_number(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     const char *plan = temp_path(folder, "plan.json"), *out = temp_path(folder, "run");
     char headline[128];
@@ -169,7 +169,7 @@ static int read_amounts(const char *hint, double mib[8]) {
 }
 
 /* Where other settings save nothing they are not suggested; where they do, they ask for less. */
-static void test_suggestions_ask_for_less(void **state) {
+static void suggestions_ask_for_less(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *caps[] = {"64K", "1M", "3M", "8M", "20M"};
     EXPECT(folder, 0, NULL, "init", model, "--arch", "llama", "--hidden", "128", "--layers", "1", "--heads", "2",
            "--vocab", "6000", "--context", "128");
@@ -190,7 +190,7 @@ static void test_suggestions_ask_for_less(void **state) {
 }
 
 /* A device tier that is given needs no look at the system's memory. */
-static void test_without_proc_a_given_memory_is_enough(void **state) {
+static void without_proc_a_given_memory_is_enough(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     char command[8192];
 #if defined(__SANITIZE_ADDRESS__)
@@ -215,7 +215,7 @@ static void test_without_proc_a_given_memory_is_enough(void **state) {
     assert_int_equal(status, 0);
 }
 
-static void test_sizes_nobody_means(void **state) {
+static void sizes_nobody_means_are_refused(void **state) {
     const char *folder = *state;
     EXPECT(folder, 2, TEXTS("--device-memory: 24 without a unit is 24 bytes", "hint: did you mean 24G?"), "plan",
            "gpt2", "--device-memory", "24");
@@ -227,13 +227,10 @@ static void test_sizes_nobody_means(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_a_config_alone_can_be_planned),
-        CASE(test_a_preset_can_be_planned),
-        CASE(test_a_described_card_can_be_planned),
-        CASE(test_one_step_has_one_number),
-        CASE(test_suggestions_ask_for_less),
-        CASE(test_without_proc_a_given_memory_is_enough),
-        CASE(test_sizes_nobody_means),
+        CASE(a_config_alone_can_be_planned),   CASE(a_preset_can_be_planned),
+        CASE(a_described_card_can_be_planned), CASE(one_step_has_one_number),
+        CASE(suggestions_ask_for_less),        CASE(without_proc_a_given_memory_is_enough),
+        CASE(sizes_nobody_means_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static void expect_told(const char *names) {
     assert_string_equal(told.names, names);
 }
 
-static void test_a_run(void **state) {
+static void a_run_shows_progress(void **state) {
     struct tiny_run run;
     char folder[600];
     tiny_run_make(*state, "llama", &run);
@@ -58,7 +58,7 @@ static void test_a_run(void **state) {
     expect_told("taking memory;reading model.safetensors;reading optimizer.safetensors;writing model.safetensors;");
 }
 
-static void test_evaluation(void **state) {
+static void evaluation_shows_progress(void **state) {
     struct tiny_run run;
     struct eval_result result;
     tiny_run_make(*state, "llama", &run);
@@ -71,7 +71,7 @@ static void test_evaluation(void **state) {
     eval_result_free(&result);
 }
 
-static void test_a_new_model(void **state) {
+static void a_new_model_shows_progress(void **state) {
     char text[600];
     int64_t parameters;
     struct new_model wanted = {.tokenizer_text = text, .seed = 1};
@@ -89,7 +89,7 @@ static void test_a_new_model(void **state) {
 }
 
 /* Work within other work is a part of it. */
-static void test_work_within_work(void **state) {
+static void work_within_work_shows_once(void **state) {
     (void)state;
     begin_listening();
     progress_begin(PROGRESS_COUNT, 2, "%s", "outer");
@@ -103,7 +103,7 @@ static void test_work_within_work(void **state) {
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(test_a_run), CASE(test_evaluation), CASE(test_a_new_model),
-                                       CASE(test_work_within_work)};
+    const struct CMUnitTest tests[] = {CASE(a_run_shows_progress), CASE(evaluation_shows_progress),
+                                       CASE(a_new_model_shows_progress), CASE(work_within_work_shows_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

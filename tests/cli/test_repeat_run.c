@@ -81,17 +81,17 @@ static void expect_same_run(const char *folder, const char *weights) {
     expect_same_file(folder, "first/run.json", "again/run.json");
 }
 
-static void test_same_bits(void **state) {
+static void a_repeated_run_has_the_same_bits(void **state) {
     EXPECT(*state, 0, NULL, "train", "model", "text.txt", "-o", "first", "--steps", "5", "--batch", "3", "--seq", "16",
            "--grain", "2", "--lr", "1e-2", "--seed", "7", "--schedule", "wsd", "--valid", "valid.txt", "--valid-every",
            "2", "--valid-batches", "3", "--weight-decay", "0.3", "--chat-date", "2024-07-26", "--sample-every", "4",
-           "--device-memory", "64M");
+           "--device-memory", "900K", "--host-memory", "64M");
     EXPECT(*state, 0, NULL, "train", "--config", "first/run.json", "-o", "again");
     expect_same_run(*state, "model.safetensors");
 }
 
 /* Adapters, a length in epochs, and a policy that a search found. */
-static void test_same_bits_of_adapters(void **state) {
+static void repeated_adapters_have_the_same_bits(void **state) {
     EXPECT(*state, 0, NULL, "train", "model", "text.txt", "-o", "first", "--epochs", "0.01", "--batch", "3", "--seq",
            "16", "--lora", "2,4,all-linear", "--freeze", "*embed*", "--freeze", "*norm*", "--valid-fraction", "0.1",
            "--document-attention", "within", "--disk", ".:1G");
@@ -99,7 +99,7 @@ static void test_same_bits_of_adapters(void **state) {
     expect_same_run(*state, "adapter_model.safetensors");
 }
 
-static void test_settings_may_be_given_anew(void **state) {
+static void settings_may_be_given_anew(void **state) {
     EXPECT(*state, 0, NULL, "train", "model", "text.txt", "-o", "first", "--steps", "2", "--batch", "3", "--seq", "16",
            "--wsd-decay-fraction", "0.5", "--schedule", "wsd");
     EXPECT(*state, 0, NULL, "train", "model", "valid.txt", "--config", "first/run.json", "-o", "other", "--lr", "1e-2",
@@ -121,7 +121,7 @@ static void write_changed(const char *folder, const char *part, const char *fiel
     json_decref(run);
 }
 
-static void test_what_cannot_be_repeated_is_refused(void **state) {
+static void what_cannot_be_repeated_is_refused(void **state) {
     EXPECT(*state, 0, NULL, "train", "model", "text.txt", "-o", "first", "--steps", "2", "--batch", "3", "--seq", "16");
 #define REFUSED(texts, ...) EXPECT(*state, 2, texts, __VA_ARGS__)
     REFUSED(TEXTS("batch: 8 differs from the 3 of first/run.json"), "train", "--config", "first/run.json", "-o", "new",
@@ -143,10 +143,10 @@ static void test_what_cannot_be_repeated_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_same_bits),
-        CASE(test_same_bits_of_adapters),
-        CASE(test_settings_may_be_given_anew),
-        CASE(test_what_cannot_be_repeated_is_refused),
+        CASE(a_repeated_run_has_the_same_bits),
+        CASE(repeated_adapters_have_the_same_bits),
+        CASE(settings_may_be_given_anew),
+        CASE(what_cannot_be_repeated_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

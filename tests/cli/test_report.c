@@ -48,7 +48,7 @@ static bool holds(const char *path, const char *text) {
     return found;
 }
 
-static void test_report_writes_a_page(void **state) {
+static void report_writes_a_page(void **state) {
     const char *folder = *state, *run = temp_path(folder, "run"), *plan = temp_path(folder, "p.json");
     EXPECT(folder, 0, NULL, "train", temp_path(folder, "model"), temp_path(folder, "text.txt"), "-o", run, "--steps",
            "3", SETTINGS);
@@ -171,7 +171,7 @@ static void expect_hostile_requests_are_bounded(int port) {
     wait_for_a_step(port);
 }
 
-static void test_a_run_is_served_while_it_trains(void **state) {
+static void a_run_is_served_while_it_trains(void **state) {
     const char *folder = *state, *run = temp_path(folder, "run");
     const char *const words[] = {"train",
                                  temp_path(folder, "model"),
@@ -217,7 +217,7 @@ static void test_a_run_is_served_while_it_trains(void **state) {
 }
 
 /* The server reads what the run writes; the run does not know of it. */
-static void test_the_bits_are_those_of_a_run_alone(void **state) {
+static void the_bits_are_those_of_a_run_alone(void **state) {
     const char *folder = *state, *served = temp_path(folder, "served"), *alone = temp_path(folder, "alone");
     const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     const char *const words[] = {"train", model, text, "-o", served, "--steps", "20", "--serve", "0", SETTINGS, NULL};
@@ -237,7 +237,7 @@ static void test_the_bits_are_those_of_a_run_alone(void **state) {
     assert_true(files_equal(temp_path(served, "model/model.safetensors"), temp_path(alone, "model/model.safetensors")));
 }
 
-static void test_addresses(void **state) {
+static void addresses_are_read(void **state) {
     static const char *const wrong[] = {
         "",           "x", "-1", "65536", "1.2.3.4", ":80", "example.org:80", "127.0.0.1:", "a:b:1", "203.0.113.1:0",
         "99999999999"};
@@ -259,10 +259,10 @@ static void test_addresses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_report_writes_a_page),
-        CASE(test_a_run_is_served_while_it_trains),
-        CASE(test_the_bits_are_those_of_a_run_alone),
-        cmocka_unit_test(test_addresses),
+        CASE(report_writes_a_page),
+        CASE(a_run_is_served_while_it_trains),
+        CASE(the_bits_are_those_of_a_run_alone),
+        cmocka_unit_test(addresses_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

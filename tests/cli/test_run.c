@@ -98,7 +98,7 @@ static size_t stop_by(const char *folder, const char *run, int signal, int statu
 }
 
 /* k steps, a signal, resume, n-k steps = n steps: metrics and weights, to the last bit. */
-static void test_a_stopped_run_goes_on_as_if_it_had_not_stopped(void **state) {
+static void a_stopped_run_goes_on_as_if_it_had_not_stopped(void **state) {
     const char *folder = *state;
     char run[512], whole[512], model[512], text[512], steps[32];
     snprintf(run, sizeof run, "%s/run", folder);
@@ -120,7 +120,7 @@ static void test_a_stopped_run_goes_on_as_if_it_had_not_stopped(void **state) {
     expect_same_file(temp_path(run, "model/tokenizer.json"), temp_path(model, "tokenizer.json"));
 }
 
-static void test_sigterm_is_status_143(void **state) {
+static void sigterm_is_status_143(void **state) {
     char run[512];
     snprintf(run, sizeof run, "%s/run", (const char *)*state);
     assert_true(stop_by(*state, run, SIGTERM, 143) >= 3);
@@ -146,7 +146,7 @@ static char *generated(const char *folder, const char *model, const char *seed) 
     return text;
 }
 
-static void test_training_teaches(void **state) {
+static void training_teaches(void **state) {
     const char *folder = *state;
     char run[512], model[512], text[512], trained[600], plan[512];
     snprintf(run, sizeof run, "%s/run", folder);
@@ -193,9 +193,9 @@ static void test_training_teaches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_a_stopped_run_goes_on_as_if_it_had_not_stopped),
-        CASE(test_sigterm_is_status_143),
-        CASE(test_training_teaches),
+        CASE(a_stopped_run_goes_on_as_if_it_had_not_stopped),
+        CASE(sigterm_is_status_143),
+        CASE(training_teaches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static void expect_whole_run(const char *folder, const char *run) {
     assert_true(files_equal(temp_path(folder, "open/model/model.safetensors"), temp_path(folder, name)));
 }
 
-static void test_closed_at_the_start(void **state) {
+static void streams_may_be_closed_at_the_start(void **state) {
     train(*state, "open", "2>/dev/null");
     /* The run's lock, its metrics and its event file are the first that stay open. */
     train(*state, "closed-2", "2>&-");
@@ -63,7 +63,7 @@ static void test_closed_at_the_start(void **state) {
     expect_whole_run(*state, "closed-all");
 }
 
-static void test_printing_to_a_closed_stream_fails(void **state) {
+static void printing_to_a_closed_stream_fails(void **state) {
     assert_int_equal(shell(*state, "$B help options >&- 2>err.txt; test $? = 1 && grep -q 'standard output' err.txt"),
                      0);
 }
@@ -71,21 +71,21 @@ static void test_printing_to_a_closed_stream_fails(void **state) {
 #define TRAIN "$B train model text.txt --steps 6 --save-every 3 --batch 3 --seq 16 --threads 1 --dtype fp32 -o "
 
 /* The run goes on without anybody who reads what it prints. */
-static void test_a_log_whose_reader_goes_away(void **state) {
+static void a_log_may_lose_its_reader(void **state) {
     int status = shell(*state, "{ " TRAIN "piped; echo $? > status.txt; } 2>&1 | true; test $(cat status.txt) = 0");
     assert_int_equal(status, 0);
     assert_true(file_is_folder(temp_path(*state, "piped/model")));
 }
 
 /* The optimizer's file is larger; all else is smaller. */
-static void test_a_limit_on_files(void **state) {
+static void a_limit_on_files_is_told(void **state) {
     int status = shell(*state, "(ulimit -f 250; " TRAIN "limited 2> err.txt); test $? = 1 && "
                                "grep -q 'optimizer.safetensors: cannot write: File too large' err.txt");
     assert_int_equal(status, 0);
     assert_false(file_exists(temp_path(*state, "limited/checkpoints/.tmp-step-00000003")));
 }
 
-static void test_no_folder_for_the_cache(void **state) {
+static void no_folder_for_the_cache_is_no_error(void **state) {
     int status = shell(*state, "XDG_CACHE_HOME=/proc/none " TRAIN "uncached 2> err.txt && "
                                "grep -q '^warning: XDG_CACHE_HOME names' err.txt");
     assert_int_equal(status, 0);
@@ -95,11 +95,9 @@ static void test_no_folder_for_the_cache(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_closed_at_the_start),
-        cmocka_unit_test(test_a_log_whose_reader_goes_away),
-        cmocka_unit_test(test_a_limit_on_files),
-        cmocka_unit_test(test_no_folder_for_the_cache),
-        cmocka_unit_test(test_printing_to_a_closed_stream_fails),
+        cmocka_unit_test(streams_may_be_closed_at_the_start), cmocka_unit_test(a_log_may_lose_its_reader),
+        cmocka_unit_test(a_limit_on_files_is_told),           cmocka_unit_test(no_folder_for_the_cache_is_no_error),
+        cmocka_unit_test(printing_to_a_closed_stream_fails),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

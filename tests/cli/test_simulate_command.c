@@ -84,7 +84,7 @@ static void expect_trace(const char *path, int processes) {
     json_decref(object);
 }
 
-static void test_plan_and_run(void **state) {
+static void plans_and_runs_are_simulated(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json"), *run = temp_path(folder, "run");
     const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     EXPECT(folder, 0, TEXTS(""), "plan", model, "--batch", "4", "--seq", "16", "--grain", "2", "--dtype", "fp32", "-o",
@@ -108,7 +108,7 @@ static void test_plan_and_run(void **state) {
     expect_printed(folder, TEXTS("predicted step", "measured step", "what binds", "disk in"), run, NULL, NULL);
 }
 
-static void test_what_cannot_be_simulated(void **state) {
+static void what_cannot_be_simulated_is_told(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json"), *model = temp_path(folder, "model");
     EXPECT(folder, 2, TEXTS("nowhere.json"), "simulate", "nowhere.json");
     EXPECT(folder, 2, TEXTS("has no run.json"), "simulate", model);
@@ -129,8 +129,8 @@ static void test_what_cannot_be_simulated(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_plan_and_run, set_up, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_what_cannot_be_simulated, set_up, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(plans_and_runs_are_simulated, set_up, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(what_cannot_be_simulated_is_told, set_up, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

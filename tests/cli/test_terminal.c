@@ -93,7 +93,7 @@ static int check_live_lines(const char *output, int columns, const char *bar) {
     return lines;
 }
 
-static void test_live_lines_fit(void **state) {
+static void live_lines_fit(void **state) {
     (void)state;
     static const int widths[] = {60, 80, 120, 250};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
@@ -105,7 +105,7 @@ static void test_live_lines_fit(void **state) {
     }
 }
 
-static void test_no_colour(void **state) {
+static void no_colour_is_honoured(void **state) {
     (void)state;
     const char *output = DRAW(80, "1", RUN);
     assert_true(check_live_lines(output, 80, "[") >= 2);
@@ -113,12 +113,12 @@ static void test_no_colour(void **state) {
     assert_null(strstr(output, "\x1b[1m"));
 }
 
-static void test_quiet(void **state) {
+static void quiet_is_honoured(void **state) {
     (void)state;
     assert_string_equal(DRAW(80, "", RUN, "--quiet"), "");
 }
 
-static void test_without_a_terminal(void **state) {
+static void lines_are_plain_without_a_terminal(void **state) {
     (void)state;
     assert_int_equal(folder_remove(place.run), STATUS_OK);
     struct program_run run = PROGRAM(place.folder, RUN);
@@ -131,7 +131,8 @@ static void test_without_a_terminal(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_live_lines_fit), cmocka_unit_test(test_no_colour),
-                                       cmocka_unit_test(test_quiet), cmocka_unit_test(test_without_a_terminal)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(live_lines_fit), cmocka_unit_test(no_colour_is_honoured),
+                                       cmocka_unit_test(quiet_is_honoured),
+                                       cmocka_unit_test(lines_are_plain_without_a_terminal)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -34,14 +34,14 @@ static void put_v2(const char *root, const char *group_line, const char *mount_r
     put(root, "/proc/self", "cgroup", group_line);
 }
 
-static void test_no_cgroup_is_no_limit(void **state) {
+static void no_cgroup_is_no_limit(void **state) {
     struct cgroup_limits limits;
     cgroup_read(*state, &limits);
     assert_int_equal(limits.memory_room_bytes, -1);
     assert_true(limits.processors <= 0);
 }
 
-static void test_v2_takes_the_least_of_all_levels(void **state) {
+static void v2_takes_the_least_of_all_levels(void **state) {
     const char *root = *state;
     struct cgroup_limits limits;
     put_v2(root, "0::/work/job\n", "/");
@@ -59,7 +59,7 @@ static void test_v2_takes_the_least_of_all_levels(void **state) {
     assert_true(limits.processors > 1.49 && limits.processors < 1.51);
 }
 
-static void test_v2_in_a_container_whose_mount_is_the_group(void **state) {
+static void v2_is_read_where_the_mount_is_the_group(void **state) {
     const char *root = *state;
     struct cgroup_limits limits;
     put_v2(root, "0::/docker/abc\n", "/docker/abc");
@@ -69,7 +69,7 @@ static void test_v2_in_a_container_whose_mount_is_the_group(void **state) {
     assert_int_equal(limits.memory_room_bytes, GIB);
 }
 
-static void test_v1_with_its_huge_number_for_no_limit(void **state) {
+static void v1_has_a_huge_number_for_no_limit(void **state) {
     const char *root = *state;
     struct cgroup_limits limits;
     put(root, "/proc/self", "mountinfo",
@@ -92,7 +92,7 @@ static void test_v1_with_its_huge_number_for_no_limit(void **state) {
     assert_true(limits.processors > 1.99 && limits.processors < 2.01);
 }
 
-static void test_use_above_the_limit_leaves_no_room(void **state) {
+static void use_above_the_limit_leaves_no_room(void **state) {
     const char *root = *state;
     struct cgroup_limits limits;
     put_v2(root, "0::/\n", "/");
@@ -102,7 +102,7 @@ static void test_use_above_the_limit_leaves_no_room(void **state) {
     assert_int_equal(limits.memory_room_bytes, 0);
 }
 
-static void test_malformed_files_are_no_limit(void **state) {
+static void malformed_files_are_no_limit(void **state) {
     const char *root = *state;
     struct cgroup_limits limits;
     put(root, "/proc/self", "mountinfo", "nonsense\n30 22 - cgroup2\n - \n\n30 22 0:26 / - cgroup2 cgroup2 rw\n");
@@ -117,7 +117,7 @@ static void test_malformed_files_are_no_limit(void **state) {
     assert_true(limits.processors <= 0);
 }
 
-static void test_capacity_is_what_the_header_says(void **state) {
+static void capacity_is_what_the_header_says(void **state) {
     const char *root = *state;
     struct cluster_memory memory;
     put_memory(root);
@@ -145,7 +145,7 @@ static void test_capacity_is_what_the_header_says(void **state) {
     assert_int_equal(memory.capacity_bytes, 0);
 }
 
-static void test_no_meminfo_is_an_error_with_a_way_out(void **state) {
+static void no_meminfo_is_an_error_with_a_way_out(void **state) {
     struct cluster_memory memory;
     assert_int_equal(cluster_measure_memory_at(*state, &memory), STATUS_FAILED);
     assert_non_null(strstr(status_hint_text(), "--device-memory"));
@@ -154,14 +154,14 @@ static void test_no_meminfo_is_an_error_with_a_way_out(void **state) {
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
     const struct CMUnitTest tests[] = {
-        CASE(test_no_cgroup_is_no_limit),
-        CASE(test_v2_takes_the_least_of_all_levels),
-        CASE(test_v2_in_a_container_whose_mount_is_the_group),
-        CASE(test_v1_with_its_huge_number_for_no_limit),
-        CASE(test_use_above_the_limit_leaves_no_room),
-        CASE(test_malformed_files_are_no_limit),
-        CASE(test_capacity_is_what_the_header_says),
-        CASE(test_no_meminfo_is_an_error_with_a_way_out),
+        CASE(no_cgroup_is_no_limit),
+        CASE(v2_takes_the_least_of_all_levels),
+        CASE(v2_is_read_where_the_mount_is_the_group),
+        CASE(v1_has_a_huge_number_for_no_limit),
+        CASE(use_above_the_limit_leaves_no_room),
+        CASE(malformed_files_are_no_limit),
+        CASE(capacity_is_what_the_header_says),
+        CASE(no_meminfo_is_an_error_with_a_way_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

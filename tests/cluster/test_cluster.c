@@ -11,7 +11,7 @@
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-static void test_measured_machine_is_sane(void **state) {
+static void measured_machine_is_sane(void **state) {
     (void)state;
     struct cluster cluster;
     assert_int_equal(cluster_measure(&cluster), STATUS_OK);
@@ -24,7 +24,7 @@ static void test_measured_machine_is_sane(void **state) {
     assert_true(device->tiers[0].capacity_bytes > 0);
 }
 
-static void test_cores_follow_the_affinity(void **state) {
+static void cores_follow_the_affinity(void **state) {
     (void)state;
     cpu_set_t all, one;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
@@ -39,7 +39,7 @@ static void test_cores_follow_the_affinity(void **state) {
 }
 
 /* Of a package with several caches (EPYC 7003 has eight of 32 MiB), the one above a core counts, not their sum. */
-static void test_a_cache_is_that_of_a_core(void **state) {
+static void a_cache_is_that_of_a_core(void **state) {
     (void)state;
     assert_true(cluster_cache_bytes() >= 0);
     assert_int_equal(setenv("HWLOC_SYNTHETIC", "package:1 l3:8(size=33554432) l2:8(size=524288) core:1 pu:1", 1), 0);
@@ -89,7 +89,7 @@ static void expect_equal_rates(const struct cluster_rates *a, const struct clust
     assert_memory_equal(a->slowdown, b->slowdown, sizeof a->slowdown);
 }
 
-static void test_rates_come_back_the_same(void **state) {
+static void rates_come_back_the_same(void **state) {
     (void)state;
     struct cluster all[] = {example(), example_with_rates()}, after;
     for (int i = 0; i < 2; i++) {
@@ -104,7 +104,7 @@ static void test_rates_come_back_the_same(void **state) {
     }
 }
 
-static void test_files_without_rates_are_read(void **state) {
+static void files_without_rates_are_read(void **state) {
     (void)state;
     struct cluster before = example(), after;
     json_t *object = cluster_to_json(&before);
@@ -133,7 +133,7 @@ static void refuse_rate(const char *owner_name, const char *inner, const char *f
 }
 
 /* Transfers are the faster ones of both, slowdowns those of the quieter measurement. */
-static void test_lower_of_two_measurements(void **state) {
+static void the_lower_of_two_measurements_is_kept(void **state) {
     (void)state;
     struct cluster_rates quiet = example_with_rates().rates, loud = quiet;
     loud.noise = 2;
@@ -150,7 +150,7 @@ static void test_lower_of_two_measurements(void **state) {
     expect_equal_rates(&reverse, &expected);
 }
 
-static void test_bad_rates_are_named(void **state) {
+static void bad_rates_are_named(void **state) {
     (void)state;
     static const char *const required[] = {"issue_s", "wake_s", "noise", "zero", "copies", "slowdown"};
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
@@ -169,7 +169,7 @@ static void test_bad_rates_are_named(void **state) {
     refuse_rate("slowdown", "disk reads", "disk writes", NULL);
 }
 
-static void test_a_copy_is_there_once(void **state) {
+static void a_copy_is_there_once(void **state) {
     (void)state;
     struct cluster cluster = example_with_rates(), out;
     json_t *object = cluster_to_json(&cluster);
@@ -180,7 +180,7 @@ static void test_a_copy_is_there_once(void **state) {
     json_decref(object);
 }
 
-static void test_json_gives_back_the_same(void **state) {
+static void json_gives_back_the_same(void **state) {
     (void)state;
     struct cluster before = example(), after;
     json_t *object = cluster_to_json(&before);
@@ -209,7 +209,7 @@ static void refuse(const char *field, json_t *value) {
     json_decref(object);
 }
 
-static void test_limits_come_back_the_same(void **state) {
+static void limits_come_back_the_same(void **state) {
     (void)state;
     static const struct cluster_limits limits = {9e14, 6e13, 3e12, 3e11, 132};
     static const char *const fields[] = {"bf16_flops_per_s", "fp32_flops_per_s", "memory_bytes_per_s",
@@ -233,7 +233,7 @@ static void test_limits_come_back_the_same(void **state) {
     json_decref(object);
 }
 
-static void test_bad_fields_are_named(void **state) {
+static void bad_fields_are_named(void **state) {
     (void)state;
     static const char *const required[] = {"version", "devices", "kind", "name", "isa", "cores", "page_bytes", "tiers"};
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
@@ -260,7 +260,7 @@ static enum status write_and_read(void *path) {
 }
 
 /* The file is then whole, or there is none. */
-static void test_every_operation_fails_in_turn(void **state) {
+static void every_operation_fails_in_turn(void **state) {
     (void)state;
     void *folder;
     assert_int_equal(temp_folder_make(&folder), 0);
@@ -278,12 +278,12 @@ static void test_every_operation_fails_in_turn(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_measured_machine_is_sane),      cmocka_unit_test(test_cores_follow_the_affinity),
-        cmocka_unit_test(test_a_cache_is_that_of_a_core),     cmocka_unit_test(test_json_gives_back_the_same),
-        cmocka_unit_test(test_bad_fields_are_named),          cmocka_unit_test(test_rates_come_back_the_same),
-        cmocka_unit_test(test_files_without_rates_are_read),  cmocka_unit_test(test_lower_of_two_measurements),
-        cmocka_unit_test(test_bad_rates_are_named),           cmocka_unit_test(test_a_copy_is_there_once),
-        cmocka_unit_test(test_every_operation_fails_in_turn), cmocka_unit_test(test_limits_come_back_the_same),
+        cmocka_unit_test(measured_machine_is_sane),      cmocka_unit_test(cores_follow_the_affinity),
+        cmocka_unit_test(a_cache_is_that_of_a_core),     cmocka_unit_test(json_gives_back_the_same),
+        cmocka_unit_test(bad_fields_are_named),          cmocka_unit_test(rates_come_back_the_same),
+        cmocka_unit_test(files_without_rates_are_read),  cmocka_unit_test(the_lower_of_two_measurements_is_kept),
+        cmocka_unit_test(bad_rates_are_named),           cmocka_unit_test(a_copy_is_there_once),
+        cmocka_unit_test(every_operation_fails_in_turn), cmocka_unit_test(limits_come_back_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void make_steps(struct console_account *account, int64_t from, int64_t to
     }
 }
 
-static void test_a_whole_run(void **state) {
+static void the_end_of_a_whole_run_is_told(void **state) {
     (void)state;
     struct console_account account = {.run_folder = "run", .writes_text = true, .checkpoint = "step-00003000"};
     account.began_ns = clock_now_ns();
@@ -46,7 +46,7 @@ static void test_a_whole_run(void **state) {
 
 /* One that went on counts what it did itself; without checkpoints there is nothing to resume, without a tokenizer
  * nothing to write. */
-static void test_a_part_of_a_run(void **state) {
+static void the_end_of_a_part_is_told(void **state) {
     (void)state;
     struct console_account account = {.run_folder = "run", .began_ns = clock_now_ns()};
     make_steps(&account, 11, 11);
@@ -56,14 +56,15 @@ static void test_a_part_of_a_run(void **state) {
     assert_null(strstr(text, "next:"));
 }
 
-static void test_nothing_was_left(void **state) {
+static void a_finished_run_is_told(void **state) {
     (void)state;
     const struct console_account account = {.run_folder = "run", .began_ns = clock_now_ns()};
     assert_string_equal(end_of(&account), "done: the run was complete\nmodel: run/model\n");
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_whole_run), cmocka_unit_test(test_a_part_of_a_run),
-                                       cmocka_unit_test(test_nothing_was_left)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_end_of_a_whole_run_is_told),
+                                       cmocka_unit_test(the_end_of_a_part_is_told),
+                                       cmocka_unit_test(a_finished_run_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

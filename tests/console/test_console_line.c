@@ -31,7 +31,7 @@ static int visible_columns(const char *line) {
     return columns;
 }
 
-static void test_plain(void **state) {
+static void plain_lines_hold_all(void **state) {
     (void)state;
     char line[FIELD_LINE_BYTES];
     console_line_plain(&step, line);
@@ -43,7 +43,7 @@ static void test_plain(void **state) {
     assert_non_null(strstr(line, "mfu: -"));
 }
 
-static void test_live_fits_the_terminal(void **state) {
+static void live_fits_the_terminal(void **state) {
     (void)state;
     char line[FIELD_LINE_BYTES];
     for (int colour = 0; colour < 2; colour++)
@@ -69,7 +69,7 @@ static int count(const char *text, char letter) {
 }
 
 /* At widths that terminals have there is a bar, of a run however long, and the numbers that matter most. */
-static void test_the_bar_stays(void **state) {
+static void the_bar_stays(void **state) {
     (void)state;
     static const struct { int columns, bar; } cases[] = {{60, 10}, {80, 13}, {120, 20}, {240, 30}};
     struct train_step late = step;
@@ -86,7 +86,7 @@ static void test_the_bar_stays(void **state) {
     assert_string_equal(line, "500000/1000000  loss 10.5000");
 }
 
-static void test_epochs(void **state) {
+static void epochs_are_told(void **state) {
     (void)state;
     struct train_step epoch = step;
     epoch.epoch = 1.25, epoch.epochs = 3;
@@ -97,7 +97,7 @@ static void test_epochs(void **state) {
     assert_non_null(strstr(line, "epoch 1.25/3"));
 }
 
-static void test_a_checkpoint_that_is_written_is_told(void **state) {
+static void a_checkpoint_that_is_written_is_told(void **state) {
     (void)state;
     const struct console_state saving = {.valid_loss = NAN, .saving = true};
     char line[FIELD_LINE_BYTES];
@@ -108,7 +108,7 @@ static void test_a_checkpoint_that_is_written_is_told(void **state) {
 }
 
 /* With all that a run can have there is room for every field. */
-static void test_everything_at_once(void **state) {
+static void everything_at_once_fits(void **state) {
     (void)state;
     const struct console_state all = {.valid_loss = 2.5, .saving = true};
     struct train_step full = step;
@@ -120,7 +120,7 @@ static void test_everything_at_once(void **state) {
         if (!strstr(line, parts[i])) fail_msg("'%s' is not in: %s", parts[i], line);
 }
 
-static void test_progress(void **state) {
+static void progress_is_drawn(void **state) {
     (void)state;
     const struct progress reading = {"reading model.safetensors", PROGRESS_BYTES, 1 << 30, (int64_t)4 << 30};
     const struct progress learning = {"tokenizer: learning tokens", PROGRESS_COUNT, 500, 2000};
@@ -137,7 +137,7 @@ static void test_progress(void **state) {
     }
 }
 
-static void test_times(void **state) {
+static void times_are_short(void **state) {
     (void)state;
     char text[24];
     assert_string_equal(console_print_time(0.4, text), "0s");
@@ -149,13 +149,13 @@ static void test_times(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain),
-                                       cmocka_unit_test(test_live_fits_the_terminal),
-                                       cmocka_unit_test(test_the_bar_stays),
-                                       cmocka_unit_test(test_epochs),
-                                       cmocka_unit_test(test_a_checkpoint_that_is_written_is_told),
-                                       cmocka_unit_test(test_everything_at_once),
-                                       cmocka_unit_test(test_progress),
-                                       cmocka_unit_test(test_times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plain_lines_hold_all),
+                                       cmocka_unit_test(live_fits_the_terminal),
+                                       cmocka_unit_test(the_bar_stays),
+                                       cmocka_unit_test(epochs_are_told),
+                                       cmocka_unit_test(a_checkpoint_that_is_written_is_told),
+                                       cmocka_unit_test(everything_at_once_fits),
+                                       cmocka_unit_test(progress_is_drawn),
+                                       cmocka_unit_test(times_are_short)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@ static const struct policy disk = {.grains_per_pass = 2,
                                    .optimizer = TIER_DISK,
                                    .schedule = "f0-5 d0-1 b5 f4 b4 f3 b3 b2-0"};
 
-static void test_words(void **state) {
+static void policies_have_words(void **state) {
     (void)state;
     char text[POLICY_WORDS_BYTES];
     const struct policy plain = {.grains_per_pass = 1};
@@ -26,7 +26,7 @@ static void expect_difference(struct policy policy, const char *words) {
 }
 
 /* What is the same is not said, what is not there is said to be missing, and something always is. */
-static void test_differences(void **state) {
+static void differences_have_words(void **state) {
     (void)state;
     struct policy other = disk;
     other.grains_per_pass = 1;
@@ -50,7 +50,7 @@ static void test_differences(void **state) {
 }
 
 /* The longest there can be is whole. */
-static void test_all_that_can_be_said(void **state) {
+static void all_that_can_be_said_fits(void **state) {
     (void)state;
     char text[POLICY_WORDS_BYTES];
     struct policy much = {.grains_per_pass = 1000000,
@@ -67,7 +67,7 @@ static void test_all_that_can_be_said(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_differences),
-                                       cmocka_unit_test(test_all_that_can_be_said)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(policies_have_words), cmocka_unit_test(differences_have_words),
+                                       cmocka_unit_test(all_that_can_be_said_fits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

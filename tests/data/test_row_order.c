@@ -27,7 +27,7 @@ static void write_out(uint64_t seed, int64_t rows, int64_t order[EPOCHS * MOST_R
 static const int64_t counts[] = {1, 2, 63, 64, 65, 191, 192, 193, 447, 448, 449, 1000, MOST_ROWS};
 enum { COUNTS = sizeof counts / sizeof *counts };
 
-static void test_is_the_order_written_out(void **state) {
+static void the_order_is_that_written_out(void **state) {
     (void)state;
     static int64_t expected[EPOCHS * MOST_ROWS];
     for (int c = 0; c < COUNTS; c++)
@@ -38,7 +38,7 @@ static void test_is_the_order_written_out(void **state) {
         }
 }
 
-static void test_each_epoch_has_each_row_once(void **state) {
+static void each_epoch_has_each_row_once(void **state) {
     (void)state;
     for (int c = 0; c < COUNTS; c++)
         for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
@@ -50,7 +50,7 @@ static void test_each_epoch_has_each_row_once(void **state) {
 }
 
 /* A reader who does not know all rows yet, but that its window is among them, reads the row that comes of all. */
-static void test_rows_to_come_change_nothing(void **state) {
+static void rows_to_come_change_nothing(void **state) {
     (void)state;
     for (int64_t n = 0; n < 400; n++) {
         int64_t end = row_order_window_end(n), row = row_order_at(5, n, end);
@@ -60,7 +60,7 @@ static void test_rows_to_come_change_nothing(void **state) {
     }
 }
 
-static void test_windows_end_where_numbers_do(void **state) {
+static void windows_end_where_numbers_do(void **state) {
     (void)state;
     assert_int_equal(row_order_window_end(0), 64);
     assert_int_equal(row_order_window_end(63), 64);
@@ -71,7 +71,7 @@ static void test_windows_end_where_numbers_do(void **state) {
 }
 
 /* Neighbouring windows of like permutations would show the same pattern. */
-static void test_windows_are_shuffled_apart(void **state) {
+static void windows_are_shuffled_apart(void **state) {
     (void)state;
     int same = 0;
     for (int64_t i = 0; i < 128; i++)
@@ -81,9 +81,9 @@ static void test_windows_are_shuffled_apart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_is_the_order_written_out),    cmocka_unit_test(test_each_epoch_has_each_row_once),
-        cmocka_unit_test(test_rows_to_come_change_nothing), cmocka_unit_test(test_windows_end_where_numbers_do),
-        cmocka_unit_test(test_windows_are_shuffled_apart),
+        cmocka_unit_test(the_order_is_that_written_out), cmocka_unit_test(each_epoch_has_each_row_once),
+        cmocka_unit_test(rows_to_come_change_nothing),   cmocka_unit_test(windows_end_where_numbers_do),
+        cmocka_unit_test(windows_are_shuffled_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,13 +104,13 @@ static void check_conversation(const char *folder, bool kept) {
     chat_session_close(&session);
 }
 
-static void test_answers_as_from_scratch(void **state) {
+static void answers_are_those_from_scratch(void **state) {
     check_conversation(model_folder(*state, plain), true);
     check_conversation(model_folder(*state, changing), false);
 }
 
 /* The same again has only one token to compute. */
-static void test_what_is_there_is_not_computed_again(void **state) {
+static void what_is_there_is_not_computed_again(void **state) {
     struct chat_session session;
     struct said said;
     expect_status(open_session(model_folder(*state, plain), 3, &session), STATUS_OK, NULL);
@@ -124,7 +124,7 @@ static void test_what_is_there_is_not_computed_again(void **state) {
     chat_session_close(&session);
 }
 
-static void test_full_caches(void **state) {
+static void full_caches_are_told(void **state) {
     struct chat_session session;
     struct said said;
     const char *folder = model_folder(*state, plain);
@@ -163,7 +163,7 @@ static bool interrupt(void *payload, const char *bytes, size_t count) {
     return true;
 }
 
-static void test_interrupted(void **state) {
+static void an_interrupted_answer_is_kept(void **state) {
     struct chat_session session;
     struct chat_answer answer;
     interrupted = 0;
@@ -176,7 +176,7 @@ static void test_interrupted(void **state) {
 }
 
 /* What stands behind an assistant's text ends answers, if it is a special token. */
-static void test_end_of_turn(void **state) {
+static void the_end_of_a_turn_is_found(void **state) {
     char path[600];
     json_t *object, *added = json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", TOKENS, "content", "<end>",
                                        "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1);
@@ -214,19 +214,16 @@ static enum status talk(void *payload) {
     return status;
 }
 
-static void test_faults(void **state) {
+static void faults_are_reported(void **state) {
     swept = model_folder(*state, plain);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, talk, NULL) > 100);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers_as_from_scratch),
-        cmocka_unit_test(test_what_is_there_is_not_computed_again),
-        cmocka_unit_test(test_full_caches),
-        cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_end_of_turn),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(answers_are_those_from_scratch), cmocka_unit_test(what_is_there_is_not_computed_again),
+        cmocka_unit_test(full_caches_are_told),           cmocka_unit_test(an_interrupted_answer_is_kept),
+        cmocka_unit_test(the_end_of_a_turn_is_found),     cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -97,7 +97,7 @@ static void check_tokens(const char *folder, const json_t *recorded) {
     close_text(&text);
 }
 
-static void test_tokens_of_transformers(void **state) {
+static void tokens_are_those_of_transformers(void **state) {
     (void)state;
     DIR *cases = opendir(BALLAST_FIXTURES "/models");
     assert_non_null(cases);
@@ -172,7 +172,7 @@ static void check_logits(const char *name, enum dtype dtype, double bound) {
     close_text(&text);
 }
 
-static void test_logits_of_the_whole(void **state) {
+static void logits_are_those_of_the_whole(void **state) {
     (void)state;
     for (int i = 0; i < model_family_count; i++) {
         check_logits(model_families[i]->name, DTYPE_F32, 1e-5);
@@ -181,7 +181,7 @@ static void test_logits_of_the_whole(void **state) {
 }
 
 /* A long text has the logits of its end by itself, by the rule of decoding_read. */
-static void test_outgrown_caches(void **state) {
+static void outgrown_caches_are_told(void **state) {
     (void)state;
     enum { POSITIONS = 8, COUNT = 20 };
     const char *folder = BALLAST_FIXTURES "/models/llama";
@@ -211,7 +211,7 @@ static void test_outgrown_caches(void **state) {
 }
 
 /* Two caches of every layer, at the same place in both programs, and shown by kind. */
-static void test_caches_are_in_the_plan(void **state) {
+static void caches_are_in_the_plan(void **state) {
     (void)state;
     struct text_engine text;
     open_texts(BALLAST_FIXTURES "/models/llama", DTYPE_BF16, 100, 3, &text);
@@ -339,7 +339,7 @@ static void check_texts_apart(const char *folder, enum dtype dtype) {
     close_text(&many);
 }
 
-static void test_texts_do_not_see_each_other(void **state) {
+static void texts_do_not_see_each_other(void **state) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         const char *folder = temp_path(*state, families[i]);
         make_model(folder, families[i]);
@@ -377,7 +377,7 @@ static void check_kept(const char *folder, enum dtype dtype) {
     close_text(&engine);
 }
 
-static void test_kept_beginnings(void **state) {
+static void kept_beginnings_change_no_bit(void **state) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         const char *folder = temp_path(*state, families[i]);
         check_kept(folder, DTYPE_F32);
@@ -387,12 +387,9 @@ static void test_kept_beginnings(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts_do_not_see_each_other),
-        cmocka_unit_test(test_kept_beginnings),
-        cmocka_unit_test(test_tokens_of_transformers),
-        cmocka_unit_test(test_logits_of_the_whole),
-        cmocka_unit_test(test_outgrown_caches),
-        cmocka_unit_test(test_caches_are_in_the_plan),
+        cmocka_unit_test(texts_do_not_see_each_other),      cmocka_unit_test(kept_beginnings_change_no_bit),
+        cmocka_unit_test(tokens_are_those_of_transformers), cmocka_unit_test(logits_are_those_of_the_whole),
+        cmocka_unit_test(outgrown_caches_are_told),         cmocka_unit_test(caches_are_in_the_plan),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

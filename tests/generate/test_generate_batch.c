@@ -96,7 +96,7 @@ static int count(const char *all, const char *what) {
     return found;
 }
 
-static void test_any_batch_is_the_same(void **state) {
+static void any_batch_is_the_same(void **state) {
     static const int64_t sizes[] = {1, 2, 3, 8, 10, 17};
     const char *folder = model_folder(*state), *path = temp_path(*state, "prompts.txt");
     struct text_buffer first = {0};
@@ -116,7 +116,7 @@ static void test_any_batch_is_the_same(void **state) {
 }
 
 /* The first of many is what it is alone; the same prompt has another text at another place. */
-static void test_alone(void **state) {
+static void a_text_alone_is_the_same(void **state) {
     const char *folder = model_folder(*state), *path = temp_path(*state, "same.txt");
     struct text_buffer many = {0}, alone = {0};
     temp_write_text(path, "the river\nthe river\nthe river\n");
@@ -131,7 +131,7 @@ static void test_alone(void **state) {
 }
 
 /* The same conversation as a text with --chat, as messages, and as its rendering. */
-static void test_forms_of_prompts(void **state) {
+static void prompts_have_several_forms(void **state) {
     const char *folder = model_folder(*state), *path = temp_path(*state, "prompts.jsonl");
     static const char *const lines[] = {
         "{\"messages\": [{\"role\": \"user\", \"content\": \"the river\"}], \"tools\": null}\n\n",
@@ -150,7 +150,7 @@ static void test_forms_of_prompts(void **state) {
     vec_free(&chat);
 }
 
-static void test_refusals(void **state) {
+static void bad_prompts_are_refused(void **state) {
     static const char *const bad[][2] = {
         {"{\"prompt\": \"a\"}\n{\"prompt\": 3}\n", "prompts.jsonl: line 2: must have either"},
         {"{\"prompt\": \"a\", \"messages\": []}\n", "line 1: must have either"},
@@ -189,7 +189,7 @@ static enum status write_swept(void *payload) {
     return status;
 }
 
-static void test_faults(void **state) {
+static void faults_are_reported(void **state) {
     swept_folder = model_folder(*state);
     swept_path = temp_path(*state, "few.jsonl");
     temp_write_text(swept_path, "{\"prompt\": \"the\"}\n{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
@@ -198,11 +198,9 @@ static void test_faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_batch_is_the_same),
-        cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_forms_of_prompts),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(any_batch_is_the_same),      cmocka_unit_test(a_text_alone_is_the_same),
+        cmocka_unit_test(prompts_have_several_forms), cmocka_unit_test(bad_prompts_are_refused),
+        cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

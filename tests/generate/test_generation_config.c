@@ -39,7 +39,7 @@ static enum status read_config(const char *folder, struct generation_config *out
     return status;
 }
 
-static void test_values(void **state) {
+static void values_are_read(void **state) {
     struct generation_config config;
     struct generate_options options;
     char note[GENERATION_NOTE_BYTES];
@@ -57,7 +57,7 @@ static void test_values(void **state) {
     generation_config_free(&config);
 }
 
-static void test_greedy(void **state) {
+static void greedy_is_read(void **state) {
     struct generation_config config;
     struct generate_options options;
     char note[GENERATION_NOTE_BYTES];
@@ -77,7 +77,7 @@ static void test_greedy(void **state) {
 }
 
 /* Without the file: config.json's end, and the defaults. */
-static void test_absent(void **state) {
+static void an_absent_file_is_no_error(void **state) {
     struct generation_config config;
     struct generate_options options;
     char note[GENERATION_NOTE_BYTES], path[600];
@@ -98,7 +98,7 @@ static void test_absent(void **state) {
     generation_config_free(&config);
 }
 
-static void test_refusals(void **state) {
+static void bad_values_are_refused(void **state) {
     static const char *const bad[][2] = {
         {"{\"eos_token_id\": \"</s>\"}", "generation_config.json: eos_token_id: "},
         {"{\"eos_token_id\": [1, 300]}", "generation_config.json: eos_token_id: 300"},
@@ -138,7 +138,7 @@ static char *stderr_of_reading(const char *folder, const char *json) {
     return said;
 }
 
-static void test_warnings(void **state) {
+static void settings_not_applied_are_told(void **state) {
     char *said = stderr_of_reading(*state, "{\"num_beams\": 4, \"no_repeat_ngram_size\": 0, \"suppress_tokens\": null, "
                                            "\"bad_words_ids\": [[1]], \"length_penalty\": 2.0, \"new_key\": 1}");
     assert_non_null(strstr(said, "num_beams: is not applied"));
@@ -164,7 +164,7 @@ static int64_t count_tokens(const char *model, bool ignore_end) {
 }
 
 /* Every token ends a text, by generation_config.json alone; also of what a run writes, which has the file. */
-static void test_ends_texts(void **state) {
+static void ends_of_texts_are_read(void **state) {
     struct tiny_run run;
     char model[512], all[8192] = "", ends[8300], trained[600];
     snprintf(model, sizeof model, "%s", model_folder(*state));
@@ -195,8 +195,9 @@ static void test_ends_texts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),   cmocka_unit_test(test_greedy),     cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_warnings), cmocka_unit_test(test_ends_texts), cmocka_unit_test(test_absent),
+        cmocka_unit_test(values_are_read),        cmocka_unit_test(greedy_is_read),
+        cmocka_unit_test(bad_values_are_refused), cmocka_unit_test(settings_not_applied_are_told),
+        cmocka_unit_test(ends_of_texts_are_read), cmocka_unit_test(an_absent_file_is_no_error),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -27,7 +27,7 @@ static void count_draws(struct generate_options options, int counts[5]) {
     sampler_free(&sampler);
 }
 
-static void test_softmax(void **state) {
+static void probabilities_are_a_softmax(void **state) {
     (void)state;
     int counts[5];
     double sum = 0;
@@ -40,7 +40,7 @@ static void test_softmax(void **state) {
     }
 }
 
-static void test_cuts(void **state) {
+static void cuts_keep_the_likeliest(void **state) {
     (void)state;
     int counts[5];
     count_draws((struct generate_options){.temperature = 0, .top_p = 1}, counts);
@@ -55,7 +55,7 @@ static void test_cuts(void **state) {
     assert_int_equal(counts[1], DRAWS);
 }
 
-static void test_bad_values(void **state) {
+static void bad_values_are_refused(void **state) {
     (void)state;
     static const struct generate_options bad[] = {{.temperature = -1, .top_p = 1, .repetition_penalty = 1},
                                                   {.temperature = NAN, .top_p = 1, .repetition_penalty = 1},
@@ -108,7 +108,7 @@ static void check_case(const json_t *recorded) {
     sampler_free(&sampler);
 }
 
-static void test_distributions_of_transformers(void **state) {
+static void distributions_are_those_of_transformers(void **state) {
     (void)state;
     json_t *recorded, *cases;
     assert_int_equal(json_read_object(BALLAST_FIXTURES "/sampling.json", 1 << 20, &recorded), STATUS_OK);
@@ -120,8 +120,8 @@ static void test_distributions_of_transformers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_softmax), cmocka_unit_test(test_cuts),
-                                       cmocka_unit_test(test_bad_values),
-                                       cmocka_unit_test(test_distributions_of_transformers)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(probabilities_are_a_softmax), cmocka_unit_test(cuts_keep_the_likeliest),
+        cmocka_unit_test(bad_values_are_refused), cmocka_unit_test(distributions_are_those_of_transformers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

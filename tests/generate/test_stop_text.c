@@ -29,7 +29,7 @@ static void push(struct stop_text *text, const char *bytes) {
     assert_int_equal(stop_text_push(text, bytes, strlen(bytes)), STATUS_OK);
 }
 
-static void test_holds_back_what_may_be_a_stop(void **state) {
+static void what_may_be_a_stop_is_held_back(void **state) {
     (void)state;
     static const char *const stops[] = {"END", "###"};
     struct output output;
@@ -56,7 +56,7 @@ static void test_holds_back_what_may_be_a_stop(void **state) {
     stop_text_free(&text);
 }
 
-static void test_without_stops_and_a_full_sink(void **state) {
+static void text_goes_on_without_stops(void **state) {
     (void)state;
     struct output output;
     struct stop_text text = start(NULL, 0, &output);
@@ -74,7 +74,7 @@ static void test_without_stops_and_a_full_sink(void **state) {
 }
 
 /* Random texts of few letters in random pieces, against strstr. */
-static void test_pieces(void **state) {
+static void stops_are_found_across_pieces(void **state) {
     (void)state;
     static const char *const stops[] = {"aab", "ba", "bbbb"};
     enum { SEED = 77, ROUNDS = 2000, LENGTH = 24 };
@@ -105,9 +105,9 @@ static void test_pieces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_holds_back_what_may_be_a_stop),
-        cmocka_unit_test(test_without_stops_and_a_full_sink),
-        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(what_may_be_a_stop_is_held_back),
+        cmocka_unit_test(text_goes_on_without_stops),
+        cmocka_unit_test(stops_are_found_across_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static int count_accumulators(const struct graph *graph, const char *parameter) 
 static const struct small_graph_options base = {
     .layers = 2, .dtype = DTYPE_F32, .grain_sequences = 2, .sequence_length = 3};
 
-static void test_every_parameter_moves(void **state) {
+static void every_parameter_moves(void **state) {
     (void)state;
     for (int variant = 0; variant < 4; variant++) {
         struct small_graph_options options = base;
@@ -68,7 +68,7 @@ static struct tensor *two_products(struct graph *graph, bool first_trains, bool 
     return ops_head_loss(graph, "loss", x, second, targets, NULL);
 }
 
-static void test_frozen_parameters_cost_nothing(void **state) {
+static void frozen_parameters_cost_nothing(void **state) {
     (void)state;
     struct optimizer_options optimizer = {.beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8};
     for (int variant = 1; variant < 4; variant++) {
@@ -90,7 +90,7 @@ static void test_frozen_parameters_cost_nothing(void **state) {
 }
 
 /* The residual stream has two uses a layer; their gradients must meet in an addend, never in nodes of their own. */
-static void test_sums_are_fused(void **state) {
+static void sums_are_fused(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(&base);
     int addends = 0;
@@ -103,7 +103,7 @@ static void test_sums_are_fused(void **state) {
     graph_free(graph);
 }
 
-static void test_nodes_stand_in_order(void **state) {
+static void nodes_stand_in_order(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(&base);
     for (size_t i = 0; i < graph->nodes.count; i++) {
@@ -128,16 +128,16 @@ static enum status build_once(void *payload) {
     return status;
 }
 
-static void test_allocations_may_fail(void **state) {
+static void allocations_may_fail(void **state) {
     (void)state;
     assert_true(fault_sweep(FAULT_ALLOCATE, false, build_once, NULL) > 3);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_parameter_moves), cmocka_unit_test(test_frozen_parameters_cost_nothing),
-        cmocka_unit_test(test_sums_are_fused),        cmocka_unit_test(test_nodes_stand_in_order),
-        cmocka_unit_test(test_allocations_may_fail),
+        cmocka_unit_test(every_parameter_moves), cmocka_unit_test(frozen_parameters_cost_nothing),
+        cmocka_unit_test(sums_are_fused),        cmocka_unit_test(nodes_stand_in_order),
+        cmocka_unit_test(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 enum { COUNT = (1 << 14) + 77 };
 
-static void test_each_place(void **state) {
+static void each_place_is_found(void **state) {
     (void)state;
     static float values[COUNT];
     static uint16_t halves[COUNT];
@@ -39,7 +39,7 @@ static void test_each_place(void **state) {
         }
 }
 
-static void test_whole_numbers_are_finite(void **state) {
+static void whole_numbers_are_finite(void **state) {
     (void)state;
     int32_t values[5];
     memset(values, 0x7f, sizeof values);
@@ -48,7 +48,7 @@ static void test_whole_numbers_are_finite(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_place),
-                                       cmocka_unit_test(test_whole_numbers_are_finite)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_place_is_found),
+                                       cmocka_unit_test(whole_numbers_are_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -399,6 +399,37 @@ static void test_a_chat_leaves_no_trace_in_the_writer(void **state) {
     assert_true(answers_ended > 0);
 }
 
+/* Two runs of other dtypes and threads and a text, all open at once: each as if it were alone. */
+static void test_open_objects_take_turns(void **state) {
+    struct place place, other;
+    struct ballast_trainer *first, *second;
+    struct ballast_writer *writer;
+    struct piece piece = {.used = 0};
+    char alone[700], other_alone[700];
+    make_place(*state, &place);
+    place.plan.dtype = "fp32";
+    other = place;
+    other.plan.dtype = "bf16", other.plan.threads = 1, other.plan.batch = 2, other.plan.grain_sequences = 1;
+    other.train.data_paths = place.data_paths;
+    name_in(*state, "other", other.run);
+    EXPECT_OK(train(&place, name_in(*state, "alone", alone)));
+    EXPECT_OK(train(&other, name_in(*state, "other-alone", other_alone)));
+    EXPECT_OK(ballast_trainer_open(place.model, place.run, &place.plan, &place.train, NULL, &first));
+    EXPECT_OK(ballast_trainer_open(other.model, other.run, &other.plan, &other.train, NULL, &second));
+    EXPECT_OK(ballast_writer_open(place.model, &place.plan, &writer));
+    for (int64_t step = 1; step <= 6; step++) {
+        step_to(first, step, step);
+        step_to(second, step, step);
+        EXPECT_OK(ballast_writer_write(writer, NULL, "the", keep_piece, &piece, NULL));
+        piece.used = 0;
+    }
+    expect_complete(second);
+    expect_complete(first);
+    ballast_writer_close(writer);
+    expect_same_runs(place.run, alone);
+    expect_same_runs(other.run, other_alone);
+}
+
 /* ---- plans ---- */
 
 static void test_a_session_tells_its_plan(void **state) {
@@ -771,6 +802,7 @@ int main(void) {
         CASE(test_a_trainer_is_stopped),
         CASE(test_a_writer_writes_as_generate_does),
         CASE(test_a_chat_leaves_no_trace_in_the_writer),
+        CASE(test_open_objects_take_turns),
         CASE(test_a_session_tells_its_plan),
         CASE(test_sessions_follow_each_other),
         CASE(test_nothing_is_printed_and_no_signal_is_handled),

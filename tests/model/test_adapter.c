@@ -21,7 +21,7 @@ static const char *fixture(const char *adapter_case) {
     return temp_path(BALLAST_FIXTURES, name);
 }
 
-static void test_parse(void **state) {
+static void adapters_are_read(void **state) {
     (void)state;
     struct adapter adapter;
     char text[ADAPTER_TEXT_BYTES];
@@ -54,7 +54,7 @@ static void test_parse(void **state) {
         expect_bad(adapter_parse(wrong[i][0], &adapter), wrong[i][1]);
 }
 
-static void test_targets(void **state) {
+static void targets_are_found(void **state) {
     (void)state;
     struct model *model;
     assert_int_equal(model_open(fixture_model("gpt2_relu"), &model), STATUS_OK);
@@ -70,7 +70,7 @@ static void test_targets(void **state) {
 }
 
 /* A within 1 / sqrt(in) and spread over all of it; B zero; by name and seed. */
-static void test_initial(void **state) {
+static void new_adapters_change_nothing(void **state) {
     (void)state;
     struct model *model;
     float first = 0;
@@ -125,7 +125,7 @@ static enum status open_changed(const char *folder, const char *key, json_t *val
     return status;
 }
 
-static void test_config_refusals(void **state) {
+static void bad_configs_are_refused(void **state) {
     const char *folder = temp_path(*state, "adapter");
     assert_int_equal(open_changed(folder, "lora_dropout", json_real(0.1)), STATUS_OK);
     assert_int_equal(open_changed(folder, "a_new_setting", json_null()), STATUS_OK);
@@ -151,7 +151,7 @@ static void test_config_refusals(void **state) {
     expect_bad(open_changed(folder, "target_modules", json_pack("[s, s]", "q_proj", "k_proj")), "missing");
 }
 
-static void test_weights_refusals(void **state) {
+static void bad_weights_are_refused(void **state) {
     const char *folder = temp_path(*state, "adapter"), *path = temp_path(folder, "adapter_model.safetensors");
     struct model *model;
     float zero = 0;
@@ -218,14 +218,14 @@ static void check_merged(const char *place, const char *adapter_case, const char
     model_free(model);
 }
 
-static void test_merge(void **state) {
+static void merged_weights_are_those_of_peft(void **state) {
     check_merged(*state, "llama_lora", "llama_bias", 6);
     check_merged(*state, "gpt2_lora", "gpt2_gelu", 4);
     check_merged(*state, "qwen2_lora", "qwen2_tied", 14);
 }
 
 /* A base in bf16: what does not change keeps its bytes, what changes is rounded once. */
-static void test_merge_bf16(void **state) {
+static void bf16_weights_are_merged(void **state) {
     struct model *model, *merged, *wide;
     assert_int_equal(model_open_adapter(fixture("llama_lora"), fixture_model("llama_bf16"), &model), STATUS_OK);
     const char *folder = temp_path(*state, "merged");
@@ -275,7 +275,7 @@ static enum status open_and_merge(void *payload) {
     return status;
 }
 
-static void test_faults(void **state) {
+static void faults_are_reported(void **state) {
     char folder[512];
     snprintf(folder, sizeof folder, "%s", temp_path(*state, "faults"));
     assert_int_equal(folder_create(folder), STATUS_OK);
@@ -286,9 +286,14 @@ static void test_faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),    cmocka_unit_test(test_targets),   cmocka_unit_test(test_initial),
-        IN_FOLDER(test_config_refusals), IN_FOLDER(test_weights_refusals), IN_FOLDER(test_merge),
-        IN_FOLDER(test_merge_bf16),      IN_FOLDER(test_faults),
+        cmocka_unit_test(adapters_are_read),
+        cmocka_unit_test(targets_are_found),
+        cmocka_unit_test(new_adapters_change_nothing),
+        IN_FOLDER(bad_configs_are_refused),
+        IN_FOLDER(bad_weights_are_refused),
+        IN_FOLDER(merged_weights_are_those_of_peft),
+        IN_FOLDER(bf16_weights_are_merged),
+        IN_FOLDER(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

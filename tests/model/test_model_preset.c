@@ -82,7 +82,7 @@ static int64_t count_parameters(const char *name) {
     return parameters;
 }
 
-static void test_parameters_are_as_published(void **state) {
+static void parameters_are_as_published(void **state) {
     (void)state;
     assert_int_equal(model_preset_count, sizeof published / sizeof *published);
     for (int i = 0; i < model_preset_count; i++) {
@@ -94,7 +94,7 @@ static void test_parameters_are_as_published(void **state) {
     }
 }
 
-static void test_names_are_those_people_type(void **state) {
+static void names_are_those_people_type(void **state) {
     (void)state;
     static const char *const names[] = {"llama-3.1-8b", "Llama-3.1-8B", "meta-llama/Llama-3.1-8B"};
     for (int i = 0; i < 3; i++)
@@ -111,7 +111,7 @@ static void test_names_are_those_people_type(void **state) {
 }
 
 /* Whoever needs weights says so, with where they are. */
-static void test_a_preset_is_no_model_to_train(void **state) {
+static void a_preset_is_no_model_to_train(void **state) {
     (void)state;
     struct model *model;
     assert_int_equal(model_open("qwen2.5-7b", &model), STATUS_BAD_INPUT);
@@ -124,7 +124,7 @@ static void put(const char *path, const char *text) {
 }
 
 /* An index whose files are still on their way is as good as none; a file of weights that is there is checked. */
-static void test_a_config_alone_is_an_outline(void **state) {
+static void a_config_alone_is_an_outline(void **state) {
     static const char index[] = "{\"weight_map\": {\"wte.weight\": \"model-00001-of-00002.safetensors\"}}";
     const char *folder = *state;
     struct model *model;
@@ -141,7 +141,7 @@ static void test_a_config_alone_is_an_outline(void **state) {
 }
 
 /* A folder of a preset's name is what the name means. */
-static void test_a_folder_wins(void **state) {
+static void a_folder_wins(void **state) {
     const char *folder = temp_path(*state, "llama-3.1-8b");
     assert_int_equal(folder_create(folder), STATUS_OK);
     put(temp_path(folder, "config.json"), model_preset_find("gpt2")->config);
@@ -155,11 +155,11 @@ static void test_a_folder_wins(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameters_are_as_published),
-        cmocka_unit_test(test_names_are_those_people_type),
-        cmocka_unit_test(test_a_preset_is_no_model_to_train),
-        cmocka_unit_test_setup_teardown(test_a_config_alone_is_an_outline, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_a_folder_wins, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(parameters_are_as_published),
+        cmocka_unit_test(names_are_those_people_type),
+        cmocka_unit_test(a_preset_is_no_model_to_train),
+        cmocka_unit_test_setup_teardown(a_config_alone_is_an_outline, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(a_folder_wins, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,7 +169,7 @@ static double difference(const struct job *job, float *weight) {
 
 /* Through both shifts: the first layer's weight reaches the loss by the second one's. After the first step AdamW's
  * average is (1 - beta1) of the gradient. */
-static void test_gradient(void **state) {
+static void its_gradient_is_that_of_differences(void **state) {
     (void)state;
     struct job job;
     double largest = 0;
@@ -202,7 +202,7 @@ static double fingerprint(const struct job *job) {
 }
 
 /* Blocks: embedding 0, layers 1 and 2, head 3. */
-static void test_recomputed_bits(void **state) {
+static void recomputed_bits(void **state) {
     (void)state;
     struct job kept, recomputed;
     training_open("", &kept);
@@ -221,7 +221,7 @@ static const float *logits_of(const struct job *job, const struct tensor *logits
 }
 
 /* A text whose tokens come two at a time has the bits that it has at once. */
-static void test_decoding(void **state) {
+static void it_decodes_from_its_cache(void **state) {
     (void)state;
     enum { AT_ONCE = 2 };
     struct job whole, parts;
@@ -266,7 +266,7 @@ static void expect_measured(const struct graph *graph, const struct op *op) {
     profile_report_free(&report);
 }
 
-static void test_costs(void **state) {
+static void its_costs_are_counted(void **state) {
     (void)state;
     struct tensor *logits;
     struct graph *trained = training_graph(), *cached = logits_graph(2, true, &logits);
@@ -287,7 +287,7 @@ static void test_costs(void **state) {
 }
 
 /* A backend without the kernel says so when the plan is made, and others are not changed by a copy that has it. */
-static void test_a_backend_may_lack_it(void **state) {
+static void a_backend_may_lack_it(void **state) {
     (void)state;
     struct kernel_list kernels;
     const struct backend with = token_shift_backend(&kernels);
@@ -304,8 +304,11 @@ static void test_a_backend_may_lack_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradient), cmocka_unit_test(test_recomputed_bits),       cmocka_unit_test(test_decoding),
-        cmocka_unit_test(test_costs),    cmocka_unit_test(test_a_backend_may_lack_it),
+        cmocka_unit_test(its_gradient_is_that_of_differences),
+        cmocka_unit_test(recomputed_bits),
+        cmocka_unit_test(it_decodes_from_its_cache),
+        cmocka_unit_test(its_costs_are_counted),
+        cmocka_unit_test(a_backend_may_lack_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

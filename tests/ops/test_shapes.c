@@ -19,7 +19,7 @@ static struct tensor *cache_rows(struct graph *graph) {
     return graph_tensor(graph, TENSOR_INPUT, "rows", shape_make(DTYPE_I32, 2, 2, 5, 1));
 }
 
-static void test_refusals(void **state) {
+static void wrong_shapes_are_refused(void **state) {
     (void)state;
     struct graph *graph = graph_create(DTYPE_F32, 2, 5);
     struct tensor *w = graph_parameter(graph, "w", 2, 7, 6);
@@ -64,7 +64,7 @@ static void test_refusals(void **state) {
 }
 
 /* After the first error nothing more is built and the message stays. */
-static void test_errors_stick(void **state) {
+static void errors_stick(void **state) {
     (void)state;
     struct graph *graph = graph_create(DTYPE_F32, 2, 5);
     assert_null(ops_add(graph, "sum", activation(graph, 8), activation(graph, 9)));
@@ -76,7 +76,7 @@ static void test_errors_stick(void **state) {
     graph_free(graph);
 }
 
-static void test_costs(void **state) {
+static void costs_are_those_of_the_definition(void **state) {
     (void)state;
     struct graph *graph = graph_create(DTYPE_BF16, 2, 5);
     struct tensor *x = activation(graph, 8), *w = graph_parameter(graph, "w", 2, 7, 8);
@@ -99,7 +99,7 @@ static void test_costs(void **state) {
     graph_free(graph);
 }
 
-static void test_table_is_complete(void **state) {
+static void table_is_complete(void **state) {
     (void)state;
     for (int i = 0; i < op_table_count; i++) {
         const struct op *op = op_table[i];
@@ -112,10 +112,10 @@ static void test_table_is_complete(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_errors_stick),
-        cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_table_is_complete),
+        cmocka_unit_test(wrong_shapes_are_refused),
+        cmocka_unit_test(errors_stick),
+        cmocka_unit_test(costs_are_those_of_the_definition),
+        cmocka_unit_test(table_is_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

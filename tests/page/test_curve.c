@@ -8,7 +8,7 @@ static struct curve curve;
 
 static double value_at(int64_t i) { return sin((double)i * 0.37) + 1e-6 * (double)i; }
 
-static void test_no_sample_and_no_extreme_is_lost(void **state) {
+static void no_sample_and_no_extreme_is_lost(void **state) {
     (void)state;
     static const int64_t counts[] = {1, 2, 1023, 1024, 1025, 4096, 100001};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
@@ -38,7 +38,7 @@ static void test_no_sample_and_no_extreme_is_lost(void **state) {
     }
 }
 
-static void test_json_has_a_band_only_where_there_is_one(void **state) {
+static void json_has_a_band_only_where_there_is_one(void **state) {
     (void)state;
     curve = (struct curve){0};
     curve_add(&curve, 1, 0.5);
@@ -58,7 +58,7 @@ static void test_json_has_a_band_only_where_there_is_one(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_sample_and_no_extreme_is_lost),
-                                       cmocka_unit_test(test_json_has_a_band_only_where_there_is_one)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_sample_and_no_extreme_is_lost),
+                                       cmocka_unit_test(json_has_a_band_only_where_there_is_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

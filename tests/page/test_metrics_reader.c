@@ -11,7 +11,7 @@
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 
-static void test_it_reads_on(void **state) {
+static void it_reads_on(void **state) {
     const char *path = temp_path(*state, "metrics.jsonl");
     struct metrics_reader reader;
     assert_int_equal(metrics_reader_open(path, &reader), STATUS_OK);
@@ -40,7 +40,7 @@ static void test_it_reads_on(void **state) {
     metrics_reader_close(&reader);
 }
 
-static void test_what_is_wrong_is_named(void **state) {
+static void what_is_wrong_is_named(void **state) {
     static const char *const cases[][2] = {
         {"{\"step\": 1}\n{\"loss\": 2}\n", "metrics.jsonl: line 2: step: missing"},
         {"{\"step\": 0}\n", "line 1: step: 0 is outside"},
@@ -67,7 +67,7 @@ static void test_what_is_wrong_is_named(void **state) {
 }
 
 /* The quick way says what the JSON reader says, or leaves the line to it. */
-static void test_lines_that_are_scanned(void **state) {
+static void scanned_lines_are_those_parsed(void **state) {
     static const struct {
         const char *line;
         bool scanned;
@@ -108,7 +108,7 @@ static void test_lines_that_are_scanned(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines_that_are_scanned), CASE(test_it_reads_on),
-                                       CASE(test_what_is_wrong_is_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scanned_lines_are_those_parsed), CASE(it_reads_on),
+                                       CASE(what_is_wrong_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "page/page.h"
 #include "page/page_data.h"
-#include "page/page_source.h"
 #include "page/prometheus.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
@@ -49,7 +48,7 @@ static void copy(const char *folder, const char *name) {
     assert_int_equal(file_copy(temp_path(fixture, name), temp_path(folder, name)), STATUS_OK);
 }
 
-static void test_a_whole_run(void **state) {
+static void a_whole_run_is_shown(void **state) {
     (void)state;
     json_t *document = data_of_run(fixture);
     size_t bytes;
@@ -78,7 +77,7 @@ static void test_a_whole_run(void **state) {
     mem_free(page);
 }
 
-static void test_no_text_becomes_html(void **state) {
+static void no_text_becomes_html(void **state) {
     static const char hostile[] = "/m/</script><script>alert('x')</script><!--&\"'\\";
     static const char hostile_name[] = "<script>alert('x')<img src=x onerror=alert(1)>&$(touch x);`";
     static const char hostile_text[] = "</script><script>alert(1)</script><img src=x onerror=alert(1)><!--]]>";
@@ -117,7 +116,7 @@ static void test_no_text_becomes_html(void **state) {
     mem_free(clean);
 }
 
-static void test_what_is_missing_is_null(void **state) {
+static void what_is_missing_is_null(void **state) {
     copy(*state, "run.json");
     json_t *document = data_of_run(*state);
     assert_true(json_is_null(json_object_get(document, "measured")));
@@ -147,7 +146,7 @@ static void refuse_run(const char *folder, const char *file, const char *text, c
     assert_int_equal(remove(temp_path(folder, file)), 0);
 }
 
-static void test_what_is_wrong_is_named(void **state) {
+static void what_is_wrong_is_named(void **state) {
     refuse_run(*state, "run.json", "{\"version\": 1}", "run.json: model: missing");
     refuse_run(*state, "plan.json", "{\"version\": 1}", "plan.json: recipe: must be an object");
     refuse_run(*state, "timeline.json", "{", "timeline.json: not valid JSON");
@@ -163,7 +162,7 @@ static void test_what_is_wrong_is_named(void **state) {
 }
 
 /* 60000 steps and 40000 events: what is written stays small. */
-static void test_a_large_run_makes_a_small_page(void **state) {
+static void a_large_run_makes_a_small_page(void **state) {
     const char *folder = *state;
     copy(folder, "run.json");
     FILE *file = fopen(temp_path(folder, "metrics.jsonl"), "w");
@@ -189,7 +188,7 @@ static void test_a_large_run_makes_a_small_page(void **state) {
 }
 
 /* Files that appear or change later are seen, and the metrics alone are no reason to read them again. */
-static void test_a_run_that_goes_on(void **state) {
+static void a_run_that_goes_on_is_followed(void **state) {
     const char *folder = *state;
     struct page_run *run;
     json_t *first, *second;
@@ -229,7 +228,7 @@ static enum status read_and_make(void *payload) {
     return status;
 }
 
-static void test_every_failure_is_told(void **state) {
+static void every_failure_is_told(void **state) {
     static const char *const names[] = {"run.json", "plan.json", "timeline.json", "metrics.jsonl"};
     temp_write_text(temp_path(*state, "samples.jsonl"), "{\"step\": 1, \"prompt\": \"\", \"text\": \"a\"}\n");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -250,7 +249,7 @@ static enum status print_numbers(void *document) {
     return text ? STATUS_OK : STATUS_FAILED;
 }
 
-static void test_prometheus(void **state) {
+static void prometheus_reads_numbers(void **state) {
     (void)state;
     json_t *document = data_of_run(fixture);
     json_array_set_new(json_object_get(json_object_get(document, "plan"), "tiers"), 1,
@@ -276,14 +275,9 @@ static void test_prometheus(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_a_whole_run),
-        CASE(test_no_text_becomes_html),
-        CASE(test_what_is_missing_is_null),
-        CASE(test_what_is_wrong_is_named),
-        CASE(test_a_large_run_makes_a_small_page),
-        CASE(test_a_run_that_goes_on),
-        CASE(test_every_failure_is_told),
-        CASE(test_prometheus),
+        CASE(a_whole_run_is_shown),   CASE(no_text_becomes_html),           CASE(what_is_missing_is_null),
+        CASE(what_is_wrong_is_named), CASE(a_large_run_makes_a_small_page), CASE(a_run_that_goes_on_is_followed),
+        CASE(every_failure_is_told),  CASE(prometheus_reads_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

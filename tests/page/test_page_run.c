@@ -34,7 +34,7 @@ static void expect_text(const json_t *object, const char *field, const char *tex
 }
 
 /* A run that Ballast wrote: its events say what they waited for, its plan what was tried. */
-static void test_a_recorded_run(void **state) {
+static void a_recorded_run_is_shown(void **state) {
     (void)state;
     json_t *document = data_of(recorded, NULL);
     const json_t *measured = json_object_get(document, "measured"), *event;
@@ -72,7 +72,7 @@ static void expect_end(const char *folder, const char *state, const char *messag
     json_decref(end);
 }
 
-static void test_how_a_run_ended(void **state) {
+static void the_end_of_a_run_is_told(void **state) {
     const char *folder = *state;
     int lock;
     assert_int_equal(file_copy(temp_path(fixture, "run.json"), temp_path(folder, "run.json")), STATUS_OK);
@@ -100,7 +100,7 @@ static void test_how_a_run_ended(void **state) {
 }
 
 /* The command can be pasted into a shell, whatever the folder is called. */
-static void test_the_command_that_goes_on(void **state) {
+static void the_command_that_goes_on_is_told(void **state) {
     const char *folder = temp_path(*state, "it's $(here)");
     assert_int_equal(folder_create(folder), STATUS_OK);
     assert_int_equal(file_copy(temp_path(fixture, "run.json"), temp_path(folder, "run.json")), STATUS_OK);
@@ -117,7 +117,7 @@ static void test_the_command_that_goes_on(void **state) {
     json_decref(document);
 }
 
-static void test_another_run_beside(void **state) {
+static void another_run_is_shown_beside(void **state) {
     struct page_run *run;
     json_t *document = data_of(recorded, fixture), *changes;
     const json_t *beside = json_object_get(document, "beside"), *metrics = json_object_get(beside, "metrics");
@@ -147,7 +147,7 @@ static void add_samples(const char *path, int from, int to, const char *text) {
 }
 
 /* However many there are, a bounded number is kept, evenly, with the first and the last. */
-static void test_samples_are_bounded(void **state) {
+static void samples_are_bounded(void **state) {
     const char *path = temp_path(*state, "samples.jsonl");
     struct samples_reader reader;
     assert_int_equal(samples_reader_open(path, &reader), STATUS_OK);
@@ -178,7 +178,7 @@ static void test_samples_are_bounded(void **state) {
     samples_reader_close(&reader);
 }
 
-static void test_long_samples_are_cut(void **state) {
+static void long_samples_are_cut(void **state) {
     enum { LONG = 1 << 20 };
     const char *path = temp_path(*state, "samples.jsonl");
     struct samples_reader reader;
@@ -199,8 +199,8 @@ static void test_long_samples_are_cut(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_a_recorded_run),     CASE(test_how_a_run_ended),     CASE(test_the_command_that_goes_on),
-        CASE(test_another_run_beside), CASE(test_samples_are_bounded), CASE(test_long_samples_are_cut),
+        CASE(a_recorded_run_is_shown),     CASE(the_end_of_a_run_is_told), CASE(the_command_that_goes_on_is_told),
+        CASE(another_run_is_shown_beside), CASE(samples_are_bounded),      CASE(long_samples_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

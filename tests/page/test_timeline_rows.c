@@ -27,7 +27,7 @@ static json_t *waiting_events(void) {
                      event(1, 0, 0, 50), event(1, 0, 200, 400));
 }
 
-static void test_the_chain_goes_over_streams(void **state) {
+static void the_chain_goes_over_streams(void **state) {
     (void)state;
     json_t *timeline = timeline_of(waiting_events());
     struct timeline_rows rows;
@@ -55,7 +55,7 @@ static json_t *caused(int stream, double start, double length, int cause) {
 
 /* A file that says what events waited for is believed: here the last of compute waited for the disk, which by time
  * alone nobody would say. Its rows are in another order than the file's. */
-static void test_causes_are_the_files(void **state) {
+static void causes_are_the_files(void **state) {
     (void)state;
     json_t *timeline = timeline_of(json_pack("[o,o,o,o]", caused(1, 0, 100, -1), caused(0, 0, 90, -1),
                                              caused(0, 100, 1, 1), caused(0, 101, 9, 0)));
@@ -74,7 +74,7 @@ static void test_causes_are_the_files(void **state) {
 
 /* Events in pairs, one of each stream, each second waiting for the first: joined or not, a row's cause is the row that
  * holds the event which its first one waited for. */
-static void test_causes_outlast_thinning(void **state) {
+static void causes_outlast_thinning(void **state) {
     (void)state;
     json_t *events = json_array();
     for (int i = 0; i < 20000; i++)
@@ -107,7 +107,7 @@ static json_t *many_events(int count) {
     return events;
 }
 
-static void test_thinning_keeps_time_bytes_and_the_longest(void **state) {
+static void thinning_keeps_time_bytes_and_the_longest(void **state) {
     (void)state;
     json_t *timeline = timeline_of(many_events(100000));
     struct timeline_rows rows;
@@ -135,7 +135,7 @@ static void test_thinning_keeps_time_bytes_and_the_longest(void **state) {
     json_decref(timeline);
 }
 
-static void test_points_keep_the_peak(void **state) {
+static void points_keep_the_peak(void **state) {
     (void)state;
     json_t *timeline = timeline_of(waiting_events()), *points = json_array(), *page;
     for (int i = 0; i < 50000; i++)
@@ -172,7 +172,7 @@ static json_t *with(const char *field, json_t *value) {
     return timeline;
 }
 
-static void test_what_is_wrong_is_named(void **state) {
+static void what_is_wrong_is_named(void **state) {
     (void)state;
     refuse(with("version", json_integer(2)), "t.json: version: 2 is outside");
     refuse(with("step_s", json_string("x")), "t.json: step_s: must be a number");
@@ -192,11 +192,9 @@ static void test_what_is_wrong_is_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_chain_goes_over_streams),
-                                       cmocka_unit_test(test_causes_are_the_files),
-                                       cmocka_unit_test(test_causes_outlast_thinning),
-                                       cmocka_unit_test(test_thinning_keeps_time_bytes_and_the_longest),
-                                       cmocka_unit_test(test_points_keep_the_peak),
-                                       cmocka_unit_test(test_what_is_wrong_is_named)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_chain_goes_over_streams), cmocka_unit_test(causes_are_the_files),
+        cmocka_unit_test(causes_outlast_thinning),     cmocka_unit_test(thinning_keeps_time_bytes_and_the_longest),
+        cmocka_unit_test(points_keep_the_peak),        cmocka_unit_test(what_is_wrong_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

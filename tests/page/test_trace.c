@@ -57,7 +57,7 @@ static struct counted count_events(const json_t *trace, int process) {
     return counted;
 }
 
-static void test_two_processes(void **state) {
+static void both_timelines_are_processes(void **state) {
     (void)state;
     json_t *timeline = make_timeline(), *trace = trace_create();
     const json_t *events = json_object_get(timeline, "events"), *event;
@@ -88,7 +88,7 @@ static json_t *row_of(json_t *timeline, size_t event) {
     return json_array_get(json_object_get(timeline, "events"), event);
 }
 
-static void test_what_is_no_timeline(void **state) {
+static void other_files_are_refused(void **state) {
     (void)state;
     refuse(json_object(), "run/timeline.json: version");
     json_t *timeline = make_timeline();
@@ -126,7 +126,7 @@ static enum status trace_both(void *timeline) {
     return status;
 }
 
-static void test_every_allocation_fails_in_turn(void **state) {
+static void every_allocation_fails_in_turn(void **state) {
     (void)state;
     json_t *timeline = make_timeline();
     const struct fault_subject subject = {.body = trace_both, .payload = timeline};
@@ -138,7 +138,8 @@ static void test_every_allocation_fails_in_turn(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_processes), cmocka_unit_test(test_what_is_no_timeline),
-                                       cmocka_unit_test(test_every_allocation_fails_in_turn)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(both_timelines_are_processes),
+                                       cmocka_unit_test(other_files_are_refused),
+                                       cmocka_unit_test(every_allocation_fails_in_turn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void expect_round_trip(struct stage_list *stages, int32_t blocks) {
     stage_list_free(&back);
 }
 
-static void test_round_trip(void **state) {
+static void schedules_come_back_the_same(void **state) {
     (void)state;
     for (uint64_t seed = 1, last = unit_sweep(500, 20000); seed <= last; seed++) {
         struct dice dice = {.seed = seed};
@@ -83,7 +83,7 @@ static void expect_text(const char *text, int32_t blocks, const char *shortest) 
     stage_list_free(&stages);
 }
 
-static void test_texts(void **state) {
+static void texts_are_read(void **state) {
     (void)state;
     expect_text("", 3, "f0-2 b2-0");
     expect_text("  ", 3, "f0-2 b2-0");
@@ -95,7 +95,7 @@ static void test_texts(void **state) {
     expect_text("f0-3 b3 f1 f2 b2 f0 f1 b1 b0", 4, "f0-3 b3 f1-2 b2 f0-1 b1-0");
 }
 
-static void test_text_too_long(void **state) {
+static void too_long_texts_are_refused(void **state) {
     (void)state;
     struct stage_list stages;
     char text[10];
@@ -153,7 +153,7 @@ static const struct refusal {
     {"-", "'-' is no stage", "f0-11"},
 };
 
-static void test_refusals(void **state) {
+static void bad_schedules_are_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         struct stage_list stages;
@@ -168,7 +168,7 @@ static void test_refusals(void **state) {
 }
 
 /* Stages in any order, some of them spoilt, give stages that print and read back, or a refusal. */
-static void test_random_texts(void **state) {
+static void random_texts_are_survived(void **state) {
     (void)state;
     static const char *const words[] = {"f0", "f1", "f0-1", "b1", "b0", "b1-0", "h0", "d1", "b", "f1-"};
     int taken = 0, refused = 0;
@@ -219,7 +219,7 @@ static int64_t count_again(const struct stage_list *stages, int32_t blocks) {
     return forwards - blocks;
 }
 
-static void test_rotor(void **state) {
+static void rotor_schedules_are_legal(void **state) {
     (void)state;
     int solved = 0;
     int64_t again = 0;
@@ -252,7 +252,7 @@ static enum status parse_and_print(void *payload) {
     return status;
 }
 
-static void test_faults(void **state) {
+static void faults_are_reported(void **state) {
     (void)state;
     assert_true(fault_sweep(FAULT_ALLOCATE, false, parse_and_print, (char[]){"f0-2 h1 b2 f0-1 b1-0"}) >= 2);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, parse_and_print, (char[]){""}) >= 1);
@@ -260,9 +260,10 @@ static void test_faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_texts),        cmocka_unit_test(test_text_too_long),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_random_texts), cmocka_unit_test(test_rotor),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(schedules_come_back_the_same), cmocka_unit_test(texts_are_read),
+        cmocka_unit_test(too_long_texts_are_refused),   cmocka_unit_test(bad_schedules_are_refused),
+        cmocka_unit_test(random_texts_are_survived),    cmocka_unit_test(rotor_schedules_are_legal),
+        cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

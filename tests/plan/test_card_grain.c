@@ -4,14 +4,14 @@
 
 static const int64_t GIB = (int64_t)1 << 30;
 
-static void test_by_model(void **state) {
+static void the_grain_follows_the_model(void **state) {
     (void)state;
     assert_int_equal(card_grain_tokens(132, 80 * GIB, 12, 768), 16384); /* GPT-2 124M: 384 tiles in 3 waves of 132 */
     assert_int_equal(card_grain_tokens(132, 80 * GIB, 16, 2048), 8192); /* Llama 3.2 1B: 512 in 4 */
     assert_int_equal(card_grain_tokens(132, 80 * GIB, 32, 4096), 4096); /* Llama 3 8B: more would not leave room */
 }
 
-static void test_by_card(void **state) {
+static void the_grain_follows_the_card(void **state) {
     (void)state;
     assert_int_equal(card_grain_tokens(114, 80 * GIB, 16, 2048), 16384); /* H100 PCIe: 1024 in 9 waves */
     assert_int_equal(card_grain_tokens(132, 24 * GIB, 16, 2048), 4096);
@@ -20,7 +20,7 @@ static void test_by_card(void **state) {
 }
 
 /* More memory never makes a grain smaller, and all are powers of two between the least and the most. */
-static void test_in_general(void **state) {
+static void grains_grow_with_memory(void **state) {
     (void)state;
     for (int64_t width = 64; width <= 16384; width *= 2)
         for (int64_t layers = 1; layers <= 128; layers *= 2)
@@ -34,9 +34,9 @@ static void test_in_general(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_model),
-        cmocka_unit_test(test_by_card),
-        cmocka_unit_test(test_in_general),
+        cmocka_unit_test(the_grain_follows_the_model),
+        cmocka_unit_test(the_grain_follows_the_card),
+        cmocka_unit_test(grains_grow_with_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,7 @@ static void check_sizes(const struct graph *graph, const struct chunk_list *list
         }
 }
 
-static void test_random_sizes(void **state) {
+static void random_sizes_are_packed(void **state) {
     (void)state;
     for (uint64_t seed = 1, last = unit_sweep(200, 4000); seed <= last; seed++) {
         struct graph *graph = build(1 + (int)(seed % 5), seed % 2);
@@ -120,7 +120,7 @@ static void test_random_sizes(void **state) {
 }
 
 /* Head and embedding share one: it stays with the embedding, and is there once. */
-static void test_tied(void **state) {
+static void tied_parameters_are_packed_once(void **state) {
     (void)state;
     struct graph *graph = build(2, true);
     struct chunk_list list;
@@ -134,7 +134,7 @@ static void test_tied(void **state) {
     graph_free(graph);
 }
 
-static void test_larger_than_a_chunk(void **state) {
+static void larger_tensors_are_chunks_alone(void **state) {
     (void)state;
     struct graph *graph = build(2, false);
     struct chunk_list list;
@@ -167,7 +167,7 @@ static int64_t layer_bytes(const struct graph *graph) {
     return bytes;
 }
 
-static void test_chosen_size(void **state) {
+static void the_chosen_size_holds_a_layer(void **state) {
     (void)state;
     for (int layers = 1; layers <= 6; layers++) {
         struct graph *graph = build(layers, layers % 2);
@@ -182,7 +182,7 @@ static void test_chosen_size(void **state) {
     }
 }
 
-static void test_no_parameters(void **state) {
+static void no_parameters_make_no_chunk(void **state) {
     (void)state;
     struct graph *graph = graph_create(DTYPE_F32, 1, 1);
     struct chunk_list list;
@@ -204,7 +204,7 @@ static enum status pack_and_free(void *payload) {
     return status;
 }
 
-static void test_faults(void **state) {
+static void faults_are_reported(void **state) {
     (void)state;
     struct graph *graph = build(2, false);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, pack_and_free, graph) > 10);
@@ -213,9 +213,9 @@ static void test_faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_sizes),        cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_larger_than_a_chunk), cmocka_unit_test(test_chosen_size),
-        cmocka_unit_test(test_no_parameters),       cmocka_unit_test(test_faults),
+        cmocka_unit_test(random_sizes_are_packed),         cmocka_unit_test(tied_parameters_are_packed_once),
+        cmocka_unit_test(larger_tensors_are_chunks_alone), cmocka_unit_test(the_chosen_size_holds_a_layer),
+        cmocka_unit_test(no_parameters_make_no_chunk),     cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static struct plan example(void) {
     };
 }
 
-static void test_products(void **state) {
+static void products_come_back_the_same(void **state) {
     static const char lines[] = "bf16>bf16:4x4x4 0a00\nfp32>fp32:8x8x8:bias ff01\n";
     struct plan plan = example(), back;
     const char *path = temp_path(*state, "plan.json");
@@ -52,7 +52,7 @@ static void test_products(void **state) {
     json_decref(json);
 }
 
-static void test_round_trip(void **state) {
+static void plans_come_back_the_same(void **state) {
     struct plan plan = example(), back;
     const char *path = temp_path(*state, "plan.json");
     json_t *json = plan_to_json(&plan);
@@ -97,7 +97,7 @@ static json_t *changed(const char *part, const char *field, json_t *value) {
 
 static const char whole[] = "`ballast plan MODEL_DIR -o FILE` writes a plan with all fields";
 
-static void test_bad_plans(void **state) {
+static void bad_plans_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse(path, changed(NULL, "version", NULL), "version: missing", whole);
     refuse(path, changed(NULL, "version", json_integer(99)), "version", "the nearest legal value is 1");
@@ -124,7 +124,7 @@ static void refuse_recipe(const char *path, const char *field, json_t *value, co
     assert_string_equal(status_hint_text(), hint);
 }
 
-static void test_bad_recipe_integers(void **state) {
+static void bad_integers_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse_recipe(path, "batch", json_integer(0), "a step needs at least one sequence", "1");
     refuse_recipe(path, "batch", json_integer(INT64_MIN), "a step needs at least one sequence", "1");
@@ -142,7 +142,7 @@ static void test_bad_recipe_integers(void **state) {
     refuse_recipe(path, "kernels_version", json_integer((json_int_t)1 << 32), "a version is", "2147483647");
 }
 
-static void test_bad_recipe_reals(void **state) {
+static void bad_reals_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse_recipe(path, "beta1", json_integer(1), "1 is not legal: a decaying average's share is below 1", "0.999999");
     refuse_recipe(path, "beta1", json_real(-0.5), "a decaying average's share", "0");
@@ -165,7 +165,7 @@ static char *spaces(size_t count) {
     return text;
 }
 
-static void test_bad_recipe_texts(void **state) {
+static void bad_texts_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse_recipe(path, "dtype", json_string("fp8"), "nothing is computed in 'fp8'", "fp32");
     refuse_recipe(path, "dtype", json_string("fp16"), "nothing is computed in 'fp16'", "bf16");
@@ -183,7 +183,7 @@ static void test_bad_recipe_texts(void **state) {
 }
 
 /* The nearest legal values are legal. */
-static void test_limits(void **state) {
+static void limits_are_legal(void **state) {
     const char *path = temp_path(*state, "plan.json");
     struct plan plan = example(), back;
     plan.recipe.beta1 = plan.recipe.beta2 = 0.999999;
@@ -210,7 +210,7 @@ static const struct policy tiered = {.grains_per_pass = 3,
                                      .update = TIER_HOST,
                                      .schedule = "f0-3 h1 d2 b3-0"};
 
-static void test_policy_round_trip(void **state) {
+static void policies_come_back_the_same(void **state) {
     (void)state;
     struct policy back;
     json_t *json = policy_to_json(&tiered);
@@ -235,7 +235,7 @@ static void refuse_policy(const char *path, const char *field, json_t *value, co
     if (!strstr(status_message(), field)) fail_msg("'%s' does not name %s", status_message(), field);
 }
 
-static void test_bad_policies(void **state) {
+static void bad_policies_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse_policy(path, "grains_per_pass", json_integer(0), "at least one grain", "is 1");
     refuse_policy(path, "grains_per_pass", json_integer(5), "at most those of the step", "is 4");
@@ -265,7 +265,7 @@ static void test_bad_policies(void **state) {
     free(long_text);
 }
 
-static void test_grains(void **state) {
+static void grains_are_counted(void **state) {
     (void)state;
     assert_int_equal(recipe_default_grain(8, 1024, 1024), 1);
     assert_int_equal(recipe_default_grain(8, 1023, 1024), 2);
@@ -279,16 +279,16 @@ static void test_grains(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_round_trip, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_products, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_bad_plans, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_bad_recipe_integers, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_bad_recipe_reals, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_bad_recipe_texts, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_limits, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test(test_policy_round_trip),
-        cmocka_unit_test_setup_teardown(test_bad_policies, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test(test_grains),
+        cmocka_unit_test_setup_teardown(plans_come_back_the_same, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(products_come_back_the_same, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(bad_plans_are_refused, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(bad_integers_are_refused, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(bad_reals_are_refused, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(bad_texts_are_refused, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(limits_are_legal, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(policies_come_back_the_same),
+        cmocka_unit_test_setup_teardown(bad_policies_are_refused, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(grains_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

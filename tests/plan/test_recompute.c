@@ -29,7 +29,7 @@ static void refuse(const struct recompute_schedule *schedule, const char *expect
     if (!strstr(status_message(), expected)) fail_msg("expected '%s' in '%s'", expected, status_message());
 }
 
-static void test_costs(void **state) {
+static void costs_are_counted(void **state) {
     (void)state;
     /* Backward of stage 1: x_0, both saved sets, gradients of x_2 and x_1, the temporary. */
     expect(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_ALL, 1}, {BACKWARD, 1}, {BACKWARD, 0}), 11, 1 + 16 + 32 + 4 + 2 + 128);
@@ -38,14 +38,14 @@ static void test_costs(void **state) {
            1 + 2 + 32 + 4 + 2 + 128);
 }
 
-static void test_checkpoint_in_saved(void **state) {
+static void what_is_saved_is_not_forgotten(void **state) {
     (void)state;
     /* x_1 lies in what stage 0 saved: forward of stage 1 does not forget it, and x_2 may be made. */
     refuse(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_NONE, 1}, {FORWARD_ALL, 1}), "step 2: forward_all of stage 1");
     refuse(SCHEDULE({FORWARD_ALL, 0}, {FORWARD_NONE, 1}, {BACKWARD, 1}), "what it saves is not there");
 }
 
-static void test_refusals(void **state) {
+static void bad_schedules_are_refused(void **state) {
     (void)state;
     refuse(SCHEDULE({FORWARD_ALL, 1}), "step 0: forward_all of stage 1: its input is not there");
     refuse(SCHEDULE({FORWARD_NONE, 0}, {FORWARD_ALL, 1}, {BACKWARD, 1}, {FORWARD_ALL, 0}),
@@ -61,9 +61,9 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_checkpoint_in_saved),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(costs_are_counted),
+        cmocka_unit_test(what_is_saved_is_not_forgotten),
+        cmocka_unit_test(bad_schedules_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,7 +170,7 @@ static struct search *new_search(void) {
     return search;
 }
 
-static void test_brute_force(void **state) {
+static void nothing_is_faster_by_brute_force(void **state) {
     (void)state;
     struct search *search = new_search();
     int solved = 0;
@@ -200,7 +200,7 @@ static struct chain uniform_chain(int count) {
     return chain; /* the last stage, the loss, takes nothing */
 }
 
-static void test_example(void **state) {
+static void the_example_is_solved(void **state) {
     (void)state;
     static const double times[] = {18, 15, 14, 14, 13, 12};
     struct chain chain = uniform_chain(4);
@@ -214,7 +214,7 @@ static void test_example(void **state) {
 
 /* Forward of all beside a gradient larger than that of its own output: by the published limits keeping all fits in 16
  * slots, where it takes 18. */
-static void test_large_later_gradient(void **state) {
+static void large_later_gradients_fit(void **state) {
     (void)state;
     struct chain_stage stages[] = {
         {.forward_time = 1, .backward_time = 1, .output = 1, .saved = 4, .forward_temporary = 8},
@@ -244,7 +244,7 @@ static void expect_each(const struct chain *chain) {
         vec_free(&schedules[i]);
 }
 
-static void test_random_long(void **state) {
+static void long_chains_are_solved(void **state) {
     (void)state;
     struct chain chain;
     assert_int_equal(chain_create(40, &chain), STATUS_OK);
@@ -277,7 +277,7 @@ static void refuse(const struct chain *chain, int64_t slots, const char *expecte
     if (!strstr(status_message(), expected)) fail_msg("expected '%s' in '%s'", expected, status_message());
 }
 
-static void test_bad_chains(void **state) {
+static void bad_chains_are_refused(void **state) {
     (void)state;
     struct chain chain = uniform_chain(2);
     chain.stages[1].saved = -1;
@@ -307,14 +307,14 @@ static enum status solve_and_free(void *payload) {
     return status;
 }
 
-static void test_faults(void **state) {
+static void faults_are_reported(void **state) {
     (void)state;
     struct chain chain = uniform_chain(8);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, solve_and_free, &chain) > 4);
     chain_free(&chain);
 }
 
-static void test_discretise(void **state) {
+static void slots_cover_bytes(void **state) {
     (void)state;
     struct chain chain = uniform_chain(1), slots;
     chain.input = 101;
@@ -338,10 +338,13 @@ static void test_discretise(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_brute_force),          cmocka_unit_test(test_example),
-        cmocka_unit_test(test_large_later_gradient), cmocka_unit_test(test_random_long),
-        cmocka_unit_test(test_bad_chains),           cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_discretise),
+        cmocka_unit_test(nothing_is_faster_by_brute_force),
+        cmocka_unit_test(the_example_is_solved),
+        cmocka_unit_test(large_later_gradients_fit),
+        cmocka_unit_test(long_chains_are_solved),
+        cmocka_unit_test(bad_chains_are_refused),
+        cmocka_unit_test(faults_are_reported),
+        cmocka_unit_test(slots_cover_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

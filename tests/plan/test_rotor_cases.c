@@ -17,7 +17,7 @@ static json_t *read_fixture(void) {
     return object;
 }
 
-static void test_answers(void **state) {
+static void answers_are_read(void **state) {
     (void)state;
     json_t *object = read_fixture();
     struct rotor_cases cases;
@@ -64,7 +64,7 @@ static void refuse(const char *section, const char *within, const char *field, j
     json_decref(object);
 }
 
-static void test_refusals(void **state) {
+static void bad_cases_are_refused(void **state) {
     (void)state;
     const char *bare = "10_rotor_synthetic", *model = "11_rotor_real_models";
     refuse(bare, NULL, "ftime", NULL, "ftime: missing");
@@ -89,7 +89,7 @@ static void test_refusals(void **state) {
     refuse(model, "flop_times", "btime", NULL, "flop_times: btime: missing");
 }
 
-static void test_sections(void **state) {
+static void sections_are_read(void **state) {
     (void)state;
     struct rotor_cases cases;
     json_t *none = json_pack("{s:{}}", "9_other");
@@ -108,7 +108,7 @@ static void test_sections(void **state) {
     assert_false(rotor_cases_reads("8_other"));
 }
 
-static void test_without_answers(void **state) {
+static void cases_without_answers_are_read(void **state) {
     (void)state;
     json_t *object = read_fixture();
     json_object_del(first_case(object, "11_rotor_real_models"), "opt_cost");
@@ -130,7 +130,7 @@ static enum status read_and_free(void *object) {
     return STATUS_OK;
 }
 
-static void test_faults(void **state) {
+static void faults_are_reported(void **state) {
     (void)state;
     json_t *object = read_fixture();
     assert_true(fault_sweep(FAULT_ALLOCATE, false, read_and_free, object) > 40);
@@ -139,8 +139,9 @@ static void test_faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers),         cmocka_unit_test(test_refusals), cmocka_unit_test(test_sections),
-        cmocka_unit_test(test_without_answers), cmocka_unit_test(test_faults),
+        cmocka_unit_test(answers_are_read),    cmocka_unit_test(bad_cases_are_refused),
+        cmocka_unit_test(sections_are_read),   cmocka_unit_test(cases_without_answers_are_read),
+        cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

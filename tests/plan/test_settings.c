@@ -6,7 +6,7 @@
 
 #include "support/unit.h"
 
-static void test_defaults_are_legal_and_stand_once(void **state) {
+static void defaults_are_legal_and_stand_once(void **state) {
     (void)state;
     for (int i = 0; i < SETTING_COUNT; i++) {
         const struct setting *setting = &setting_table[i];
@@ -28,7 +28,7 @@ static void test_defaults_are_legal_and_stand_once(void **state) {
 #define EXPECT(id, type, value, status)                                                                                \
     assert_int_equal(setting_check_##type(&setting_table[SETTING_##id], #id, value), status)
 
-static void test_limits(void **state) {
+static void limits_are_legal(void **state) {
     (void)state;
     EXPECT(steps, whole, 1, STATUS_OK);
     EXPECT(steps, whole, 0, STATUS_BAD_INPUT);
@@ -47,7 +47,7 @@ static void test_limits(void **state) {
     EXPECT(schedule, choice, "", STATUS_BAD_INPUT);
 }
 
-static void test_given(void **state) {
+static void given_settings_are_known(void **state) {
     (void)state;
     struct {
         uint64_t given;
@@ -66,9 +66,9 @@ static void test_given(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults_are_legal_and_stand_once),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_given),
+        cmocka_unit_test(defaults_are_legal_and_stand_once),
+        cmocka_unit_test(limits_are_legal),
+        cmocka_unit_test(given_settings_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static enum status measure(void *payload) {
     return status;
 }
 
-static void test_kernels_run_in_whole_buffers(void **state) {
+static void kernels_run_in_whole_buffers(void **state) {
     (void)state;
     for (enum dtype dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
         seen.created = seen.released = seen.run = 0;
@@ -77,7 +77,7 @@ static void test_kernels_run_in_whole_buffers(void **state) {
     }
 }
 
-static void test_a_backend_without_products_is_refused(void **state) {
+static void a_backend_without_products_is_refused(void **state) {
     (void)state;
     struct backend without = counting;
     double rate;
@@ -87,7 +87,7 @@ static void test_a_backend_without_products_is_refused(void **state) {
     assert_non_null(strstr(status_hint_text(), "--device cpu has one"));
 }
 
-static void test_each_allocation_may_fail(void **state) {
+static void each_allocation_may_fail(void **state) {
     (void)state;
     enum dtype dtype = DTYPE_F32;
     assert_true(fault_sweep(FAULT_ALLOCATE, true, measure, &dtype) > 3);
@@ -96,9 +96,9 @@ static void test_each_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernels_run_in_whole_buffers),
-        cmocka_unit_test(test_a_backend_without_products_is_refused),
-        cmocka_unit_test(test_each_allocation_may_fail),
+        cmocka_unit_test(kernels_run_in_whole_buffers),
+        cmocka_unit_test(a_backend_without_products_is_refused),
+        cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

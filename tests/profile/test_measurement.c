@@ -9,7 +9,7 @@ static void expect(struct measurement measurement, double seconds, double spread
 }
 
 /* However slow most of the calls were. */
-static void test_lowest_third_counts(void **state) {
+static void lowest_third_counts(void **state) {
     (void)state;
     struct sample one[] = {{4, 0}}, three[] = {{9, 0}, {4, 0}, {5, 0}};
     struct sample nine[] = {{90, 0}, {11, 0}, {80, 0}, {10, 0}, {99, 0}, {12, 0}, {70, 0}, {13, 0}, {50, 0}};
@@ -19,7 +19,7 @@ static void test_lowest_third_counts(void **state) {
 }
 
 /* Samples that agree, since another program ran all the time. */
-static void test_waiting_is_spread(void **state) {
+static void waiting_is_spread(void **state) {
     (void)state;
     struct sample three[] = {{4, 2}, {4, 2}, {4, 2}};
     struct measurement measurement = measurement_of(three, 3);
@@ -27,7 +27,7 @@ static void test_waiting_is_spread(void **state) {
     assert_true(measurement_noisy(&measurement));
 }
 
-static void test_what_is_noisy(void **state) {
+static void noisy_measurements_are_known(void **state) {
     (void)state;
     const struct measurement steady = {1, 0.1}, loose = {1, 0.3}, tiny = {1e-5, 3};
     assert_false(measurement_noisy(&steady));
@@ -37,7 +37,7 @@ static void test_what_is_noisy(void **state) {
     expect(lower, 1e-5, 0.3);
 }
 
-static void test_shares_of_time(void **state) {
+static void time_is_shared_by_what_is_left(void **state) {
     (void)state;
     struct allowance past = {.end_ns = clock_now_ns() - 1, .left = 4};
     assert_true(allowance_next(&past) == 0);
@@ -49,10 +49,10 @@ static void test_shares_of_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lowest_third_counts),
-        cmocka_unit_test(test_waiting_is_spread),
-        cmocka_unit_test(test_what_is_noisy),
-        cmocka_unit_test(test_shares_of_time),
+        cmocka_unit_test(lowest_third_counts),
+        cmocka_unit_test(waiting_is_spread),
+        cmocka_unit_test(noisy_measurements_are_known),
+        cmocka_unit_test(time_is_shared_by_what_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

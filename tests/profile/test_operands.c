@@ -3,7 +3,7 @@
 #include "support/in_place_graph.h"
 #include "support/unit.h"
 
-static void test_in_place(void **state) {
+static void in_place(void **state) {
     (void)state;
     struct graph *graph = in_place_graph();
     assert_int_equal(graph_status(graph), STATUS_OK);
@@ -17,6 +17,6 @@ static void test_in_place(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_in_place)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(in_place)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

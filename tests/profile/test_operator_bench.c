@@ -41,7 +41,7 @@ static int64_t memory_of(const struct backend *backend, int64_t most_bytes) {
     return bytes;
 }
 
-static void test_copies_fit_the_memory(void **state) {
+static void copies_fit_the_memory(void **state) {
     (void)state;
     const int64_t weight = (int64_t)WIDTH * WIDTH * 4;
     const struct backend backend = with_cache(32 << 20);
@@ -55,7 +55,7 @@ static void test_copies_fit_the_memory(void **state) {
 }
 
 /* Two works of each kind are open at once: together some hundred MiB, however large the cache is. */
-static void test_rates_take_no_more_for_a_large_cache(void **state) {
+static void rates_take_no_more_for_a_large_cache(void **state) {
     (void)state;
     const struct backend backend = with_cache((int64_t)1 << 30);
     for (int64_t memory = PROFILE_MEMORY_LEAST_BYTES; memory <= PROFILE_MEMORY_BYTES; memory *= 2)
@@ -75,7 +75,7 @@ static void test_rates_take_no_more_for_a_large_cache(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_copies_fit_the_memory),
-                                       cmocka_unit_test(test_rates_take_no_more_for_a_large_cache)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_fit_the_memory),
+                                       cmocka_unit_test(rates_take_no_more_for_a_large_cache)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

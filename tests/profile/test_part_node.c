@@ -56,7 +56,7 @@ static void expect_legal(const struct graph *graph, const struct node *node, dou
     if (parts.count == 2) assert_true(parts.part[0].tokens < parts.part[1].tokens);
 }
 
-static void test_parts_are_legal_operators(void **state) {
+static void parts_are_legal_operators(void **state) {
     (void)state;
     static const char *const names[] = {"llama-3.1-8b", "gpt2-xl", "opt-350m",
                                         "qwen2.5-7b",   "phi-4",   "mistral-7b-v0.1"};
@@ -76,7 +76,7 @@ static void test_parts_are_legal_operators(void **state) {
 static double made_up_seconds(const struct node *node) { return 0.01 + flops_of(node) * 1e-11; }
 
 /* The cost of the whole is read off exactly where costs lie on a line; the head's is in proportion. */
-static void test_the_whole_follows_from_its_parts(void **state) {
+static void the_whole_follows_from_its_parts(void **state) {
     (void)state;
     struct graph *graph = preset_graph(model_preset_find("llama-3.1-8b"), 4096);
     int lines = 0, heads = 0;
@@ -104,7 +104,7 @@ static void test_the_whole_follows_from_its_parts(void **state) {
 }
 
 /* All that is measured of a model of 8 B parameters is less than a seventh of the arithmetic of its operators. */
-static void test_less_is_measured(void **state) {
+static void less_is_measured(void **state) {
     (void)state;
     struct graph *graph = preset_graph(model_preset_find("llama-3.1-8b"), 1024);
     double work[2] = {0, 0};
@@ -125,7 +125,7 @@ static void test_less_is_measured(void **state) {
 }
 
 /* With next to nothing counting as large, every part runs: views of packed products, ids of a smaller table, sums. */
-static void test_parts_run(void **state) {
+static void parts_run(void **state) {
     (void)state;
     static const char *const families[] = {"gpt2", "llama"};
     for (int f = 0; f < 2; f++) {
@@ -166,10 +166,10 @@ static void test_parts_run(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts_are_legal_operators),
-        cmocka_unit_test(test_the_whole_follows_from_its_parts),
-        cmocka_unit_test(test_less_is_measured),
-        cmocka_unit_test(test_parts_run),
+        cmocka_unit_test(parts_are_legal_operators),
+        cmocka_unit_test(the_whole_follows_from_its_parts),
+        cmocka_unit_test(less_is_measured),
+        cmocka_unit_test(parts_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static void expect_costs(const struct graph *graph, const struct costs *costs) {
     assert_true(updates > 0);
 }
 
-static void test_every_operator_has_a_cost(void **state) {
+static void every_operator_has_a_cost(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 4; seed++) {
         const struct backend *device = deferred_begin(seed);
@@ -70,7 +70,7 @@ static void test_every_operator_has_a_cost(void **state) {
 }
 
 /* Each way by itself, and how they slow each other. */
-static void test_every_way_has_a_rate(void **state) {
+static void every_way_has_a_rate(void **state) {
     const struct backend *device = deferred_begin(2);
     struct profile_options options = {.disk_folder = *state, .host_tier = true, .threads = 2};
     struct cluster cluster = kept_profile_machine();
@@ -107,7 +107,7 @@ static int32_t profile_on(int number, const struct graph *graph, const char *fol
 }
 
 /* Two devices of one machine have a file each; what one has measured is found again, and not by the other. */
-static void test_devices_are_told_apart(void **state) {
+static void devices_are_told_apart(void **state) {
     const char *folder = temp_path(*state, "cache");
     struct graph *graph = build_graph(DTYPE_F32);
     double seconds;
@@ -121,7 +121,7 @@ static void test_devices_are_told_apart(void **state) {
 }
 
 /* Wherever the device fails, that is told, and all that was taken is given back (deferred_end looks). */
-static void test_a_device_that_fails(void **state) {
+static void a_device_that_fails_is_told(void **state) {
     struct graph *graph = build_graph(DTYPE_F32);
     struct profile_options options = {.disk_folder = *state, .host_tier = true, .threads = 2, .budget_s = 0.01};
     for (int64_t items = 1; items <= 1000; items = 3 * items + 1) {
@@ -146,7 +146,7 @@ static enum status count_call(void *payload) {
 }
 
 /* A row of calls is timed as one: each that was asked for is done when the time is told. */
-static void test_rows_of_calls(void **state) {
+static void calls_are_timed_in_rows(void **state) {
     (void)state;
     const struct backend *device = deferred_begin(1);
     struct work_clock clock;
@@ -164,11 +164,11 @@ static void test_rows_of_calls(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_operator_has_a_cost),
-        cmocka_unit_test_setup_teardown(test_every_way_has_a_rate, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_devices_are_told_apart, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_a_device_that_fails, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test(test_rows_of_calls),
+        cmocka_unit_test(every_operator_has_a_cost),
+        cmocka_unit_test_setup_teardown(every_way_has_a_rate, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(devices_are_told_apart, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(a_device_that_fails_is_told, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(calls_are_timed_in_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void sweep_files(const struct fault_subject *swept, enum fault_kind first
         (void)fault_sweep_bearable(kind, false, unit_sweep(4, FAULT_EVERY), swept);
 }
 
-static void test_operators(void **state) {
+static void operators_survive_faults(void **state) {
     struct subject subject = {.cache = temp_path(*state, "operators"), .graph = kept_profile_graph()};
     const struct fault_subject anew = {measure_anew, require_whole_cache, &subject};
     const struct fault_subject kept = {find_kept, require_whole_cache, &subject};
@@ -78,7 +78,7 @@ static void test_operators(void **state) {
 }
 
 /* A second each time, so that a long sweep takes a part of them. */
-static void test_rates(void **state) {
+static void rates_survive_faults(void **state) {
     struct subject subject = {.cache = temp_path(*state, "rates"), .graph = kept_profile_graph(), .disk = *state};
     const struct fault_subject anew = {measure_anew, require_whole_cache, &subject};
     static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SUBMIT};
@@ -100,6 +100,6 @@ static void test_rates(void **state) {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_drop)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(test_operators), CASE(test_rates)};
+    const struct CMUnitTest tests[] = {CASE(operators_survive_faults), CASE(rates_survive_faults)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

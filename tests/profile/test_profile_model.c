@@ -102,7 +102,7 @@ static void expect_all_costs(const struct variant *variant, const struct profile
 }
 
 /* Every family, both dtypes, and all that changes a graph. */
-static void test_every_node_has_a_cost(void **state) {
+static void every_node_has_a_cost(void **state) {
     static const struct variant variants[] = {
         {.family = "gpt2", .dtype = DTYPE_BF16, .purpose = MODEL_LOSS},
         {.family = "llama", .dtype = DTYPE_BF16, .purpose = MODEL_LOSS_SEGMENTED},
@@ -133,7 +133,7 @@ static const char *key_of(const struct graph *graph, const char *name, struct sc
 }
 
 /* Layers are alike, whatever attributes that change no time say; other shapes are not. */
-static void test_equal_nodes_have_one_measurement(void **state) {
+static void equal_nodes_have_one_measurement(void **state) {
     (void)state;
     const struct variant variant = {
         .family = "gpt2", .dtype = DTYPE_F32, .purpose = MODEL_LOSS, .scaled_by_layer = true};
@@ -154,7 +154,7 @@ static void test_equal_nodes_have_one_measurement(void **state) {
 }
 
 /* The update of a large embedding is read off the line, not measured. */
-static void test_updates_follow_their_size(void **state) {
+static void updates_follow_their_size(void **state) {
     (void)state;
     const double seconds[CURVE_POINTS] = {1, 64, 4096};
     assert_true(curve_seconds(seconds, 1) == 1);
@@ -173,7 +173,7 @@ static void expect_equal(const struct costs *a, const struct costs *b) {
 }
 
 /* Nothing is measured for it: it is found where all of it was. */
-static void test_what_is_kept_alone(void **state) {
+static void what_is_kept_alone_is_found(void **state) {
     struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(*state);
     struct cluster cluster = kept_profile_machine();
@@ -194,7 +194,7 @@ static void test_what_is_kept_alone(void **state) {
     graph_free(graph);
 }
 
-static void test_what_is_kept_is_found_again(void **state) {
+static void what_is_kept_is_found_again(void **state) {
     struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "again"));
     struct profiled first = profile(graph, &options);
@@ -216,7 +216,7 @@ static void test_what_is_kept_is_found_again(void **state) {
 }
 
 /* What little memory allows to measure is not what is measured with enough, and is not taken for it. */
-static void test_little_memory_is_kept_apart(void **state) {
+static void little_memory_is_kept_apart(void **state) {
     struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "little"));
     options.memory_bytes = PROFILE_MEMORY_LEAST_BYTES;
@@ -234,7 +234,7 @@ static void test_little_memory_is_kept_apart(void **state) {
 }
 
 /* What was measured while other programs ran is measured again, and the lower time kept, whichever came first. */
-static void test_noisy_ones_are_measured_again(void **state) {
+static void noisy_ones_are_measured_again(void **state) {
     struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "noisy"));
     struct profiled first = profile(graph, &options);
@@ -274,7 +274,7 @@ static void damage(const char *path, int kind) {
 }
 enum { DAMAGES = 9 };
 
-static void test_damaged_files_are_measured_anew(void **state) {
+static void damaged_files_are_measured_anew(void **state) {
     struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "damaged"));
     struct profiled first = profile(graph, &options);
@@ -294,7 +294,7 @@ static void test_damaged_files_are_measured_anew(void **state) {
 }
 
 /* A file where the folder should be: nothing can be kept, and that is no error. */
-static void test_no_folder_is_no_error(void **state) {
+static void no_folder_is_no_error(void **state) {
     struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "file"));
     temp_write_text(options.cache_folder, "here");
@@ -304,7 +304,7 @@ static void test_no_folder_is_no_error(void **state) {
     graph_free(graph);
 }
 
-static void test_threads_that_do_not_start(void **state) {
+static void threads_that_do_not_start_are_told(void **state) {
     (void)state;
     struct profile_options options = options_in(NULL);
     struct cluster cluster = {.device = {.fp32_flops_per_s = 1e11, .bf16_flops_per_s = 1e11}};
@@ -317,16 +317,16 @@ static void test_threads_that_do_not_start(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_every_node_has_a_cost, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test(test_equal_nodes_have_one_measurement),
-        cmocka_unit_test(test_updates_follow_their_size),
-        cmocka_unit_test_setup_teardown(test_what_is_kept_is_found_again, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_little_memory_is_kept_apart, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_what_is_kept_alone, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_noisy_ones_are_measured_again, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_damaged_files_are_measured_anew, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_no_folder_is_no_error, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test(test_threads_that_do_not_start),
+        cmocka_unit_test_setup_teardown(every_node_has_a_cost, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(equal_nodes_have_one_measurement),
+        cmocka_unit_test(updates_follow_their_size),
+        cmocka_unit_test_setup_teardown(what_is_kept_is_found_again, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(little_memory_is_kept_apart, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(what_is_kept_alone_is_found, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(noisy_ones_are_measured_again, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(damaged_files_are_measured_anew, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(no_folder_is_no_error, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(threads_that_do_not_start_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static struct graph *build(void) {
 
 static bool looks_up(const struct node *node) { return node->op == &op_embedding || node->op == &op_embedding_grad; }
 
-static void test_nothing_beats_the_data_sheet(void **state) {
+static void nothing_beats_the_data_sheet(void **state) {
     (void)state;
     struct cluster cluster = read_h100();
     struct graph *graph = build();
@@ -68,7 +68,7 @@ static void expect_rate_used(const struct graph *graph, const struct cluster_lim
     *rate *= 2;
 }
 
-static void test_every_rate_counts(void **state) {
+static void every_rate_counts(void **state) {
     (void)state;
     struct cluster cluster = read_h100();
     struct cluster_limits limits = cluster.device.limits, changed;
@@ -94,7 +94,7 @@ static void test_every_rate_counts(void **state) {
 
 /* By hand: 4096 tokens, 2048 to 2048 features: 256 tiles in 2 waves of 132, at 80% of the card. The same on a card of
  * 256 multiprocessors is one full wave. */
-static void test_products_fill_waves(void **state) {
+static void products_fill_waves(void **state) {
     (void)state;
     struct cluster cluster = read_h100();
     struct cluster_limits *limits = &cluster.device.limits;
@@ -119,7 +119,7 @@ static void test_products_fill_waves(void **state) {
     expect_near(roofline_of(&node, limits).seconds / expected, 1);
 }
 
-static void test_only_what_is_elsewhere_is_described(void **state) {
+static void only_what_is_elsewhere_is_described(void **state) {
     (void)state;
     struct cluster cluster = read_h100(), lacking = cluster;
     const struct backend *found = NULL;
@@ -143,10 +143,10 @@ static void test_only_what_is_elsewhere_is_described(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_beats_the_data_sheet),
-        cmocka_unit_test(test_every_rate_counts),
-        cmocka_unit_test(test_products_fill_waves),
-        cmocka_unit_test(test_only_what_is_elsewhere_is_described),
+        cmocka_unit_test(nothing_beats_the_data_sheet),
+        cmocka_unit_test(every_rate_counts),
+        cmocka_unit_test(products_fill_waves),
+        cmocka_unit_test(only_what_is_elsewhere_is_described),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

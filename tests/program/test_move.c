@@ -148,7 +148,7 @@ static const char *check_homes(const struct program *program, const struct polic
 typedef const char *property(const struct program *program, const struct policy *policy);
 static property *const properties[] = {check_arenas, check_buffers, check_useful, check_copies, check_homes};
 
-static void test_random_policies(void **state) {
+static void random_policies_are_proved(void **state) {
     (void)state;
     int64_t copies = 0, streams[STREAM_ROLE_COUNT + 1] = {0};
     for (uint64_t seed = 1, last = unit_sweep(300, 6000); seed <= last; seed++) {
@@ -259,7 +259,7 @@ static bool is_tiny(const struct program *program) {
     return chunks <= MOST_CHUNKS && program->instructions.items[end].group < MOST_GROUPS;
 }
 
-static void test_fewest_fetches(void **state) {
+static void fetches_are_the_fewest(void **state) {
     (void)state;
     int compared = 0, fetches = 0, evicting = 0;
     for (uint64_t seed = 1, last = unit_sweep(150, 2000); seed <= last; seed++) {
@@ -308,7 +308,7 @@ static int64_t device_live(const struct graph *graph, struct policy policy) {
     return live;
 }
 
-static void test_policies_save_memory(void **state) {
+static void policies_save_memory(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
     struct policy plain = {.grains_per_pass = 2, .chunk_bytes = 8192};
@@ -338,7 +338,7 @@ static void test_policies_save_memory(void **state) {
 
 /* Between the last use of block `block`'s results in forward and their first in backward no copy of them is live on
  * the device. `forward` and `backward` are the groups next to the gap. */
-static void test_swapped_activations_are_away(void **state) {
+static void swapped_activations_are_away(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
     struct policy policy = {.grains_per_pass = 2, .chunk_bytes = 8192, .schedule = "f0-7 h2 d3 b7-0"};
@@ -374,7 +374,7 @@ static int32_t next_group(const struct program *program, size_t i) {
 }
 
 /* A fetch stands `lookahead` groups before its group, a store as many behind the end of its own. */
-static void test_copies_have_their_lookahead(void **state) {
+static void copies_have_their_lookahead(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
     for (int64_t lookahead = 0; lookahead <= 2; lookahead++) {
@@ -396,7 +396,7 @@ static void test_copies_have_their_lookahead(void **state) {
 }
 
 /* A deferred update stands two lookaheads before the forward of the first block that uses its chunk. */
-static void test_deferred_updates_come_early(void **state) {
+static void deferred_updates_come_early(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
     struct chunk_list chunks;
@@ -422,7 +422,7 @@ static void test_deferred_updates_come_early(void **state) {
 
 /* Backward of a layer does not ask for the layer's own output: recomputing it stops short of the product that makes
  * it. */
-static void test_recomputation_stops_short(void **state) {
+static void recomputation_stops_where_nothing_is_read(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
     struct policy policy = {.grains_per_pass = 2, .chunk_bytes = 8192, .schedule = "f0-7 b7-4 f3 b3-0"};
@@ -455,7 +455,7 @@ static void refuse(const struct graph *graph, struct policy policy, const char *
 }
 
 /* What only the graph can tell. */
-static void test_refusals(void **state) {
+static void policies_that_cannot_be_are_refused(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
     refuse(graph, (struct policy){.chunk_bytes = 1000, .buffers = 2, .parameters = TIER_HOST},
@@ -465,7 +465,7 @@ static void test_refusals(void **state) {
 }
 
 /* All chunks may stay, one more may not; what only evaluates may have fewer than the plan was made for. */
-static void test_persistent_chunks(void **state) {
+static void persistent_chunks_stay(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
     struct chunk_list chunks;
@@ -498,7 +498,7 @@ static enum status compile_once(void *payload) {
     return STATUS_OK;
 }
 
-static void test_allocations_may_fail(void **state) {
+static void allocations_may_fail(void **state) {
     (void)state;
     for (uint64_t seed = 1, last = unit_sweep(2, 12); seed <= last; seed++) {
         struct graph *graph = small_graph_build(&(struct small_graph_options){
@@ -515,16 +515,16 @@ static void test_allocations_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_policies),
-        cmocka_unit_test(test_fewest_fetches),
-        cmocka_unit_test(test_policies_save_memory),
-        cmocka_unit_test(test_swapped_activations_are_away),
-        cmocka_unit_test(test_copies_have_their_lookahead),
-        cmocka_unit_test(test_deferred_updates_come_early),
-        cmocka_unit_test(test_recomputation_stops_short),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_persistent_chunks),
-        cmocka_unit_test(test_allocations_may_fail),
+        cmocka_unit_test(random_policies_are_proved),
+        cmocka_unit_test(fetches_are_the_fewest),
+        cmocka_unit_test(policies_save_memory),
+        cmocka_unit_test(swapped_activations_are_away),
+        cmocka_unit_test(copies_have_their_lookahead),
+        cmocka_unit_test(deferred_updates_come_early),
+        cmocka_unit_test(recomputation_stops_where_nothing_is_read),
+        cmocka_unit_test(policies_that_cannot_be_are_refused),
+        cmocka_unit_test(persistent_chunks_stay),
+        cmocka_unit_test(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ static bool all_are_proved(const struct graph *graph, enum fault fault) {
     return proved;
 }
 
-static void test_missing_waits_are_found(void **state) {
+static void missing_waits_are_found(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(&(struct small_graph_options){.layers = 3,
                                                                           .tied = true,
@@ -89,6 +89,6 @@ static void test_missing_waits_are_found(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing_waits_are_found)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(missing_waits_are_found)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static struct graph *random_graph(uint64_t seed) {
     });
 }
 
-static void test_in_place(void **state) {
+static void in_place(void **state) {
     (void)state;
     struct graph *graph = in_place_graph();
     assert_int_equal(graph_status(graph), STATUS_OK);
@@ -39,7 +39,7 @@ static void test_in_place(void **state) {
     graph_free(graph);
 }
 
-static void test_random_programs_verify(void **state) {
+static void random_programs_verify(void **state) {
     (void)state;
     for (uint64_t seed = 1, last = unit_sweep(60, 2000); seed <= last; seed++) {
         struct graph *graph = random_graph(seed);
@@ -55,7 +55,7 @@ static void test_random_programs_verify(void **state) {
     }
 }
 
-static void test_a_deep_model(void **state) {
+static void a_deep_model_is_scheduled(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(&(struct small_graph_options){.layers = 48,
                                                                           .tied = true,
@@ -69,7 +69,7 @@ static void test_a_deep_model(void **state) {
     graph_free(graph);
 }
 
-static void test_grains_in_passes(void **state) {
+static void grains_are_dealt_to_passes(void **state) {
     (void)state;
     struct graph *graph = random_graph(3);
     for (int64_t grains = 1; grains <= 9; grains++)
@@ -88,7 +88,7 @@ static void test_grains_in_passes(void **state) {
     graph_free(graph);
 }
 
-static void test_parameters_lie_alike(void **state) {
+static void parameters_lie_alike(void **state) {
     (void)state;
     struct small_graph_options options = {.layers = 2, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 4};
     struct graph *train = small_graph_build(&options);
@@ -112,7 +112,7 @@ static void test_parameters_lie_alike(void **state) {
     graph_free(forward);
 }
 
-static void test_memory_report_adds_up(void **state) {
+static void memory_report_adds_up(void **state) {
     (void)state;
     struct graph *graph = random_graph(12);
     struct program *program = small_program(graph, 4, 2, 1, 1);
@@ -139,7 +139,7 @@ static enum status compile_once(void *payload) {
     return STATUS_OK;
 }
 
-static void test_allocations_may_fail(void **state) {
+static void allocations_may_fail(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(
         &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
@@ -150,13 +150,13 @@ static void test_allocations_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_random_programs_verify),
-        cmocka_unit_test(test_a_deep_model),
-        cmocka_unit_test(test_grains_in_passes),
-        cmocka_unit_test(test_parameters_lie_alike),
-        cmocka_unit_test(test_memory_report_adds_up),
-        cmocka_unit_test(test_allocations_may_fail),
+        cmocka_unit_test(in_place),
+        cmocka_unit_test(random_programs_verify),
+        cmocka_unit_test(a_deep_model_is_scheduled),
+        cmocka_unit_test(grains_are_dealt_to_passes),
+        cmocka_unit_test(parameters_lie_alike),
+        cmocka_unit_test(memory_report_adds_up),
+        cmocka_unit_test(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

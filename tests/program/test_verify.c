@@ -256,14 +256,14 @@ static const struct planted_fault faults[] = {
     {"waiting for the wrong one", wrong_wait, 3, "stream"},
 };
 
-static void test_planted_faults(void **state) {
+static void planted_faults_are_found(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         planted_fault_check(&faults[i], small_program(graph, 7, 2, faults[i].streams, 11));
 }
 
 /* Columns that several instructions write: those of a packed product's gradient, where q and k were turned. */
-static void test_missing_columns(void **state) {
+static void missing_columns_are_found(void **state) {
     (void)state;
     struct small_graph_options options = {.layers = 1,
                                           .packed_qkv = true,
@@ -284,7 +284,7 @@ static void test_missing_columns(void **state) {
 
 /* Each wait of a program on several streams is either needed, or implied by others: with any one instruction's waits
  * gone verification fails, unless the streams' order happens to hold everything together without them. */
-static void test_waits_are_needed(void **state) {
+static void waits_are_needed(void **state) {
     (void)state;
     struct program *program = small_program(graph, 3, 1, 3, 5);
     int found, with_waits;
@@ -296,9 +296,9 @@ static void test_waits_are_needed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_planted_faults),
-        cmocka_unit_test(test_missing_columns),
-        cmocka_unit_test(test_waits_are_needed),
+        cmocka_unit_test(planted_faults_are_found),
+        cmocka_unit_test(missing_columns_are_found),
+        cmocka_unit_test(waits_are_needed),
     };
     return cmocka_run_group_tests(tests, build_graph, free_graph);
 }

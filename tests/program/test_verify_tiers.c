@@ -345,13 +345,13 @@ static const struct planted_fault faults[] = {
     {"an update of this step", update_of_this_step, 0, "used by deferred instructions and by others"},
 };
 
-static void test_planted_faults(void **state) {
+static void planted_faults_are_found(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         planted_fault_check(&faults[i], small_program_under(graph, 7, &everywhere));
 }
 
-static void test_waits_are_needed(void **state) {
+static void waits_are_needed(void **state) {
     (void)state;
     struct program *program = small_program_under(graph, 5, &everywhere);
     int found, with_waits;
@@ -364,8 +364,8 @@ static void test_waits_are_needed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_planted_faults),
-        cmocka_unit_test(test_waits_are_needed),
+        cmocka_unit_test(planted_faults_are_found),
+        cmocka_unit_test(waits_are_needed),
     };
     return cmocka_run_group_tests(tests, build_graph, free_graph);
 }

@@ -102,7 +102,7 @@ static struct graph *small(uint64_t seed) {
     return small_graph_build(&options);
 }
 
-static void test_of_random_policies(void **state) {
+static void batches_of_random_policies_are_legal(void **state) {
     (void)state;
     int64_t held = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(40, 1000); seed++) {
@@ -116,7 +116,7 @@ static void test_of_random_policies(void **state) {
     assert_true(held > 0);
 }
 
-static void test_of_random_streams(void **state) {
+static void batches_of_random_streams_are_legal(void **state) {
     (void)state;
     int64_t held = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(40, 400); seed++) {
@@ -131,8 +131,8 @@ static void test_of_random_streams(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_of_random_policies),
-        cmocka_unit_test(test_of_random_streams),
+        cmocka_unit_test(batches_of_random_policies_are_legal),
+        cmocka_unit_test(batches_of_random_streams_are_legal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

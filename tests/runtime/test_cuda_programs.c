@@ -22,7 +22,7 @@ static struct outcome train(const struct policy_subject *subject, uint64_t seed)
     return outcome;
 }
 
-static void test_programs(void **state) {
+static void programs_give_the_bits_of_the_processor(void **state) {
     (void)state;
     uint64_t each = unit_sweep(1, 6);
     for (size_t s = 0; s < policy_subject_count; s += unit_sweep(17, 1)) {
@@ -45,7 +45,7 @@ static void test_programs(void **state) {
 
 #else
 
-static void test_programs(void **state) {
+static void programs_give_the_bits_of_the_processor(void **state) {
     (void)state;
     unit_skip("this build has no CUDA backend; needs the CUDA toolkit, 12 or later, and a C++ compiler");
 }
@@ -53,6 +53,6 @@ static void test_programs(void **state) {
 #endif
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_programs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(programs_give_the_bits_of_the_processor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void train_gated(const char *name, const char *lora, enum dtype dtype, in
     harness_close(&harness);
 }
 
-static void test_nothing_changes_before_the_gate(void **state) {
+static void nothing_changes_before_the_gate(void **state) {
     (void)state;
     for (int streams = 1; streams <= 3; streams++) {
         train_gated("llama", NULL, DTYPE_F32, streams);
@@ -65,6 +65,6 @@ static void test_nothing_changes_before_the_gate(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_changes_before_the_gate)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_changes_before_the_gate)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -127,7 +127,7 @@ static void measure_in_child(const struct measured *measured) {
     assert_int_equal(WEXITSTATUS(result), 0);
 }
 
-static void test_resident_memory(void **state) {
+static void memory_is_what_the_plan_says(void **state) {
     (void)state;
 #ifdef SANITIZED
     unit_skip("sanitizers have memory of their own; needs a plain build");
@@ -139,7 +139,7 @@ static void test_resident_memory(void **state) {
 }
 
 /* Each takes some 60 MiB with all its states, of which the policy leaves anything from a little to all in memory. */
-static void test_resident_memory_of_random_policies(void **state) {
+static void memory_of_random_policies_is_what_the_plan_says(void **state) {
     (void)state;
 #ifdef SANITIZED
     unit_skip("sanitizers have memory of their own; needs a plain build");
@@ -192,7 +192,7 @@ int posix_memalign(void **out, size_t alignment, size_t bytes) {
 }
 #endif
 
-static void test_steps_allocate_nothing(void **state) {
+static void steps_allocate_nothing(void **state) {
     (void)state;
 #if defined(SANITIZED) || defined(__clang__)
     unit_skip("LLVM's OpenMP allocates when a parallel region begins; needs a plain build by gcc");
@@ -235,9 +235,9 @@ static void test_steps_allocate_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resident_memory),
-        cmocka_unit_test(test_resident_memory_of_random_policies),
-        cmocka_unit_test(test_steps_allocate_nothing),
+        cmocka_unit_test(memory_is_what_the_plan_says),
+        cmocka_unit_test(memory_of_random_policies_is_what_the_plan_says),
+        cmocka_unit_test(steps_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

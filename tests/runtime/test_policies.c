@@ -36,7 +36,7 @@ static void require_features(const char *whose, const int64_t counts[POLICY_FEAT
 }
 
 /* The families together see every kind of policy; in the long sweep, of 200 for each, every family does. */
-static void test_random_policies(void **state) {
+static void random_policies_give_the_same_bits(void **state) {
     (void)state;
     uint64_t each = unit_sweep(2, 200 / POLICY_SUBJECTS_EACH);
     bool all = each == 200 / POLICY_SUBJECTS_EACH;
@@ -79,7 +79,7 @@ static bool nests(const struct stage_list *stages) {
 }
 
 /* Schedules of Rotor for every budget, each by itself and with what is kept on other tiers. */
-static void test_rotor_schedules(void **state) {
+static void rotor_schedules_give_the_same_bits(void **state) {
     (void)state;
     const struct policy_subject deep = {.name = "llama", .family = "llama", .dtype = DTYPE_BF16};
     struct outcome plain = policy_train(&deep, &(struct policy_way){0});
@@ -109,6 +109,7 @@ static void test_rotor_schedules(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_policies), cmocka_unit_test(test_rotor_schedules)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_policies_give_the_same_bits),
+                                       cmocka_unit_test(rotor_schedules_give_the_same_bits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,17 +103,18 @@ static void record_steps(const struct policy *policy, int least_streams) {
     harness_close(&recorded);
 }
 
-static void test_one_stream(void **state) {
+static void one_stream_is_recorded(void **state) {
     (void)state;
     record_steps(&(struct policy){0}, 1);
 }
 
-static void test_several_streams(void **state) {
+static void several_streams_are_recorded(void **state) {
     (void)state;
     record_steps(&tiered, 5);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_stream), cmocka_unit_test(test_several_streams)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_stream_is_recorded),
+                                       cmocka_unit_test(several_streams_are_recorded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

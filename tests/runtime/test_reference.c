@@ -168,7 +168,7 @@ static void check_logits_and_loss(const char *name, bool full) {
     reference_close(&reference);
 }
 
-static void test_logits(void **state) {
+static void logits_are_those_of_pytorch(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof full_cases / sizeof *full_cases; i++)
         check_logits_and_loss(full_cases[i], true);
@@ -252,7 +252,7 @@ static void check_gradients(const char *name, int64_t grain, int64_t grains_per_
     reference_close(&reference);
 }
 
-static void test_gradients(void **state) {
+static void gradients_are_those_of_pytorch(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof full_cases / sizeof *full_cases; i++) {
         check_gradients(full_cases[i], 4, 1);
@@ -380,13 +380,13 @@ static void check_training(const char *name, enum dtype dtype, double bound) {
     reference_close(&reference);
 }
 
-static void test_training_fp32(void **state) {
+static void fp32_trains_as_pytorch_does(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof full_cases / sizeof *full_cases; i++)
         check_training(full_cases[i], DTYPE_F32, 1e-5);
 }
 
-static void test_training_bf16(void **state) {
+static void bf16_trains_as_pytorch_does(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof full_cases / sizeof *full_cases; i++)
         check_training(full_cases[i], DTYPE_BF16, 1e-2);
@@ -394,10 +394,10 @@ static void test_training_bf16(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_training_fp32),
-        cmocka_unit_test(test_training_bf16),
+        cmocka_unit_test(logits_are_those_of_pytorch),
+        cmocka_unit_test(gradients_are_those_of_pytorch),
+        cmocka_unit_test(fp32_trains_as_pytorch_does),
+        cmocka_unit_test(bf16_trains_as_pytorch_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static struct outcome train(const char *name, enum dtype dtype, int64_t grains_p
 static const char *const models[] = {"gpt2",          "llama", "llama_tied", "mistral",   "opt",
                                      "opt_post_norm", "phi3",  "qwen2_tied", "qwen3_bias"};
 
-static void test_run_after_run_and_grains_per_pass(void **state) {
+static void repeats_and_grains_in_a_pass_change_no_bit(void **state) {
     (void)state;
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         for (int d = 0; d < 2; d++) {
@@ -53,7 +53,7 @@ static void test_run_after_run_and_grains_per_pass(void **state) {
 }
 
 /* Adapters, and a part of the weights frozen. */
-static void test_parts_of_models(void **state) {
+static void parts_of_models_have_the_same_bits(void **state) {
     (void)state;
     static const struct {
         const char *name, *lora, *freeze;
@@ -75,7 +75,7 @@ static void test_parts_of_models(void **state) {
         }
 }
 
-static void test_random_interleavings(void **state) {
+static void random_interleavings_change_no_bit(void **state) {
     (void)state;
     static const char *const names[] = {"llama_tied", "gpt2", "phi3", "opt_post_norm", "qwen3_bias"};
     enum { NAMES = sizeof names / sizeof *names };
@@ -91,7 +91,7 @@ static void test_random_interleavings(void **state) {
     }
 }
 
-static void test_several_workers(void **state) {
+static void several_workers_change_no_bit(void **state) {
     (void)state;
     struct outcome plain = train("llama", DTYPE_F32, 1, 1, false, 0);
     for (uint64_t seed = 1; seed <= 3; seed++) {
@@ -102,10 +102,10 @@ static void test_several_workers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_run_after_run_and_grains_per_pass),
-        cmocka_unit_test(test_parts_of_models),
-        cmocka_unit_test(test_random_interleavings),
-        cmocka_unit_test(test_several_workers),
+        cmocka_unit_test(repeats_and_grains_in_a_pass_change_no_bit),
+        cmocka_unit_test(parts_of_models_have_the_same_bits),
+        cmocka_unit_test(random_interleavings_change_no_bit),
+        cmocka_unit_test(several_workers_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

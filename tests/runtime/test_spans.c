@@ -120,7 +120,7 @@ static struct graph *small(uint64_t seed) {
     return small_graph_build(&options);
 }
 
-static void test_of_random_policies(void **state) {
+static void spans_of_random_policies_are_legal(void **state) {
     (void)state;
     int64_t held = 0, instructions = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(60, 1000); seed++) {
@@ -135,7 +135,7 @@ static void test_of_random_policies(void **state) {
     assert_true(held > instructions / 4);
 }
 
-static void test_of_random_streams(void **state) {
+static void spans_of_random_streams_are_legal(void **state) {
     (void)state;
     int64_t held = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(40, 400); seed++) {
@@ -149,7 +149,7 @@ static void test_of_random_streams(void **state) {
 }
 
 /* What compiled programs have only where a span ends for other reasons, planted within one: it is cut there. */
-static void test_planted(void **state) {
+static void planted_faults_are_found(void **state) {
     (void)state;
     struct graph *graph = small(2);
     for (int plant = 0; plant < 3; plant++) {
@@ -244,7 +244,7 @@ static void require_equal(const struct course *a, const struct course *b) {
 }
 
 /* As many graphs as there may be: all, none, some. */
-static void test_same_bits(void **state) {
+static void graphs_give_the_same_bits(void **state) {
     (void)state;
     static const int64_t most[] = {INT64_MAX, 0, 3};
     for (int p = 0; p < POLICIES; p++) {
@@ -274,7 +274,7 @@ static void count_gate(void *payload) {
 }
 
 /* Graphs that change parameters or state wait for the gate, and there are some. */
-static void test_gate(void **state) {
+static void the_gate_holds_back_updates(void **state) {
     (void)state;
     struct harness harness;
     struct spans spans;
@@ -305,7 +305,7 @@ static void see_nothing(void *payload, const struct runner *runner, int32_t inst
 }
 
 /* Steps of which each instruction is looked at launch nothing. */
-static void test_looked_at(void **state) {
+static void observed_steps_use_no_graphs(void **state) {
     (void)state;
     struct harness harness;
     struct timeline timeline;
@@ -326,7 +326,7 @@ static void test_looked_at(void **state) {
 }
 
 /* Wherever the device fails in a step of launches, the step ends, says so and is the last. */
-static void test_failures(void **state) {
+static void refused_graphs_become_calls(void **state) {
     (void)state;
     for (int64_t at = 1; at < 400; at += 37) {
         struct harness harness;
@@ -344,7 +344,7 @@ static void test_failures(void **state) {
 }
 
 /* Where there is a GPU: every span can be captured, and nothing depends on it. */
-static void test_device(void **state) {
+static void spans_are_issued_as_graphs(void **state) {
     (void)state;
     if (!getenv("BALLAST_TEST_BACKEND")) unit_skip("no device is named; needs BALLAST_TEST_BACKEND=cuda");
     for (int p = 0; p < POLICIES; p++) {
@@ -361,13 +361,10 @@ static void test_device(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_device),
-                                       cmocka_unit_test(test_of_random_policies),
-                                       cmocka_unit_test(test_of_random_streams),
-                                       cmocka_unit_test(test_planted),
-                                       cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_gate),
-                                       cmocka_unit_test(test_looked_at),
-                                       cmocka_unit_test(test_failures)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spans_are_issued_as_graphs),        cmocka_unit_test(spans_of_random_policies_are_legal),
+        cmocka_unit_test(spans_of_random_streams_are_legal), cmocka_unit_test(planted_faults_are_found),
+        cmocka_unit_test(graphs_give_the_same_bits),         cmocka_unit_test(the_gate_holds_back_updates),
+        cmocka_unit_test(observed_steps_use_no_graphs),      cmocka_unit_test(refused_graphs_become_calls)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static void require_equal(const struct policy_subject *subject, const struct pol
     outcome_require_equal(what, plain, other);
 }
 
-static void test_random_policies(void **state) {
+static void random_policies_give_the_same_bits(void **state) {
     (void)state;
     uint64_t each = unit_sweep(1, 200 / POLICY_SUBJECTS_EACH);
     for (size_t s = 0; s < policy_subject_count; s++) {
@@ -45,7 +45,7 @@ static void test_random_policies(void **state) {
 }
 
 /* Kernels on several streams, and every kind of instruction beside every other. */
-static void test_instructions_on_any_stream(void **state) {
+static void instructions_on_any_stream(void **state) {
     (void)state;
     uint64_t each = unit_sweep(2, 20);
     for (size_t s = 0; s < policy_subject_count; s += unit_sweep(POLICY_SUBJECTS_EACH + 1, 1)) {
@@ -100,7 +100,7 @@ static void look(void *payload) {
 }
 
 /* Nothing that changes weights is asked for before the gate is open. */
-static void test_gate(void **state) {
+static void the_gate_holds_updates_back(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 4; seed++) {
         struct harness harness;
@@ -120,7 +120,7 @@ static void test_gate(void **state) {
 }
 
 /* Wherever the device fails, the step ends, says so and is the last. */
-static void test_failures(void **state) {
+static void failures_end_the_step(void **state) {
     (void)state;
     const struct policy policies[] = {{0}, streaming};
     for (size_t p = 0; p < 2; p++) {
@@ -146,7 +146,7 @@ static void test_failures(void **state) {
 }
 
 /* A kernel that is refused ends the step, is named, and no later step runs. */
-static void test_refused_kernels(void **state) {
+static void refused_kernels_end_the_step(void **state) {
     (void)state;
     const struct policy policies[] = {{0}, streaming};
     for (size_t p = 0; p < 2; p++)
@@ -189,7 +189,7 @@ static void see_loss(void *payload, const struct runner *runner, int32_t index, 
 }
 
 /* An observer sees what the instruction has made, though addresses are not for it. */
-static void test_observer(void **state) {
+static void the_observer_sees_what_was_written(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 2; seed++) {
         struct harness harness;
@@ -204,11 +204,9 @@ static void test_observer(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_policies),
-                                       cmocka_unit_test(test_instructions_on_any_stream),
-                                       cmocka_unit_test(test_gate),
-                                       cmocka_unit_test(test_failures),
-                                       cmocka_unit_test(test_refused_kernels),
-                                       cmocka_unit_test(test_observer)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_policies_give_the_same_bits), cmocka_unit_test(instructions_on_any_stream),
+        cmocka_unit_test(the_gate_holds_updates_back),        cmocka_unit_test(failures_end_the_step),
+        cmocka_unit_test(refused_kernels_end_the_step),       cmocka_unit_test(the_observer_sees_what_was_written)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

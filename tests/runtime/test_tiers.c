@@ -100,7 +100,7 @@ static void fail_each(const struct harness_options *options, enum fault_kind kin
     assert_true(operations > 10);
 }
 
-static void test_disk_fails(void **state) {
+static void a_failing_disk_is_told(void **state) {
     struct harness_options options = options_of(&everywhere, *state);
     options.engine = DISK_ENGINE_THREADS;
     fail_each(&options, FAULT_READ);
@@ -146,7 +146,7 @@ static void assert_same(const struct outcome *a, const struct outcome *b) {
     assert_true(a->weights == b->weights);
 }
 
-static void test_short_and_slow_transfers(void **state) {
+static void short_and_slow_transfers_change_nothing(void **state) {
     struct policy plain = {.grains_per_pass = 1};
     struct harness_options options = options_of(&plain, *state);
     struct outcome expected = train(&options, FAULT_KINDS);
@@ -187,7 +187,7 @@ static enum status open_and_close(void *payload) {
     return status;
 }
 
-static void test_arenas_may_fail(void **state) {
+static void arenas_may_fail(void **state) {
     struct harness_options options = options_of(&everywhere, *state);
     struct harness harness;
     harness_open(&options, &harness);
@@ -200,7 +200,7 @@ static void test_arenas_may_fail(void **state) {
     harness_close(&harness);
 }
 
-static void test_runners_may_fail(void **state) {
+static void runners_may_fail(void **state) {
     struct harness_options options = options_of(&everywhere, *state);
     struct harness harness;
     harness_open(&options, &harness);
@@ -235,7 +235,7 @@ static struct pair take_turns(const struct policy *policy, const char *disk, boo
     return pair;
 }
 
-static void test_programs_take_turns(void **state) {
+static void programs_take_turns(void **state) {
     struct policy plain = {.grains_per_pass = 1};
     struct pair alone = take_turns(&plain, *state, false), expected = take_turns(&plain, *state, true);
     assert_memory_equal(alone.losses, expected.losses, sizeof alone.losses);
@@ -303,7 +303,7 @@ static uint64_t fingerprint_without(struct harness *harness, const struct tensor
     return mixed;
 }
 
-static void test_weights_from_outside(void **state) {
+static void weights_may_come_from_outside(void **state) {
     struct model_config config = wide();
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         struct policy policy = {.chunk_bytes = 400000, .buffers = 12, .parameters = tier, .optimizer = tier};
@@ -332,8 +332,9 @@ static void test_weights_from_outside(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_disk_fails),       CASE(test_short_and_slow_transfers), CASE(test_arenas_may_fail),
-        CASE(test_runners_may_fail), CASE(test_programs_take_turns),      CASE(test_weights_from_outside),
+        CASE(a_failing_disk_is_told), CASE(short_and_slow_transfers_change_nothing),
+        CASE(arenas_may_fail),        CASE(runners_may_fail),
+        CASE(programs_take_turns),    CASE(weights_may_come_from_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,20 +74,20 @@ static void check(double part) {
     }
 }
 
-static void test_little_memory(void **state) {
+static void choices_with_little_memory_are_good(void **state) {
     (void)state;
     check(0.2);
 }
 
-static void test_half_the_memory(void **state) {
+static void choices_with_half_the_memory_are_good(void **state) {
     (void)state;
     check(0.5);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_little_memory),
-        cmocka_unit_test(test_half_the_memory),
+        cmocka_unit_test(choices_with_little_memory_are_good),
+        cmocka_unit_test(choices_with_half_the_memory_are_good),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,20 +122,20 @@ static void check_model(int layers, enum dtype dtype, uint64_t seed) {
     graph_free(graph);
 }
 
-static void test_four_layers(void **state) {
+static void four_layers_are_no_slower_than_by_hand(void **state) {
     (void)state;
     check_model(4, DTYPE_F32, 2);
 }
 
-static void test_seven_layers(void **state) {
+static void seven_layers_are_no_slower_than_by_hand(void **state) {
     (void)state;
     check_model(7, DTYPE_BF16, 3);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_four_layers),
-        cmocka_unit_test(test_seven_layers),
+        cmocka_unit_test(four_layers_are_no_slower_than_by_hand),
+        cmocka_unit_test(seven_layers_are_no_slower_than_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,14 +122,14 @@ static void check_graph(const struct small_graph_options *options, uint64_t firs
     graph_free(graph);
 }
 
-static void test_small(void **state) {
+static void bounds_hold_for_small_models(void **state) {
     (void)state;
     struct small_graph_options options = {
         .layers = 2, .tied = true, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 16};
     check_graph(&options, 1);
 }
 
-static void test_deeper(void **state) {
+static void bounds_hold_for_deeper_models(void **state) {
     (void)state;
     struct small_graph_options options = {
         .layers = 5, .packed_qkv = true, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 32};
@@ -137,7 +137,7 @@ static void test_deeper(void **state) {
 }
 
 /* A chunk that is larger than all others, and of which two blocks make gradients. */
-static void test_large_tied_embedding(void **state) {
+static void bounds_hold_for_large_tied_embeddings(void **state) {
     (void)state;
     struct small_graph_options options = {
         .layers = 2, .tied = true, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 16, .vocabulary = 400};
@@ -146,9 +146,9 @@ static void test_large_tied_embedding(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),
-        cmocka_unit_test(test_deeper),
-        cmocka_unit_test(test_large_tied_embedding),
+        cmocka_unit_test(bounds_hold_for_small_models),
+        cmocka_unit_test(bounds_hold_for_deeper_models),
+        cmocka_unit_test(bounds_hold_for_large_tied_embeddings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,26 +63,26 @@ static void check(struct setting s) {
     search_bench_close(&bench);
 }
 
-static void test_disk(void **state) {
+static void a_disk_is_used(void **state) {
     (void)state;
     check((struct setting){1, 0, 20, .part = 0.1, .disk = true});
     check((struct setting){1, 1, 21, .part = 0.3, .disk = true, .grains = 2});
     check((struct setting){1, 2, 22, .part = 0.5, .disk = true});
 }
 
-static void test_host_and_disk(void **state) {
+static void host_and_disk_are_used(void **state) {
     (void)state;
     check((struct setting){1, 3, 4, .part = 0.02, .host = true, .disk = true, .grains = 1});
 }
 
-static void test_device_alone(void **state) {
+static void the_device_alone_is_searched(void **state) {
     (void)state;
     for (int machine = 0; machine < SYNTHETIC_MACHINES; machine++)
         check((struct setting){4, machine, 7 + (uint64_t)machine, .part = 0.3 * machine});
 }
 
 /* Without gradients parameters alone can be elsewhere. */
-static void test_forward_alone(void **state) {
+static void forward_programs_are_searched(void **state) {
     (void)state;
     struct search_bench bench;
     struct search_result result;
@@ -120,7 +120,7 @@ static double compute_s(const struct way *way) {
 
 /* The solver's schedules: slower than keeping all and smaller, the smallest of them smaller than computing every layer
  * again once. */
-static void test_fastest_schedules(void **state) {
+static void the_fastest_schedules_are_tried(void **state) {
     (void)state;
     struct search_bench bench;
     struct space space;
@@ -145,7 +145,7 @@ static void test_fastest_schedules(void **state) {
 }
 
 /* What fits as it is stays as it is, without a second program. */
-static void test_plain(void **state) {
+static void a_step_that_fits_stays_plain(void **state) {
     (void)state;
     struct search_bench bench;
     struct search_result result;
@@ -161,7 +161,7 @@ static void test_plain(void **state) {
 }
 
 /* What a start has time for: about as many nodes whatever the model, but never fewer than 6 programs. */
-static void test_most_compiled(void **state) {
+static void no_more_is_compiled_than_said(void **state) {
     (void)state;
     const struct graph six_layers = {.nodes.count = 279}, twelve = {.nodes.count = 546}, many = {.nodes.count = 4242};
     assert_int_equal(search_most_compiled(&six_layers), 57);
@@ -171,10 +171,13 @@ static void test_most_compiled(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_disk),          cmocka_unit_test(test_host_and_disk),
-        cmocka_unit_test(test_device_alone),  cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_forward_alone), cmocka_unit_test(test_fastest_schedules),
-        cmocka_unit_test(test_most_compiled),
+        cmocka_unit_test(a_disk_is_used),
+        cmocka_unit_test(host_and_disk_are_used),
+        cmocka_unit_test(the_device_alone_is_searched),
+        cmocka_unit_test(a_step_that_fits_stays_plain),
+        cmocka_unit_test(forward_programs_are_searched),
+        cmocka_unit_test(the_fastest_schedules_are_tried),
+        cmocka_unit_test(no_more_is_compiled_than_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

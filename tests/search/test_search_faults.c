@@ -31,7 +31,7 @@ static void sweep(enum status (*body)(void *payload), struct search_input *input
     assert_int_equal(tally.reported, tally.hit);
 }
 
-static void test_every_allocation_fails_in_turn(void **state) {
+static void every_allocation_fails_in_turn(void **state) {
     (void)state;
     const struct small_graph_options options = {
         .layers = 2, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 16};
@@ -56,6 +56,6 @@ static void test_every_allocation_fails_in_turn(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation_fails_in_turn)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_fails_in_turn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,20 +50,20 @@ static double mean_gap(int compiled) {
     return sum / count;
 }
 
-static void test_few_programs(void **state) {
+static void few_programs(void **state) {
     (void)state;
     assert_true(mean_gap(COMPILED) < MEAN_MOST);
 }
 
-static void test_many_programs(void **state) {
+static void many_programs(void **state) {
     (void)state;
     if (unit_sweep(0, 1)) assert_true(mean_gap(COMPILED_LONG) < 1.005);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few_programs),
-        cmocka_unit_test(test_many_programs),
+        cmocka_unit_test(few_programs),
+        cmocka_unit_test(many_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

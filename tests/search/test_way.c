@@ -71,7 +71,7 @@ static void check_absence(struct subject *subject, int64_t lookahead) {
     way_free(&moved);
 }
 
-static void test_absence(void **state) {
+static void absences_are_those_of_programs(void **state) {
     (void)state;
     struct subject subject;
     open_subject(&subject);
@@ -81,7 +81,7 @@ static void test_absence(void **state) {
 }
 
 /* Between groups 1 and 9 there is room for a store and a fetch of three groups each, and of no more. */
-static void test_what_stays(void **state) {
+static void what_stays(void **state) {
     (void)state;
     struct subject subject;
     open_subject(&subject);
@@ -95,8 +95,8 @@ static void test_what_stays(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_absence),
-        cmocka_unit_test(test_what_stays),
+        cmocka_unit_test(absences_are_those_of_programs),
+        cmocka_unit_test(what_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void plant_value(const char *folder, struct tiny_run *run, const char *te
     weight_file_drop(&file);
 }
 
-static void test_a_weight_is_named(void **state) {
+static void a_weight_is_named(void **state) {
     struct tiny_run run;
     tiny_run_make(*state, "llama", &run);
     plant_value(*state, &run, "model.layers.1.mlp.up_proj.weight", INFINITY);
@@ -42,7 +42,7 @@ static void test_a_weight_is_named(void **state) {
     assert_non_null(strstr(status_message(), "model.layers.1.mlp.up_proj.weight (a weight)"));
 }
 
-static void test_the_first_activation_is_named(void **state) {
+static void the_first_activation_is_named(void **state) {
     struct tiny_run run;
     char folder[512];
     tiny_run_make(*state, "llama", &run);
@@ -71,7 +71,7 @@ static void expect_finite(const char *path) {
     safetensors_close(set);
 }
 
-static void test_the_last_checkpoint_is_named(void **state) {
+static void the_last_checkpoint_is_named(void **state) {
     struct tiny_run run;
     char folder[512];
     tiny_run_make(*state, "llama", &run);
@@ -100,7 +100,7 @@ static void test_the_last_checkpoint_is_named(void **state) {
 }
 
 /* A gradient whose square is more than fp32 holds: the loss stays finite, and the weight would never move again. */
-static void test_infinite_moments_are_no_checkpoint(void **state) {
+static void infinite_moments_are_no_checkpoint(void **state) {
     struct tiny_run run;
     char folder[512];
     tiny_run_make(*state, "llama", &run);
@@ -117,10 +117,10 @@ static void test_infinite_moments_are_no_checkpoint(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_weight_is_named),
-        cmocka_unit_test(test_the_first_activation_is_named),
-        cmocka_unit_test(test_the_last_checkpoint_is_named),
-        cmocka_unit_test(test_infinite_moments_are_no_checkpoint),
+        cmocka_unit_test(a_weight_is_named),
+        cmocka_unit_test(the_first_activation_is_named),
+        cmocka_unit_test(the_last_checkpoint_is_named),
+        cmocka_unit_test(infinite_moments_are_no_checkpoint),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

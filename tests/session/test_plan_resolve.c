@@ -48,7 +48,7 @@ static struct plan plan_for_h100(void) {
 }
 
 /* The card's grains are the card's in any build: 16384 tokens for GPT-2 124M (tests/plan/test_card_grain.c). */
-static void test_grains_of_a_described_card(void **state) {
+static void grains_of_a_described_card(void **state) {
     (void)state;
     struct plan plan = plan_for_h100();
     assert_int_equal(plan.recipe.grain_sequences, 16);
@@ -56,7 +56,7 @@ static void test_grains_of_a_described_card(void **state) {
 }
 
 /* The card adds its libraries' versions, and all else stays. */
-static void test_a_described_plan_on_the_card(void **state) {
+static void a_described_plan_on_the_card(void **state) {
     (void)state;
     struct plan described = plan_for_h100();
     struct backend card = card_with("sm_90-132sm+cublaslt-13.0.2");
@@ -68,7 +68,7 @@ static void test_a_described_plan_on_the_card(void **state) {
 }
 
 /* What has another number of multiprocessors, architecture or set of kernels is another device. */
-static void test_a_described_plan_elsewhere(void **state) {
+static void a_described_plan_elsewhere(void **state) {
     (void)state;
     static const char *const others[] = {"sm_90-114sm+cublaslt-13.0.2", "sm_80-108sm+cublaslt-13.0.2",
                                          "sm_90-1320sm+cublaslt-13.0.2"};
@@ -88,7 +88,7 @@ static void test_a_described_plan_elsewhere(void **state) {
 }
 
 /* What was trained with other libraries has other bits. */
-static void test_a_plan_of_a_card(void **state) {
+static void a_plan_of_a_card(void **state) {
     (void)state;
     struct plan described = plan_for_h100();
     struct backend card = card_with("sm_90-132sm+cublaslt-13.0.2");
@@ -100,7 +100,7 @@ static void test_a_plan_of_a_card(void **state) {
 }
 
 /* Of a processor's instruction sets none is a part of another. */
-static void test_processors(void **state) {
+static void no_set_of_a_processor_is_part_of_another(void **state) {
     (void)state;
     struct backend processor = backend_cpu;
     isa_here = "avx512+amx";
@@ -111,11 +111,11 @@ static void test_processors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grains_of_a_described_card),
-        cmocka_unit_test(test_a_described_plan_on_the_card),
-        cmocka_unit_test(test_a_described_plan_elsewhere),
-        cmocka_unit_test(test_a_plan_of_a_card),
-        cmocka_unit_test(test_processors),
+        cmocka_unit_test(grains_of_a_described_card),
+        cmocka_unit_test(a_described_plan_on_the_card),
+        cmocka_unit_test(a_described_plan_elsewhere),
+        cmocka_unit_test(a_plan_of_a_card),
+        cmocka_unit_test(no_set_of_a_processor_is_part_of_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,8 +33,8 @@ static struct outcome train(const char *folder, const char *model, enum dtype dt
     struct session_plan plan;
     struct train_data data;
     tiny_run_make(folder, model, &run);
-    run.plan.dtype = dtype;
-    run.plan.threads = threads;
+    SETTINGS_GIVE(&run.plan, dtype, dtype);
+    SETTINGS_GIVE(&run.plan, threads, threads);
     expect_status(session_begin(run.model, PROGRAMS_TO_TRAIN, &run.plan, &run.options, &session, &plan), STATUS_OK,
                   NULL);
     expect_status(train_data_open(session.model, &plan.chosen.recipe, &run.options, true, &data), STATUS_OK, NULL);
@@ -52,7 +52,7 @@ static void require_equal(const struct outcome *a, const struct outcome *b) {
 }
 
 /* Nothing of the one between them is left: neither its dtype nor its threads. */
-static void test_one_after_the_other(void **state) {
+static void one_after_the_other(void **state) {
     struct outcome first = train(*state, "llama", DTYPE_F32, 2);
     struct outcome other = train(*state, "gpt2", DTYPE_BF16, 1);
     struct outcome again = train(*state, "llama", DTYPE_F32, 2);
@@ -61,7 +61,7 @@ static void test_one_after_the_other(void **state) {
 }
 
 /* Plans of one session, made before any of them computes. */
-static void test_several_plans(void **state) {
+static void several_plans(void **state) {
     struct tiny_run run;
     struct session session;
     struct session_plan plain, passes, writing;
@@ -92,8 +92,8 @@ static void test_several_plans(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_after_the_other),
-        cmocka_unit_test(test_several_plans),
+        cmocka_unit_test(one_after_the_other),
+        cmocka_unit_test(several_plans),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

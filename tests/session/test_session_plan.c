@@ -27,7 +27,7 @@ static void drop(struct planned *planned) {
 
 enum { PLENTY = 64 << 20 };
 
-static void test_nothing_moves_without_need(void **state) {
+static void nothing_moves_without_need(void **state) {
     struct planned planned;
     create(*state, PLENTY, PLENTY, &planned);
     assert_int_equal(planned.plan.chosen.policy.optimizer, TIER_DEVICE);
@@ -35,7 +35,7 @@ static void test_nothing_moves_without_need(void **state) {
     drop(&planned);
 }
 
-static void test_what_is_taken_is_the_fastest_found(void **state) {
+static void what_is_taken_is_the_fastest_found(void **state) {
     struct planned planned;
     struct step_summary prediction;
     create(*state, PLENTY, 0, &planned);
@@ -54,7 +54,7 @@ static void test_what_is_taken_is_the_fastest_found(void **state) {
     drop(&planned);
 }
 
-static void test_the_least_that_is_named_is_enough(void **state) {
+static void the_least_that_is_named_is_enough(void **state) {
     struct planned planned;
     create(*state, 4096, PLENTY, &planned);
     int64_t least = planned.plan.least_bytes;
@@ -71,9 +71,9 @@ static void test_the_least_that_is_named_is_enough(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_moves_without_need),
-        cmocka_unit_test(test_what_is_taken_is_the_fastest_found),
-        cmocka_unit_test(test_the_least_that_is_named_is_enough),
+        cmocka_unit_test(nothing_moves_without_need),
+        cmocka_unit_test(what_is_taken_is_the_fastest_found),
+        cmocka_unit_test(the_least_that_is_named_is_enough),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

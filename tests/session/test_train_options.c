@@ -22,7 +22,7 @@ static struct train_options read(const json_t *object, struct scratch *memory) {
     return out;
 }
 
-static void test_what_was_not_given_is_null(void **state) {
+static void what_was_not_given_is_null(void **state) {
     (void)state;
     struct scratch memory = {0};
     struct train_options options = some();
@@ -39,7 +39,7 @@ static void test_what_was_not_given_is_null(void **state) {
     scratch_free(&memory);
 }
 
-static void test_what_was_given_comes_back(void **state) {
+static void what_was_given_comes_back(void **state) {
     (void)state;
     struct scratch memory = {0};
     struct train_options options = some();
@@ -55,7 +55,7 @@ static void test_what_was_given_comes_back(void **state) {
     scratch_free(&memory);
 }
 
-static void test_runs_of_earlier_versions(void **state) {
+static void runs_of_earlier_versions(void **state) {
     (void)state;
     struct scratch memory = {0};
     struct train_options options = some();
@@ -74,7 +74,7 @@ static void test_runs_of_earlier_versions(void **state) {
 }
 
 /* The limits of the command line. */
-static void test_illegal_values_are_refused(void **state) {
+static void illegal_values_are_refused(void **state) {
     (void)state;
     static const struct {
         const char *field;
@@ -96,10 +96,10 @@ static void test_illegal_values_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_not_given_is_null),
-        cmocka_unit_test(test_what_was_given_comes_back),
-        cmocka_unit_test(test_runs_of_earlier_versions),
-        cmocka_unit_test(test_illegal_values_are_refused),
+        cmocka_unit_test(what_was_not_given_is_null),
+        cmocka_unit_test(what_was_given_comes_back),
+        cmocka_unit_test(runs_of_earlier_versions),
+        cmocka_unit_test(illegal_values_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

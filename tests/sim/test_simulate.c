@@ -56,7 +56,7 @@ static const struct toy_instruction two_streams[] = {
     {1, 1, ACTIVITY_PRODUCT, PHASE_FORWARD, {3}},
 };
 
-static void test_two_streams(void **state) {
+static void two_streams_overlap(void **state) {
     (void)state;
     struct toy toy;
     struct timeline timeline;
@@ -76,7 +76,7 @@ static void test_two_streams(void **state) {
 
 /* When streams take a quarter to wake up: both at the beginning, and the second for what it waited for; what follows at
  * once has no one to wake. */
-static void test_waking_up(void **state) {
+static void waking_up_takes_time(void **state) {
     (void)state;
     struct toy toy;
     toy_create(one_section, two_streams, 2, &toy);
@@ -86,7 +86,7 @@ static void test_waking_up(void **state) {
 }
 
 /* Three equal users of one resource: each goes at a third, then at a half, then alone. */
-static void test_fair_shares(void **state) {
+static void shares_are_fair(void **state) {
     (void)state;
     const struct toy_section sections[] = {{3, 1}, {0, 0}};
     const struct toy_instruction list[] = {
@@ -102,7 +102,7 @@ static void test_fair_shares(void **state) {
 }
 
 /* A product that copies slow to a half, and that does not slow them: 4 s of it beside 3 s of copies take 1.5 s off. */
-static void test_uneven_slowdown(void **state) {
+static void slowdown_may_be_uneven(void **state) {
     (void)state;
     const struct toy_section sections[] = {{2, 1}, {0, 0}};
     const struct toy_instruction list[] = {
@@ -118,7 +118,7 @@ static void test_uneven_slowdown(void **state) {
 
 /* A stream's instruction that waits for another later in the list waits for the run before; across a section's border
  * for all runs. */
-static void test_repeats(void **state) {
+static void repetitions_are_simulated(void **state) {
     (void)state;
     const struct toy_section sections[] = {{2, 3}, {1, 1}, {0, 0}};
     const struct toy_instruction list[] = {
@@ -134,7 +134,7 @@ static void test_repeats(void **state) {
 }
 
 /* What comes later in the list has ended in the step before. */
-static void test_waits_for_the_step_before(void **state) {
+static void deferred_updates_wait_for_the_step_before(void **state) {
     (void)state;
     const struct toy_section sections[] = {{2, 1}, {2, 1}, {0, 0}};
     const struct toy_instruction list[] = {
@@ -154,7 +154,7 @@ static void test_waits_for_the_step_before(void **state) {
 
 /* Compute waits for a write in backward: the chain is 1 s of forward, 5 s of the write, 2 + 4 s of backward, the last
  * of which waits for something that is long over. */
-static void test_bounds(void **state) {
+static void bounds_are_never_above(void **state) {
     (void)state;
     const struct toy_section sections[] = {{5, 1}, {0, 0}};
     const struct toy_instruction list[] = {
@@ -340,7 +340,7 @@ static int64_t memory_peak(const struct timeline *timeline, enum tier tier) {
     return peak;
 }
 
-static void test_random_programs(void **state) {
+static void random_programs_are_simulated(void **state) {
     (void)state;
     int several = 0, repeats = 0, defers = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(150, 3000); seed++) {
@@ -370,7 +370,7 @@ static void test_random_programs(void **state) {
 }
 
 /* On one stream time is the order of the list: the peak is the compiler's. */
-static void test_memory_on_one_stream(void **state) {
+static void memory_on_one_stream_is_exact(void **state) {
     (void)state;
     for (int grains = 1; grains <= 2; grains++) {
         struct small_graph_options options = {.layers = 2, .grain_sequences = 2, .sequence_length = 8};
@@ -388,7 +388,7 @@ static void test_memory_on_one_stream(void **state) {
     }
 }
 
-static void test_unmeasured_copies(void **state) {
+static void unmeasured_copies_are_refused(void **state) {
     (void)state;
     struct small_graph_options options = {.layers = 2, .dtype = DTYPE_F32, .grain_sequences = 2, .sequence_length = 8};
     struct policy policy = {.grains_per_pass = 1, .parameters = TIER_HOST, .chunk_bytes = 4096, .buffers = 8};
@@ -404,16 +404,16 @@ static void test_unmeasured_copies(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_streams),
-        cmocka_unit_test(test_waking_up),
-        cmocka_unit_test(test_fair_shares),
-        cmocka_unit_test(test_uneven_slowdown),
-        cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_waits_for_the_step_before),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_random_programs),
-        cmocka_unit_test(test_memory_on_one_stream),
-        cmocka_unit_test(test_unmeasured_copies),
+        cmocka_unit_test(two_streams_overlap),
+        cmocka_unit_test(waking_up_takes_time),
+        cmocka_unit_test(shares_are_fair),
+        cmocka_unit_test(slowdown_may_be_uneven),
+        cmocka_unit_test(repetitions_are_simulated),
+        cmocka_unit_test(deferred_updates_wait_for_the_step_before),
+        cmocka_unit_test(bounds_are_never_above),
+        cmocka_unit_test(random_programs_are_simulated),
+        cmocka_unit_test(memory_on_one_stream_is_exact),
+        cmocka_unit_test(unmeasured_copies_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ static struct step_summary two_streams(double products_s, double reads_s, double
     return step;
 }
 
-static void test_the_greatest_comes_first(void **state) {
+static void the_greatest_comes_first(void **state) {
     (void)state;
     struct step_summary predicted = two_streams(0.5, 0.1, 0.01), measured = two_streams(0.54, 0.8, 0.3);
     struct step_difference differences[DIFFERENCES_MAX];
@@ -22,7 +22,7 @@ static void test_the_greatest_comes_first(void **state) {
     assert_string_equal(difference_words(&differences[1], words), "compute: waiting");
 }
 
-static void test_less_is_a_difference_too(void **state) {
+static void less_is_a_difference_too(void **state) {
     (void)state;
     struct step_summary predicted = two_streams(0.5, 0, 0), measured = two_streams(0.1, 0, 0.05);
     struct step_difference differences[DIFFERENCES_MAX];
@@ -31,7 +31,7 @@ static void test_less_is_a_difference_too(void **state) {
     assert_string_equal(difference_words(&differences[0], words), "compute: matrix products");
 }
 
-static void test_equal_steps_have_none(void **state) {
+static void equal_steps_have_none(void **state) {
     (void)state;
     struct step_summary step = two_streams(0.5, 0.1, 0.01);
     struct step_difference differences[DIFFERENCES_MAX];
@@ -40,9 +40,9 @@ static void test_equal_steps_have_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_greatest_comes_first),
-        cmocka_unit_test(test_less_is_a_difference_too),
-        cmocka_unit_test(test_equal_steps_have_none),
+        cmocka_unit_test(the_greatest_comes_first),
+        cmocka_unit_test(less_is_a_difference_too),
+        cmocka_unit_test(equal_steps_have_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

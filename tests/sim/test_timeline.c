@@ -48,7 +48,7 @@ static const char *text_at(const json_t *object, const char *list, const json_t 
 }
 
 /* Every event of the timeline, with the words for what it was. */
-static void test_events(void **state) {
+static void events_are_in_order(void **state) {
     (void)state;
     struct subject subject;
     open_subject(&subject);
@@ -85,7 +85,7 @@ static void test_events(void **state) {
 }
 
 /* Block 2 alone is computed again: its forward is there twice a grain, the second time by the name of recomputation. */
-static void test_recomputation(void **state) {
+static void recomputation_is_told(void **state) {
     (void)state;
     struct subject subject;
     open_subject(&subject);
@@ -106,7 +106,7 @@ static void test_recomputation(void **state) {
 }
 
 /* What an event waited for ended when, or before, it began; in a simulated step exactly then. */
-static void test_causes(void **state) {
+static void causes_are_found(void **state) {
     (void)state;
     struct subject subject;
     open_subject(&subject);
@@ -130,7 +130,7 @@ static void test_causes(void **state) {
 }
 
 /* Grains are those of the step: each is met, in the pass that it belongs to. */
-static void test_grains(void **state) {
+static void grains_are_told(void **state) {
     (void)state;
     struct subject subject;
     open_subject(&subject);
@@ -151,7 +151,7 @@ static void test_grains(void **state) {
     close_subject(&subject);
 }
 
-static void test_streams_and_tiers(void **state) {
+static void streams_and_tiers_are_named(void **state) {
     (void)state;
     struct subject subject;
     open_subject(&subject);
@@ -191,7 +191,7 @@ static enum status simulate_and_write(void *payload) {
 }
 
 /* The file is whole or the old one. */
-static void test_every_operation_fails_in_turn(void **state) {
+static void every_operation_fails_in_turn(void **state) {
     struct subject subject;
     open_subject(&subject);
     struct written written = {&subject, temp_path(*state, "timeline.json")};
@@ -213,12 +213,12 @@ static void test_every_operation_fails_in_turn(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_recomputation),
-        cmocka_unit_test(test_causes),
-        cmocka_unit_test(test_grains),
-        cmocka_unit_test(test_streams_and_tiers),
-        cmocka_unit_test_setup_teardown(test_every_operation_fails_in_turn, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(events_are_in_order),
+        cmocka_unit_test(recomputation_is_told),
+        cmocka_unit_test(causes_are_found),
+        cmocka_unit_test(grains_are_told),
+        cmocka_unit_test(streams_and_tiers_are_named),
+        cmocka_unit_test_setup_teardown(every_operation_fails_in_turn, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 static const enum tier memory_tiers[] = {TIER_DEVICE, TIER_HOST};
 
-static void test_open_and_close(void **state) {
+static void arenas_open_and_close(void **state) {
     (void)state;
     for (int t = 0; t < 2; t++) {
         struct arena arena;
@@ -22,7 +22,7 @@ static void test_open_and_close(void **state) {
     }
 }
 
-static void test_refused_memory(void **state) {
+static void refused_memory_is_told(void **state) {
     (void)state;
     struct arena arena;
     fault_arm(FAULT_ALLOCATE, 1, false);
@@ -34,7 +34,7 @@ static void test_refused_memory(void **state) {
 }
 
 /* Memory has no channels and asks for no alignment. */
-static void test_read_and_write(void **state) {
+static void what_is_written_is_read(void **state) {
     (void)state;
     struct arena arena;
     char text[8] = "";
@@ -49,9 +49,9 @@ static void test_read_and_write(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open_and_close),
-        cmocka_unit_test(test_refused_memory),
-        cmocka_unit_test(test_read_and_write),
+        cmocka_unit_test(arenas_open_and_close),
+        cmocka_unit_test(refused_memory_is_told),
+        cmocka_unit_test(what_is_written_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

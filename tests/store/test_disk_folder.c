@@ -54,7 +54,7 @@ static void write_all(const struct arena *arena, char fill) {
     assert_int_equal(arena_write(arena, 0, written, BYTES, 0), STATUS_OK);
 }
 
-static void test_not_a_folder(void **state) {
+static void what_is_no_folder_is_refused(void **state) {
     check_refused(temp_path(*state, "absent"), BYTES, STATUS_BAD_INPUT, "no such folder");
     temp_write_text(temp_path(*state, "file"), "text");
     check_refused(temp_path(*state, "file"), BYTES, STATUS_BAD_INPUT, "not a folder");
@@ -62,12 +62,12 @@ static void test_not_a_folder(void **state) {
     assert_int_equal(unlink(temp_path(*state, "file")), 0);
 }
 
-static void test_too_large(void **state) {
+static void a_too_large_tier_is_refused(void **state) {
     check_refused(*state, INT64_C(1) << 60, STATUS_FAILED, "cannot reserve 1024 PiB");
     assert_int_equal(count_names(*state), 0);
 }
 
-static void test_two_in_one_folder(void **state) {
+static void two_share_a_folder(void **state) {
     struct arena first, second, empty;
     assert_int_equal(open_in(*state, BYTES, &first), STATUS_OK);
     assert_int_equal(open_in(*state, BYTES, &second), STATUS_OK);
@@ -85,7 +85,7 @@ static void test_two_in_one_folder(void **state) {
     arena_close(&empty);
 }
 
-static void test_folder_vanishes(void **state) {
+static void the_folder_may_vanish(void **state) {
     const char *folder = temp_path(*state, "short-lived");
     struct arena arena;
     assert_int_equal(mkdir(folder, 0700), 0);
@@ -97,7 +97,7 @@ static void test_folder_vanishes(void **state) {
 }
 
 /* What filesystems without O_TMPFILE get. */
-static void test_unlinked_file(void **state) {
+static void the_file_has_no_name(void **state) {
     int file = disk_file_create_unlinked(*state), other = disk_file_create_unlinked(*state);
     assert_true(file >= 0 && other >= 0);
     struct stat info;
@@ -111,7 +111,7 @@ static void test_unlinked_file(void **state) {
 }
 
 /* A file that is shorter than it should be is an error, not zeros. The arena's file is found by its size. */
-static void test_file_ends_early(void **state) {
+static void a_file_that_ends_early_is_told(void **state) {
     struct arena arena;
     assert_int_equal(open_in(*state, BYTES, &arena), STATUS_OK);
     write_all(&arena, 4);
@@ -148,7 +148,7 @@ static int open_unprivileged(const char *folder) {
     return strstr(status_message(), strerror(EACCES)) && status_hint_text()[0] != '\0' ? AS_WANTED : 3;
 }
 
-static void test_not_writable(void **state) {
+static void what_is_not_writable_is_refused(void **state) {
     assert_int_equal(chmod(*state, 0555), 0);
     assert_int_equal(in_child(open_unprivileged, *state), AS_WANTED);
     assert_int_equal(chmod(*state, 0700), 0);
@@ -165,7 +165,9 @@ static int open_above_limit(const char *folder) {
     return AS_WANTED;
 }
 
-static void test_file_size_limit(void **state) { assert_int_equal(in_child(open_above_limit, *state), AS_WANTED); }
+static void a_limit_on_file_sizes_is_told(void **state) {
+    assert_int_equal(in_child(open_above_limit, *state), AS_WANTED);
+}
 
 static int refuse_uring(void) {
     struct sock_filter code[] = {
@@ -195,7 +197,9 @@ static int open_without_uring(const char *folder) {
     return memcmp(seen, written, BYTES) == 0 ? AS_WANTED : 8;
 }
 
-static void test_uring_refused(void **state) { assert_int_equal(in_child(open_without_uring, *state), AS_WANTED); }
+static void a_refused_ring_becomes_threads(void **state) {
+    assert_int_equal(in_child(open_without_uring, *state), AS_WANTED);
+}
 
 /* Each breaks a rule for callers; the defect ends the process. */
 static int misuse(const char *folder, int64_t offset, int64_t shift, int64_t bytes, int channel) {
@@ -216,7 +220,7 @@ static void check_defect(const char *folder, int64_t offset, int64_t shift, int6
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
-static void test_defects(void **state) {
+static void wrong_requests_are_defects(void **state) {
     check_defect(*state, 512, 0, BLOCK, 0);
     check_defect(*state, 0, 64, BLOCK, 0);
     check_defect(*state, 0, 0, BLOCK / 2, 0);
@@ -227,7 +231,7 @@ static void test_defects(void **state) {
 }
 
 /* Killed in the middle, it leaves nothing. */
-static void test_nothing_is_left(void **state) {
+static void nothing_is_left(void **state) {
     int ready[2];
     char byte;
     assert_int_equal(pipe(ready), 0);
@@ -249,12 +253,17 @@ static void test_nothing_is_left(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_not_a_folder),      cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_two_in_one_folder), cmocka_unit_test(test_folder_vanishes),
-        cmocka_unit_test(test_unlinked_file),     cmocka_unit_test(test_file_ends_early),
-        cmocka_unit_test(test_not_writable),      cmocka_unit_test(test_file_size_limit),
-        cmocka_unit_test(test_uring_refused),     cmocka_unit_test(test_defects),
-        cmocka_unit_test(test_nothing_is_left),
+        cmocka_unit_test(what_is_no_folder_is_refused),
+        cmocka_unit_test(a_too_large_tier_is_refused),
+        cmocka_unit_test(two_share_a_folder),
+        cmocka_unit_test(the_folder_may_vanish),
+        cmocka_unit_test(the_file_has_no_name),
+        cmocka_unit_test(a_file_that_ends_early_is_told),
+        cmocka_unit_test(what_is_not_writable_is_refused),
+        cmocka_unit_test(a_limit_on_file_sizes_is_told),
+        cmocka_unit_test(a_refused_ring_becomes_threads),
+        cmocka_unit_test(wrong_requests_are_defects),
+        cmocka_unit_test(nothing_is_left),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

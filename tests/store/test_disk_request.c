@@ -25,7 +25,7 @@ static void check_result(int64_t result, enum disk_progress progress, int64_t mo
     if (progress == DISK_BROKEN) assert_int_equal(request.result, result);
 }
 
-static void test_results(void **state) {
+static void results_are_told(void **state) {
     (void)state;
     check_result(4 * BLOCK, DISK_DONE, 4 * BLOCK);
     check_result(BLOCK, DISK_ONWARDS, BLOCK);
@@ -40,7 +40,7 @@ static void test_results(void **state) {
 }
 
 /* Attempts come to an end, and any progress grants as many again. */
-static void test_attempts(void **state) {
+static void short_transfers_go_on(void **state) {
     (void)state;
     struct disk_request request = begun();
     for (int round = 0; round < 2; round++) {
@@ -57,6 +57,6 @@ static void test_attempts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_results), cmocka_unit_test(test_attempts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results_are_told), cmocka_unit_test(short_transfers_go_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,7 @@ static void use_channels(int rounds) {
 }
 
 static void use_channels_usual(void) { use_channels((int)unit_sweep(40, 2000)); }
-static void test_channels_at_once(void **state) { for_each_variant(state, use_channels_usual); }
+static void channels_work_at_once(void **state) { for_each_variant(state, use_channels_usual); }
 
 /* Every transfer is cut short; then every one is late. */
 static void use_channels_hampered(void) {
@@ -127,7 +127,7 @@ static void use_channels_hampered(void) {
     use_channels(5);
     fault_arm(FAULT_SLOW, 0, false);
 }
-static void test_short_and_slow(void **state) { for_each_variant(state, use_channels_hampered); }
+static void short_and_slow_transfers_are_whole(void **state) { for_each_variant(state, use_channels_hampered); }
 
 /* More requests than are in flight at once, with a last one that is shorter. */
 enum { SWEPT_BYTES = (DISK_REQUESTS + 2) * DISK_REQUEST_BYTES + 3 * BLOCK };
@@ -170,7 +170,7 @@ static void sweep(void) {
     }
     munmap(swept, SWEPT_BYTES);
 }
-static void test_every_fault_is_reported(void **state) { for_each_variant(state, sweep); }
+static void every_fault_is_reported(void **state) { for_each_variant(state, sweep); }
 
 /* After a refused submission the channel works on. */
 static void fail_and_go_on(void) {
@@ -193,7 +193,7 @@ static void fail_and_go_on(void) {
     arena_close(&arena);
     munmap(swept, SWEPT_BYTES);
 }
-static void test_goes_on_after_failures(void **state) { for_each_variant(state, fail_and_go_on); }
+static void it_goes_on_after_failures(void **state) { for_each_variant(state, fail_and_go_on); }
 
 static void transfer_without_allocating(void) {
     struct arena arena;
@@ -206,13 +206,13 @@ static void transfer_without_allocating(void) {
     arena_close(&arena);
     munmap(swept, SWEPT_BYTES);
 }
-static void test_transfers_do_not_allocate(void **state) { for_each_variant(state, transfer_without_allocating); }
+static void transfers_do_not_allocate(void **state) { for_each_variant(state, transfer_without_allocating); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_channels_at_once),          cmocka_unit_test(test_short_and_slow),
-        cmocka_unit_test(test_every_fault_is_reported),   cmocka_unit_test(test_goes_on_after_failures),
-        cmocka_unit_test(test_transfers_do_not_allocate),
+        cmocka_unit_test(channels_work_at_once),     cmocka_unit_test(short_and_slow_transfers_are_whole),
+        cmocka_unit_test(every_fault_is_reported),   cmocka_unit_test(it_goes_on_after_failures),
+        cmocka_unit_test(transfers_do_not_allocate),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

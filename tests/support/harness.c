@@ -84,10 +84,10 @@ static void open_session(struct harness *harness) {
     else
         require(model_create(options->config, &model), "model");
     plan_options_init(&plan);
-    plan.backend = options->backend;
+    SETTINGS_GIVE(&plan, backend, options->backend);
     SETTINGS_GIVE(&plan.memory, device_bytes, INT64_MAX / 4);
     SETTINGS_GIVE(&plan.memory, host_bytes, INT64_MAX / 4);
-    snprintf(plan.memory.disk_folder, sizeof plan.memory.disk_folder, "%s", options->disk);
+    memory_options_set_disk(&plan.memory, options->disk);
     require(session_open_model(model, &plan, NULL, &harness->session), "session");
     harness->session.machine.disk_engine = options->engine;
     harness->session.machine.disk_buffered = options->buffered;

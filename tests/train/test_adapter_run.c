@@ -42,7 +42,7 @@ static void stop_and_go_on(const char *folder, const char *name, const char *lor
 }
 
 /* The model below is not in the checkpoint: its config is compared too. */
-static void test_another_base_is_refused(void **state) {
+static void another_base_is_refused(void **state) {
     struct tiny_run run;
     char folder[512];
     tiny_run_make(*state, "llama", &run);
@@ -60,7 +60,7 @@ static void test_another_base_is_refused(void **state) {
     expect_status(tiny_run_resume(folder, 8, NULL), STATUS_BAD_INPUT, "base/config.json: is not the one that the");
 }
 
-static void test_resume(void **state) {
+static void adapters_are_resumed(void **state) {
     stop_and_go_on(*state, "llama", "2,4,all-linear", DTYPE_F32);
     stop_and_go_on(*state, "gpt2", "3,3,c_attn,c_fc", DTYPE_BF16);
 }
@@ -77,7 +77,7 @@ static enum status evaluate(const char *model, const struct tiny_run *run, doubl
 }
 
 /* An adapter's folder is a model for eval and train; training goes on from it, and keeps to its settings. */
-static void test_adapter_as_model(void **state) {
+static void an_adapter_stands_for_a_model(void **state) {
     struct tiny_run run;
     char folder[500];
     double base, adapted, merged;
@@ -144,7 +144,7 @@ static bool has_tensor(const struct planned *planned, enum tensor_kind wanted, c
 }
 
 /* Gradients and optimizer state for what trains and nothing else. */
-static void test_memory(void **state) {
+static void adapters_take_less_memory(void **state) {
     struct tiny_run run;
     struct planned all, adapters, frozen;
     tiny_run_make(*state, "llama", &run);
@@ -174,7 +174,7 @@ static void test_memory(void **state) {
 }
 
 /* Frozen weights keep their bits, the others do not; several patterns; resuming keeps to them. */
-static void test_frozen(void **state) {
+static void frozen_weights_stay(void **state) {
     struct tiny_run run;
     char folder[512], path[600];
     const char *patterns[] = {"model.layers.0.*", "*embed*"};
@@ -215,9 +215,9 @@ static void test_frozen(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_resume),           IN_FOLDER(test_another_base_is_refused),
-        IN_FOLDER(test_adapter_as_model), IN_FOLDER(test_memory),
-        IN_FOLDER(test_frozen),
+        IN_FOLDER(adapters_are_resumed),          IN_FOLDER(another_base_is_refused),
+        IN_FOLDER(an_adapter_stands_for_a_model), IN_FOLDER(adapters_take_less_memory),
+        IN_FOLDER(frozen_weights_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

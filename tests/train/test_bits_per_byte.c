@@ -28,7 +28,7 @@ static struct eval_result evaluate(const char *model, const char *const *paths, 
 }
 
 /* A token a byte, one of 512: 9 bits. */
-static void test_a_token_a_byte(void **state) {
+static void a_token_a_byte_has_its_loss_in_bits(void **state) {
     char model[512], text[512];
     snprintf(model, sizeof model, "%s/bytes", (const char *)*state);
     snprintf(text, sizeof text, "%s/bytes.txt", (const char *)*state);
@@ -45,7 +45,7 @@ static void test_a_token_a_byte(void **state) {
 
 /* "ab" is a token, one of 1024: of 4000 bytes "abab…" are 2000 tokens of 10 bits; a file of 3999 bytes "aaa…" has a
  * token a byte. */
-static void test_files_and_total(void **state) {
+static void files_and_total_agree(void **state) {
     char model[512], pairs[512], single[512];
     snprintf(model, sizeof model, "%s/pairs", (const char *)*state);
     snprintf(pairs, sizeof pairs, "%s/pairs.txt", (const char *)*state);
@@ -75,8 +75,8 @@ static int prepare(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_token_a_byte),
-        cmocka_unit_test(test_files_and_total),
+        cmocka_unit_test(a_token_a_byte_has_its_loss_in_bits),
+        cmocka_unit_test(files_and_total_agree),
     };
     return cmocka_run_group_tests(tests, prepare, temp_folder_drop);
 }

@@ -37,7 +37,7 @@ static void begin_and_die(const struct tiny_run *run, const char *folder, int st
 }
 
 /* OpenMP's threads do not outlive a fork: all children come before the parent's first run. */
-static void test_killed_while_it_writes(void **state) {
+static void a_kill_while_it_writes_loses_nothing(void **state) {
     struct tiny_run run;
     char whole[512], folder[STEPS + 1][512];
     tiny_run_make(*state, "llama", &run);
@@ -105,7 +105,7 @@ static void step(struct fixture *fixture) {
                   STATUS_OK, NULL);
 }
 
-static void test_is_that_of_its_step(void **state) {
+static void a_checkpoint_is_that_of_its_step(void **state) {
     static struct fixture fixture;
     static struct checkpoint_writer writer;
     open_fixture(*state, "beside", &fixture);
@@ -142,7 +142,7 @@ static void test_is_that_of_its_step(void **state) {
 }
 
 /* The step that runs beside a write that fails is not held up, and the failure waits until it is asked for. */
-static void test_a_full_disk(void **state) {
+static void a_full_disk_is_told(void **state) {
     static struct fixture fixture;
     static struct checkpoint_writer writer;
     open_fixture(*state, "full", &fixture);
@@ -177,7 +177,7 @@ static float *find_state(struct engine *engine, const char *role) {
 }
 
 /* The one before stays the newest, whatever it is that is not finite. */
-static void test_what_is_not_finite(void **state) {
+static void what_is_not_finite_is_not_written(void **state) {
     static const char *const roles[] = {"exp_avg", "exp_avg_sq", "master"};
     static struct fixture fixture;
     static struct checkpoint_writer writer;
@@ -208,10 +208,10 @@ static void test_what_is_not_finite(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_while_it_writes), /* first: it forks */
-        cmocka_unit_test(test_is_that_of_its_step),
-        cmocka_unit_test(test_a_full_disk),
-        cmocka_unit_test(test_what_is_not_finite),
+        cmocka_unit_test(a_kill_while_it_writes_loses_nothing), /* first: it forks */
+        cmocka_unit_test(a_checkpoint_is_that_of_its_step),
+        cmocka_unit_test(a_full_disk_is_told),
+        cmocka_unit_test(what_is_not_finite_is_not_written),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

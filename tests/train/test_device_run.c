@@ -102,7 +102,7 @@ static struct sizes train(const char *parent, const char *name, const struct bac
 }
 
 /* All on the device, and with what has to go elsewhere. */
-static void test_training(void **state) {
+static void a_device_trains(void **state) {
     char plain[512], other[512];
     struct sizes whole = train(*state, "plain", NULL, 0, plain);
     assert_int_equal(whole.elsewhere, 0);
@@ -148,7 +148,7 @@ static void change_products(const char *folder) {
 
 /* Stopped on the device and gone on with there: check_bits compares what was read with what is written. Another device
  * of the kind takes the algorithms that the first one chose. */
-static void test_resuming(void **state) {
+static void a_device_resumes(void **state) {
     char plain[512], other[512];
     struct tiny_run run;
     make_run(*state, &run);
@@ -186,7 +186,7 @@ static void generate(const struct tiny_run *run, const struct backend *backend, 
                   STATUS_OK, NULL);
 }
 
-static void test_generating(void **state) {
+static void a_device_generates(void **state) {
     struct tiny_run run;
     char plain[TEXT_WRITER_BYTES], other[TEXT_WRITER_BYTES];
     make_run(*state, &run);
@@ -210,7 +210,7 @@ static double evaluate(const struct tiny_run *run, const struct backend *backend
     return loss;
 }
 
-static void test_evaluating(void **state) {
+static void a_device_evaluates(void **state) {
     struct tiny_run run;
     make_run(*state, &run);
     double plain = evaluate(&run, NULL), other = evaluate(&run, deferred_begin(1));
@@ -222,7 +222,7 @@ static void test_evaluating(void **state) {
 static int set_up(void **state) { return temp_folder_make(state) == 0 ? setenv("XDG_CACHE_HOME", *state, 1) : -1; }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_training), cmocka_unit_test(test_resuming),
-                                       cmocka_unit_test(test_generating), cmocka_unit_test(test_evaluating)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_device_trains), cmocka_unit_test(a_device_resumes),
+                                       cmocka_unit_test(a_device_generates), cmocka_unit_test(a_device_evaluates)};
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

@@ -14,7 +14,7 @@ static void keep_loss(void *payload, int64_t step, double loss) {
     *(double *)payload = loss;
 }
 
-static void test_same_as_validation(void **state) {
+static void it_is_the_same_as_validation(void **state) {
     struct tiny_run run;
     char folder[512];
     double last = 0;
@@ -52,7 +52,7 @@ static void count_allocations(void *payload, const struct train_step *step) {
     counts[step->step - 1] = fault_count(FAULT_ALLOCATE);
 }
 
-static void test_steps_allocate_nothing(void **state) {
+static void steps_allocate_nothing(void **state) {
     struct tiny_run run;
     int64_t counts[6] = {0};
     tiny_run_make(*state, "llama", &run);
@@ -66,7 +66,7 @@ static void test_steps_allocate_nothing(void **state) {
         if (s != 2) assert_int_equal(counts[s], counts[s - 1]);
 }
 
-static void test_generation_needs_a_tokenizer(void **state) {
+static void generation_needs_a_tokenizer(void **state) {
     (void)state;
     struct plan_options plan = text_writer_plan(TINY_TOKENS);
     struct generate_options options;
@@ -78,9 +78,9 @@ static void test_generation_needs_a_tokenizer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_as_validation),
-        cmocka_unit_test(test_steps_allocate_nothing),
-        cmocka_unit_test(test_generation_needs_a_tokenizer),
+        cmocka_unit_test(it_is_the_same_as_validation),
+        cmocka_unit_test(steps_allocate_nothing),
+        cmocka_unit_test(generation_needs_a_tokenizer),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -12,7 +12,7 @@
 #include "train/event_file.h"
 
 /* RFC 3720, B.4, and the check value of the catalogue of CRCs. */
-static void test_checksum(void **state) {
+static void checksums_are_crc32c(void **state) {
     (void)state;
     unsigned char bytes[32] = {0};
     assert_int_equal(crc32c("123456789", 9), 0xe3069283);
@@ -141,7 +141,7 @@ static bool describe_file(const char *folder, int index, char text[4096]) {
     return found;
 }
 
-static void test_records(void **state) {
+static void records_are_whole(void **state) {
     struct event_file file;
     char text[4096];
     const struct event_scalar scalars[] = {{"loss", 2.5}, {"broken", (double)NAN}, {"lr", 0.001}};
@@ -157,7 +157,7 @@ static void test_records(void **state) {
     assert_string_equal(text, "0 brain.Event:2\n300 start\n");
 }
 
-static void test_files_of_a_run(void **state) {
+static void a_run_has_its_files(void **state) {
     struct tiny_run run;
     char folder[512], text[4096];
     tiny_run_make(*state, "llama", &run);
@@ -180,9 +180,9 @@ static void test_files_of_a_run(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_checksum),
-        cmocka_unit_test(test_records),
-        cmocka_unit_test(test_files_of_a_run),
+        cmocka_unit_test(checksums_are_crc32c),
+        cmocka_unit_test(records_are_whole),
+        cmocka_unit_test(a_run_has_its_files),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

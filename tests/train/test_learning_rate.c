@@ -17,7 +17,7 @@ static struct lr_shape shape_of(enum lr_schedule schedule) {
     return (struct lr_shape){schedule, 2e-3, 100, 10, 0.25, 0.3};
 }
 
-static void test_warm_up_rises_to_the_peak(void **state) {
+static void warm_up_rises_to_the_peak(void **state) {
     (void)state;
     for (int schedule = 0; schedule < LR_SCHEDULE_COUNT; schedule++) {
         struct lr_shape shape = shape_of((enum lr_schedule)schedule);
@@ -27,7 +27,7 @@ static void test_warm_up_rises_to_the_peak(void **state) {
     }
 }
 
-static void test_closed_forms(void **state) {
+static void schedules_have_their_closed_forms(void **state) {
     (void)state;
     struct lr_shape cosine = shape_of(LR_SCHEDULE_COSINE), linear = shape_of(LR_SCHEDULE_LINEAR);
     struct lr_shape constant = shape_of(LR_SCHEDULE_CONSTANT), wsd = shape_of(LR_SCHEDULE_WSD);
@@ -41,7 +41,7 @@ static void test_closed_forms(void **state) {
     }
 }
 
-static void test_open_settings(void **state) {
+static void open_settings_take_defaults(void **state) {
     (void)state;
     struct train_options options;
     train_options_init(&options);
@@ -58,7 +58,7 @@ static void test_open_settings(void **state) {
     expect_near(lr_at_step(&no_span, 5), 0.5, 5);
 }
 
-static void test_recorded_rates(void **state) {
+static void rates_are_those_recorded(void **state) {
     (void)state;
     enum { STEPS = 20 };
     struct lr_shape shape = {LR_SCHEDULE_COSINE, 0.003, STEPS, 5, 0.1, 0};
@@ -77,10 +77,10 @@ static void test_recorded_rates(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_warm_up_rises_to_the_peak),
-        cmocka_unit_test(test_closed_forms),
-        cmocka_unit_test(test_open_settings),
-        cmocka_unit_test(test_recorded_rates),
+        cmocka_unit_test(warm_up_rises_to_the_peak),
+        cmocka_unit_test(schedules_have_their_closed_forms),
+        cmocka_unit_test(open_settings_take_defaults),
+        cmocka_unit_test(rates_are_those_recorded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void stop_and_go_on(const char *folder, const char *name, enum dtype dtyp
     expect_same_runs(whole, parts, 6);
 }
 
-static void test_extended_in_parts(void **state) {
+static void runs_are_extended_in_parts(void **state) {
     stop_and_go_on(*state, "llama", DTYPE_F32);
     stop_and_go_on(*state, "gpt2", DTYPE_BF16);
     stop_and_go_on(*state, "llama_tied", DTYPE_BF16);
@@ -69,7 +69,7 @@ static void stop_by_signal(const char *folder, int number, enum status expected)
     expect_same_runs(whole, parts, 6);
 }
 
-static void test_stopped_by_a_signal(void **state) {
+static void a_signal_stops_with_a_checkpoint(void **state) {
     stop_by_signal(*state, SIGINT, STATUS_INTERRUPTED);
     stop_by_signal(*state, SIGTERM, STATUS_TERMINATED);
     stop_by_signal(*state, SIGHUP, STATUS_HUNG_UP);
@@ -89,7 +89,7 @@ static void raise_twice(void *payload, const struct train_step *step) {
 }
 
 /* OpenMP's threads do not outlive a fork: the run is begun in a child whose parent has started none. */
-static void test_second_signal_ends_at_once(void **state) {
+static void second_signal_ends_at_once(void **state) {
     struct tiny_run run;
     char folder[512];
     tiny_run_make(*state, "llama", &run);
@@ -115,7 +115,7 @@ static void test_second_signal_ends_at_once(void **state) {
     mem_free(text);
 }
 
-static void test_from_the_start_without_a_checkpoint(void **state) {
+static void a_run_without_a_checkpoint_begins_again(void **state) {
     struct tiny_run run;
     char whole[512], cut[512];
     tiny_run_make(*state, "llama", &run);
@@ -148,12 +148,12 @@ static void expect_same_mixed(void **state, enum document_attention attention) {
     expect_same_runs(whole, cut, 6);
 }
 
-static void test_mixtures(void **state) {
+static void mixtures_go_on(void **state) {
     expect_same_mixed(state, DOCUMENT_ATTENTION_NONE);
     expect_same_mixed(state, DOCUMENT_ATTENTION_WITHIN);
 }
 
-static void test_what_may_not_change(void **state) {
+static void what_may_not_change_is_refused(void **state) {
     struct tiny_run run;
     char folder[512];
     tiny_run_make(*state, "llama", &run);
@@ -185,7 +185,7 @@ static void test_what_may_not_change(void **state) {
 }
 
 /* Lines of steps that are done cannot be made again, and nothing else needs them. */
-static void test_goes_on_without_metrics(void **state) {
+static void it_goes_on_without_metrics(void **state) {
     struct tiny_run run;
     char whole[512], folder[512], path[600];
     tiny_run_make(*state, "llama", &run);
@@ -215,13 +215,13 @@ static void test_goes_on_without_metrics(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_second_signal_ends_at_once), /* first: it forks */
-        cmocka_unit_test(test_extended_in_parts),
-        cmocka_unit_test(test_stopped_by_a_signal),
-        cmocka_unit_test(test_from_the_start_without_a_checkpoint),
-        cmocka_unit_test(test_mixtures),
-        cmocka_unit_test(test_what_may_not_change),
-        cmocka_unit_test(test_goes_on_without_metrics),
+        cmocka_unit_test(second_signal_ends_at_once), /* first: it forks */
+        cmocka_unit_test(runs_are_extended_in_parts),
+        cmocka_unit_test(a_signal_stops_with_a_checkpoint),
+        cmocka_unit_test(a_run_without_a_checkpoint_begins_again),
+        cmocka_unit_test(mixtures_go_on),
+        cmocka_unit_test(what_may_not_change_is_refused),
+        cmocka_unit_test(it_goes_on_without_metrics),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -172,14 +172,15 @@ static void sweep_runs(const char *place, bool tiers) {
     sweep(&(struct fault_subject){resume_once, after_resume, &subject});
 }
 
-static void test_in_one_tier(void **state) { sweep_runs(*state, false); }
-static void test_over_three_tiers(void **state) { sweep_runs(*state, true); }
+static void runs_in_one_tier_survive_faults(void **state) { sweep_runs(*state, false); }
+static void runs_over_three_tiers_survive_faults(void **state) { sweep_runs(*state, true); }
 
 static int set_up(void **state) { return temp_folder_make(state) == 0 ? setenv("XDG_CACHE_HOME", *state, 1) : -1; }
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, temp_folder_drop)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(test_in_one_tier), CASE(test_over_three_tiers)};
+    const struct CMUnitTest tests[] = {CASE(runs_in_one_tier_survive_faults),
+                                       CASE(runs_over_three_tiers_survive_faults)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static struct seen begin(struct tiny_run *run, const char *folder, double epochs
     return seen;
 }
 
-static void test_steps_follow_from_the_data(void **state) {
+static void steps_follow_from_the_data(void **state) {
     static const struct {
         double epochs;
         int64_t steps;
@@ -85,7 +85,7 @@ static void test_steps_follow_from_the_data(void **state) {
 }
 
 /* Held-out rows are no part of an epoch. */
-static void test_held_out_rows_do_not_count(void **state) {
+static void held_out_rows_do_not_count(void **state) {
     struct tiny_run run;
     make_run(*state, &run);
     run.options.valid_path_count = 0;
@@ -94,7 +94,7 @@ static void test_held_out_rows_do_not_count(void **state) {
 }
 
 /* The schedule and the warm-up follow the length, however it is given, and a resumed run finds the same. */
-static void test_bits_are_those_of_so_many_steps(void **state) {
+static void bits_are_those_of_so_many_steps(void **state) {
     struct tiny_run run;
     char by_steps[512], by_epochs[512];
     make_run(*state, &run);
@@ -127,7 +127,7 @@ static void test_bits_are_those_of_so_many_steps(void **state) {
     assert_float_equal(seen.epochs, 0, 0);
 }
 
-static void test_sources_with_weights_are_refused(void **state) {
+static void sources_with_weights_are_refused(void **state) {
     struct tiny_run run;
     char first[600], second[600];
     make_run(*state, &run);
@@ -148,7 +148,7 @@ static void test_sources_with_weights_are_refused(void **state) {
 }
 
 /* Text that was not tokenized before is counted in full before step 1. */
-static void test_text_is_waited_for(void **state) {
+static void text_is_waited_for(void **state) {
     enum { WORDS = 150000, TOKENS = 40, BATCH = 64 };
     char model[512], text[512], cache[512], folder[512];
     snprintf(model, sizeof model, "%s/model", (const char *)*state);
@@ -183,8 +183,8 @@ static void test_text_is_waited_for(void **state) {
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(test_steps_follow_from_the_data), CASE(test_held_out_rows_do_not_count),
-                                       CASE(test_bits_are_those_of_so_many_steps),
-                                       CASE(test_sources_with_weights_are_refused), CASE(test_text_is_waited_for)};
+    const struct CMUnitTest tests[] = {CASE(steps_follow_from_the_data), CASE(held_out_rows_do_not_count),
+                                       CASE(bits_are_those_of_so_many_steps), CASE(sources_with_weights_are_refused),
+                                       CASE(text_is_waited_for)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void expect_goes_on(const char *rescued, const char *whole) {
         files_equal(temp_path(rescued, "model/model.safetensors"), temp_path(whole, "model/model.safetensors")));
 }
 
-static void test_displaced_before_a_checkpoint(void **state) {
+static void a_moved_folder_is_followed(void **state) {
     struct tiny_run run;
     char whole[512], folder[512], moved[512], rescued[600];
     make_run(*state, &run);
@@ -71,7 +71,7 @@ static void test_displaced_before_a_checkpoint(void **state) {
     }
 }
 
-static void test_noticed_without_a_checkpoint(void **state) {
+static void a_lost_folder_is_noticed_without_a_checkpoint(void **state) {
     struct tiny_run run;
     make_run(*state, &run);
     run.options.steps = 1000;
@@ -88,7 +88,7 @@ static void test_noticed_without_a_checkpoint(void **state) {
 }
 
 /* Parents are made again. */
-static void test_removed_with_its_parent(void **state) {
+static void a_folder_removed_with_its_parent_is_told(void **state) {
     struct tiny_run run;
     make_run(*state, &run);
     char folder[600], parent[512];
@@ -105,7 +105,7 @@ static void cut_data(void *payload, const struct train_step *step) {
 }
 
 /* What was read was right: the last step is saved, and goes on once the file is whole again. */
-static void test_data_cut_short(void **state) {
+static void data_cut_short_end_the_run(void **state) {
     struct tiny_run run;
     make_run(*state, &run);
     char folder[512], whole[512], kept[512];
@@ -123,10 +123,10 @@ static void test_data_cut_short(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_displaced_before_a_checkpoint),
-        cmocka_unit_test(test_noticed_without_a_checkpoint),
-        cmocka_unit_test(test_data_cut_short),
-        cmocka_unit_test(test_removed_with_its_parent),
+        cmocka_unit_test(a_moved_folder_is_followed),
+        cmocka_unit_test(a_lost_folder_is_noticed_without_a_checkpoint),
+        cmocka_unit_test(data_cut_short_end_the_run),
+        cmocka_unit_test(a_folder_removed_with_its_parent_is_told),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -58,7 +58,7 @@ static void count_sample(void *payload, int64_t step, const char *prompt, const 
     assert_non_null(sample);
 }
 
-static void test_changes_nothing(void **state) {
+static void samples_change_nothing(void **state) {
     struct text_run with, without;
     struct seen seen = {0}, unseen = {0};
     char a[512], b[512];
@@ -82,7 +82,7 @@ static void test_changes_nothing(void **state) {
     assert_true(files_equal(temp_path(a, "model/model.safetensors"), temp_path(b, "model/model.safetensors")));
 }
 
-static void test_same_after_resume(void **state) {
+static void samples_are_the_same_after_resume(void **state) {
     struct text_run run;
     char whole[512], parts[512];
     make_run(*state, &run);
@@ -106,7 +106,7 @@ static void generate(const char *model, struct generate_options *options, char *
     assert_true(result.tokens <= options->tokens);
 }
 
-static void test_generate_writes_the_same(void **state) {
+static void generate_writes_the_same(void **state) {
     struct text_run run;
     char folder[512], found[TEXT_WRITER_BYTES], *samples, path[600];
     size_t bytes;
@@ -153,7 +153,7 @@ static void require_beside(const struct program *training, const struct program 
 }
 
 /* Three programs in one arena: parameters of all at one place, caches of two, and nothing else in what is kept. */
-static void test_programs_in_one_arena(void **state) {
+static void programs_share_an_arena(void **state) {
     struct text_run run;
     struct session session;
     struct session_plan plan;
@@ -191,13 +191,13 @@ static enum status generate_once(void *payload) {
     return text_writer_run(swept.model, &plan, &options, "the river", out, NULL);
 }
 
-static void test_faults_in_generation(void **state) {
+static void faults_in_generation_are_told(void **state) {
     make_run(*state, &swept);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, generate_once, NULL) > 100);
     assert_true(fault_sweep(FAULT_OPEN, false, generate_once, NULL) > 0);
 }
 
-static void test_refusals(void **state) {
+static void bad_prompts_are_refused(void **state) {
     struct text_run run;
     char folder[512];
     make_run(*state, &run);
@@ -213,9 +213,9 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_changes_nothing),          cmocka_unit_test(test_same_after_resume),
-        cmocka_unit_test(test_generate_writes_the_same), cmocka_unit_test(test_programs_in_one_arena),
-        cmocka_unit_test(test_faults_in_generation),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(samples_change_nothing),        cmocka_unit_test(samples_are_the_same_after_resume),
+        cmocka_unit_test(generate_writes_the_same),      cmocka_unit_test(programs_share_an_arena),
+        cmocka_unit_test(faults_in_generation_are_told), cmocka_unit_test(bad_prompts_are_refused),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

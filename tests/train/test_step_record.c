@@ -25,7 +25,7 @@ static void train_steps(const char *root, const char *name, int64_t steps, char 
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
 }
 
-static void test_the_file(void **state) {
+static void the_file_holds_the_step(void **state) {
     char folder[512];
     train_steps(*state, "whole", 6, folder);
     json_t *timeline = read_timeline(folder);
@@ -44,7 +44,7 @@ static void test_the_file(void **state) {
 }
 
 /* The first step is none, and there is no second one here. */
-static void test_short_runs(void **state) {
+static void short_runs_are_recorded(void **state) {
     char folder[512];
     train_steps(*state, "one", 1, folder);
     assert_null(read_timeline(folder));
@@ -61,7 +61,7 @@ static void test_short_runs(void **state) {
 }
 
 /* A folder in the file's place: the run fails and says why. */
-static void test_a_file_that_cannot_be_written(void **state) {
+static void a_file_that_cannot_be_written_is_told(void **state) {
     char folder[512];
     train_steps(*state, "blocked", 1, folder);
     assert_int_equal(folder_create(temp_path(folder, "timeline.json")), STATUS_OK);
@@ -70,9 +70,9 @@ static void test_a_file_that_cannot_be_written(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_the_file, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_short_runs, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test_setup_teardown(test_a_file_that_cannot_be_written, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(the_file_holds_the_step, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(short_runs_are_recorded, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(a_file_that_cannot_be_written_is_told, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

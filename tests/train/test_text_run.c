@@ -127,7 +127,7 @@ static void note_tokens(void *payload, const struct session_plan *plan, const ch
     *(int64_t *)payload = data_tokens;
 }
 
-static void test_has_the_bits_of_a_cached_run(void **state) {
+static void it_has_the_bits_of_a_cached_run(void **state) {
     const struct place *place = *state;
     char killed[600], made[600], cached[600];
     snprintf(killed, sizeof killed, "%s/killed", place->folder);
@@ -150,7 +150,7 @@ static void test_has_the_bits_of_a_cached_run(void **state) {
     expect_same_runs(killed, cached);
 }
 
-static void test_held_out_rows_are_waited_for(void **state) {
+static void held_out_rows_are_waited_for(void **state) {
     struct place *place = *state;
     char made[600], cached[600];
     place->options.valid_fraction = 0.02;
@@ -164,7 +164,7 @@ static void test_held_out_rows_are_waited_for(void **state) {
     expect_same_runs(made, cached);
 }
 
-static void test_later_errors_leave_checkpoints(void **state) {
+static void later_errors_leave_checkpoints(void **state) {
     struct place *place = *state;
     char run[600];
     FILE *file = fopen(place->lines, "w");
@@ -189,7 +189,7 @@ static void test_later_errors_leave_checkpoints(void **state) {
 }
 
 /* Data that are not those of the run, and checkpoints whose data came in another order. */
-static void test_what_cannot_be_resumed(void **state) {
+static void what_cannot_be_resumed_is_told(void **state) {
     struct place *place = *state;
     char run[600], path[700];
     snprintf(run, sizeof run, "%s/run", place->folder);
@@ -218,10 +218,10 @@ static void test_what_cannot_be_resumed(void **state) {
 int main(void) {
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, drop_place)
     const struct CMUnitTest tests[] = {
-        IN_PLACE(test_has_the_bits_of_a_cached_run),
-        IN_PLACE(test_held_out_rows_are_waited_for),
-        IN_PLACE(test_later_errors_leave_checkpoints),
-        IN_PLACE(test_what_cannot_be_resumed),
+        IN_PLACE(it_has_the_bits_of_a_cached_run),
+        IN_PLACE(held_out_rows_are_waited_for),
+        IN_PLACE(later_errors_leave_checkpoints),
+        IN_PLACE(what_cannot_be_resumed_is_told),
     };
     log_set_quiet(true);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* The CPU backend: memory of the process, threads of OpenMP. */
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,17 @@
-/* What the kernels of the CPU backend share. */
+/* The CPU backend, and what its kernels share.
+ *
+ * Files, in the order to read them:
+ *     cpu_kernel: the list of kernels, and kernels that go row by row;
+ *     backend_cpu: the backend's table;
+ *     cpu_isa: which of the vector kernels (simd/) this processor runs;
+ *     parallel: loops over threads;
+ *     kernel_elementwise, kernel_activation, kernel_norm, kernel_rope, kernel_embedding, kernel_linear, kernel_head,
+ *         kernel_attention, kernel_attention_grad, kernel_attention_cache, kernel_optimizer: the kernels of the
+ *         operators that src/ops defines in files of these names;
+ *     matmul: products of matrices, by one of
+ *     matmul_onednn, onednn_memory: oneDNN,
+ *     matmul_panels: oneDNN with b packed in panels,
+ *     matmul_packed: the vector kernels. */
 #ifndef BALLAST_BACKEND_CPU_CPU_KERNEL_H
 #define BALLAST_BACKEND_CPU_CPU_KERNEL_H
 

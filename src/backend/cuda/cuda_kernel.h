@@ -2,7 +2,16 @@
  * and the functions that make its kernels.
  *
  * Operands are in device memory; run() puts work on the call's stream and returns cuda_outcome(). Results are the same
- * bits whenever the same kernel runs on the same card: no sum is left to the order in which threads happen to come. */
+ * bits whenever the same kernel runs on the same card: no sum is left to the order in which threads happen to come.
+ *
+ * Files, in the order to read them:
+ *   backend_cuda: the table of the backend; cuda_device: the card; cuda_memory: memory; cuda_streams, cuda_graphs:
+ *     streams, events and graphs; cuda_operators: kernels by operator; cuda_kernel: this file;
+ *   cuda_matmul, cublaslt_library, cuda_products: products, the library, its algorithms as the recipe pins them;
+ *   cuda_linear: linear layers;
+ *   device, mma: what device code shares, instructions written out; sums: sums in one order;
+ *   elementwise, norm, rope, embedding, head, optimizer: operators;
+ *   attention, attention_grad, attention_cache: attention; attention_cudnn, attention_cudnn_absent: by the library. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 #define BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 

@@ -1,7 +1,18 @@
-/* The table of vector kernels, one for each instruction set: work on single rows, tiles and tasks; the callers in
- * backend/cpu know of graphs and threads. `dtype` is DTYPE_F32 or DTYPE_BF16, `n` counts elements; rows are contiguous
- * and of `dtype` unless said otherwise, and need no alignment. Where an output may be an input, it may only be the very
- * same row. */
+/* Vector kernels: this folder is compiled once for each instruction set.
+ *
+ * Files, in the order to read them:
+ *     kernels: the table of them, for their callers;
+ *     table, simd_table: the table of the instruction set that is being compiled;
+ *     simd: vectors of floats;
+ *     simd_elementwise, simd_activation, simd_norm, simd_rope, simd_head, simd_optimizer: rows, for the operators of
+ *         src/ops by these names;
+ *     tile, turn: the inner product of all tiles, and rows that become columns;
+ *     gemm_tile, simd_gemm: products of matrices;
+ *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention.
+ *
+ * They work on single rows, tiles and tasks; their callers in backend/cpu know of graphs and threads. `dtype` is
+ * DTYPE_F32 or DTYPE_BF16, `n` counts elements; rows are contiguous and of `dtype` unless said otherwise, and need no
+ * alignment. Where an output may be an input, it may only be the very same row. */
 #ifndef BALLAST_BACKEND_CPU_SIMD_KERNELS_H
 #define BALLAST_BACKEND_CPU_SIMD_KERNELS_H
 

@@ -1,3 +1,4 @@
+/* Activation functions with their derivatives. */
 #include "backend/cpu/simd/simd.h"
 #include "backend/cpu/simd/table.h"
 

@@ -1,3 +1,4 @@
+/* Sums and multiples of rows. */
 #include "backend/cpu/simd/simd.h"
 #include "backend/cpu/simd/table.h"
 

@@ -1,3 +1,4 @@
+/* Rows of logits: the loss's log of the sum of exponentials, and its gradient. */
 #include <math.h>
 
 #include "backend/cpu/simd/simd.h"

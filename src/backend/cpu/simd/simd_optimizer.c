@@ -1,3 +1,4 @@
+/* AdamW, and sums of squares. */
 #include "backend/cpu/simd/simd.h"
 #include "backend/cpu/simd/table.h"
 

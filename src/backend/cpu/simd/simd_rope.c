@@ -1,3 +1,4 @@
+/* The rotation of a head by a row of the table of angles. */
 #include "backend/cpu/simd/simd.h"
 #include "backend/cpu/simd/table.h"
 

@@ -1,3 +1,4 @@
+/* The list of all operators as a table. */
 #include "ops/ops.h"
 
 const struct op *const op_table[] = {

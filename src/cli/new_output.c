@@ -1,9 +1,18 @@
-#include "cli/new_folder.h"
+#include "cli/new_output.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+
+enum status new_file_check(const char *path, const char *kind, enum status (*read)(const char *path)) {
+    struct stat info;
+    if (stat(path, &info) != 0 || !(S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) return STATUS_OK;
+    if (S_ISREG(info.st_mode) && read(path) == STATUS_OK) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "%s: exists and is not %s; it is left as it is", path, kind);
+    return status_hint(STATUS_BAD_INPUT, "give -o a new file, or one of the same kind, which is replaced");
+}
 
 enum status new_folder_check(const char *folder) {
     struct names names = {0};
@@ -24,7 +33,7 @@ static char *without_slashes(const char *path) {
     return mem_format("%.*s", (int)length, path);
 }
 
-/* The message to keep is that of the failure. */
+/* Keeps the message of the failure, whatever removing the folder says. */
 static void remove_keeping_message(const char *folder, enum status status) {
     char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
     (void)folder_remove(folder);
@@ -36,7 +45,7 @@ static void remove_keeping_message(const char *folder, enum status status) {
 
 static const char beside_prefix[] = ".ballast-new-";
 
-/* A folder that its maker does not hold any more: it was killed. */
+/* Removes a folder that nobody has locked: the process that made it was killed. */
 static void remove_abandoned(const char *path) {
     int lock;
     bool locked;
@@ -45,13 +54,13 @@ static void remove_abandoned(const char *path) {
     close(lock);
 }
 
-/* In the folder where `beside` is to be. What cannot be removed stays: it is in nobody's way. */
+/* Removes such folders beside `beside`. One that cannot be removed stays; it does no harm. */
 static enum status remove_leftovers(const char *beside) {
     struct names names = {0};
     const char *slash = strrchr(beside, '/');
     char *parent = mem_format("%.*s.", slash ? (int)(slash - beside + 1) : 0, beside);
     if (!parent) return STATUS_FAILED;
-    /* One that is still missing, or may not be read, shows none. */
+    /* A parent that does not exist yet, or may not be read, has none. */
     enum status status = access(parent, R_OK) == 0 ? folder_list(parent, &names) : STATUS_OK;
     for (size_t i = 0; i < names.count; i++) {
         if (!name_is_beside(names.items[i], beside_prefix)) continue;
@@ -64,7 +73,7 @@ static enum status remove_leftovers(const char *beside) {
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Until it is locked, another start may take the folder for a leftover. */
+/* Before it is locked, another process may remove the folder as abandoned. */
 static enum status create_locked(const char *beside, int *lock) {
     TRY(folder_create(beside));
     TRY(folder_lock(beside, lock, NULL));

@@ -1,8 +1,13 @@
-/* Folders that a command makes: whole or not at all. */
-#ifndef BALLAST_CLI_NEW_FOLDER_H
-#define BALLAST_CLI_NEW_FOLDER_H
+/* Files and folders that a command makes where -o says: nothing of another kind is overwritten, and folders appear
+ * whole or not at all. */
+#ifndef BALLAST_CLI_NEW_OUTPUT_H
+#define BALLAST_CLI_NEW_OUTPUT_H
 
 #include "base/status.h"
+
+/* OK when there is nothing of the name, a device or pipe, or a file that `read` accepts; else BAD_INPUT: a file of
+ * another kind is not overwritten. `kind` stands for it in the message ("a plan file"). */
+enum status new_file_check(const char *path, const char *kind, enum status (*read)(const char *path));
 
 /* Calls `write` with an empty folder beside `folder`, which then takes its name. BAD_INPUT, before anything is written,
  * when `folder` holds something already. On failure nothing is left; what a killed

@@ -1,6 +1,6 @@
 /* A rendering; private to the jinja_* files. */
-#ifndef BALLAST_TEMPLATE_JINJA_RUN_H
-#define BALLAST_TEMPLATE_JINJA_RUN_H
+#ifndef BALLAST_TEMPLATE_JINJA_RENDERING_H
+#define BALLAST_TEMPLATE_JINJA_RENDERING_H
 
 #include "template/jinja.h"
 #include "template/jinja_ast.h"
@@ -32,7 +32,7 @@ struct jinja_macro {
 
 enum jinja_flow { JINJA_FLOW_NEXT, JINJA_FLOW_BREAK, JINJA_FLOW_CONTINUE };
 
-struct jinja_run {
+struct jinja_rendering {
     const struct jinja_template *template;
     struct jinja_output *result;
     struct text_buffer *out; /* the result's, or that of a macro or set body */
@@ -47,29 +47,31 @@ struct jinja_run {
 };
 
 /* BAD_INPUT "NAME: line N: …". */
-enum status jinja_fail(struct jinja_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+enum status jinja_fail(struct jinja_rendering *rendering, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* "`what` is not supported". */
-enum status jinja_fail_unsupported(struct jinja_run *run, const char *what, const char *name, size_t bytes);
+enum status jinja_fail_unsupported(struct jinja_rendering *rendering, const char *what, const char *name, size_t bytes);
 /* Counts work, before it is done; BAD_INPUT when it is too much. A unit is some 20 ns on a core: a node or a step of a
  * loop, 16 bytes that are moved or compared, a byte that is searched for several others, a character that is decoded.
  * Whatever a rendering does more often than it evaluates nodes must be charged, so that the bound is one of time. */
-enum status jinja_charge(struct jinja_run *run, size_t amount);
-enum status jinja_charge_moved(struct jinja_run *run, size_t bytes);
-enum status jinja_charge_searched(struct jinja_run *run, size_t bytes, size_t part_bytes);
+enum status jinja_charge(struct jinja_rendering *rendering, size_t amount);
+enum status jinja_charge_moved(struct jinja_rendering *rendering, size_t bytes);
+enum status jinja_charge_searched(struct jinja_rendering *rendering, size_t bytes, size_t part_bytes);
 /* Zeroed memory until the end of the rendering; fails when it is too much. */
-enum status jinja_alloc(struct jinja_run *run, size_t count, size_t size, void *out);
+enum status jinja_alloc(struct jinja_rendering *rendering, size_t count, size_t size, void *out);
 
-enum status jinja_bind(struct jinja_run *run, const char *name, size_t bytes, struct jinja_value value);
-enum status jinja_enter_scope(struct jinja_run *run, struct jinja_scope *parent);
+enum status jinja_bind(struct jinja_rendering *rendering, const char *name, size_t bytes, struct jinja_value value);
+enum status jinja_enter_scope(struct jinja_rendering *rendering, struct jinja_scope *parent);
 
-enum status jinja_evaluate(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out);
-enum status jinja_execute(struct jinja_run *run, const struct jinja_node *node);
+enum status jinja_evaluate(struct jinja_rendering *rendering, const struct jinja_node *node, struct jinja_value *out);
+enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node);
 /* Runs a body with its output in *out. */
-enum status jinja_capture(struct jinja_run *run, const struct jinja_node *body, struct jinja_value *out);
+enum status jinja_capture(struct jinja_rendering *rendering, const struct jinja_node *body, struct jinja_value *out);
 /* Appends text to the present output. */
-enum status jinja_write(struct jinja_run *run, const char *text, size_t bytes);
+enum status jinja_write(struct jinja_rendering *rendering, const char *text, size_t bytes);
 /* Binds a for's or a set's target. */
-enum status jinja_assign(struct jinja_run *run, const struct jinja_node *target, const struct jinja_value *value);
+enum status jinja_assign(struct jinja_rendering *rendering, const struct jinja_node *target,
+                         const struct jinja_value *value);
 
 /* Arguments of a call, evaluated. */
 struct jinja_arguments {
@@ -82,26 +84,28 @@ struct jinja_arguments {
     } * keywords;
     size_t keyword_count;
 };
-enum status jinja_evaluate_arguments(struct jinja_run *run, const struct jinja_node *node, struct jinja_arguments *out);
+enum status jinja_evaluate_arguments(struct jinja_rendering *rendering, const struct jinja_node *node,
+                                     struct jinja_arguments *out);
 /* The values of `count` named parameters (names NULL-terminated strings; NULL: by position only), those not given
  * undefined. BAD_INPUT for too many or unknown ones; `what` is for the message. */
-enum status jinja_bind_arguments(struct jinja_run *run, const char *what, const struct jinja_arguments *arguments,
-                                 const char *const *names, size_t count, struct jinja_value *out);
+enum status jinja_bind_arguments(struct jinja_rendering *rendering, const char *what,
+                                 const struct jinja_arguments *arguments, const char *const *names, size_t count,
+                                 struct jinja_value *out);
 
 /* obj.name and obj[key]. */
-enum status jinja_get_attribute(struct jinja_run *run, const struct jinja_value *object, const char *name, size_t bytes,
-                                struct jinja_value *out);
-enum status jinja_get_item(struct jinja_run *run, const struct jinja_value *object, const struct jinja_value *key,
-                           struct jinja_value *out);
-enum status jinja_get_slice(struct jinja_run *run, const struct jinja_value *object, const struct jinja_value bounds[3],
-                            struct jinja_value *out);
+enum status jinja_get_attribute(struct jinja_rendering *rendering, const struct jinja_value *object, const char *name,
+                                size_t bytes, struct jinja_value *out);
+enum status jinja_get_item(struct jinja_rendering *rendering, const struct jinja_value *object,
+                           const struct jinja_value *key, struct jinja_value *out);
+enum status jinja_get_slice(struct jinja_rendering *rendering, const struct jinja_value *object,
+                            const struct jinja_value bounds[3], struct jinja_value *out);
 /* a OP b for + - * / // % **. */
-enum status jinja_arithmetic(struct jinja_run *run, const char *operator, size_t bytes, const struct jinja_value *a,
-                             const struct jinja_value *b, struct jinja_value *out);
+enum status jinja_arithmetic(struct jinja_rendering *rendering, const char *operator, size_t bytes,
+                             const struct jinja_value *a, const struct jinja_value *b, struct jinja_value *out);
 
 struct jinja_filter {
     const char *name;
-    enum status (*apply)(struct jinja_run *run, const struct jinja_value *value,
+    enum status (*apply)(struct jinja_rendering *rendering, const struct jinja_value *value,
                          const struct jinja_arguments *arguments, struct jinja_value *out);
 };
 /* The tables end with a name that is NULL. */
@@ -112,15 +116,16 @@ const struct jinja_filter *jinja_find_filter(const char *name, size_t bytes);
 struct jinja_predicate {
     const char *name;
     int arguments;
-    enum status (*apply)(struct jinja_run *run, const struct jinja_value *value, const struct jinja_value *argument,
-                         bool *out);
+    enum status (*apply)(struct jinja_rendering *rendering, const struct jinja_value *value,
+                         const struct jinja_value *argument, bool *out);
 };
 extern const struct jinja_predicate jinja_predicates[];
 const struct jinja_predicate *jinja_find_predicate(const char *name, size_t bytes);
 
 struct jinja_function {
     const char *name;
-    enum status (*call)(struct jinja_run *run, const struct jinja_arguments *arguments, struct jinja_value *out);
+    enum status (*call)(struct jinja_rendering *rendering, const struct jinja_arguments *arguments,
+                        struct jinja_value *out);
 };
 extern const struct jinja_function jinja_functions[];
 const struct jinja_function *jinja_find_function(const char *name, size_t bytes);
@@ -129,7 +134,7 @@ const struct jinja_function *jinja_find_function(const char *name, size_t bytes)
 const char *jinja_method_name(size_t index, enum jinja_kind kind);
 /* Whether a value's type has a method of that name. */
 bool jinja_has_method(const struct jinja_value *value, const char *name, size_t bytes);
-enum status jinja_call_method(struct jinja_run *run, const struct jinja_method *method,
+enum status jinja_call_method(struct jinja_rendering *rendering, const struct jinja_method *method,
                               const struct jinja_arguments *arguments, struct jinja_value *out);
 
 /* json.dumps(value, ensure_ascii=False, indent=, sort_keys=); separators NULL: Python's. */
@@ -138,9 +143,15 @@ struct jinja_json_options {
     const char *item_separator, *key_separator;
     bool ascii, sort_keys;
 };
-enum status jinja_to_json(struct jinja_run *run, const struct jinja_value *value,
+enum status jinja_to_json(struct jinja_rendering *rendering, const struct jinja_value *value,
                           const struct jinja_json_options *options, struct jinja_value *out);
 /* repr(value), appended. */
-enum status jinja_append_repr(struct jinja_run *run, const struct jinja_value *value, struct text_buffer *out);
+enum status jinja_append_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
+                              struct text_buffer *out);
+
+/* Of each item the attribute `path`, a name or several with dots; where that is undefined, `fallback` unless NULL. */
+enum status jinja_list_attributes(struct jinja_rendering *rendering, const struct jinja_list *items,
+                                  const struct jinja_value *path, const struct jinja_value *fallback,
+                                  struct jinja_value *out);
 
 #endif

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""The JSON that Ballast writes, by docs/schemas/*.json (JSON Schema, draft 2020-12).
+
+    scripts/formats.py print > docs/formats.md       the schemas as a document
+    scripts/formats.py check NAME FILE...            holds files to docs/schemas/NAME.json; of a .jsonl each line
+
+`check` needs Debian's python3-jsonschema, and exits with 77 where it is missing.
+"""
+import json
+import pathlib
+import sys
+
+SCHEMAS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "schemas"
+ORDER = ["plan", "profile", "simulate", "train", "eval", "generate", "texts", "inspect", "run", "metrics", "samples",
+         "timeline", "end", "state", "manifest", "cluster"]
+SHARED = "common.json#/$defs/"
+HEAD = """# Formats
+
+Made from [the schemas](schemas) by `scripts/formats.py print > docs/formats.md`; a test compares, and holds what the
+program writes to the schemas (`tests/cli/test_formats.sh`). The schemas are JSON Schema, draft 2020-12; they allow no
+field that is not described, so a program that reads more than it knows should pass over what is new.
+
+Numbers have a unit in their name (`_s`, `_bytes`, `_per_s`) or in their description; bytes are exact; losses, norms and
+learning rates have all digits. A field is always there unless its description says when it is absent; `null` is "none"
+or "not known", as described. `version` is that of the format: a field that came later than its first says so.
+"""
+
+
+def read(name):
+    return json.loads((SCHEMAS / (name + ".json")).read_text())
+
+
+def type_of(schema):
+    if "$ref" in schema:
+        name = schema["$ref"][len(SHARED):]
+        return "[%s](#%s)" % (name, name)
+    if "const" in schema:
+        return "`%s`" % json.dumps(schema["const"])
+    if "enum" in schema:
+        return ", ".join("`%s`" % json.dumps(value) for value in schema["enum"])
+    if "oneOf" in schema:
+        return " or ".join(type_of(one) for one in schema["oneOf"])
+    kinds = schema.get("type", "any")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if "array" in kinds:
+        inner = type_of(schema["items"]) if schema.get("items") else "any"
+        return "array of " + inner
+    return " or ".join(kinds)
+
+
+def rows(schema, path=""):
+    """A line for each field, those of objects within it after it."""
+    for name, field in schema.get("properties", {}).items():
+        where = path + name
+        text = field.get("description", "")
+        if name not in schema.get("required", []) and "bsent" not in text and "only" not in text:
+            text += "; may be absent"
+        if "since" in field:
+            text += "; since version %s" % field["since"]
+        yield "| `%s` | %s | %s |" % (where, type_of(field).replace("|", "\\|"), text.replace("|", "\\|"))
+        inner, suffix = field, "."
+        if field.get("type") == "array" or "array" in field.get("type", []):
+            inner, suffix = field.get("items") or {}, "[]."
+        yield from rows(inner, where + suffix)
+
+
+def print_body(schema):
+    if "$ref" in schema:
+        print("The fields of %s%s\n" % (type_of(schema), ", and" if schema.get("properties") else "."))
+    if schema.get("properties"):
+        print("| field | type | meaning |\n|---|---|---|")
+        print("\n".join(rows(schema)) + "\n")
+    for one in schema.get("oneOf", []):
+        print(one.get("description", "A line is a %s." % type_of(one)) + "\n")
+        if "$ref" not in one or one.get("properties"):
+            print_body(one)
+        elif "description" in one:
+            print_body(one)
+
+
+def print_document():
+    print(HEAD)
+    for name in ORDER:
+        schema = read(name)
+        print("## %s\n\n%s. Schema: [%s.json](schemas/%s.json)\n\n%s\n" %
+              (schema["title"], schema["where"], name, name, schema["description"]))
+        print_body(schema)
+    print("# Parts\n\nWhat several of the formats share: [common.json](schemas/common.json).\n")
+    for name, part in read("common")["$defs"].items():
+        print("## %s\n\n%s\n" % (name, part.get("description", "")))
+        if part.get("type") == "array":
+            part = part["items"]
+        print_body(part)
+
+
+def bundle(name):
+    """One schema with the shared parts in it, for validators that fetch nothing."""
+    text = json.dumps(read(name)).replace(SHARED, "#/$defs/")
+    schema = json.loads(text)
+    schema["$defs"] = json.loads(json.dumps(read("common")["$defs"]).replace(SHARED, "#/$defs/"))
+    return schema
+
+
+def check(name, paths):
+    try:
+        import jsonschema
+    except ImportError:
+        print("skipped: python3-jsonschema is not installed")
+        return 77
+    validator = jsonschema.Draft202012Validator(bundle(name))
+    jsonschema.Draft202012Validator.check_schema(validator.schema)
+    bad = 0
+    for path in paths:
+        text = pathlib.Path(path).read_text(errors="strict")
+        documents = text.splitlines() if path.endswith(".jsonl") else [text]
+        for number, document in enumerate(documents, 1):
+            for error in validator.iter_errors(json.loads(document)):
+                place = "/".join(str(part) for part in error.absolute_path)
+                print("%s: line %d: %s: %s" % (path, number, place or "(top)", error.message[:300]))
+                bad += 1
+    return 1 if bad else 0
+
+
+def main(words):
+    if words == ["print"]:
+        print_document()
+        return 0
+    if len(words) > 2 and words[0] == "check":
+        return check(words[1], words[2:])
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
