@@ -68,13 +68,13 @@
  * comm_schedule, schedule_maker: an operation as one rank's list of steps;
  * self_comm: the engine of one rank;
  * wire: the table that a message-passing library has to fill;
- * mpi_comm: the engine of many ranks and its thread;
- * operation: an operation that this thread moves on;
+ * mpi_comm, mpi_thread: the engine of many ranks, and its thread;
+ * operation, operation_steps: an operation that this thread moves on;
  * window: memory that ranks of a node share;
- * pulse: which rank is silent;
+ * pulse, mpi_pulse: which rank is silent;
  * mpi_library: which MPI, and where its plugin is;
  * plugin: the wire of MPI, compiled once for each library (src/comm/mpi);
- * launch, launch_report: starting ranks on this machine, and hearing how they end. */
+ * launch, launch_join, launch_report: starting ranks on this machine, and hearing how they end. */
 #ifndef BALLAST_COMM_COMM_H
 #define BALLAST_COMM_COMM_H
 

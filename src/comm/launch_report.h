@@ -4,7 +4,9 @@
 #define BALLAST_COMM_LAUNCH_REPORT_H
 
 #include <stdbool.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include "base/status.h"
 
@@ -18,6 +20,9 @@ struct launch_record {
     enum status status;
     char host[64], message[600], hint[300];
 };
+
+/* Where the parent of that name listens; the address's length. */
+socklen_t launch_address(const char *name, struct sockaddr_un *out);
 
 /* The parent's side. */
 struct launch_ranks_seen;

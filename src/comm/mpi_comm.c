@@ -1,10 +1,7 @@
 #include "comm/mpi_comm.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -14,265 +11,14 @@
 #include "base/mem.h"
 #include "comm/operation.h"
 
-/* ---- Failure ---- */
-
-void mpi_fail(struct mpi_comm *mpi, enum status_failure failure, int rank, const char *format, ...) {
-    pthread_mutex_lock(&mpi->mutex);
-    if (atomic_load(&mpi->failure) == FAILURE_NONE) {
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(mpi->failure_text, sizeof mpi->failure_text, format, arguments);
-        va_end(arguments);
-        mpi->failed_rank = rank;
-        atomic_store(&mpi->failure, failure);
-    }
-    pthread_mutex_unlock(&mpi->mutex);
-}
-
-enum status mpi_failed(struct mpi_comm *mpi) { return status_set(STATUS_FAILED, "%s", mpi->failure_text); }
-
-enum status mpi_check(struct mpi_comm *mpi, const char *trouble) {
-    if (!trouble) return STATUS_OK;
-    mpi_fail(mpi, FAILURE_HERE, -1, "%s: %s", mpi->wire->name, trouble);
-    return mpi_failed(mpi);
-}
-
-/* ---- The thread ---- */
-
-/* What is done between looks at the others: spinning, giving way, sleeping up to MOST_NS. Other ranks and the compute
- * threads may need this very processor. */
-static void back_off(int *idle) {
-    enum { SPINS = 50, YIELDS = 100, LEAST_NS = 10000, MOST_NS = 200000 };
-    int turn = (*idle)++;
-    if (turn < SPINS) return;
-    if (turn < YIELDS) {
-        sched_yield();
-        return;
-    }
-    long ns = LEAST_NS * (1l + (turn - YIELDS) / 8);
-    nanosleep(&(struct timespec){0, ns < MOST_NS ? ns : MOST_NS}, NULL);
-}
-
-static void end_operation(struct mpi_comm *mpi, struct operation *operation, enum operation_state state) {
-    pthread_mutex_lock(&mpi->mutex);
-    atomic_store(&operation->state, state);
-    pthread_cond_broadcast(&mpi->over);
-    pthread_mutex_unlock(&mpi->mutex);
-}
-
-static void take_queue(struct mpi_comm *mpi) {
-    pthread_mutex_lock(&mpi->mutex);
-    struct operation **end = &mpi->active;
-    while (*end)
-        end = &(*end)->next;
-    *end = mpi->queue;
-    mpi->queue = NULL;
-    mpi->queue_end = &mpi->queue;
-    pthread_mutex_unlock(&mpi->mutex);
-}
-
-static const char *host_of(const struct mpi_comm *mpi, int rank) { return mpi->comm.host[rank]; }
-
-/* An operation that lasts too long: who has not come to it? Of one that is not heard of either, its silence says more.
- */
-static void blame_for_wait(struct mpi_comm *mpi, double seconds) {
-    const struct pulse *pulse = &mpi->pulse.pulse;
-    int behind = pulse_behind(pulse);
-    if (behind >= 0 && clock_now_ns() - pulse->heard_ns[behind] < pulse->timeout_ns / 2)
-        mpi_fail(mpi, FAILURE_OF_RANK, behind,
-                 "rank %d on %s has kept the others waiting for %.0f s: it does not start what they have started",
-                 behind, host_of(mpi, behind), seconds);
-}
-
-static void check_waiting(struct mpi_comm *mpi, int64_t now_ns) {
-    double timeout_s = mpi->settings.rank_timeout_s;
-    for (struct operation *operation = mpi->active; operation; operation = operation->next) {
-        double seconds = (double)(now_ns - operation->started_ns) * 1e-9;
-        if (seconds > timeout_s) blame_for_wait(mpi, seconds);
-        if (seconds > 2 * timeout_s)
-            mpi_fail(mpi, FAILURE_HERE, -1, "an operation between ranks has not ended within %.0f s", seconds);
-    }
-}
-
-static void send_pulse(struct mpi_comm *mpi, struct mpi_pulse *pulse) {
-    int turn = pulse->turn++ % pulse->distances;
-    bool gone;
-    if (mpi_check(mpi, mpi->wire->test(mpi->wire_context, pulse->send[turn], &gone)) != STATUS_OK || !gone) return;
-    memcpy(pulse->sent + turn * pulse->pulse.ranks, pulse->pulse.entry,
-           (size_t)pulse->pulse.ranks * sizeof *pulse->sent);
-    (void)mpi_check(mpi, mpi->wire->start(mpi->wire_context, pulse->send[turn]));
-}
-
-static void receive_pulses(struct mpi_comm *mpi, struct mpi_pulse *pulse, int64_t now_ns) {
-    for (int i = 0; i < pulse->distances; i++) {
-        bool came;
-        if (mpi_check(mpi, mpi->wire->test(mpi->wire_context, pulse->receive[i], &came)) != STATUS_OK) return;
-        if (!came) continue;
-        pulse_merge(&pulse->pulse, pulse->got + i * pulse->pulse.ranks, now_ns);
-        (void)mpi_check(mpi, mpi->wire->start(mpi->wire_context, pulse->receive[i]));
-    }
-}
-
-static void keep_pulse(struct mpi_comm *mpi) {
-    struct mpi_pulse *pulse = &mpi->pulse;
-    int64_t now_ns = clock_now_ns();
-    if (!pulse->beats && !pulse->ending) return;
-    if (pulse->ending) receive_pulses(mpi, pulse, now_ns);
-    if (now_ns < pulse->next_ns || pulse->ending) return;
-    pulse->next_ns = now_ns + pulse->period_ns;
-    receive_pulses(mpi, pulse, now_ns);
-    pulse_beat(&pulse->pulse, atomic_load(&mpi->started), now_ns);
-    send_pulse(mpi, pulse);
-    int silent = pulse_silent(&pulse->pulse, now_ns);
-    if (silent >= 0)
-        mpi_fail(mpi, FAILURE_OF_RANK, silent, "rank %d on %s has not answered for %.0f s", silent,
-                 host_of(mpi, silent), (double)(now_ns - pulse->pulse.heard_ns[silent]) * 1e-9);
-    check_waiting(mpi, now_ns);
-}
-
-/* Moves everything on that can be; whether anything did. */
-static bool progress(struct mpi_comm *mpi) {
-    bool moved = false;
-    int abort_status = atomic_load(&mpi->abort_status);
-    if (abort_status) mpi->wire->abort(mpi->wire_context, abort_status);
-    take_queue(mpi);
-    keep_pulse(mpi);
-    for (struct operation **link = &mpi->active; *link;) {
-        struct operation *operation = *link;
-        bool failed = atomic_load(&mpi->failure) != FAILURE_NONE;
-        if (!failed) moved |= operation_advance(operation);
-        if (!failed && operation->at < operation->schedule.steps.count) {
-            link = &operation->next;
-            continue;
-        }
-        *link = operation->next;
-        end_operation(mpi, operation, failed ? OPERATION_FAILED : OPERATION_IDLE);
-        moved = true;
-    }
-    return moved;
-}
-
-enum status mpi_await(struct mpi_comm *mpi, int request) {
-    for (int idle = 0;;) {
-        bool done;
-        TRY(mpi_check(mpi, mpi->wire->test(mpi->wire_context, request, &done)));
-        if (done) return STATUS_OK;
-        if (progress(mpi)) idle = 0;
-        if (atomic_load(&mpi->failure) != FAILURE_NONE) return mpi_failed(mpi);
-        back_off(&idle);
-    }
-}
-
-static void run_task(struct mpi_comm *mpi, struct mpi_task *task) {
-    task->status = task->run(mpi, task->argument);
-    if (task->status != STATUS_OK) snprintf(task->message, sizeof task->message, "%s", status_message());
-    pthread_mutex_lock(&mpi->mutex);
-    task->done = true;
-    mpi->task = NULL;
-    pthread_cond_broadcast(&mpi->over);
-    pthread_mutex_unlock(&mpi->mutex);
-}
-
-/* Sleeps until there is something to do, or a pulse is due. */
-static struct mpi_task *wait_for_work(struct mpi_comm *mpi, bool *ending) {
-    pthread_mutex_lock(&mpi->mutex);
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t ns = until.tv_nsec + mpi->pulse.period_ns;
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
-    int waited = 0;
-    while (!mpi->active && !mpi->queue && !mpi->task && !mpi->ending && !atomic_load(&mpi->abort_status) && waited == 0)
-        waited = pthread_cond_timedwait(&mpi->wake, &mpi->mutex, &until);
-    struct mpi_task *task = mpi->task;
-    *ending = mpi->ending;
-    pthread_mutex_unlock(&mpi->mutex);
-    return task;
-}
-
-static void *serve(void *argument) {
-    struct mpi_comm *mpi = argument;
-    bool ending = false;
-    for (int idle = 0; !ending;) {
-        struct mpi_task *task = wait_for_work(mpi, &ending);
-        if (task) run_task(mpi, task);
-        if (progress(mpi) || task)
-            idle = 0;
-        else if (mpi->active)
-            back_off(&idle);
-    }
-    return NULL;
-}
-
-enum status mpi_run_task(struct mpi_comm *mpi, enum status (*run)(struct mpi_comm *mpi, void *argument),
-                         void *argument) {
-    struct mpi_task task = {.run = run, .argument = argument};
-    pthread_mutex_lock(&mpi->mutex);
-    while (mpi->task)
-        pthread_cond_wait(&mpi->over, &mpi->mutex);
-    mpi->task = &task;
-    pthread_cond_signal(&mpi->wake);
-    while (!task.done)
-        pthread_cond_wait(&mpi->over, &mpi->mutex);
-    pthread_mutex_unlock(&mpi->mutex);
-    return task.status == STATUS_OK ? STATUS_OK : status_set(task.status, "%s", task.message);
-}
-
-/* ---- Exchanges ---- */
-
-struct exchange {
-    struct comm_group group;
-    const void *mine;
-    size_t bytes;
-    char *all;
-};
-
-static enum status add_request(struct mpi_comm *mpi, enum wire_kind kind, int rank, void *data, size_t bytes,
-                               int *request) {
-    struct wire_piece piece = {data, (int64_t)bytes};
-    TRY(mpi_check(mpi, mpi->wire->request(mpi->wire_context, kind, rank, TAG_EXCHANGE, &piece, 1, request)));
-    return mpi_check(mpi, mpi->wire->start(mpi->wire_context, *request));
-}
-
-static enum status post_exchange(struct mpi_comm *mpi, const struct exchange *exchange, int me, int *requests) {
-    int count = exchange->group.count;
-    for (int i = 1; i < count; i++) {
-        int from = (me - i + count) % count;
-        TRY(add_request(mpi, WIRE_RECEIVE, mesh_group_rank(&exchange->group, from),
-                        exchange->all + (size_t)from * exchange->bytes, exchange->bytes, &requests[2 * i]));
-    }
-    for (int i = 1; i < count; i++)
-        TRY(add_request(mpi, WIRE_SEND, mesh_group_rank(&exchange->group, (me + i) % count),
-                        exchange->all + (size_t)me * exchange->bytes, exchange->bytes, &requests[2 * i + 1]));
-    return STATUS_OK;
-}
-
-static enum status run_exchange(struct mpi_comm *mpi, void *argument) {
-    const struct exchange *exchange = argument;
-    int me = mesh_group_position(&exchange->group, mpi->comm.rank), count = 2 * exchange->group.count;
-    int *requests = mem_array((size_t)count, sizeof *requests);
-    if (!requests) return STATUS_FAILED;
-    for (int i = 0; i < count; i++)
-        requests[i] = -1;
-    memmove(exchange->all + (size_t)me * exchange->bytes, exchange->mine, exchange->bytes);
-    enum status status = post_exchange(mpi, exchange, me, requests);
-    for (int i = 0; i < count && status == STATUS_OK; i++)
-        if (requests[i] >= 0) status = mpi_await(mpi, requests[i]);
-    /* After a failure they stay: their other ends may never come. */
-    for (int i = 0; i < count && status == STATUS_OK; i++)
-        if (requests[i] >= 0) mpi->wire->forget(mpi->wire_context, requests[i]);
-    mem_free(requests);
-    return status;
-}
+/* ---- Exchanges and operations ---- */
 
 static enum status engine_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
                                    void *all) {
     struct mpi_comm *mpi = mpi_comm_of(comm);
     if (atomic_load(&mpi->failure) != FAILURE_NONE) return mpi_failed(mpi);
-    return mpi_run_task(mpi, run_exchange, &(struct exchange){*group, mine, bytes, all});
+    return mpi_run_exchange(mpi, group, mine, bytes, all);
 }
-
-/* ---- Operations ---- */
 
 static void engine_start(struct comm_operation *base) {
     struct operation *operation = (struct operation *)base;
@@ -361,32 +107,6 @@ static enum status find_mesh(struct mpi_comm *mpi, const int *machine, int ranks
     return STATUS_OK;
 }
 
-static enum status begin_pulse(struct mpi_comm *mpi) {
-    struct mpi_pulse *pulse = &mpi->pulse;
-    int ranks = mesh_ranks(&mpi->comm.mesh), me = mpi->comm.rank;
-    int64_t timeout_ns = (int64_t)(mpi->settings.rank_timeout_s * 1e9);
-    TRY(pulse_create(ranks, me, timeout_ns, clock_now_ns(), &pulse->pulse));
-    pulse->distances = pulse_distances(ranks);
-    size_t count = (size_t)pulse->distances, bytes = (size_t)ranks * sizeof *pulse->sent;
-    pulse->receive = mem_array(count, sizeof *pulse->receive);
-    pulse->sent = mem_array(count, bytes);
-    pulse->got = mem_array(count, bytes);
-    pulse->send = mem_array(count, sizeof *pulse->send);
-    if (!pulse->receive || !pulse->sent || !pulse->got || !pulse->send) return STATUS_FAILED;
-    for (int i = 0; i < pulse->distances; i++) {
-        struct wire_piece out = {pulse->sent + i * ranks, (int64_t)bytes},
-                          in = {pulse->got + i * ranks, (int64_t)bytes};
-        int to = (me + (1 << i)) % ranks, from = (me - (1 << i) + ranks) % ranks;
-        TRY(mpi_check(mpi,
-                      mpi->wire->request(mpi->wire_context, WIRE_SYNC_SEND, to, TAG_PULSE, &out, 1, &pulse->send[i])));
-        TRY(mpi_check(
-            mpi, mpi->wire->request(mpi->wire_context, WIRE_RECEIVE, from, TAG_PULSE, &in, 1, &pulse->receive[i])));
-        TRY(mpi_check(mpi, mpi->wire->start(mpi->wire_context, pulse->receive[i])));
-    }
-    pulse->beats = pulse->distances > 0;
-    return STATUS_OK;
-}
-
 static enum status renumber(struct mpi_comm *mpi, const struct wire_world *world) {
     int *machine = mem_array((size_t)world->ranks, sizeof *machine);
     if (!machine) return STATUS_FAILED;
@@ -414,38 +134,13 @@ static enum status begin(struct mpi_comm *mpi, void *argument) {
     if (!mpi->comm.host) return STATUS_FAILED;
     TRY(renumber(mpi, world));
     struct comm_group all = comm_group_all(&mpi->comm);
-    TRY(run_exchange(mpi, &(struct exchange){all, world->host, sizeof *mpi->comm.host, (char *)mpi->comm.host}));
-    return begin_pulse(mpi);
-}
-
-static enum status meet_all(struct mpi_comm *mpi) {
-    struct comm_group all = comm_group_all(&mpi->comm);
-    char mine = 0, *said = mem_array((size_t)all.count, 1);
-    if (!said) return STATUS_FAILED;
-    enum status status = run_exchange(mpi, &(struct exchange){all, &mine, 1, said});
-    mem_free(said);
-    return status;
-}
-
-/* No rank sends pulses any more; then all that were sent have come; then nobody waits for them. */
-static enum status end_pulse(struct mpi_comm *mpi) {
-    struct mpi_pulse *pulse = &mpi->pulse;
-    pulse->ending = true;
-    TRY(meet_all(mpi));
-    for (int i = 0; i < pulse->distances; i++)
-        TRY(mpi_await(mpi, pulse->send[i]));
-    TRY(meet_all(mpi));
-    pulse->beats = pulse->ending = false;
-    for (int i = 0; i < pulse->distances; i++) {
-        mpi->wire->forget(mpi->wire_context, pulse->send[i]);
-        mpi->wire->forget(mpi->wire_context, pulse->receive[i]);
-    }
-    return STATUS_OK;
+    TRY(mpi_exchange(mpi, &all, world->host, sizeof *mpi->comm.host, mpi->comm.host));
+    return mpi_begin_pulse(mpi);
 }
 
 static enum status end(struct mpi_comm *mpi, void *argument) {
     (void)argument;
-    TRY(end_pulse(mpi));
+    TRY(mpi_end_pulse(mpi));
     return mpi_check(mpi, mpi->wire->close(mpi->wire_context));
 }
 
@@ -505,7 +200,7 @@ static enum status start_thread(struct mpi_comm *mpi) {
     pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&mpi->over, NULL);
     pthread_mutex_init(&mpi->mutex, NULL);
-    int error = fault_point(FAULT_SUBMIT) ? EAGAIN : pthread_create(&mpi->thread, NULL, serve, mpi);
+    int error = fault_point(FAULT_SUBMIT) ? EAGAIN : pthread_create(&mpi->thread, NULL, mpi_serve, mpi);
     return error ? status_set(STATUS_FAILED, "no thread for communication: %s", strerror(error)) : STATUS_OK;
 }
 

@@ -70,6 +70,8 @@ struct mpi_comm {
 
 static inline struct mpi_comm *mpi_comm_of(const struct comm *comm) { return comm->context; }
 
+/* The thread, with its mpi_comm. Ends when `ending` is set. */
+void *mpi_serve(void *argument);
 /* Runs it in the thread; returns its status, with its message. FAILED at once after a failure. */
 enum status mpi_run_task(struct mpi_comm *mpi, enum status (*run)(struct mpi_comm *mpi, void *argument),
                          void *argument);
@@ -85,5 +87,15 @@ enum status mpi_await(struct mpi_comm *mpi, int request);
 /* For tasks. */
 enum status mpi_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
                          void *all);
+
+/* The same for others. */
+enum status mpi_run_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
+                             void *all);
+
+/* For the thread, mpi_pulse.c. Keeping it is sending one's own when it is due, and recording the failure of a rank that
+ * is silent or keeps operations waiting. Beginning and ending are collective. */
+enum status mpi_begin_pulse(struct mpi_comm *mpi);
+void mpi_keep_pulse(struct mpi_comm *mpi);
+enum status mpi_end_pulse(struct mpi_comm *mpi);
 
 #endif

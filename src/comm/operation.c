@@ -3,18 +3,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "comm/lane_sum.h"
-
-/* Data, or out, from an offset on. */
-static char *place_at(const struct operation *operation, enum schedule_place place, int64_t offset) {
-    const struct comm_spec *spec = &operation->spec;
-    void *base = place == PLACE_DATA ? spec->data : place == PLACE_OUT ? spec->out : spec->staging;
-    return (char *)base + offset;
-}
-
-static int rank_of(const struct operation *operation, int position) {
-    return mesh_group_rank(&operation->spec.group, position);
-}
 
 /* A cache line for each counter of meetings. */
 enum { METER_STRIDE = 8 };
@@ -27,15 +15,15 @@ static enum status make_message(struct mpi_comm *mpi, struct operation *operatio
     struct wire_piece *pieces = mem_array(count, sizeof *pieces);
     if (!pieces) return STATUS_FAILED;
     if (message->place == PLACE_STAGING)
-        pieces[0] = (struct wire_piece){place_at(operation, PLACE_STAGING, message->staging), message->bytes};
+        pieces[0] = (struct wire_piece){operation_place(operation, PLACE_STAGING, message->staging), message->bytes};
     for (size_t i = 0; i < count && message->place != PLACE_STAGING; i++) {
         struct schedule_piece piece = operation->schedule.pieces.items[(size_t)message->first_piece + i];
-        pieces[i] = (struct wire_piece){place_at(operation, message->place, piece.offset), piece.bytes};
+        pieces[i] = (struct wire_piece){operation_place(operation, message->place, piece.offset), piece.bytes};
     }
     int slot = message->receive ? operation->slot : operation->offers[message->peer].slot;
     const char *trouble = mpi->wire->request(mpi->wire_context, message->receive ? WIRE_RECEIVE : WIRE_READY_SEND,
-                                             rank_of(operation, message->peer), tag_of(slot, true), pieces, (int)count,
-                                             &operation->message_request[index]);
+                                             operation_rank(operation, message->peer), tag_of(slot, true), pieces,
+                                             (int)count, &operation->message_request[index]);
     mem_free(pieces);
     return mpi_check(mpi, trouble);
 }
@@ -46,7 +34,8 @@ static enum status make_go_ahead(struct mpi_comm *mpi, struct operation *operati
     int slot = transfer->receive ? operation->offers[transfer->peer].slot : operation->slot;
     int *request = &operation->transfer_request[index];
     TRY(mpi_check(mpi, mpi->wire->request(mpi->wire_context, transfer->receive ? WIRE_SEND : WIRE_RECEIVE,
-                                          rank_of(operation, transfer->peer), tag_of(slot, false), NULL, 0, request)));
+                                          operation_rank(operation, transfer->peer), tag_of(slot, false), NULL, 0,
+                                          request)));
     return transfer->receive ? STATUS_OK : mpi_check(mpi, mpi->wire->start(mpi->wire_context, *request));
 }
 
@@ -133,14 +122,14 @@ static enum status check_offers(const struct operation *operation) {
     const struct comm *comm = operation->base.comm;
     for (int i = 0; i < operation->spec.group.count; i++) {
         const struct operation_offer *a = &operation->offers[0], *b = &operation->offers[i];
-        int rank = rank_of(operation, i);
+        int rank = operation_rank(operation, i);
         if (!b->good)
             return status_set(STATUS_FAILED, "rank %d on %s could not make an operation", rank, comm->host[rank]);
         if (a->kind != b->kind || a->bytes != b->bytes || a->root != b->root || a->in_place != b->in_place ||
             a->round_bf16 != b->round_bf16)
             return status_set(STATUS_BAD_INPUT,
                               "ranks do not create the same operation: rank %d on %s has another than rank %d", rank,
-                              comm->host[rank], rank_of(operation, 0));
+                              comm->host[rank], operation_rank(operation, 0));
     }
     return STATUS_OK;
 }
@@ -157,7 +146,7 @@ static void find_peers(struct mpi_comm *mpi, struct operation *operation) {
     const struct mesh *mesh = &mpi->comm.mesh;
     const struct window *control = mpi->control.state;
     for (int i = 0; i < operation->spec.group.count && operation->spec.in_place; i++) {
-        int rank = rank_of(operation, i), place = rank % mesh->per_node;
+        int rank = operation_rank(operation, i), place = rank % mesh->per_node;
         if (mesh_axis_between(mesh, rank, mpi->comm.rank) != MESH_IN_NODE) continue;
         const struct operation_offer *offer = &operation->offers[i];
         const struct window *window = window_of_number(mpi, offer->window);
@@ -222,166 +211,4 @@ void operation_free(struct comm_operation *base) {
     mem_free(operation->message_request);
     mem_free(operation->transfer_request);
     mem_free(operation);
-}
-
-/* ---- Steps ---- */
-
-enum taken { TAKEN, WAITS, BROKEN };
-
-static enum taken wire_start(struct mpi_comm *mpi, int request) {
-    return mpi_check(mpi, mpi->wire->start(mpi->wire_context, request)) == STATUS_OK ? TAKEN : BROKEN;
-}
-
-static enum taken wire_test(struct mpi_comm *mpi, int request) {
-    bool done = false;
-    if (mpi_check(mpi, mpi->wire->test(mpi->wire_context, request, &done)) != STATUS_OK) return BROKEN;
-    return done ? TAKEN : WAITS;
-}
-
-static enum taken start_messages(struct mpi_comm *mpi, const struct operation *operation,
-                                 const struct schedule_transfer *transfer) {
-    for (int i = 0; i < transfer->messages; i++)
-        if (wire_start(mpi, operation->message_request[transfer->first_message + i]) == BROKEN) return BROKEN;
-    return TAKEN;
-}
-
-static enum taken post(struct mpi_comm *mpi, const struct operation *operation, int index) {
-    const struct schedule_transfer *transfer = &operation->schedule.transfers.items[index];
-    int go_ahead = operation->transfer_request[index];
-    enum taken gone = wire_test(mpi, go_ahead); /* the one of the last time */
-    if (gone != TAKEN) return gone;
-    if (start_messages(mpi, operation, transfer) == BROKEN) return BROKEN;
-    return wire_start(mpi, go_ahead);
-}
-
-static enum taken send_when_told(struct mpi_comm *mpi, const struct operation *operation, int index) {
-    int go_ahead = operation->transfer_request[index];
-    enum taken told = wire_test(mpi, go_ahead);
-    if (told != TAKEN) return told;
-    if (wire_start(mpi, go_ahead) == BROKEN) return BROKEN; /* for the next time */
-    return start_messages(mpi, operation, &operation->schedule.transfers.items[index]);
-}
-
-static void count_message(struct mpi_comm *mpi, const struct operation *operation,
-                          const struct schedule_message *message) {
-    enum mesh_axis axis = mesh_axis_between(&mpi->comm.mesh, mpi->comm.rank, rank_of(operation, message->peer));
-    atomic_fetch_add_explicit(&mpi->traffic[(int)axis + (message->receive ? MESH_AXES : 0)], message->bytes,
-                              memory_order_relaxed);
-}
-
-static enum taken finish(struct mpi_comm *mpi, const struct operation *operation, int index) {
-    enum taken done = wire_test(mpi, operation->message_request[index]);
-    if (done == TAKEN) count_message(mpi, operation, &operation->schedule.messages.items[index]);
-    return done;
-}
-
-static void pack(const struct operation *operation, int index) {
-    const struct schedule_message *message = &operation->schedule.messages.items[index];
-    uint16_t *to = (uint16_t *)place_at(operation, PLACE_STAGING, message->staging);
-    for (int i = 0; i < message->pieces; i++) {
-        struct schedule_piece piece = operation->schedule.pieces.items[message->first_piece + i];
-        int64_t count = piece.bytes / (int64_t)sizeof(float);
-        lane_pack_bf16(to, (const float *)place_at(operation, PLACE_DATA, piece.offset), count);
-        to += count;
-    }
-}
-
-/* What came, against one piece of the own data. bf16 is unpacked in stretches; rounding it again changes nothing. */
-static void merge_piece(float *mine, const void *theirs, int64_t count, enum merge_side side, bool round_bf16) {
-    enum { STRETCH = 1024 };
-    float room[STRETCH];
-    for (int64_t from = 0; from < count; from += STRETCH) {
-        int64_t stretch = count - from < STRETCH ? count - from : STRETCH;
-        const float *came = (const float *)theirs + from;
-        if (round_bf16) {
-            lane_unpack_bf16(room, (const uint16_t *)theirs + from, stretch);
-            came = room;
-        }
-        if (side == MERGE_MINE_ABSENT)
-            memcpy(mine + from, came, (size_t)stretch * sizeof *mine);
-        else if (side == MERGE_MINE_LEFT)
-            lane_add(mine + from, mine + from, came, stretch, round_bf16);
-        else
-            lane_add(mine + from, came, mine + from, stretch, round_bf16);
-    }
-}
-
-static void merge(const struct operation *operation, const struct schedule_step *step) {
-    const struct schedule_message *message = &operation->schedule.messages.items[step->index];
-    bool round = operation->spec.round_bf16;
-    const char *from = place_at(operation, PLACE_STAGING, message->staging);
-    for (int i = 0; i < message->pieces; i++) {
-        struct schedule_piece piece = operation->schedule.pieces.items[message->first_piece + i];
-        int64_t count = piece.bytes / (int64_t)sizeof(float);
-        merge_piece((float *)place_at(operation, PLACE_DATA, piece.offset), from, count, step->side, round);
-        from += round ? piece.bytes / 2 : piece.bytes;
-    }
-}
-
-static void sum_in_place(struct mpi_comm *mpi, const struct operation *operation, const struct schedule_step *step) {
-    const struct comm_schedule *schedule = &operation->schedule;
-    const struct lane_node *node = &schedule->tree.node[step->index];
-    int64_t read = 0;
-    for (int i = node->first; i < node->first + node->lanes; i++)
-        operation->lanes[i] = (const float *)(operation->peer_data[i] + step->to);
-    for (int i = 0; i < schedule->tree.count; i++) {
-        const struct lane_node *leaf = &schedule->tree.node[i];
-        bool below = leaf->left < 0 && leaf->first >= node->first && leaf->first < node->first + node->lanes;
-        if (below && leaf->first != operation->me && !schedule->absent[i]) read += step->bytes;
-    }
-    lane_tree_sum(&schedule->tree, step->index, schedule->absent, operation->lanes,
-                  step->bytes / (int64_t)sizeof(float), operation->spec.round_bf16,
-                  (float *)place_at(operation, PLACE_DATA, step->to));
-    atomic_fetch_add_explicit(&mpi->traffic[2 * MESH_AXES], read, memory_order_relaxed);
-}
-
-static void copy_block(struct mpi_comm *mpi, const struct operation *operation, const struct schedule_step *step) {
-    bool mine = step->index == operation->me;
-    enum schedule_place place = operation->spec.kind == COMM_ALL_TO_ALL ? PLACE_OUT : PLACE_DATA;
-    const char *from = (mine ? (char *)operation->spec.data : operation->peer_data[step->index]) + step->from;
-    memcpy(place_at(operation, place, step->to), from, (size_t)step->bytes);
-    if (!mine) atomic_fetch_add_explicit(&mpi->traffic[2 * MESH_AXES], step->bytes, memory_order_relaxed);
-}
-
-/* What the counter of a position stands at when that rank has arrived. */
-static uint64_t meeting_count(const struct operation *operation, int position, int meeting) {
-    return operation->offers[position].met + (operation->generation - 1) * MEETINGS + (uint64_t)meeting + 1;
-}
-
-static enum taken meet(const struct operation *operation, const struct schedule_step *step) {
-    for (int i = step->first; i < step->first + step->count; i++)
-        if (atomic_load_explicit(operation->peer_meeting[i], memory_order_acquire) <
-            meeting_count(operation, i, step->index))
-            return WAITS;
-    return TAKEN;
-}
-
-static enum taken take_step(struct mpi_comm *mpi, struct operation *operation, const struct schedule_step *step) {
-    switch (step->kind) {
-    case STEP_POST: return post(mpi, operation, step->index);
-    case STEP_SEND: return send_when_told(mpi, operation, step->index);
-    case STEP_FINISH: return finish(mpi, operation, step->index);
-    case STEP_PACK: pack(operation, step->index); return TAKEN;
-    case STEP_MERGE: merge(operation, step); return TAKEN;
-    case STEP_ROUND:
-        lane_round((float *)place_at(operation, PLACE_DATA, step->to), step->bytes / (int64_t)sizeof(float));
-        return TAKEN;
-    case STEP_SUM: sum_in_place(mpi, operation, step); return TAKEN;
-    case STEP_COPY: copy_block(mpi, operation, step); return TAKEN;
-    case STEP_ARRIVE:
-        atomic_store_explicit(operation->peer_meeting[operation->me],
-                              meeting_count(operation, operation->me, step->index), memory_order_release);
-        return TAKEN;
-    case STEP_MEET: return meet(operation, step);
-    }
-    BUG("no such step: %d", (int)step->kind);
-}
-
-bool operation_advance(struct operation *operation) {
-    struct mpi_comm *mpi = mpi_comm_of(operation->base.comm);
-    size_t before = operation->at;
-    while (operation->at < operation->schedule.steps.count &&
-           take_step(mpi, operation, &operation->schedule.steps.items[operation->at]) == TAKEN)
-        operation->at++;
-    return operation->at > before;
 }

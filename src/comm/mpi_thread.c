@@ -1,0 +1,210 @@
+/* The one thread that makes the calls of the wire. */
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "comm/operation.h"
+
+/* ---- Failure ---- */
+
+void mpi_fail(struct mpi_comm *mpi, enum status_failure failure, int rank, const char *format, ...) {
+    pthread_mutex_lock(&mpi->mutex);
+    if (atomic_load(&mpi->failure) == FAILURE_NONE) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(mpi->failure_text, sizeof mpi->failure_text, format, arguments);
+        va_end(arguments);
+        mpi->failed_rank = rank;
+        atomic_store(&mpi->failure, failure);
+    }
+    pthread_mutex_unlock(&mpi->mutex);
+}
+
+enum status mpi_failed(struct mpi_comm *mpi) { return status_set(STATUS_FAILED, "%s", mpi->failure_text); }
+
+enum status mpi_check(struct mpi_comm *mpi, const char *trouble) {
+    if (!trouble) return STATUS_OK;
+    mpi_fail(mpi, FAILURE_HERE, -1, "%s: %s", mpi->wire->name, trouble);
+    return mpi_failed(mpi);
+}
+
+/* ---- The thread ---- */
+
+/* What is done between looks at the others: spinning, giving way, sleeping up to MOST_NS. Other ranks and the compute
+ * threads may need this very processor. */
+static void back_off(int *idle) {
+    enum { SPINS = 50, YIELDS = 100, LEAST_NS = 10000, MOST_NS = 200000 };
+    int turn = (*idle)++;
+    if (turn < SPINS) return;
+    if (turn < YIELDS) {
+        sched_yield();
+        return;
+    }
+    long ns = LEAST_NS * (1l + (turn - YIELDS) / 8);
+    nanosleep(&(struct timespec){0, ns < MOST_NS ? ns : MOST_NS}, NULL);
+}
+
+static void end_operation(struct mpi_comm *mpi, struct operation *operation, enum operation_state state) {
+    pthread_mutex_lock(&mpi->mutex);
+    atomic_store(&operation->state, state);
+    pthread_cond_broadcast(&mpi->over);
+    pthread_mutex_unlock(&mpi->mutex);
+}
+
+static void take_queue(struct mpi_comm *mpi) {
+    pthread_mutex_lock(&mpi->mutex);
+    struct operation **end = &mpi->active;
+    while (*end)
+        end = &(*end)->next;
+    *end = mpi->queue;
+    mpi->queue = NULL;
+    mpi->queue_end = &mpi->queue;
+    pthread_mutex_unlock(&mpi->mutex);
+}
+
+/* Moves everything on that can be; whether anything did. */
+static bool progress(struct mpi_comm *mpi) {
+    bool moved = false;
+    int abort_status = atomic_load(&mpi->abort_status);
+    if (abort_status) mpi->wire->abort(mpi->wire_context, abort_status);
+    take_queue(mpi);
+    mpi_keep_pulse(mpi);
+    for (struct operation **link = &mpi->active; *link;) {
+        struct operation *operation = *link;
+        bool failed = atomic_load(&mpi->failure) != FAILURE_NONE;
+        if (!failed) moved |= operation_advance(operation);
+        if (!failed && operation->at < operation->schedule.steps.count) {
+            link = &operation->next;
+            continue;
+        }
+        *link = operation->next;
+        end_operation(mpi, operation, failed ? OPERATION_FAILED : OPERATION_IDLE);
+        moved = true;
+    }
+    return moved;
+}
+
+enum status mpi_await(struct mpi_comm *mpi, int request) {
+    for (int idle = 0;;) {
+        bool done;
+        TRY(mpi_check(mpi, mpi->wire->test(mpi->wire_context, request, &done)));
+        if (done) return STATUS_OK;
+        if (progress(mpi)) idle = 0;
+        if (atomic_load(&mpi->failure) != FAILURE_NONE) return mpi_failed(mpi);
+        back_off(&idle);
+    }
+}
+
+static void run_task(struct mpi_comm *mpi, struct mpi_task *task) {
+    task->status = task->run(mpi, task->argument);
+    if (task->status != STATUS_OK) snprintf(task->message, sizeof task->message, "%s", status_message());
+    pthread_mutex_lock(&mpi->mutex);
+    task->done = true;
+    mpi->task = NULL;
+    pthread_cond_broadcast(&mpi->over);
+    pthread_mutex_unlock(&mpi->mutex);
+}
+
+/* Sleeps until there is something to do, or a pulse is due. */
+static struct mpi_task *wait_for_work(struct mpi_comm *mpi, bool *ending) {
+    pthread_mutex_lock(&mpi->mutex);
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t ns = until.tv_nsec + mpi->pulse.period_ns;
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    int waited = 0;
+    while (!mpi->active && !mpi->queue && !mpi->task && !mpi->ending && !atomic_load(&mpi->abort_status) && waited == 0)
+        waited = pthread_cond_timedwait(&mpi->wake, &mpi->mutex, &until);
+    struct mpi_task *task = mpi->task;
+    *ending = mpi->ending;
+    pthread_mutex_unlock(&mpi->mutex);
+    return task;
+}
+
+void *mpi_serve(void *argument) {
+    struct mpi_comm *mpi = argument;
+    bool ending = false;
+    for (int idle = 0; !ending;) {
+        struct mpi_task *task = wait_for_work(mpi, &ending);
+        if (task) run_task(mpi, task);
+        if (progress(mpi) || task)
+            idle = 0;
+        else if (mpi->active)
+            back_off(&idle);
+    }
+    return NULL;
+}
+
+enum status mpi_run_task(struct mpi_comm *mpi, enum status (*run)(struct mpi_comm *mpi, void *argument),
+                         void *argument) {
+    struct mpi_task task = {.run = run, .argument = argument};
+    pthread_mutex_lock(&mpi->mutex);
+    while (mpi->task)
+        pthread_cond_wait(&mpi->over, &mpi->mutex);
+    mpi->task = &task;
+    pthread_cond_signal(&mpi->wake);
+    while (!task.done)
+        pthread_cond_wait(&mpi->over, &mpi->mutex);
+    pthread_mutex_unlock(&mpi->mutex);
+    return task.status == STATUS_OK ? STATUS_OK : status_set(task.status, "%s", task.message);
+}
+
+/* ---- Exchanges ---- */
+
+struct exchange {
+    struct comm_group group;
+    const void *mine;
+    size_t bytes;
+    char *all;
+};
+
+static enum status add_request(struct mpi_comm *mpi, enum wire_kind kind, int rank, void *data, size_t bytes,
+                               int *request) {
+    struct wire_piece piece = {data, (int64_t)bytes};
+    TRY(mpi_check(mpi, mpi->wire->request(mpi->wire_context, kind, rank, TAG_EXCHANGE, &piece, 1, request)));
+    return mpi_check(mpi, mpi->wire->start(mpi->wire_context, *request));
+}
+
+static enum status post_exchange(struct mpi_comm *mpi, const struct exchange *exchange, int me, int *requests) {
+    int count = exchange->group.count;
+    for (int i = 1; i < count; i++) {
+        int from = (me - i + count) % count;
+        TRY(add_request(mpi, WIRE_RECEIVE, mesh_group_rank(&exchange->group, from),
+                        exchange->all + (size_t)from * exchange->bytes, exchange->bytes, &requests[2 * i]));
+    }
+    for (int i = 1; i < count; i++)
+        TRY(add_request(mpi, WIRE_SEND, mesh_group_rank(&exchange->group, (me + i) % count),
+                        exchange->all + (size_t)me * exchange->bytes, exchange->bytes, &requests[2 * i + 1]));
+    return STATUS_OK;
+}
+
+static enum status run_exchange(struct mpi_comm *mpi, void *argument) {
+    const struct exchange *exchange = argument;
+    int me = mesh_group_position(&exchange->group, mpi->comm.rank), count = 2 * exchange->group.count;
+    int *requests = mem_array((size_t)count, sizeof *requests);
+    if (!requests) return STATUS_FAILED;
+    for (int i = 0; i < count; i++)
+        requests[i] = -1;
+    memmove(exchange->all + (size_t)me * exchange->bytes, exchange->mine, exchange->bytes);
+    enum status status = post_exchange(mpi, exchange, me, requests);
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        if (requests[i] >= 0) status = mpi_await(mpi, requests[i]);
+    /* After a failure they stay: their other ends may never come. */
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        if (requests[i] >= 0) mpi->wire->forget(mpi->wire_context, requests[i]);
+    mem_free(requests);
+    return status;
+}
+
+enum status mpi_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
+                         void *all) {
+    return run_exchange(mpi, &(struct exchange){*group, mine, bytes, all});
+}
+
+enum status mpi_run_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
+                             void *all) {
+    return mpi_run_task(mpi, run_exchange, &(struct exchange){*group, mine, bytes, all});
+}
