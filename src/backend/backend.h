@@ -4,7 +4,8 @@
  *     backend: the table;
  *     backend_find: the backends of this build, and which computes;
  *     backend_kernels: which operators a backend has kernels for;
- *     backend_cuda_absent: in place of cuda/ in a build without CUDA;
+ *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_facts: what plans for a described card and
+ *         the CUDA backend must agree on;
  *     kernel_parts: what all kernels have in common;
  *     matmul_spec, linear_products, head_tiles, adamw_step: how operators are cut into products, tiles and steps, the
  *         same for every backend.
