@@ -125,7 +125,7 @@ static enum status read_limits(const char *file, const json_t *object, struct me
     TRY(json_read_string(file, object, "disk_folder", &folder));
     if (strlen(folder) >= sizeof out->disk_folder)
         return status_set(STATUS_BAD_INPUT, "%s: disk_folder: is longer than %d bytes", file, MEMORY_FOLDER_BYTES - 1);
-    if (folder[0]) memory_options_set_disk(out, folder);
+    memory_options_set_disk(out, folder);
     return STATUS_OK;
 }
 

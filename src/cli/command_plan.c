@@ -46,7 +46,7 @@ static enum status read_plan(const char *path) {
 /* Where --cluster describes a device that is not in this machine, the plan is made for that device. */
 static enum status find_described(const struct options *options, struct plan_options *plan) {
     struct cluster cluster;
-    if (!plan->cluster_path || options_given(options, OPT_DEVICE)) return STATUS_OK;
+    if (!SETTINGS_HAVE(plan, cluster_path) || options_given(options, OPT_DEVICE)) return STATUS_OK;
     TRY(cluster_read(plan->cluster_path, &cluster));
     TRY(described_device_find(plan->cluster_path, &cluster, plan->backend, &plan->backend));
     if (plan->backend != &backend_described) return STATUS_OK;

@@ -8,6 +8,7 @@
 void plan_options_init(struct plan_options *out) { *out = (struct plan_options){0}; }
 
 void memory_options_set_disk(struct memory_options *options, const char *folder) {
+    if (!folder[0]) return;
     options->given |= SETTING_BIT(disk_folder);
     snprintf(options->disk_folder, sizeof options->disk_folder, "%s", folder);
 }

@@ -73,7 +73,7 @@ enum status session_begin(const char *model_folder, unsigned uses, const struct 
                           const struct train_options *training, struct session *session, struct session_plan *plan) {
     struct plan_request request;
     struct plan read;
-    const struct plan *base = options->plan_path ? &read : NULL;
+    const struct plan *base = SETTINGS_HAVE(options, plan_path) ? &read : NULL;
     if (base) TRY(plan_read(options->plan_path, &read));
     TRY(session_open(model_folder, options, base ? &base->recipe : NULL, session));
     enum status status = plan_request_make(session, uses, options, training, base, &request);

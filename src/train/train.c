@@ -264,7 +264,7 @@ static enum status prepare_first(struct train_run *run, const char *model_folder
                                  const struct train_options *options) {
     struct run_settings *settings = &run->settings;
     TRY(make_settings(model_folder, options, settings));
-    run->plan_path = plan->plan_path;
+    if (SETTINGS_HAVE(plan, plan_path)) run->plan_path = plan->plan_path;
     TRY(session_begin(settings->model_folder, PROGRAMS_TO_TRAIN, plan, &settings->options, &run->session, &run->plan));
     TRY(prepare_run(run, &settings->options));
     return write_first(run);
@@ -331,7 +331,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
                                struct run_origin *origin) {
     struct plan resolved;
     struct plan_options given = *plan;
-    given.plan_path = NULL;
+    SETTINGS_DROP(&given, plan_path);
     TRY(run_origin_resolve(origin, run->folder, &given, settings, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
     TRY(session_begin_decided(model, &resolved, plan, &settings->options, &run->session, &run->plan));
