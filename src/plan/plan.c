@@ -117,8 +117,7 @@ static enum status read_document_attention(const char *file, const json_t *objec
     TRY(json_read_string(file, object, "document_attention", &name));
     *out = document_attention_find(name);
     if (*out != DOCUMENT_ATTENTION_COUNT) return STATUS_OK;
-    enum status status = status_set(
-        STATUS_BAD_INPUT, "%s: document_attention: '%s' is no way to go about borders of documents", file, name);
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: document_attention: '%s' is not known", file, name);
     return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
 }
 
