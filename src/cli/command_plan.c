@@ -70,10 +70,12 @@ static enum status run(const struct options *options) {
     TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &asked, &training,
                       &session, &plan));
     struct step_summary prediction;
-    enum status status = session_plan_check_memory(&plan);
-    if (status == STATUS_OK && !generate) status = session_plan_measure(&plan);
-    if (status == STATUS_OK && !generate) status = session_plan_predict(&plan, &prediction);
-    if (status == STATUS_OK) status = put_out(options, &plan, generate ? NULL : &prediction);
+    enum status status;
+    TRY_GOTO(status, session_plan_check_memory(&plan), done);
+    if (!generate) TRY_GOTO(status, session_plan_measure(&plan), done);
+    if (!generate) TRY_GOTO(status, session_plan_predict(&plan, &prediction), done);
+    status = put_out(options, &plan, generate ? NULL : &prediction);
+done:
     session_plan_free(&plan);
     session_close(&session);
     return status;
