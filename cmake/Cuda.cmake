@@ -46,6 +46,8 @@ target_link_libraries(ballast_cuda PUBLIC ballast CUDA::cudart_static ${CMAKE_DL
 # cuBLASLt is opened by a run that uses a device (cublaslt_library.c).
 set_source_files_properties(src/backend/cuda/cublaslt_library.c PROPERTIES COMPILE_DEFINITIONS
     "CUBLASLT_FOLDER=\"${CUDAToolkit_LIBRARY_DIR}\"")
+# The two need each other: what the second reading of one takes from the other may need it a third time.
+set_target_properties(ballast ballast_cuda PROPERTIES LINK_INTERFACE_MULTIPLICITY 3)
 target_link_libraries(ballast PUBLIC ballast_cuda)
 if(cudnn_found)
     target_include_directories(ballast_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE})

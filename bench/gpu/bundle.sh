@@ -16,7 +16,7 @@ shift
 build=$to.build
 tests='test_kernels test_kernel_reference test_kernel_gradients test_kernel_plain test_reference test_policies
     test_same_bits test_spans'
-benches='product_choice copy_ways sustained_rate attention_ways'
+benches='product_choice copy_ways sustained_rate attention_ways step_ways'
 
 # shellcheck disable=SC2016 # the loader's words
 cmake -G Ninja -S "$source" -B "$build" -DBALLAST_PORTABLE_TESTS=ON -DBALLAST_EVENT_FILES=OFF -DBALLAST_URING=OFF \

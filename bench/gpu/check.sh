@@ -89,13 +89,12 @@ part llama-1b 38 '' 'the same' steps llama-1b 16 8
 part pytorch-gpt2 45 torch 'compiled, fused AdamW, SDPA' pytorch gpt2 32 16
 part pytorch-llama-1b 50 torch 'the same' pytorch llama-1b 16 8
 part products 20 bench:product_choice "cuBLASLt's first 8 deterministic algorithms a shape; 50257 beside 50304" bench product_choice
-part grains 36 '' 'grains of 4, 16 and 32 thousand tokens' grains
-part vocabulary 22 '' 'steps with a vocabulary of 50257 and of 50304' vocabulary
+part step-ways 46 bench:step_ways 'one process: grains of 4, 16 and 32 thousand tokens; 50257 beside 50304; graphs beside calls' bench step_ways
 part attention 10 bench:attention_ways "own attention, cuDNN's forward, its deterministic backward" bench attention_ways
 part copies 14 bench:copy_ways 'pageable, registered, pinned; O_DIRECT into pinned' bench copy_ways
-part graphs 16 '' 'a step call by call and by graphs' graphs
 part policies 26 'test:policies test:same_bits test:spans' 'equal bits under random policies' run_tests policies same_bits spans
 part memcheck 28 command:compute-sanitizer 'steps of small models under the sanitizer' sanitize memcheck
+part racecheck 28 command:compute-sanitizer 'the same for races in shared memory' sanitize racecheck
 part llama-1b-in-8g 24 '' 'offload: 8 GB of the card' steps llama-1b 32 5 --device-memory 8G --host-memory 40G
 part llama-3b-in-24g 36 '' 'offload: 24 GB of the card' steps llama-3b 32 5 --device-memory 24G --host-memory 80G
 part llama-3b 22 '' 'the largest model whose file (13 GB) is made in the time there is' steps llama-3b 16 5

@@ -44,7 +44,6 @@ make_model() {
     local shape
     case $1 in
     gpt2) shape='--arch gpt2 --layers 12 --hidden 768 --heads 12 --vocab 50257 --context 1024' ;;
-    gpt2-padded) shape='--arch gpt2 --layers 12 --hidden 768 --heads 12 --vocab 50304 --context 1024' ;;
     llama-1b) shape='--arch llama --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 128256 --context 1024 --tied' ;;
     llama-3b) shape='--arch llama --layers 28 --hidden 3072 --heads 24 --kv-heads 8 --ffn 8192 --vocab 128256 --context 1024 --tied' ;;
     llama-8b) shape='--arch llama --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 128256 --context 1024' ;;
@@ -101,45 +100,6 @@ steps() {
             if (held != "") printf "%.0f MiB beyond the arena; ", held - before - arena / 1048576
             printf "losses %s\n", losses }' || return
     rm -rf "$run" "$run".*
-}
-
-# beside NAME MODEL BATCH VALUE...: the same run with an option of several values, and their steps in one line.
-grains() {
-    local grain line=''
-    for grain in 4 16 32; do
-        steps gpt2 32 10 --grain $grain >"grain-$grain.txt" 2>&1
-        line="$line${line:+, }$((grain * 1024)): $(sed -n 's/^= .* \([0-9.]* s a step\).*/\1/p' "grain-$grain.txt" | tail -1)"
-        echo "= tokens of a grain, $line"
-    done
-    [[ $line == *step* ]]
-}
-
-vocabulary() {
-    local name line=''
-    for name in gpt2 gpt2-padded; do
-        steps $name 32 10 >"vocabulary-$name.txt" 2>&1
-        line="$line${line:+, }$name $(sed -n 's/^= .* \([0-9.]* s a step\).*/\1/p' "vocabulary-$name.txt" | tail -1)"
-    done
-    echo "= 50257 beside 50304: $line"
-    [[ $line == *step* ]]
-}
-
-# One grain a step: the shortest steps, of which asking for kernels is the largest part.
-graphs() {
-    local tokens setting wrong=''
-    make_model gpt2 || return
-    tokens=$(make_tokens 4) || return
-    for setting in off on; do
-        rm -rf "$work/run-graphs"
-        BALLAST_CUDA_GRAPHS=$setting "$ballast" train "$work/gpt2" "$tokens" -o "$work/run-graphs" --device cuda --dtype bf16 \
-            --batch 4 --seq 1024 --steps 30 --save-every 0 --schedule constant --warmup-steps 0 --quiet || return
-        cp "$work/run-graphs/metrics.jsonl" "graphs-$setting.jsonl"
-        field "graphs-$setting.jsonl" loss >"losses-$setting"
-    done
-    cmp losses-off losses-on && [ -s losses-on ] || wrong='; losses DIFFER'
-    echo "= $(sed 1,3d graphs-off.jsonl | field /dev/stdin step_s | median) s call by call," \
-        "$(sed 1,3d graphs-on.jsonl | field /dev/stdin step_s | median) s with graphs$wrong"
-    [ -z "$wrong" ]
 }
 
 # Whole steps of the fixtures' models under the sanitizer.

@@ -54,7 +54,7 @@ static enum status make_request(const struct model_step_options *options, const 
                                  .recipe_fixed = true,
                                  .policy_fixed = true,
                                  .grains_fixed = true};
-    TRY(plan_options_resolve(given, NULL, &backend_cpu, NULL, NULL, NULL, &out->plan));
+    TRY(plan_options_resolve(given, NULL, given->backend, NULL, NULL, NULL, &out->plan));
     if (options->policy) out->plan.policy = *options->policy;
     return plan_check(&out->plan);
 }
@@ -65,7 +65,7 @@ enum status model_step_compile(const struct model_step_options *options, struct 
     struct model *model;
     const char *disk = options->disk_folder;
     *out = (struct model_step){.steps = 0};
-    SETTINGS_GIVE(&given, backend, &backend_cpu);
+    if (!SETTINGS_HAVE(&given, backend)) SETTINGS_GIVE(&given, backend, &backend_cpu);
     SETTINGS_GIVE(&given.memory, device_bytes, INT64_MAX / 4);
     SETTINGS_GIVE(&given.memory, host_bytes, INT64_MAX / 4);
     if (disk) memory_options_set_disk(&given.memory, disk);

@@ -60,7 +60,7 @@
               "began")                                                                                                 \
     X(DEVICE_MEMORY, OPTION_OF(device_bytes), OPTION_FOR(COMMANDS_MODEL),                                              \
       .computed = "memory available to the process (within its cgroup), less 64 MiB for the process and 5% left "      \
-                  "free; what is free on the GPU, less 512 MiB",                                                       \
+                  "free; what is free on the GPU, less 384 MiB",                                                       \
       .help = "the most that a step's arena may take")                                                                 \
     X(HOST_MEMORY, OPTION_OF(host_bytes), OPTION_FOR(COMMANDS_MODEL),                                                  \
       .computed = "none on a processor, whose memory is its device tier; with a GPU the memory available to the "      \

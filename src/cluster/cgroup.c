@@ -67,7 +67,7 @@ static bool find_group(const char *root, const char *controller, char path[PATH_
     return false;
 }
 
-/* Inside a container the group's path is often told from outside it: take off what the mount's root says. */
+/* Inside a container the group's path is often given as seen from outside: the mount's root is removed from it. */
 static const char *path_within(const struct mount *mount, const char *group) {
     size_t length = strlen(mount->root);
     if (strcmp(mount->root, "/") == 0) return group;
@@ -120,7 +120,7 @@ static void limit_processors(const char *root, const char *folder, bool v2, stru
     if (limits->processors <= 0 || processors < limits->processors) limits->processors = processors;
 }
 
-/* A limit of any group above holds too. */
+/* The limits of all groups above apply too. */
 static void walk_up(const char *root, const struct mount *mount, const char *group,
                     void (*limit)(const char *, const char *, bool, struct cgroup_limits *), bool v2,
                     struct cgroup_limits *limits) {

@@ -1,4 +1,4 @@
-/* What the process's control groups leave it, cgroup v1 and v2: memory and processor time. */
+/* What the process's control groups allow it, cgroup v1 and v2: memory and processor time. */
 #ifndef BALLAST_CLUSTER_CGROUP_H
 #define BALLAST_CLUSTER_CGROUP_H
 
@@ -10,8 +10,8 @@ struct cgroup_limits {
     double processors;         /* least quota of processor time, in processors; 0: no limit */
 };
 
-/* `root` goes before /proc and the mount points: "" for this machine, a folder in tests. What cannot be read is no
- * limit. */
+/* `root` goes before /proc and the mount points: "" for this machine, a folder in tests. What cannot be read counts as
+ * no limit. */
 void cgroup_read(const char *root, struct cgroup_limits *out);
 
 #endif

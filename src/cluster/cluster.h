@@ -1,7 +1,9 @@
-/* The machine as data: devices, what they compute, and how much memory each tier holds. Read and written as JSON, so
- * that plans can be made for machines that are elsewhere.
+/* The machine as data: devices, their rates, and the capacity of each tier. Read and written as JSON, so that plans can
+ * be made for other machines. A cluster is one node with one device so far.
  *
- * In this version a cluster is one node with one device: the processor. */
+ * Files, in the order to read them: tier (device, host, disk), rates (what a machine does in a second), cluster (this),
+ * cluster_measure (this machine), cluster_memory (its memory), cgroup (its limits), kernel_file (files in /proc and
+ * /sys), cluster_json, rates_json (both as JSON). */
 #ifndef BALLAST_CLUSTER_CLUSTER_H
 #define BALLAST_CLUSTER_CLUSTER_H
 
@@ -17,13 +19,12 @@ enum { CLUSTER_VERSION = 2, CLUSTER_NAME_BYTES = 96, CLUSTER_ISA_BYTES = 64, CLU
 
 struct cluster_tier {
     char name[16];          /* "device", "host" or "disk" */
-    int64_t capacity_bytes; /* what arenas may take there */
+    int64_t capacity_bytes; /* how much arenas may take */
 };
 
-/* What a data sheet says that a device does at most: of one that is elsewhere, in place of measurements
- * (profile/roofline.h). */
+/* A data sheet's limits of a device that is not here, in place of measurements (profile/roofline.h). */
 struct cluster_limits {
-    double bf16_flops_per_s; /* dense products; 0: no limits are given, and the rest is 0 too */
+    double bf16_flops_per_s; /* dense products; 0: no limits are known, and all else is 0 */
     double fp32_flops_per_s; /* products in fp32, not TF32 */
     double memory_bytes_per_s;
     double host_bytes_per_s; /* memory of the host beside it */
@@ -32,8 +33,8 @@ struct cluster_limits {
 
 struct cluster_device {
     char kind[16];                 /* "cpu" */
-    char name[CLUSTER_NAME_BYTES]; /* what the processor calls itself */
-    char isa[CLUSTER_ISA_BYTES];   /* instruction set that the backend picked; "" when nobody asked */
+    char name[CLUSTER_NAME_BYTES]; /* the processor's own name */
+    char isa[CLUSTER_ISA_BYTES];   /* instruction set that the backend picked; "" when it was not asked */
     int cores;                     /* physical cores that this process may use: cluster_count_cores */
     int hardware_threads;          /* of those cores */
     int64_t page_bytes;            /* of memory */
@@ -47,16 +48,16 @@ struct cluster_device {
 
 struct cluster {
     struct cluster_device device;
-    struct cluster_rates rates; /* `measured` says whether they are there */
+    struct cluster_rates rates; /* valid where `measured` is set */
 };
 
 /* Where a device capacity comes from. The process may take
  *     capacity = (least of memory available and room in its cgroups) - process - reserve
- * where `process` (CLUSTER_PROCESS_BYTES) stands for what Ballast takes beside its arenas, and `reserve` (5% of what is
- * there) is left for others. All in bytes. */
+ * where `process` (CLUSTER_PROCESS_BYTES) is what Ballast needs beside its arenas, and `reserve` (5% of the total) is
+ * left for others. All in bytes. */
 struct cluster_memory {
     int64_t total_bytes;       /* of the machine: MemTotal */
-    int64_t available_bytes;   /* MemAvailable: free, or the kernel's to give back */
+    int64_t available_bytes;   /* MemAvailable: free, or reclaimable by the kernel */
     int64_t cgroup_room_bytes; /* least limit less present use, over the process's cgroup and those above; -1: none */
     int64_t process_bytes, reserve_bytes;
     int64_t capacity_bytes; /* at least 0 */
@@ -64,21 +65,21 @@ struct cluster_memory {
 #define CLUSTER_PROCESS_BYTES ((int64_t)64 << 20)
 #define CLUSTER_RESERVE_FRACTION 0.05
 
-/* Measures this machine (a capacity of 0 where /proc does not tell): all but the isa, which is the backend's to say,
- * and what src/profile measures. */
+/* Measures this machine, apart from the isa, which the backend knows, and from the rates, which src/profile measures.
+ * Capacities are 0 where /proc does not tell. */
 enum status cluster_measure(struct cluster *out);
 /* Only the memory. FAILED where /proc does not tell. */
 enum status cluster_measure_memory(struct cluster_memory *out);
-/* The same for who can do without: all zero where /proc does not tell. */
+/* The same without failure: all 0 where /proc does not tell. */
 void cluster_find_memory(struct cluster_memory *out);
-/* How much more memory there would have to be for a capacity of so many bytes; 0: there is enough. */
+/* How much more memory a capacity of so many bytes would need; 0: there is enough. */
 int64_t cluster_memory_missing(const struct cluster_memory *memory, int64_t capacity_bytes);
 /* Only the cores: those within the process's affinity and cgroup, at most its cgroup's quota of processor time (rounded
  * down, at least 1). 1 where the system does not tell. */
 int cluster_count_cores(int *hardware_threads);
 
-/* Only the largest cache above one of those cores (a processor has several of them where they are many): its L3, else
- * its L2. 0 where the system does not tell. Takes milliseconds. */
+/* Only the largest cache of one of those cores: its L3, else its L2 (large processors have several L3). 0 where the
+ * system does not tell. Takes milliseconds. */
 int64_t cluster_cache_bytes(void);
 
 /* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}], "limits": {…}}],

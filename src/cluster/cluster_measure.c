@@ -15,7 +15,7 @@ static void count_bound(hwloc_topology_t topology, hwloc_const_cpuset_t bound, i
         hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)i);
         if (hwloc_bitmap_intersects(core->cpuset, bound)) (*cores)++;
     }
-    /* Some virtual machines tell of no cores, only of processing units. */
+    /* Some virtual machines report no cores, only processing units. */
     if (*cores == 0) *cores = *threads;
 }
 
@@ -83,7 +83,7 @@ static void read_processor_name(char name[CLUSTER_NAME_BYTES]) {
     snprintf(name, CLUSTER_NAME_BYTES, "%.*s", (int)strcspn(colon, "\n"), colon);
 }
 
-/* The compiler's own look at the processor knows no AMX; the kernel's list of flags does. */
+/* The compiler's builtins do not know AMX; the kernel's list of flags does. */
 static bool has_bf16_matrix(void) {
     static char text[1 << 14];
     if (!kernel_file_read("", "/proc/cpuinfo", text, sizeof text)) return false;

@@ -1,4 +1,4 @@
-/* Small text files that the kernel makes up as they are read: /proc and /sys. Their size is not known before. */
+/* Small text files that the kernel generates when they are read: /proc and /sys. Their size is not known in advance. */
 #ifndef BALLAST_CLUSTER_KERNEL_FILE_H
 #define BALLAST_CLUSTER_KERNEL_FILE_H
 

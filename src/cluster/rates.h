@@ -1,5 +1,5 @@
-/* What a machine does in a second, and how much slower it does it while it does something else: the measured part of a
- * cluster, the same for every model. */
+/* How fast a machine is, and how much concurrent activities slow each other down: the measured part of a cluster, the
+ * same for every model. */
 #ifndef BALLAST_CLUSTER_RATES_H
 #define BALLAST_CLUSTER_RATES_H
 
@@ -7,7 +7,8 @@
 
 #include "cluster/tier.h"
 
-/* What an instruction keeps busy. Two that run at once slow each other down by what they are, not by who they are. */
+/* What an instruction keeps busy. How much two concurrent instructions slow each other down depends on their activities
+ * alone. */
 #define ACTIVITY_LIST(X)                                                                                               \
     X(PRODUCT, "matrix products")                                                                                      \
     X(STREAMING, "streaming kernels")                                                                                  \
@@ -31,18 +32,18 @@ struct transfer_rate {
 
 struct cluster_rates {
     bool measured;
-    double issue_s; /* of an instruction beside its work: the look at its waits, the word to all that it ended */
-    double wake_s;  /* from that word until a stream that slept for it goes on */
+    double issue_s; /* of an instruction beside its work: checking its waits, telling other streams that it ended */
+    double wake_s;  /* from then until a stream that slept for it goes on */
     struct transfer_rate zero;
     struct transfer_rate copy[TIER_COUNT][TIER_COUNT]; /* from, to */
-    /* slowdown[a][b], at least 1: the time of a while b runs beside it, over its time alone. slowdown[a][a] is that of
-     * two of one kind on two streams. */
+    /* slowdown[a][b], at least 1: the time of a beside b, over its time alone. slowdown[a][a]: two of one kind on two
+     * streams. */
     double slowdown[ACTIVITY_COUNT][ACTIVITY_COUNT];
-    /* Relative spread of the repeated measurements, the worst of them: 0.1 says that 10% is noise. */
+    /* Relative spread of the repeated measurements, the worst of them: 0.1: 10% of the times is noise. */
     double noise;
 };
-/* Of two measurements of one machine: what else ran can only have made transfers slower, so of each the faster one;
- * slowdowns, which are quotients, of the less noisy measurement. */
+/* Merges two measurements of one machine: the faster of each transfer, since other programs can only slow them down;
+ * the slowdowns, which are quotients, of the less noisy measurement. */
 struct cluster_rates rates_lower(const struct cluster_rates *a, const struct cluster_rates *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* The memory tiers of a machine, from the one that kernels work in to the one that holds most. */
+/* The memory tiers of a machine, from the fastest, on which kernels work, to the largest. */
 #ifndef BALLAST_CLUSTER_TIER_H
 #define BALLAST_CLUSTER_TIER_H
 

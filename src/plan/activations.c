@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reading goes token by token; these rules are checked as stages come. */
+/* The state of reading, token by token, for the rules that stages must keep. */
 struct reader {
     struct stage_list *stages;
     int32_t blocks;
@@ -45,7 +45,7 @@ static enum status add_backward(struct reader *reader, int32_t block) {
 
 static enum status add_move(struct reader *reader, int32_t block, enum tier tier) {
     if (block >= reader->forwards)
-        return status_hint(REFUSE("block %" PRId32 " is moved before its forward has run", block),
+        return status_hint(REFUSE("block %" PRId32 " is moved before its forward", block),
                            "the nearest legal place is behind f%" PRId32, block);
     if (reader->backwards_left < reader->blocks)
         return status_hint(REFUSE("block %" PRId32 " is moved after the first backward", block),
@@ -85,7 +85,8 @@ static enum status read_token(struct reader *reader, const char **at) {
     last = first;
     if (good && **at == '-') good = (++*at, read_number(at, &last));
     if (!good || (**at && **at != ' '))
-        return status_hint(REFUSE("'%.12s' is no stage", begin), "stages are f3, b3, h3, d3, or runs of them as f0-11");
+        return status_hint(REFUSE("'%.12s' is no stage", begin),
+                           "stages are f3, b3, h3, d3, or ranges of them as f0-11");
     int32_t step = last < first ? -1 : 1;
     if (reader->stages->list.count >= STAGES_MOST)
         return status_hint(REFUSE("has more than %d stages", STAGES_MOST), "recompute less often");

@@ -1,13 +1,13 @@
-/* The activation schedule of a pass: in which order the blocks' forwards and backwards run, and where what a block made
- * waits for its backward.
+/* The activation schedule of a pass: the order of the blocks' forwards and backwards, and the tiers where activations
+ * wait for backward.
  *
  *     "f0-13 d0-3 b13-10 f9 b9 …"
  *
- * f3: forward of block 3; b3: its backward; h3, d3: what block 3 made in its first forward and a backward will read
- * goes to the host, to the disk, in between. f0-13 and b13-0 are runs of neighbours. A block whose forward runs again
- * before its backward is recomputed: each reader reads the latest result, and what no one reads any more, or will read
- * only after it was made again, is not kept. So keeping, recomputing and every nested sequence of Rotor (plan/rotor.h)
- * have one form, and nothing has to be said of what is forgotten when. The empty text keeps everything. */
+ * f3: forward of block 3; b3: its backward; h3, d3: activations of block 3's first forward that a backward will read
+ * are moved to the host or the disk in between. f0-13 and b13-0 are ranges. A block with another forward before its
+ * backward is recomputed: each reader reads the latest result, and a result is freed after its last reader. So keeping,
+ * recomputing and every nested sequence of Rotor (plan/rotor.h) have one form, without notes on what is freed when. The
+ * empty text keeps everything. */
 #ifndef BALLAST_PLAN_ACTIVATIONS_H
 #define BALLAST_PLAN_ACTIVATIONS_H
 
@@ -16,7 +16,7 @@
 #include "cluster/tier.h"
 #include "plan/recompute.h"
 
-/* Each stage runs a whole block, so that this is far beyond what can be of use. */
+/* A stage is a whole block, so this is far more than any schedule needs. */
 enum { STAGES_MOST = 1 << 14 };
 
 enum stage_action { STAGE_FORWARD, STAGE_BACKWARD, STAGE_MOVE };
@@ -38,11 +38,11 @@ struct stage_list {
 enum status activations_parse(const char *text, int32_t blocks, struct stage_list *out);
 void stage_list_free(struct stage_list *stages);
 
-/* Writes these stages as text, neighbours as runs. FAILED when it does not fit. */
+/* Writes these stages as text, neighbours as ranges. FAILED when it does not fit. */
 enum status activations_print(const struct stage_list *stages, char *text, size_t bytes);
 
-/* The stages of a recomputation schedule in which each block is one stage of the chain. What its forwards keep is not
- * said: a block whose forward comes again keeps nothing from before. The caller frees, also after a failure. */
+/* The stages of a recomputation schedule in which each block is one stage of the chain. What its forwards keep is left
+ * out, since a block with another forward to come keeps nothing. The caller frees, also after a failure. */
 enum status activations_from_recompute(const struct recompute_schedule *schedule, struct stage_list *out);
 
 #endif

@@ -46,7 +46,7 @@ static enum status list_uses(const struct graph *graph, struct use **out, int32_
     return STATUS_OK;
 }
 
-/* Bytes of the run of parameters of one block and kind that begins at `first`. */
+/* Bytes of the consecutive parameters of one block and kind that begin at `first`. */
 static int64_t block_bytes(const struct use *uses, int32_t first, int32_t count) {
     int64_t bytes = 0;
     for (int32_t i = first; i < count && uses[i].block == uses[first].block; i++)
@@ -120,8 +120,8 @@ struct layer {
     int64_t sum, most; /* bytes of its parameters, and of the largest of them */
 };
 
-/* The most that one block's parameters take, those aside that are larger than all others of their block together
- * (embeddings and heads), which are chunks by themselves. */
+/* The most bytes of one block's parameters, without those larger than all others of their block together (embeddings
+ * and heads), which are chunks of their own. */
 static enum status largest_layer(const struct graph *graph, int64_t *out) {
     struct layer *layers = mem_array(graph->blocks.count + 1, sizeof *layers);
     if (!layers) return STATUS_FAILED;
@@ -157,14 +157,14 @@ static int64_t waste(const struct chunk_list *list, int64_t chunk_bytes) {
     return sum;
 }
 
-/* Chunks in flight at the least: one in use, one on its way. */
+/* At least two chunks are on the device: one in use, one being fetched. */
 enum { LEAST_BUFFERS = 2 };
 
 enum status chunks_choose_bytes(const struct graph *graph, int64_t *out) {
     static const int64_t largest_bytes = (int64_t)256 << 20;
     int64_t layer, least = INT64_MAX;
     TRY(largest_layer(graph, &layer));
-    /* With all in one chunk nothing changes any more. */
+    /* Larger sizes change nothing once all parameters are in one chunk. */
     int64_t most = total_bytes(graph) < largest_bytes ? total_bytes(graph) : largest_bytes;
     for (int64_t bytes = layer; bytes == layer || bytes <= most; bytes += layer) {
         struct chunk_list list;

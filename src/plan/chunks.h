@@ -1,4 +1,4 @@
-/* Chunks: flat runs of parameters, the unit in which model states move and are updated.
+/* Chunks: groups of parameters side by side in memory, the unit in which model states are copied and updated.
  *
  * Parameters are packed in the order in which forward first uses them (ProTrain, arXiv 2406.08334, section 3.1), so
  * that the chunks of a pass are visited in ascending order. Those of one block stay together where they fit. A chunk
@@ -41,8 +41,8 @@ struct chunk_part chunks_part_of(const struct chunk_list *chunks, const struct t
 enum status chunks_most_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,
                                    int64_t *out);
 
-/* The size that costs least memory: packing is tried with every size that holds a whole number of the largest layer, up
- * to 256 MiB; the cost is what the chunks leave free below the size, and two chunks that are on the device at once. */
+/* The size that costs least memory, of all up to 256 MiB that hold a whole number of the largest layer. The cost: the
+ * bytes that chunks leave unused, and two chunks on the device at a time. */
 enum status chunks_choose_bytes(const struct graph *graph, int64_t *out);
 
 #endif

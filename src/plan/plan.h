@@ -1,5 +1,11 @@
-/* A plan: what was decided about a run, as data. The recipe fixes the bits of the result; the policy never changes
- * them. */
+/* A plan: the decisions about a training run, as data. The recipe fixes the bits of the result; the policy never
+ * changes them.
+ *
+ * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
+ * settings (what the user sets), card_grain (the grain
+ * that a GPU needs), products (a device's algorithms in a recipe), chunks (parameters in chunks), movement (when copies
+ * come and go), activations (activation schedules as text), recompute (recomputation schedules and their cost), chain
+ * (a step as a chain), rotor (the fastest recomputation in given memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
@@ -14,10 +20,10 @@
 
 enum { PLAN_VERSION = 1, RECIPE_NAME_BYTES = 64, RECIPE_TEXT_BYTES = 1024, POLICY_SCHEDULE_BYTES = 16384 };
 
-/* Whether attention within a sequence goes across the borders of documents. */
+/* Whether attention within a sequence crosses the borders of documents. */
 enum document_attention {
     DOCUMENT_ATTENTION_NONE,   /* not given; in a recipe: the same as across */
-    DOCUMENT_ATTENTION_ACROSS, /* a sequence is one run of tokens */
+    DOCUMENT_ATTENTION_ACROSS, /* a sequence is attended to as a whole */
     DOCUMENT_ATTENTION_WITHIN, /* each document by itself: the graph has the input "segments", positions begin anew */
 };
 const char *document_attention_name(enum document_attention attention);
@@ -36,10 +42,10 @@ struct recipe {
     char lora[RECIPE_TEXT_BYTES];   /* adapters, as model_set_adapter takes them; "": none */
     char freeze[RECIPE_TEXT_BYTES]; /* what is not trained, as model_set_frozen takes it; "": nothing */
     char isa[RECIPE_NAME_BYTES];    /* the backend's instruction set */
-    /* What a device's library took for each product (plan/products.h: a text that is kept there), filled in when
-     * kernels are made; NULL: nothing, as on a CPU, whose products have one way each. */
+    /* The algorithm that a device's library chose for each product (plan/products.h: a text that is kept there), filled
+     * in when kernels are made; NULL: none, as on a CPU, which has one algorithm for each. */
     const char *products;
-    int kernels_version; /* the backend's, of the program that ran it */
+    int kernels_version; /* the backend's when the plan was made */
 };
 
 /* All zero but for the grains: the plain policy, where everything stays on the device. */
@@ -47,20 +53,21 @@ struct policy {
     int64_t grains_per_pass;   /* grains whose activations are in memory at once; 1 to the step's grains */
     int64_t chunk_bytes;       /* most parameters in a chunk, in the compute dtype (plan/chunks.h); 0: chosen there */
     int64_t persistent_chunks; /* the first of them stay on the device, with their gradients and optimizer state */
-    int64_t buffers;   /* other chunks whose parameters are on the device at once; needed where these are elsewhere */
-    int64_t lookahead; /* groups (one block's forward or backward, all grains) that a copy has room for before what
-                          needs it and after what made it; 0: memory for the groups that use it, and no more */
-    enum tier parameters, gradients, optimizer; /* where the other chunks' are between uses */
+    int64_t
+        buffers; /* how many of the other chunks fit in device memory at a time; needed if parameters are elsewhere */
+    int64_t lookahead; /* groups (one block's forward or backward, all grains) by which fetches precede the first use
+                          and stores follow the last (plan/movement.h) */
+    enum tier parameters, gradients, optimizer; /* home of the other chunks' states between uses */
     enum tier update;                           /* where the other chunks are updated: device or host */
     char schedule[POLICY_SCHEDULE_BYTES];       /* of activations (plan/activations.h); "": all are kept */
 };
 
-/* Where chunk number `chunk` is updated while the next step's forward runs, in place of at this step's end: a chunk's
- * optimizer state that is elsewhere streams through, and the stream is hidden behind compute so. */
+/* Whether a chunk is updated beside the next step's forward instead of at this step's end: optimizer state that is not
+ * on the device passes through it then, hidden behind compute. */
 static inline bool policy_defers_update(const struct policy *policy, int64_t chunk) {
     return policy->optimizer != TIER_DEVICE && chunk >= policy->persistent_chunks;
 }
-/* The tier between uses of what a chunk has of a kind. */
+/* The home of a chunk's states of one kind, whose home is `of_kind` for chunks that do not stay. */
 static inline enum tier policy_home(const struct policy *policy, int64_t chunk, enum tier of_kind) {
     return chunk < policy->persistent_chunks ? TIER_DEVICE : of_kind;
 }
@@ -90,7 +97,7 @@ json_t *recipe_to_json(const struct recipe *recipe);
 json_t *policy_to_json(const struct policy *policy);
 json_t *plan_to_json(const struct plan *plan);
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out);
-/* What a file leaves out is as in the plain policy. */
+/* Fields that the file leaves out have the plain policy's values. */
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out);
 /* The part of plan_check that is about the policy. */
 enum status policy_check(const struct policy *policy, int64_t grains);

@@ -1,8 +1,8 @@
-/* Which algorithm a device's library took for each product of matrices, as lines "PRODUCT ALGORITHM\n": names of the
+/* Which algorithm a device's library chose for each matrix product, as lines "PRODUCT ALGORITHM\n": names of the
  * backend's without blanks, and the library's own description of the algorithm in hexadecimal.
  *
- * Recipes are values, copied at will, and the lines can be long: so each text is kept once, does not change, and all
- * recipes that have these lines point to it. */
+ * Recipes are copied as values, and the lines can be long: so each text is kept once, never changes, and all recipes
+ * with these lines point to it. */
 #ifndef BALLAST_PLAN_PRODUCTS_H
 #define BALLAST_PLAN_PRODUCTS_H
 

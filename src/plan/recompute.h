@@ -1,5 +1,5 @@
-/* A recomputation schedule: the order in which the stages of a chain run forward and backward, some more than once, and
- * what each run keeps. What it costs is found by walking it, whoever made it. */
+/* A recomputation schedule: the order of the forwards and backwards of a chain's stages, some of them more than once,
+ * and what each forward keeps. Its cost is found by walking it. */
 #ifndef BALLAST_PLAN_RECOMPUTE_H
 #define BALLAST_PLAN_RECOMPUTE_H
 

@@ -44,7 +44,7 @@ static enum status table_create(const struct chain *chain, int64_t most, struct 
     return STATUS_OK;
 }
 
-/* Least m in which forward of stage i can run when the gradient of x_{l+1} is all that is there beside its input. */
+/* Least m for the forward of stage i with nothing in memory but its input and the gradient of x_{l+1}. */
 static int64_t forward_least(const struct chain *chain, int i, int l) {
     return chain->stages[l].output + chain->stages[i].output + chain->stages[i].forward_temporary;
 }

@@ -114,9 +114,9 @@ extern const struct setting setting_table[SETTING_COUNT];
 _Static_assert(SETTING_COUNT <= 64, "the bits of settings fit into 64");
 #define SETTING_BIT(field) (UINT64_C(1) << SETTING_##field)
 #define SETTINGS_HAVE(options, field) (((options)->given & SETTING_BIT(field)) != 0)
-/* Sets a field and its bit. */
+/* Sets a field and then its bit: the value may be computed from the options as they were. */
 #define SETTINGS_GIVE(options, field, ...)                                                                             \
-    ((void)((options)->given |= SETTING_BIT(field)), (void)((options)->field = (__VA_ARGS__)))
+    ((void)((options)->field = (__VA_ARGS__)), (void)((options)->given |= SETTING_BIT(field)))
 /* Takes it back. */
 #define SETTINGS_DROP(options, field) ((void)((options)->given &= ~SETTING_BIT(field)), (void)((options)->field = 0))
 

@@ -62,14 +62,14 @@ static int64_t workspace_bytes(const struct node *node) {
     }
 }
 
-/* Without a function: what is described cannot run. */
+/* Without a function: a described kernel cannot be called. */
 static enum status create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
 static const struct kernel_entry all = {.op = NULL, .create = create};
 static const struct kernel_list kernels = {.entries = &all, .count = 1};
 
-/* That there is one says that the device's memory is its own. */
+/* Its presence says that the device has memory of its own. */
 static const struct backend_memory memory;
 
 const struct backend backend_described = {

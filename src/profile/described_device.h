@@ -1,11 +1,11 @@
-/* A device that is elsewhere, as a cluster file describes it: programs are compiled for it and their time is predicted,
- * but nothing runs. */
+/* A device that is not here, as a cluster file describes it: programs are compiled for it and their time is predicted,
+ * but nothing is executed. */
 #ifndef BALLAST_PROFILE_DESCRIBED_DEVICE_H
 #define BALLAST_PROFILE_DESCRIBED_DEVICE_H
 
 #include "backend/backend.h"
 
-/* Of the device that described_device_find was last given; its kernels cannot run. Costs: profile/roofline.h. */
+/* The device that described_device_find was last given; its kernels cannot be called. Costs: profile/roofline.h. */
 extern const struct backend backend_described;
 
 /* Whether plans for this cluster are made without its device: it is of another kind or instruction set than what

@@ -113,7 +113,7 @@ static enum status finish_hops(const struct hopping *hopping) {
     return first == STATUS_OK ? second : first;
 }
 
-/* Seconds of a hop. */
+/* Seconds from one stream's instruction to the other's. */
 static enum status time_hops(const struct hopping *hopping, int used, double *seconds) {
     struct sample rounds[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {

@@ -14,7 +14,7 @@ struct product {
 static const struct product products[SIZES] = {{512, 768, 3072}, {512, 3072, 768}};
 static const double BUDGET_S = 0.15; /* for both sizes */
 
-/* What takes larger grains to reach its rate takes larger products. */
+/* Devices that need larger grains to reach their rate also need larger products. */
 static struct product product_for(const struct backend *backend, struct product product) {
     int64_t factor = backend->grain_tokens / 1024;
     if (factor < 1) factor = 1;
@@ -37,7 +37,7 @@ static int64_t padded(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMEN
 static void fill_mapped(void *to, const struct shape *shape) {
     int64_t count = shape_elements(shape);
     for (int64_t i = 0; i < count; i++) {
-        /* Zeros and denormals have speeds of their own: values like those of activations. */
+        /* Values like those of activations, since zeros and denormals have other speeds. */
         float value = (float)(i * 2654435761u % 1024) / 1024.0f - 0.5f;
         if (shape->dtype == DTYPE_BF16)
             ((uint16_t *)to)[i] = bf16_from_float(value);
@@ -171,7 +171,7 @@ enum status profile_find_matrix_rate(const struct backend *backend, enum dtype d
         TRY(measure(backend, dtype, &gflop));
         TRY(profile_cache_put_product(cache, dtype, &gflop));
         (*measured)++;
-        (void)profile_cache_find_product(cache, dtype, &gflop); /* the lower of it and what was there */
+        (void)profile_cache_find_product(cache, dtype, &gflop); /* the lower of the new and the old one */
     }
     *flops_per_s = rate_of(&gflop);
     return STATUS_OK;

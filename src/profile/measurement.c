@@ -42,7 +42,7 @@ struct stopwatch stopwatch_begin(void) {
     return stopwatch;
 }
 
-/* A thread that ended meanwhile takes its waiting with it. */
+/* The waiting of a thread that ended meanwhile is lost. */
 struct sample stopwatch_end(const struct stopwatch *stopwatch) {
     int64_t taken = clock_now_ns() - stopwatch->begin_ns, waited = waited_ns() - stopwatch->waited_ns;
     return (struct sample){(double)(taken > 0 ? taken : 1) * 1e-9, waited > 0 ? (double)waited * 1e-9 : 0};

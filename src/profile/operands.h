@@ -1,4 +1,4 @@
-/* What a node's operands are to a measurement: which share bytes, which are cold, which are written in place. */
+/* A node's operands as a measurement sees them: which share bytes, which are cold, which output is in place. */
 #ifndef BALLAST_PROFILE_OPERANDS_H
 #define BALLAST_PROFILE_OPERANDS_H
 
@@ -6,11 +6,11 @@
 
 enum { OPERAND_COUNT = OP_INPUTS_MAX + OP_OUTPUTS_MAX };
 
-/* A tensor with bytes of its own, that one or several operands use. */
+/* A tensor with bytes of its own, used by one or several operands. */
 struct operand_storage {
     const struct tensor *tensor;
-    bool cold; /* much else went through the caches since it was last used: parameters, gradients, optimizer state,
-                  and what another phase made */
+    bool cold; /* no longer in the caches when the node begins: parameters, gradients, optimizer state, activations
+                  of another phase */
 };
 
 struct operands {
@@ -20,8 +20,8 @@ struct operands {
     int storage[OPERAND_COUNT]; /* of each operand (inputs by index, then outputs); -1: there is none */
 };
 
-/* Output 0 takes over the bytes of the operator's in_place_input where nothing after the node reads these, as in the
- * programs of a policy without recomputing. */
+/* Output 0 is in place (node_in_place_input) where no later node reads the input, as in programs without recomputation.
+ */
 void operands_find(const struct graph *graph, const struct node *node, struct operands *out);
 /* NULL for an operand that is left out. */
 const struct tensor *operand_tensor(const struct node *node, int operand);

@@ -7,7 +7,7 @@ enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_LEAST = 1024 };
 /* Of a table whose rows are looked up: more than that is out of the caches whatever it is. */
 static const int64_t TABLE_MOST_BYTES = (int64_t)256 << 20;
 
-/* [S, T, …] of what the node works on. */
+/* The shape [S, T, …] that the node works on. */
 static const struct shape *grain_of(const struct node *node) { return &node->in[0]->shape; }
 static int64_t tokens_of(const struct node *node) { return grain_of(node)->dims[0] * grain_of(node)->dims[1]; }
 
@@ -23,8 +23,8 @@ static struct parts two_parts(int64_t tokens) {
     return (struct parts){.count = 2, .part = {{.tokens = tokens / 2}, {.tokens = tokens}}};
 }
 
-/* As many tokens as are not large, but enough for products to reach their rate; a whole that is less than twice that is
- * not worth a part. */
+/* As many tokens as keep the part below `large_flops`, but enough for products to reach their rate; a node with less
+ * than twice as many is measured whole. */
 static struct parts product_parts(const struct node *node, double large_flops) {
     int64_t tokens = round_down((int64_t)((double)tokens_of(node) * large_flops / flops_of(node)), 2 * TOKENS_STEP);
     if (tokens < PART_TOKENS) tokens = PART_TOKENS;
@@ -123,6 +123,6 @@ double parts_seconds(const struct operands *operands, const struct parts *parts,
     }
     if (parts->count == 1) return whole > 0 ? seconds[0] * whole / flops[0] : seconds[0];
     double slope = (seconds[1] - seconds[0]) / (flops[1] - flops[0]);
-    /* No line goes below what the larger part takes by itself, or above what it would take in proportion. */
+    /* The line is limited by the larger part's time below, and by its time in proportion to the work above. */
     return fmin(fmax(seconds[1] + slope * (whole - flops[1]), seconds[1]), seconds[1] * whole / flops[1]);
 }

@@ -1,5 +1,5 @@
-/* Large operators, measured on a part of their tokens or of their vocabulary: a product of a model with billions of
- * parameters takes seconds, and a start does not wait for each of them twice. */
+/* Large operators are measured on a part of their tokens or of their vocabulary: a product of a model with billions of
+ * parameters takes seconds, which would make starts slow. */
 #ifndef BALLAST_PROFILE_PART_NODE_H
 #define BALLAST_PROFILE_PART_NODE_H
 
@@ -7,7 +7,7 @@
 
 enum { PARTS_MOST = 2 };
 
-/* What is left of a node: 0 leaves a dimension as it is. */
+/* The dimensions of a part; 0: the node's own. */
 struct part {
     int64_t tokens; /* of the grain, as one sequence */
     int64_t vocab;  /* rows of the head's weight or of the embedding's table */
@@ -24,7 +24,7 @@ struct parts {
     struct part part[PARTS_MOST]; /* the smaller one first */
 };
 
-/* `large_flops`: what is measured as it is at most; 0: all is. */
+/* Nodes with at most `large_flops` are measured whole; 0: all are. */
 struct parts parts_of(const struct node *node, double large_flops);
 
 /* The same operator on a part. Its tensors are its own; it must not be moved. */
@@ -36,7 +36,7 @@ struct part_node {
 };
 void part_node_make(const struct operands *operands, const struct part *part, struct part_node *out);
 
-/* Seconds of a node, from those of its parts. */
+/* Seconds of a node from those of its parts. */
 double parts_seconds(const struct operands *operands, const struct parts *parts, const double seconds[PARTS_MOST]);
 
 #endif

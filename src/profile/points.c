@@ -35,7 +35,7 @@ static enum status add_point(struct points *points, const struct point *point, i
     return vec_push(&points->list, *point);
 }
 
-/* `measured` is the operator, or what is measured in its place. */
+/* `measured` is the operator, or the part or size measured in its place. */
 static enum status add_point_of(struct points *points, const struct operands *measured, struct point point,
                                 int32_t *out) {
     struct op_cost cost;
@@ -88,7 +88,7 @@ struct measurement points_cost(const struct points *points, const struct operand
     return (struct measurement){whole, spread};
 }
 
-/* What is being measured, and the order of it. */
+/* The measurements under way, and their order. */
 struct measuring {
     const struct backend *backend;
     struct profile_cache *cache;
@@ -134,7 +134,7 @@ static enum status measure_once(struct measuring *measuring, struct point *point
     measuring->measured++;
     TRY(profile_cache_put(measuring->cache, point->key, &point->measurement));
     (void)profile_cache_find(measuring->cache, point->key,
-                             &point->measurement); /* the lower of it and what was there */
+                             &point->measurement); /* the lower of the new and the old one */
     return STATUS_OK;
 }
 
@@ -142,7 +142,7 @@ static bool lacks(const struct point *point) {
     return point->measurement.seconds == 0 || measurement_noisy(&point->measurement);
 }
 
-/* Said before the first of them, once what is kept is known. */
+/* Logged before the first measurement, when it is known how many the cache has. */
 static void note_begin(const struct measuring *measuring, const struct points *points) {
     int parts = 0, again = 0;
     char of_parts[64] = "";

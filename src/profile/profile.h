@@ -1,4 +1,11 @@
-/* Measures what the machine does, through the backend that will do it. */
+/* Measures the machine, through the backend that will compute: seconds of operators, rates, slowdowns.
+ *
+ * Files, in the order to read them: profile (this), profile_model (a model's costs), measurement (repeated times and
+ * their spread), profile_cache (what was measured, in a file); operators: operator_key (equal ones), operator_values
+ * (operands' contents), operands (shared and cold ones), operator_bench (timing), points (what is to be measured),
+ * part_node (large ones on a part), size_curve (updates by size); rates: machine_rates (all of them), matrix_rate
+ * (products), rate_work and work_clock (repeated work and its time), transfer_rates (copies), issue_rate (an
+ * instruction without work), slowdown (concurrent activities); without the machine: described_device, roofline. */
 #ifndef BALLAST_PROFILE_PROFILE_H
 #define BALLAST_PROFILE_PROFILE_H
 
@@ -7,12 +14,12 @@
 struct profile_cache;
 
 /* The rate of matrix products in this dtype with the backend's present number of threads: the yardstick of MFU. That
- * of the lowest third of several runs of the backend's `linear`, on 512 x 768 x 3072 or 512 x 3072 x 768, whichever is
+ * of the lowest third of several calls of the backend's `linear`, on 512 x 768 x 3072 or 512 x 3072 x 768, whichever is
  * faster; about 0.2 s. Takes memory of its own for that time, about 40 MiB. With f times the CPU's tokens in a grain,
  * f^2 times the rows and f times the columns: a GPU's take 1.4 GiB. FAILED when the backend has no such kernel or there
  * is no memory. */
 enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype, double *flops_per_s);
-/* The same, but for what is kept and is not noisy. Counts one up in *measured when it was not there. */
+/* The same from the cache, or measured when the cache has none or a noisy one; *measured counts the measurements. */
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
                                      double *flops_per_s, int32_t *measured);
 /* The same from the cache in a folder (profile_cache.h; NULL: none) for so much memory, with so many threads. */

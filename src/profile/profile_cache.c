@@ -22,7 +22,7 @@ static const double LEAST_S = 1e-10, MOST_S = 1e30;
 /* Disks are never quiet. */
 static const double NOISY_RATES = 0.5;
 
-/* Of the system's memory and of what the caller allows; where the system does not tell, the least. */
+/* The lower of the available memory and the caller's limit; the least value where the system does not tell. */
 static int64_t find_memory(int64_t allowed) {
     struct cluster_memory memory;
     int64_t bytes = PROFILE_MEMORY_BYTES;
@@ -61,7 +61,7 @@ static bool read_real(const json_t *value, double least, double *out) {
     return json_is_number(value) && isfinite(*out) && *out >= least && *out < MOST_S;
 }
 
-/* Whether it is one that can be. */
+/* Whether the value is possible. */
 static bool read_measurement(const json_t *value, struct measurement *out) {
     struct measurement found;
     if (!read_real(json_array_get(value, 0), LEAST_S, &found.seconds)) return false;
@@ -78,7 +78,7 @@ static bool read_rates(const json_t *value, struct cluster_rates *out) {
 
 bool rates_noisy(const struct cluster_rates *rates) { return rates->noise > NOISY_RATES; }
 
-/* Whether another measurement of the same thing is to be kept in place of ours, which is noisy. */
+/* Whether another measurement of the same thing replaces ours, which is noisy. */
 static bool prefers_theirs(enum section section, const json_t *ours, const json_t *theirs) {
     struct measurement our, their;
     struct cluster_rates our_rates, their_rates;
@@ -98,7 +98,7 @@ static void merge_section(struct profile_cache *cache, enum section section, jso
     }
 }
 
-/* Takes from a file what the cache has not, or has not as well; a file that is not this machine's has nothing. */
+/* Takes the values from a file that the cache lacks or has worse ones of. Files of other machines are ignored. */
 static void merge_file(struct profile_cache *cache, const char *path, const char *of_machine) {
     json_t *file;
     if (!file_exists(path) || json_read_object(path, FILE_LIMIT_BYTES, &file) != STATUS_OK) {
@@ -113,7 +113,7 @@ static void merge_file(struct profile_cache *cache, const char *path, const char
     json_decref(file);
 }
 
-/* What this machine's file has. */
+/* Reads this machine's file. */
 static enum status name_file(const char *folder, bool anew, struct profile_cache *cache) {
     if (!folder) return STATUS_OK;
     cache->path = file_path(folder, cache->machine);
@@ -121,7 +121,7 @@ static enum status name_file(const char *folder, bool anew, struct profile_cache
     return cache->path ? STATUS_OK : STATUS_FAILED;
 }
 
-/* From here on the file is that of the machine with little memory. */
+/* From here on: the file of the same machine with little memory. */
 static enum status narrow(const char *folder, bool anew, struct profile_cache *cache) {
     char *machine = mem_format("%s; in %" PRId64 " MiB", cache->machine, cache->memory_bytes >> 20);
     if (!machine) return STATUS_FAILED;
@@ -159,7 +159,7 @@ static enum status write_file(struct profile_cache *cache) {
     return status;
 }
 
-/* Whoever closes may do so because something failed: that is still what there is to say. */
+/* If closing follows a failure, that failure's message stays. */
 static void write_quietly(struct profile_cache *cache) {
     char message[1024], hint[512];
     snprintf(message, sizeof message, "%s", status_message());

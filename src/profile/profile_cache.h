@@ -1,12 +1,12 @@
-/* What was measured on a machine, kept between runs: one file for each machine (processor, cores, device,
- * instruction set, threads, version of the kernels), by the texts that stand for what was measured.
+/* Measurements of a machine, kept between runs: one file for each machine (processor, cores, device, instruction set,
+ * threads, version of the kernels), values by text keys.
  *
- * What is noisy (measurement.h, rates_noisy) was taken while something else ran. It is found like the rest, for the
- * caller to measure again; of it and of what is put in its place or found in the file, the lower is kept (rates_lower).
+ * Noisy values (measurement.h, rates_noisy) were taken beside other programs. They are found like the rest, and the
+ * caller measures again; of two values of one key the lower is kept (rates_lower).
  *
- * A file that is damaged, or of another machine, is as if there were none. It is written beside and renamed, after what
- * other runs have put there meanwhile was read in, so that runs may share a folder. What cannot be written is noted and
- * is no error: it is measured again next time. */
+ * A file that is damaged or of another machine is ignored. Before the file is replaced, values that other runs wrote
+ * meanwhile are read in, so runs may share a folder. A failure to write is logged and is no error: the values are
+ * measured again next time. */
 #ifndef BALLAST_PROFILE_PROFILE_CACHE_H
 #define BALLAST_PROFILE_PROFILE_CACHE_H
 
@@ -23,22 +23,21 @@ struct profile_cache {
     char *machine;        /* text */
     json_t *values;       /* {"operators": {KEY: [SECONDS, SPREAD]}, "products": {DTYPE: [SECONDS a GFLOP, SPREAD]},
                              "rates": {KEY: {…}}} */
-    int64_t memory_bytes; /* what measuring may take: PROFILE_MEMORY_BYTES or a lower power of two */
+    int64_t memory_bytes; /* memory for measuring: PROFILE_MEMORY_BYTES or a lower power of two */
     bool changed;
 };
 
-/* What measuring takes at most. With less, copies that make operands cold are fewer, so that what is measured is
- * another thing: it is kept apart, by the memory rounded down to a power of two, and what was measured with enough
- * comes first. */
+/* The most memory that measuring takes. With less there are fewer copies that make operands cold, and times differ:
+ * they are kept apart, by the memory rounded down to a power of two, and times measured with enough memory come first.
+ */
 #define PROFILE_MEMORY_BYTES ((int64_t)512 << 20)
 #define PROFILE_MEMORY_LEAST_BYTES ((int64_t)16 << 20)
 
-/* `memory_bytes`: what measuring may take of what the system leaves; 0: all. `folder` NULL: nothing is found and
- * nothing kept, but what is put in is found again. `anew`: nothing is found at first. FAILED without memory. Close in
- * any case. */
+/* `memory_bytes`: how much available memory measuring may take; 0: all. `folder` NULL: the cache begins empty and is
+ * not written. `anew`: it begins empty. FAILED without memory. Close in any case. */
 enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, int64_t memory_bytes,
                                bool anew, struct profile_cache *out);
-/* Writes what is new. The message of a failure before it stays. */
+/* Writes new values. An earlier failure's message stays. */
 void profile_cache_close(struct profile_cache *cache);
 
 /* False when it is not there. */
@@ -50,7 +49,7 @@ enum status profile_cache_put_rates(struct profile_cache *cache, const char *key
 bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, struct measurement *out);
 enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype,
                                       const struct measurement *measurement);
-/* The measured activities were apart by more than half of their time. */
+/* Whether the rates' noise is above a half. */
 bool rates_noisy(const struct cluster_rates *rates);
 
 #endif

@@ -18,7 +18,7 @@ struct entry {
     const struct node *node; /* the first of them */
     struct operands operands;
     struct point_set points;
-    bool on_host;                 /* it may run in the host tier of a device with memory of its own, */
+    bool on_host;                 /* may be in the host tier of a device with memory of its own, */
     struct point_set host_points; /* and these are its points there */
     struct measurement measurement;
 };
@@ -36,7 +36,7 @@ struct profile {
     int32_t measured;
 };
 
-/* The update of a parameter whose optimizer state is there. */
+/* The update of a parameter, which a policy may place in the host tier. */
 static bool may_run_on_host(const struct backend *backend, const struct node *node) {
     return backend->host && node->phase == PHASE_UPDATE && curve_fits(node);
 }
@@ -60,8 +60,8 @@ static enum status find_entry(struct profile *profile, const struct node *node, 
 /* An operator that takes longer is measured on a part of it. */
 static const double LARGE_S = 0.3;
 
-/* By the rate of products, in powers of two: what is a part of it must not change with every measurement of the rate. A
- * device's operators are short, and measured whole. */
+/* From the rate of products, rounded to a power of two so that the limit does not change with every measurement. A
+ * device's operators are short and measured whole. */
 static double large_flops(const struct profile *profile, const struct cluster *cluster) {
     const struct cluster_device *device = &cluster->device;
     double rate = profile->graph->dtype == DTYPE_BF16 ? device->bf16_flops_per_s : device->fp32_flops_per_s;
@@ -87,7 +87,7 @@ int64_t profile_memory_of(const struct backend *backend, const struct graph *gra
     return bytes;
 }
 
-/* Measuring takes no more of the machine's memory than the model will. */
+/* Measuring takes no more memory than training the model. */
 static enum status open_cache(struct profile *profile, bool anew) {
     const struct profile_options *options = profile->options;
     int64_t memory_bytes =
@@ -96,7 +96,7 @@ static enum status open_cache(struct profile *profile, bool anew) {
                               &profile->cache);
 }
 
-/* Distinct operators of which a part is measured. */
+/* The number of distinct operators that are measured on a part. */
 static int32_t count_parts(const struct profile *profile) {
     int32_t count = 0;
     for (size_t i = 0; i < profile->entries.count; i++)
@@ -117,7 +117,7 @@ static enum status measure_entries(struct profile *profile) {
     return STATUS_OK;
 }
 
-/* Said once, before the first thing that is measured of it. */
+/* Logged once, before the first measurement. */
 static void note_machine(int32_t measured) {
     if (measured == 0) log_note("measuring this machine's products and memory (kept for the next time)");
 }
@@ -167,7 +167,7 @@ static enum status find_rates(const struct backend *backend, const struct profil
         status = machine_rates_measure(backend, &machine, rates);
         if (status == STATUS_OK) status = profile_cache_put_rates(cache, key, rates);
         if (status == STATUS_OK)
-            (void)profile_cache_find_rates(cache, key, rates); /* lower ones, where there were some */
+            (void)profile_cache_find_rates(cache, key, rates); /* merged with those that were there */
         (*measured)++;
     }
     mem_free(key);
@@ -203,7 +203,8 @@ static enum status measure_all(struct profile *profile, struct cluster *cluster)
     return measure_entries(profile);
 }
 
-/* By what bounds it: arithmetic, if it has more of it for each byte than the machine can do while the byte is moved. */
+/* By what bounds the operator: arithmetic where its FLOPs a byte exceed the machine's rate of FLOPs over its bandwidth.
+ */
 static enum activity activity_of(const struct node *node, const struct cluster *cluster) {
     const struct cluster_device *device = &cluster->device;
     bool bf16 = node->in[0] && node->in[0]->shape.dtype == DTYPE_BF16;
@@ -214,7 +215,7 @@ static enum activity activity_of(const struct node *node, const struct cluster *
                                                                                    : ACTIVITY_STREAMING;
 }
 
-/* Beside a device the host's kernels keep the host's memory busy, as copies do, and nothing of the device. */
+/* Beside a device, kernels on the host keep the host's memory busy, as copies do, and leave the device alone. */
 static void fill_host_costs(const struct profile *profile, struct costs *costs) {
     for (int32_t i = 0; i < costs->count; i++) {
         const struct entry *entry = &profile->entries.items[profile->entry_of[i]];
@@ -321,7 +322,7 @@ static bool is_machine_kept(const struct profile *profile, const struct cluster 
     return kept;
 }
 
-/* What is of the machine comes first: where it is missing, no node is looked at. */
+/* The machine's rates come first: where one is missing, no node is looked up. */
 static enum status is_all_kept(struct profile *profile, const struct cluster *cluster, bool *kept) {
     TRY(open_cache(profile, false));
     struct cluster known = *cluster;

@@ -9,20 +9,20 @@
 struct profile_options {
     const char *disk_folder;  /* where the disk tier will be; NULL: it is not measured */
     bool host_tier;           /* whether there is one */
-    const char *cache_folder; /* what was measured is kept here and found again; NULL: neither */
-    bool anew;                /* measure all, also what is kept */
+    const char *cache_folder; /* measurements are kept here and found again; NULL: neither */
+    bool anew;                /* measure everything again */
     int threads;
-    double budget_s;      /* seconds for operators, about: each distinct one runs at least once. 0: PROFILE_BUDGET_S */
+    double budget_s; /* seconds for operators, about; each distinct one is called at least once. 0: PROFILE_BUDGET_S */
     int64_t memory_bytes; /* the most that measuring takes, about (profile_cache.h). 0: profile_memory_of the model, or
                              without one what the system leaves */
 };
 #define PROFILE_BUDGET_S 3.0
 
-/* The most that measuring takes for a graph: what its tensors take in a grain, since the model will have that much. 0,
- * all there is, on a device with memory of its own. */
+/* The most memory that measuring takes for a graph: the bytes of its tensors in a grain, since training needs them too.
+ * 0, meaning all, on a device with memory of its own. */
 int64_t profile_memory_of(const struct backend *backend, const struct graph *graph);
 
-/* Nodes that are equal, as one. */
+/* All equal nodes of a graph. */
 struct profiled_operator {
     const struct node *node; /* the first of them */
     double seconds;          /* of a call */
@@ -32,16 +32,16 @@ struct profiled_operator {
 };
 
 struct profile_report {
-    int32_t operators, measured;    /* distinct ones of the graph; measurements made, for what was not kept */
-    double seconds;                 /* taken */
-    const char *noisiest;           /* operator with the largest spread, in the graph's memory; NULL */
-    double noise;                   /* its relative spread */
+    int32_t operators, measured; /* distinct ones of the graph; measurements made, for values that the cache lacked */
+    double seconds;              /* taken */
+    const char *noisiest;        /* operator with the largest spread, in the graph's memory; NULL */
+    double noise;                /* its relative spread */
     struct profiled_operator *list; /* `operators` of them, in the order of the graph */
     int32_t *of_node;               /* index in the list, by node id */
 };
 void profile_report_free(struct profile_report *report);
 
-/* Measures what `cluster` has not yet, and finds what is kept: the rates of products in both dtypes, zeros, copies
+/* Measures what `cluster` lacks, or finds it in the cache: the rates of products in both dtypes, zeros, copies
  * between the tiers that options name, issue and slowdowns (machine_rates.h). Under a second, two and a half at most
  * with a disk. *measured (may be NULL): how many measurements were made. FAILED without memory or when the disk fails;
  * BAD_INPUT when the folder is none. */
@@ -51,7 +51,7 @@ enum status profile_machine(const struct backend *backend, const struct profile_
 /* Fills costs for every node of the graph: nodes equal in operator, shapes, dtypes, attributes, rows and coldness are
  * measured once; updates and norms of parameters, whose cost follows their size, at three sizes whatever the model has;
  * on a processor large products, attention and heads on a part of their tokens or vocabulary (part_node.h).
- * What is kept but was taken while other programs ran (profile_cache.h) is measured again, and the lower time kept.
+ * Noisy values in the cache (profile_cache.h) are measured again, and the lower time is kept.
  * Of a device with memory of its own, updates are measured in the host tier too, where policies may have them.
  * Takes memory for one operator at a time: its operands and up to 256 MiB of copies (operator_bench.h), fewer where
  * there is less, on the device and, while values are made, for one operand beside it. Begins with profile_machine. Sets
@@ -59,7 +59,7 @@ enum status profile_machine(const struct backend *backend, const struct profile_
 enum status profile_model(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
                           const struct profile_options *options, struct costs *out, struct profile_report *report);
 
-/* The same without measuring: `found` is false, and `out` empty, where something of it is not kept. */
+/* The same from the cache alone: `found` is false, and `out` empty, where the cache lacks something. */
 enum status profile_model_kept(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
                                const struct profile_options *options, struct costs *out, bool *found);
 

@@ -1,4 +1,4 @@
-/* One piece of work of each activity, to be repeated: what rates and slowdowns are measured with. */
+/* A piece of work of each activity; rates and slowdowns are measured by repeating it. */
 #ifndef BALLAST_PROFILE_RATE_WORK_H
 #define BALLAST_PROFILE_RATE_WORK_H
 
@@ -10,10 +10,10 @@
 enum { RATE_WORK_CHANNELS = 2 };
 #define RATE_WORK_PIECE_BYTES ((int64_t)4 << 20)
 #define RATE_WORK_BLOCK_BYTES ((int64_t)16 << 20)
-/* The bytes that works of the disk go over: what a rate_machine's disk must have. */
+/* The range of bytes that disk works use: the least size of a rate_machine's disk. */
 #define RATE_WORK_DISK_BYTES ((int64_t)32 << 20)
 
-/* What works share: the disk tier's file, where there is a folder for it. */
+/* Shared by all works: the disk tier's file, where there is a folder for it. */
 struct rate_machine {
     const struct backend *backend;
     int threads;
@@ -41,7 +41,7 @@ struct rate_work {
     int64_t at;                   /* where the next piece begins */
 };
 
-/* `channel`, below RATE_WORK_CHANNELS, tells works apart that run at once. Close in any case. */
+/* `channel`, below RATE_WORK_CHANNELS, is different for concurrent works. Close in any case. */
 enum status rate_work_open(const struct rate_machine *machine, enum activity activity, int channel,
                            struct rate_work *out);
 void rate_work_close(struct rate_work *work);

@@ -1,6 +1,6 @@
 #include "profile/size_curve.h"
 
-/* What takes less than a call's own cost, what is in the caches' reach, what comes from memory. */
+/* Sizes where the call's own cost dominates, that fit in the caches, and that come from memory. */
 const int64_t curve_elements[CURVE_POINTS] = {1 << 10, 1 << 16, 1 << 22};
 
 bool curve_fits(const struct node *node) {

@@ -1,5 +1,5 @@
-/* The cost of operators that go once over a parameter (its norm, sums of its gradients, its update): measured at a few
- * sizes and read off the line between them, since a model has many sizes, some of which take gigabytes. */
+/* The cost of operators that go once over a parameter (norm, sum of gradients, update): measured at a few sizes and
+ * interpolated, since a model has many sizes, some of them gigabytes. */
 #ifndef BALLAST_PROFILE_SIZE_CURVE_H
 #define BALLAST_PROFILE_SIZE_CURVE_H
 
@@ -20,7 +20,7 @@ struct curve_node {
 };
 void curve_node_make(const struct operands *operands, int64_t elements, struct curve_node *out);
 
-/* Between two points on the line through them, below the first as that one, above the last in proportion. */
+/* Linear between two points; below the first equal to it, above the last in proportion. */
 double curve_seconds(const double seconds[CURVE_POINTS], int64_t elements);
 
 #endif

@@ -14,11 +14,10 @@
 enum { RACERS = 2, MESSAGE_BYTES = 512 };
 static const double WINDOW_MOST_S = 0.024;
 
-/* Works that run at once. Each begins when all are ready, and goes on until all have had their time, so that none is
- * timed with nothing beside it. The first works on and on, as the compute stream does. The second rests after each
- * piece for as long as the piece took, as streams do that wait for others: a thread that slept is given a processor at
- * once, and one that never sleeps only its share, by which copies beside products would seem to take three times as
- * long. */
+/* Concurrent works. Each begins when all are ready and goes on until all have been timed, so that none is timed alone.
+ * The first works without pause, as the compute stream does. The second pauses after each piece for as long as the
+ * piece took, as streams do that wait for others: the system gives a thread that slept a processor at once, but one
+ * that never sleeps only its share, and copies beside products would seem to take three times as long. */
 struct race {
     pthread_barrier_t start;
     atomic_int unfinished;
@@ -78,7 +77,7 @@ static void *race_thread(void *argument) {
     return NULL;
 }
 
-/* The first racer runs in the calling thread, so that a second one that cannot be started leaves no one waiting. */
+/* The first racer works in the calling thread, so that none waits for a second one that could not be started. */
 static enum status race(struct rate_work *const *works, int count, struct racer racers[RACERS]) {
     double window_s = allowance_next(works[0]->machine->allowance);
     if (window_s > WINDOW_MOST_S) window_s = WINDOW_MOST_S;
@@ -103,7 +102,7 @@ struct slowdowns {
     const bool *present;
     struct sample alone[ACTIVITY_COUNT][RACERS][SLOWDOWN_ROUNDS];
     struct beside {
-        double seconds; /* of a piece of the first while the second runs, */
+        double seconds; /* of a piece of the first beside the second, */
         double busy;    /* which is so much of the time at work */
     } beside[ACTIVITY_COUNT][ACTIVITY_COUNT][SLOWDOWN_ROUNDS];
 };
@@ -153,7 +152,7 @@ static enum status race_pairs(struct slowdowns *slowdowns, int round) {
     return STATUS_OK;
 }
 
-/* The least of all rounds; a round in which the other one hardly ran says little, and what it says is much. */
+/* The least of all rounds. A round in which the other one hardly worked gives an uncertain, large value. */
 static double least_slowdown(const struct beside *rounds, int count, double alone_s) {
     double least = INFINITY;
     for (int i = 0; i < count; i++)

@@ -1,22 +1,22 @@
-/* How much slower each activity is beside each other one. */
+/* How much each activity slows down each other one. */
 #ifndef BALLAST_PROFILE_SLOWDOWN_H
 #define BALLAST_PROFILE_SLOWDOWN_H
 
 #include "profile/rate_work.h"
 
-/* Each activity alone and each pair run so often, apart in time: the least of each counts. */
+/* How often each activity alone and each pair is measured, apart in time; the least counts. */
 enum { SLOWDOWN_ROUNDS = 3 };
-/* Fills rates->slowdown for a machine on which nothing runs beside anything: all are 1. */
+/* Fills rates->slowdown for a machine without concurrent streams: all are 1. */
 void slowdown_none(struct cluster_rates *rates);
 /* Measurements that slowdown_measure takes of the machine's allowance. */
 int slowdown_races(const bool present[ACTIVITY_COUNT]);
 
 /* Fills rates->slowdown and raises rates->noise, for the activities that are `present`; with others it is 1. Each pair
- * runs for up to 24 ms in two threads, as the runner's workers do: each with compute threads of its own, and the second
- * at work half of the time. With t the time of a piece and f the part of the time that the other was at work,
+ * works for up to 24 ms in two threads, as the runner's workers do: each with compute threads of its own, and the
+ * second at work half of the time. With t the time of a piece and f the part of the time that the other was at work,
  *     slowdown = 1 + (t_beside / t_alone - 1) / f.
  * Of two copies in memory one goes to the device and the other from it, as programs have them. Goes beyond the
- * machine's allowance only so far that each has run once. */
+ * machine's allowance only so far that each is measured once. */
 enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
                              struct cluster_rates *rates);
 

@@ -1,12 +1,12 @@
 #include "program/happens.h"
 
 int64_t program_issues_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step,
-                                int64_t run) {
+                                int64_t repetition) {
     int section = program->instructions.items[instruction].section;
     int their_section = program->instructions.items[waited].section;
     const struct section *theirs = &program->sections.items[their_section];
     int64_t this_step = their_section < section ? theirs->repeat : 0;
-    if (their_section == section) this_step = run + (waited < instruction);
+    if (their_section == section) this_step = repetition + (waited < instruction);
     return step * theirs->repeat + this_step;
 }
 
@@ -42,8 +42,8 @@ static enum status visit_step(struct walk *walk, enum status (*visit)(void *, st
     const struct program *program = walk->program;
     for (walk->section = 0; walk->section < program->sections.count; walk->section++) {
         const struct section *section = &program->sections.items[walk->section];
-        int64_t runs = section->repeat < WALK_RUNS_MAX ? section->repeat : WALK_RUNS_MAX;
-        for (walk->run = 0; walk->run < runs; walk->run++)
+        int64_t repetitions = section->repeat < WALK_REPETITIONS_MAX ? section->repeat : WALK_REPETITIONS_MAX;
+        for (walk->repetition = 0; walk->repetition < repetitions; walk->repetition++)
             for (int32_t i = 0; i < section->count; i++) {
                 walk->instruction = section->first + i;
                 TRY(visit_issue(walk, visit, payload));

@@ -1,9 +1,9 @@
-/* What happens before what: the order that streams and waits guarantee, as vector clocks over the unrolled program. By
- * these waits are added; the proof of a program has clocks of its own (proof_order.h).
+/* Happens-before: the order that streams and waits guarantee, as vector clocks over the unrolled program. Waits are
+ * added by these clocks; the proof of a program has its own (proof_order.h).
  *
- * (Mattern, "Virtual time and global states of distributed systems", 1989.) An issue of an instruction is known by its
- * stream and its number on that stream. `before` of an issue holds, for each stream, how many issues are certain to
- * have ended when it starts. */
+ * (Mattern, "Virtual time and global states of distributed systems", 1989.) An issue of an instruction is identified by
+ * its stream and its number on that stream. `before` of an issue holds, for each stream, how many issues have certainly
+ * ended when it starts. */
 #ifndef BALLAST_PROGRAM_HAPPENS_H
 #define BALLAST_PROGRAM_HAPPENS_H
 
@@ -24,22 +24,22 @@ struct walk {
     /* The present issue. */
     int step; /* 0 or 1 */
     size_t section;
-    int64_t run; /* of the section */
+    int64_t repetition; /* of the section */
     int32_t instruction;
     int64_t number; /* on its stream, from 1 */
     struct clock before;
 };
 
-enum { WALK_STEPS = 2, WALK_RUNS_MAX = 3 };
+enum { WALK_STEPS = 2, WALK_REPETITIONS_MAX = 3 };
 
-/* How many issues of `waited` must have ended, over all steps, before the issue of `instruction` in this step and run
- * of its section may start: the rule of waits, for all that runs a program. */
+/* How many issues of `waited` must have ended, over all steps, before the issue of `instruction` in this step and
+ * repetition of its section may start: the rule of waits, for everything that executes or simulates a program. */
 int64_t program_issues_required(const struct program *program, int32_t waited, int32_t instruction, int64_t step,
-                                int64_t run);
+                                int64_t repetition);
 
-/* Visits every issue of two steps, with repeated sections cut to three runs: enough to meet every pair of neighbours.
- * The visitor may add waits to the present instruction and then call walk_refresh. Stops at the first status that is
- * not OK. */
+/* Visits every issue of two steps, with repeated sections cut to three repetitions, which covers every pair of
+ * neighbours. The visitor may add waits to the present instruction and then call walk_refresh. Stops at the first
+ * status that is not OK. */
 enum status walk_program(const struct program *program, enum status (*visit)(void *payload, struct walk *walk),
                          void *payload);
 /* Computes `before` again after waits were added. */

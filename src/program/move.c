@@ -1,3 +1,9 @@
+/* Copies between tiers. A visit: a stretch of instructions that use a buffer in another tier than its own, through one
+ * copy of it. The copy is fetched unless the first use overwrites it, and stored if it was changed and is used again.
+ *
+ * A copy is live from the place of its fetch in the list to that of its store: `lookahead` groups before the first use,
+ * as many after the last, so that the bytes have room while other groups compute. When the copy really happens is up to
+ * the streams. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,21 +11,15 @@
 #include "plan/movement.h"
 #include "program/passes.h"
 
-/* A visit: a stretch of instructions that use a buffer in another tier than its own, through one copy of it. The copy
- * is fetched unless it is first overwritten, and stored if it was changed and is used again.
- *
- * A copy's live range is what the places of its fetch and store in the list say: some groups before the first use, some
- * after the last, so that there is room for the bytes while other groups compute. When they really move is up to the
- * streams. */
 struct visit {
     int32_t buffer, copy; /* the buffer at home, and the one where it is used */
     int32_t first, last;  /* instructions of its uses */
     int32_t fetch, store; /* instructions before which the copies stand; -1: none */
     enum tier tier;
     bool deferred;
-    bool overwritten; /* the first use needs nothing of what was there */
+    bool overwritten; /* the first use writes all of it */
     bool changed;
-    bool merged; /* another visit to the same buffer goes on to here */
+    bool merged; /* an earlier visit to the same buffer was extended over this one */
 };
 
 struct use {
@@ -28,10 +28,10 @@ struct use {
     bool away; /* in another tier than the buffer's */
 };
 
-/* A copy instruction to come: before instruction `at`, or at the end of the section when that is where it ends. */
+/* A copy instruction to be inserted before instruction `at`, or at the section's end if `at` is that. */
 struct transfer {
     int section;
-    int32_t at, first; /* first: of the visit's uses, by which transfers at one place are in order */
+    int32_t at, first; /* first: the visit's first use; orders transfers at one place */
     bool store;
     size_t visit;
 };
@@ -91,8 +91,8 @@ static bool is_parameter_visit(const struct mover *mover, const struct visit *vi
     return mover->program->buffers.items[visit->buffer].kind == BUFFER_PARAMETERS && !visit->deferred;
 }
 
-/* Gaps are not worth a copy there and back where these have no room, which takes `lookahead` groups each. How long
- * parameters stay is another question (hold_parameters). */
+/* A visit goes on over a gap that is too short for a store and a fetch. Parameters stay by another rule
+ * (hold_parameters). */
 static bool is_near(const struct mover *mover, const struct visit *visit, int32_t instruction) {
     int32_t last = group_of(mover, visit->last), next = group_of(mover, instruction);
     return is_parameter_visit(mover, visit) ? last == next : movement_stays(last, next, mover->policy->lookahead);
@@ -135,11 +135,11 @@ static enum status find_visits(struct mover *mover) {
 
 /* ---- parameters ---- */
 
-/* Parameters have `buffers` places on the device. A chunk keeps its place until another needs it and its own next use
- * is the farthest (Belady, 1966), and visits in which it kept it become one: so the last chunks of forward serve
- * backward, too. Every section begins with empty places, so that it can be repeated. */
+/* Parameters have `buffers` places on the device. When a chunk needs a place and none is free, the chunk whose next use
+ * is farthest gives up its own (Belady, 1966). Visits of a chunk that kept its place become one: the last chunks of
+ * forward are still there for backward. Every section begins with empty places, so that it can be repeated. */
 struct place {
-    size_t visit;  /* that holds it */
+    size_t visit;  /* that has the place */
     int32_t freed; /* the instruction before which the next one may be fetched */
 };
 
@@ -171,7 +171,8 @@ static int32_t next_use(const struct mover *mover, size_t visit, int32_t instruc
     return INT32_MAX;
 }
 
-/* The place to give up for a visit at `instruction`: not used by its group, and else the one used last. -1: none. */
+/* The place to give up for a visit at `instruction`: of those that its group does not use, the one whose next use is
+ * farthest. -1: none. */
 static int64_t choose_place(const struct places *places, int32_t instruction) {
     const struct mover *mover = places->mover;
     int32_t farthest = -1, group = group_of(mover, instruction);
@@ -312,7 +313,7 @@ static void place_fetch(const struct mover *mover, struct visit *visit, const st
 static void place_store(const struct mover *mover, struct visit *visit, const struct visit *after, int32_t next) {
     bool used_again = after || next != INT32_MAX || mover->program->buffers.items[visit->buffer].persistent;
     if (!visit->changed || !used_again) return;
-    /* The place of parameters is another chunk's from the next group on. */
+    /* From the next group on, the place of parameters may belong to another chunk. */
     int64_t room = is_parameter_visit(mover, visit) ? 0 : mover->policy->lookahead;
     int64_t group = movement_store_group(group_of(mover, visit->last), room);
     visit->store = group > mover->groups ? mover->begin[mover->groups] : mover->begin[group];
@@ -340,7 +341,7 @@ static enum status place_transfers(struct mover *mover) {
     return STATUS_OK;
 }
 
-/* At one place stores come first: what they make room for may be fetched there. */
+/* At one place stores come before fetches, which may need the room. */
 static int compare_transfers(const void *a, const void *b) {
     const struct transfer *x = a, *y = b;
     if (x->section != y->section) return x->section < y->section ? -1 : 1;
@@ -350,9 +351,10 @@ static int compare_transfers(const void *a, const void *b) {
     return (x->visit > y->visit) - (x->visit < y->visit);
 }
 
-/* ---- the new list ---- */
+/* ---- the list with copies ---- */
 
-/* A copy for each visit; a buffer that is never used at home, by a single visit, simply lives where that is. */
+/* A copy for each visit. A buffer with a single visit and no use at home needs none: its home becomes the visit's tier.
+ */
 static enum status make_copies(struct mover *mover) {
     for (size_t v = 0; v < mover->visits.count; v++) {
         struct visit *visit = &mover->visits.items[v];

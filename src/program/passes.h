@@ -1,12 +1,11 @@
-/* The passes that make a program, in their order. Each leaves a program that the next can read; tests run them one by
- * one. */
+/* The passes that make a program, in their order. Tests call them one by one. */
 #ifndef BALLAST_PROGRAM_PASSES_H
 #define BALLAST_PROGRAM_PASSES_H
 
 #include "program/program.h"
 
-/* Sections, instructions and buffers, all on stream 0, without offsets or waits. Each buffer is in the tier where the
- * policy wants it between uses; instructions use it from there.
+/* Makes sections, instructions and buffers, all on stream 0, without offsets or waits. Each buffer is in the tier where
+ * the policy keeps it between uses, and instructions use it there.
  *
  * A step's grains are cut into passes of `grains_per_pass`: a first pass (which zeroes the accumulators and makes the
  * deferred updates), repeated middle passes, a last one (which finishes the gradients), and the update. The order
@@ -14,8 +13,8 @@
 enum status program_schedule(const struct graph *graph, const struct plan *plan,
                              const struct workspace_table *workspace, struct program **out);
 
-/* Adds the copies between tiers: where an instruction uses a buffer of another tier, it uses a copy of it, which was
- * fetched before and, if it was changed, is stored after. Deals instructions to streams. */
+/* Adds the copies between tiers: an instruction that uses a buffer of another tier gets a copy of it, which is fetched
+ * before and, if changed, stored after. Assigns instructions to streams. */
 enum status program_move(struct program *program, const struct policy *policy);
 
 /* Sets each buffer's live range: first to last use in issue order; a buffer that enters a repeated section from outside

@@ -1,12 +1,11 @@
+/* Static placement: offsets for buffers with known live ranges (dynamic storage allocation, NP-hard). A sweep in the
+ * order of time is near linear; greedy placement at the lowest free offset in other orders is quadratic and is tried
+ * too while there are not too many buffers. The best result is kept. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "program/passes.h"
 #include "program/sweep.h"
-
-/* Static placement: offsets for buffers with known live ranges (dynamic storage allocation, NP-hard). A sweep in the
- * order of time is near linear; greedy placement at the lowest free offset in other orders is quadratic and is tried
- * too while there are not too many buffers. The best result is kept. */
 
 static int64_t area(const struct buffer *buffer) { return buffer->bytes * (buffer->last - buffer->first + 1); }
 
@@ -92,7 +91,7 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
         live += changes[i];
         if (live > peak) peak = live;
     }
-    /* What is reserved and holds nothing of this program is live all the time. */
+    /* Reserved bytes that hold none of this program's buffers count as live all the time. */
     int64_t elsewhere = program_moved_bytes(program, program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {
         const struct buffer *buffer = &program->buffers.items[i];
@@ -101,8 +100,8 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
     return peak + elsewhere;
 }
 
-/* Persistent buffers from the arena's front, or clear of what is reserved there; shared ones have their places. Returns
- * where these end. */
+/* Places persistent buffers at the arena's front, behind what is reserved; shared ones have their offsets already.
+ * Returns where they end. */
 static int64_t place_persistent(struct program *program, enum tier tier) {
     int64_t base = program_moved_bytes(program, program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {
@@ -119,7 +118,7 @@ typedef int buffer_order(const void *a, const void *b);
 static buffer_order *const orders[] = {NULL, by_bytes, by_area, by_duration};
 enum { ORDERS = 4, GREEDY_BUFFERS_MOST = 8192 };
 
-/* A thousandth above what no placement can go below is not worth another order: one takes 0.1 s for 8192 buffers. */
+/* Within a thousandth of the lower bound another order is not tried: one takes 0.1 s for 8192 buffers. */
 static bool is_tight(int64_t top, int64_t live) { return top <= live + live / 1024; }
 
 static enum status place_by(const struct program *program, buffer_order *by, struct buffer **list,

@@ -3,17 +3,23 @@
  *
  *   sections ── instructions ── operands ── buffers ── tiers
  *
- * Order. Sections run in order, each as often as its repeat count; within a run of a section each stream runs its
- * instructions in their order. Streams run side by side, also across the borders of sections and steps: only waits hold
- * them together. An instruction that waits for another waits for that one's most recent issue before its own (none
- * issued yet: it does not wait), so that one list of waits serves every repetition, as recorded events do on a GPU.
+ * Order. Sections come in order, each repeated as often as its repeat count says; within a repetition each stream
+ * issues its instructions in their order. Streams are concurrent, also across the borders of sections and steps: only
+ * waits order them. An instruction that waits for another waits for that one's most recent issue before its own (none
+ * issued yet: it does not wait), so one list of waits serves every repetition, as recorded events do on a GPU.
  *
- * Deferred updates. Where optimizer state is not on the device, a step does not update what belongs to it: the next
- * step's instructions do, those marked `deferred`, beside its forward. A step without one before it leaves them out,
- * and they alone can be run to catch up (runtime/runner.h).
+ * Deferred updates. Where optimizer state is not on the device, a step leaves the updates of its parameters to the next
+ * step: there the instructions marked `deferred` make them beside forward. The first step leaves these out; the last
+ * step's updates are made by issuing them alone (runtime/runner.h).
  *
  * Bytes. A buffer lies at a fixed offset of its tier's arena. Two buffers may share bytes only if every use of one
- * happens before every use of the other; program_verify proves it. */
+ * happens before every use of the other; program_verify proves it.
+ *
+ * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
+ * for which grain, in which order), instances (activations of each grain and recomputation), schedule (sections,
+ * instructions and buffers), move (copies between tiers), place (offsets), sweep (placement in the order of time),
+ * happens (vector clocks), segments (bytes cut at operands' borders), synchronise (waits), proof_order (the proof's own
+ * clocks), verify (the proof). */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 
@@ -62,16 +68,16 @@ struct buffer {
     int id;
     const struct tensor *tensor; /* what it holds; NULL for packs and workspace */
     const struct pack *pack;     /* what it holds; NULL for single tensors and workspace */
-    int32_t home;                /* what it is a copy of for a while: a buffer of another tier; -1: it is no copy */
+    int32_t home;                /* the buffer of another tier that it is a temporary copy of; -1: it is no copy */
     const char *name;
     enum buffer_kind kind;
     enum tier tier;
     int64_t bytes;
     int64_t offset;  /* in the tier's arena, a multiple of BUFFER_ALIGNMENT; -1 before placement */
     bool persistent; /* keeps its contents from step to step: parameters, caches, state, inputs */
-    bool shared;     /* lies where the resident program has it */
+    bool shared;     /* at the resident program's offset */
     int32_t first,
-        last; /* issue positions (indices of instructions) between which it is live, by the rule of schedule.h */
+        last; /* issue positions (indices of instructions) between which it is live, by program_set_lifetimes */
 };
 
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
@@ -80,8 +86,8 @@ enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
 struct operand {
     int32_t buffer;
     enum access access;
-    int64_t offset;     /* bytes from the buffer's first to the first byte used, in the section's first run */
-    int64_t stride;     /* bytes added for each further run of the section (slices of a step's inputs); else 0 */
+    int64_t offset;     /* bytes from the buffer's first to the first byte used, in the section's first repetition */
+    int64_t stride;     /* bytes added for each further repetition of the section (slices of a step's inputs); else 0 */
     int64_t bytes;      /* from the first byte used to the end of the last */
     int64_t row_bytes;  /* columns: bytes used of each row; 0: all `bytes` are used */
     int64_t row_stride; /* columns: bytes from row to row */
@@ -115,9 +121,9 @@ struct instruction {
     int stream;
     int section;
     int32_t group;                         /* the stage it belongs to, counted through the program (executions.h) */
-    bool deferred;                         /* part of the update that the step before left over */
-    enum tier tier;                        /* kernels: where all operands are */
-    int64_t grain;                         /* slot of the pass in which it works, for reports */
+    bool deferred;                         /* part of the update that the previous step left */
+    enum tier tier;                        /* kernels: the tier of all operands */
+    int64_t grain;                         /* slot in the pass, for reports */
     struct operand operands[OPERANDS_MAX]; /* inputs by index, then outputs from OP_INPUTS_MAX on, then workspace;
                                               buffer -1 where there is none */
     int32_t *waits;                        /* instructions on other streams, ascending */
@@ -129,8 +135,8 @@ struct section {
     const char *name;     /* "first pass", "middle passes", "last pass", "update" */
     int32_t first, count; /* its instructions */
     int64_t repeat;       /* at least 1 */
-    int64_t first_grain;  /* of its first run; -1 when it holds no pass */
-    int64_t grains;       /* of each run */
+    int64_t first_grain;  /* of its first repetition; -1 when it holds no pass */
+    int64_t grains;       /* of each repetition */
 };
 
 struct program {
@@ -145,11 +151,11 @@ struct program {
     int64_t alignment;              /* of offsets and of sizes as they are moved */
     int64_t tier_bytes[TIER_COUNT]; /* size of each arena */
     int64_t live_bytes[TIER_COUNT]; /* largest sum of live buffers: what no placement can go below */
-    /* The front of each arena that another program keeps from step to step: only what both have lies here. */
+    /* The front of each arena belongs to the persistent buffers of another program: only shared buffers lie here. */
     int64_t reserved_bytes[TIER_COUNT];
 };
 
-/* Bytes of workspace of each node of the graph, by node id: the backend's answer, reaching the compiler as a table. */
+/* Workspace bytes of each node, by node id, as the backend gave them. */
 struct workspace_table {
     const int64_t *bytes;
     int count;
@@ -158,23 +164,22 @@ struct workspace_table {
 /* schedule > move > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller frees. */
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
                             struct program **out);
-/* The same without the last pass: a program to be measured, not to be run. Choosing among programs takes the proof of
- * the chosen one alone, which is half of the time. */
+/* The same without the proof, which is half of the time: for a search, which compares many programs. Such a program is
+ * not to be executed. */
 enum status program_compile_unproved(const struct graph *graph, const struct plan *plan,
                                      const struct workspace_table *workspace, struct program **out);
-/* The same as program_compile for a program that takes turns in one arena with `resident`, a program of the same
- * parameters: these, and caches that both have, lie where they lie there, and all else keeps clear of what `resident`
- * keeps from step to step. What else the new program keeps (its inputs; caches, if `resident` has none) does not
- * outlast a step of `resident`.
- */
+/* The same as program_compile for a program that takes turns in one arena with `resident`, a program with the same
+ * parameters. Parameters, and caches that both have, get the offsets of `resident`; nothing else overlaps its
+ * persistent buffers. Other persistent buffers of the new program (inputs; caches, if `resident` has none) are lost
+ * when `resident` makes a step. */
 enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
                                    const struct workspace_table *workspace, const struct program *resident,
                                    struct program **out);
 void program_free(struct program *program);
 
 /* Proves: every operand lies in its buffer and every buffer in its arena; nothing is read before it is written or after
- * other bytes took its place; no two accesses that conflict run at once; every wait can be met. FAILED with the
- * instruction, the buffer and the rule that is broken. It uses nothing of how the program was made. */
+ * other bytes took its place; no two conflicting accesses are concurrent; every wait can be met. FAILED with the
+ * instruction, the buffer and the rule that is broken. It shares no code with the passes that make programs. */
 enum status program_verify(const struct program *program);
 
 /* Where a parameter, input, state or result is between steps: its buffer and the offset there. NULL when the program
@@ -183,7 +188,8 @@ const struct buffer *program_find_buffer(const struct program *program, const st
 /* The offset of a tensor in a buffer, -1 when the buffer is not made for it. */
 int64_t buffer_find(const struct buffer *buffer, const struct tensor *tensor);
 
-/* Bytes that a copy of so many moves: the disk has whole blocks, and buffers have room to the next one. */
+/* The size of a copy of `bytes`: up to the next multiple of the program's alignment, since the disk moves whole blocks.
+ */
 static inline int64_t program_moved_bytes(const struct program *program, int64_t bytes) {
     return (bytes + program->alignment - 1) / program->alignment * program->alignment;
 }

@@ -10,11 +10,11 @@ struct unrolled {
     int64_t issued[STREAMS_MAX];
 };
 
-static int64_t runs_of(const struct program *program, int32_t instruction) {
+static int64_t repetitions_of(const struct program *program, int32_t instruction) {
     return program->sections.items[program->instructions.items[instruction].section].repeat;
 }
 
-/* Clocks of all issues of an instruction lie side by side, step by step and run by run. */
+/* Clocks of all issues of an instruction lie side by side, step by step and repetition by repetition. */
 static enum status unroll(const struct program *program, struct unrolled *unrolled) {
     struct program *cut = &unrolled->program;
     *cut = *program;
@@ -29,7 +29,7 @@ static enum status unroll(const struct program *program, struct unrolled *unroll
     int64_t issues = 0;
     for (int32_t i = 0; i < (int32_t)program->instructions.count; i++) {
         unrolled->first[i] = issues;
-        issues += STEPS * runs_of(cut, i);
+        issues += STEPS * repetitions_of(cut, i);
     }
     unrolled->clocks = mem_array((size_t)issues, sizeof *unrolled->clocks);
     return unrolled->clocks ? STATUS_OK : STATUS_FAILED;
@@ -41,17 +41,17 @@ static void join(struct clock *into, const struct clock *other) {
 }
 
 /* An issue ends after the one before it on its stream and after what it waits for. */
-static enum status issue_at(struct unrolled *unrolled, int32_t index, int64_t step, int64_t run,
+static enum status issue_at(struct unrolled *unrolled, int32_t index, int64_t step, int64_t repetition,
                             struct proof_issue *issue) {
     const struct program *program = &unrolled->program;
     const struct instruction *instruction = &program->instructions.items[index];
     struct clock clock = unrolled->last[instruction->stream];
     for (int32_t w = 0; w < instruction->wait_count; w++) {
         int32_t waited = instruction->waits[w];
-        int64_t required = program_issues_required(program, waited, index, step, run);
+        int64_t required = program_issues_required(program, waited, index, step, repetition);
         if (required == 0) continue;
         const struct clock *theirs = &unrolled->clocks[unrolled->first[waited] + required - 1];
-        if (required > STEPS * runs_of(program, waited) ||
+        if (required > STEPS * repetitions_of(program, waited) ||
             theirs->ended[program->instructions.items[waited].stream] == 0)
             return status_set(STATUS_FAILED, "program: instruction %d waits for an issue of %d that comes later", index,
                               waited);
@@ -61,20 +61,20 @@ static enum status issue_at(struct unrolled *unrolled, int32_t index, int64_t st
     issue->number = ++unrolled->issued[instruction->stream];
     clock.ended[instruction->stream] = issue->number;
     issue->finished = clock;
-    unrolled->clocks[unrolled->first[index] + step * runs_of(program, index) + run] = clock;
+    unrolled->clocks[unrolled->first[index] + step * repetitions_of(program, index) + repetition] = clock;
     unrolled->last[instruction->stream] = clock;
     return STATUS_OK;
 }
 
 static enum status walk(struct unrolled *unrolled, enum status (*visit)(void *, const struct proof_issue *),
                         void *payload) {
-    struct proof_issue issue = {.section_run = 0};
+    struct proof_issue issue = {.section_repetition = 0};
     for (int64_t step = 0; step < STEPS; step++)
         for (size_t s = 0; s < unrolled->program.sections.count; s++) {
             const struct section *section = &unrolled->program.sections.items[s];
-            for (int64_t run = 0; run < section->repeat; run++, issue.section_run++)
+            for (int64_t repetition = 0; repetition < section->repeat; repetition++, issue.section_repetition++)
                 for (int32_t i = section->first; i < section->first + section->count; i++) {
-                    TRY(issue_at(unrolled, i, step, run, &issue));
+                    TRY(issue_at(unrolled, i, step, repetition, &issue));
                     TRY(visit(payload, &issue));
                 }
         }

@@ -1,3 +1,4 @@
+/* Scheduling: sections, instructions and buffers of a program, and the live ranges of these. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -5,7 +6,7 @@
 #include "program/instances.h"
 #include "program/passes.h"
 
-/* The state of scheduling: which buffer holds which tensor right now. */
+/* The state of scheduling: which buffer holds which tensor at present. */
 struct scheduler {
     struct program *program;
     const struct graph *graph;

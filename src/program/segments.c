@@ -11,9 +11,9 @@ static int64_t padded_end(const struct program *program, const struct buffer *bu
     return buffer->offset + program_moved_bytes(program, buffer->bytes);
 }
 
-/* Slices of an input (which programs only read) and columns are taken to reach their whole buffer: what holds its bytes
- * is known for all of them at once, and nothing is gained by letting two streams fill the columns of one buffer
- * unordered. What ends with its buffer reaches through the padding after it, which moves along to and from the disk. */
+/* Slices of an input (which programs only read) and columns count as their whole buffer: letting two streams fill the
+ * columns of one buffer unordered would gain nothing. An operand that ends with its buffer includes the padding after
+ * it, which copies to and from the disk move too. */
 static void find_bytes(const struct program *program, const struct operand *operand, int64_t *begin, int64_t *end) {
     const struct buffer *buffer = &program->buffers.items[operand->buffer];
     bool whole = operand->stride || operand->row_bytes;
@@ -27,7 +27,7 @@ static enum status add_borders(struct segments *segments, enum tier tier, int64_
     return vec_push(&segments->borders[tier], end);
 }
 
-/* Most operands reach a whole buffer, whose borders are noted once. */
+/* Most operands are whole buffers, whose borders are added once. */
 static enum status collect(const struct program *program, struct segments *segments) {
     bool *whole = mem_array(program->buffers.count, sizeof *whole);
     enum status status = whole ? STATUS_OK : STATUS_FAILED;

@@ -1,5 +1,5 @@
-/* The bytes of each tier cut at every border of an operand's reach, so that "overlaps" becomes "has a segment in
- * common". */
+/* The bytes of each tier, cut into segments at every border of an operand: two operands overlap where they share a
+ * segment. */
 #ifndef BALLAST_PROGRAM_SEGMENTS_H
 #define BALLAST_PROGRAM_SEGMENTS_H
 
@@ -14,13 +14,13 @@ struct segments {
     VEC(int64_t) borders[TIER_COUNT]; /* ascending, without duplicates */
     int32_t first[TIER_COUNT];        /* index of the tier's first segment among all */
     int32_t count;                    /* of all tiers */
-    struct reach *reaches;            /* by instruction * OPERANDS_MAX + operand: the same in all runs of a section */
+    struct reach *reaches; /* by instruction * OPERANDS_MAX + operand: the same in all repetitions of a section */
 };
 
 enum status segments_create(const struct program *program, struct segments *out);
 void segments_free(struct segments *segments);
 
-/* What operand k of an instruction reaches. Inputs' slices of all runs count as one. */
+/* The segments of operand k of an instruction. Inputs' slices of all repetitions count as one. */
 static inline struct reach segments_of(const struct segments *segments, int32_t instruction, int k) {
     return segments->reaches[(size_t)instruction * OPERANDS_MAX + (size_t)k];
 }

@@ -1,6 +1,5 @@
-/* Placement in the order of time, as an allocator would do it while the program runs: each buffer takes the lowest gap
- * that holds it when it becomes live, and gives it back when it dies. Gaps are few, so this is near linear in the
- * buffers. */
+/* Placement in the order of time, as an allocator would do it: each buffer takes the lowest gap that is large enough
+ * when it becomes live, and frees it when it dies. Gaps are few, so this is near linear in the number of buffers. */
 #ifndef BALLAST_PROGRAM_SWEEP_H
 #define BALLAST_PROGRAM_SWEEP_H
 

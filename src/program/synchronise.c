@@ -5,8 +5,8 @@
 #include "program/segments.h"
 
 /* Waits from conflicts: for each access, the last write of the same bytes and, when it writes, the reads since then
- * must have ended. Where the order so far does not say so, a wait is added. Two steps with up to three runs of each
- * section are walked, so that conflicts with the run before and the step before are met too. */
+ * must have ended. Where the order so far does not say so, a wait is added. Two steps with up to three repetitions
+ * of each section are walked, which covers conflicts with the previous repetition and the previous step. */
 
 struct issue {
     int64_t number; /* on its stream; 0: none */

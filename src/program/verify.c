@@ -3,19 +3,18 @@
 #include "program/proof_order.h"
 #include "program/segments.h"
 
-/* Two parts. The form: every index, size and border is what it must be. The order: the program is walked with vector
- * clocks, and for each segment of bytes it is known which buffer's data it holds and which accesses may still be
- * running. */
+/* The proof has two parts. Form: every index, size and border is legal. Order: the program is walked with vector
+ * clocks; for each segment of bytes the walk knows whose data it holds and which accesses may not have ended. */
 
 struct tenancy {
-    int32_t buffer; /* whose data these bytes hold; -1: nobody's */
-    int64_t run;    /* of a section, in which it was last written */
+    int32_t buffer;     /* whose data the segment holds; -1: none */
+    int64_t repetition; /* of a section, counted over the walk, in which it was last written */
     int write_stream;
     int64_t write;              /* number of the last write on its stream; 0: none */
     int64_t reads[STREAMS_MAX]; /* latest reads since */
 };
 
-/* Columns of a buffer's rows that are written, when it is filled piece by piece: ascending, and never touching. */
+/* The columns written so far of a buffer that is filled piece by piece: ascending, with gaps between them. */
 struct piece {
     int64_t begin, end;
 };
@@ -32,8 +31,8 @@ struct holding {
 struct verifier {
     const struct program *program;
     struct holding *holdings; /* by buffer */
-    /* By buffer: how often what it holds has been changed, there or in a copy of it. A copy that lags behind its home,
-     * or a home behind its copy, is stale. */
+    /* By buffer: how often its data was changed, in place or in a copy. A copy with an older count than its home, or a
+     * home with an older count than its copy, is stale. */
     int64_t *versions;
     int64_t *latest; /* by buffer that is no copy */
     struct segments segments;
@@ -56,7 +55,7 @@ static enum status fault(const struct program *program, int32_t index, const str
                          named ? ": buffer " : "", named ? program->buffers.items[operand->buffer].name : "");
 }
 
-/* A buffer's last block moves along to and from the disk, so the arena has all of it. */
+/* Copies to and from the disk move a buffer's last block as a whole, so the arena must hold all of it. */
 static int64_t padded(const struct program *program, int64_t bytes) {
     return (bytes + program->alignment - 1) / program->alignment * program->alignment;
 }
@@ -91,7 +90,8 @@ static enum status check_sections(const struct program *program) {
         const struct section *section = &program->sections.items[i];
         if (section->first != next || section->count < 1)
             return status_set(STATUS_FAILED, "program: section %s does not follow the one before it", section->name);
-        if (section->repeat < 1) return status_set(STATUS_FAILED, "program: section %s has no runs", section->name);
+        if (section->repeat < 1)
+            return status_set(STATUS_FAILED, "program: section %s has no repetitions", section->name);
         next += section->count;
     }
     if (next != (int32_t)program->instructions.count)
@@ -118,7 +118,7 @@ static enum status check_operand(const struct program *program, int32_t index, c
         operand->offset >= 0 && operand->stride >= 0 && operand->bytes > 0 && last <= buffer->bytes - operand->bytes;
     if (!inside) return FAULT(program, index, operand, "the operand reaches outside the buffer");
     if (operand->stride != 0 && operand->access != ACCESS_READ)
-        return FAULT(program, index, operand, "slices of runs may only be read");
+        return FAULT(program, index, operand, "slices of repetitions may only be read");
     if (buffer->kind == BUFFER_INPUTS && operand->access != ACCESS_READ)
         return FAULT(program, index, operand, "a step's inputs may only be read");
     if (operand->row_bytes > operand->row_stride)
@@ -178,7 +178,7 @@ static enum status check_node_operands(const struct program *program, int32_t in
     return STATUS_OK;
 }
 
-/* What computes does so in one tier, and not on the disk, which has no addresses. */
+/* All operands of a kernel are in one tier, and not on the disk, which has no addresses. */
 static enum status check_tiers(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     if (instruction->tier != TIER_DEVICE && instruction->tier != TIER_HOST)
@@ -280,7 +280,7 @@ static bool covers(const struct pieces *pieces, int64_t begin, int64_t end) {
     return false;
 }
 
-/* The last columns of a row end where everything does, so that they complete what a whole write covers at once. */
+/* A row's last columns end at INT64_MAX, as a whole write does, so that columns can add up to one. */
 static void operand_columns(const struct operand *operand, int64_t *begin, int64_t *end) {
     *begin = operand->row_bytes ? operand->offset % operand->row_stride : 0;
     *end = operand->row_bytes ? *begin + operand->row_bytes : INT64_MAX;
@@ -318,7 +318,7 @@ static enum status verify_contents(struct verifier *verifier, const struct proof
         if (tenancy->buffer != operand->buffer)
             return FAULT(verifier->program, issue->instruction, operand, "read after %s took its bytes",
                          verifier->program->buffers.items[tenancy->buffer].name);
-        if (buffer->kind == BUFFER_ACTIVATIONS && tenancy->run != issue->section_run)
+        if (buffer->kind == BUFFER_ACTIVATIONS && tenancy->repetition != issue->section_repetition)
             return FAULT(verifier->program, issue->instruction, operand, "read before this pass has written it");
     }
     int64_t begin, stop;
@@ -335,7 +335,7 @@ static enum status verify_order(struct verifier *verifier, const struct proof_is
         const struct tenancy *tenancy = &verifier->tenancies[i];
         if (!proof_ended(issue, own, tenancy->write_stream, tenancy->write))
             return FAULT(verifier->program, issue->instruction, operand,
-                         "may run before a write on stream %d has ended", tenancy->write_stream);
+                         "may start before a write on stream %d has ended", tenancy->write_stream);
         for (int s = 0; s < verifier->program->streams && operand->access != ACCESS_READ; s++)
             if (!proof_ended(issue, own, s, tenancy->reads[s]))
                 return FAULT(verifier->program, issue->instruction, operand, "may overwrite what stream %d still reads",
@@ -351,10 +351,12 @@ static enum status take_over(struct verifier *verifier, const struct proof_issue
     for (int32_t i = first; i < end; i++) {
         struct tenancy *tenancy = &verifier->tenancies[i];
         fresh |= tenancy->buffer != operand->buffer;
-        *tenancy = (struct tenancy){
-            .buffer = operand->buffer, .run = issue->section_run, .write_stream = stream, .write = issue->number};
+        *tenancy = (struct tenancy){.buffer = operand->buffer,
+                                    .repetition = issue->section_repetition,
+                                    .write_stream = stream,
+                                    .write = issue->number};
     }
-    /* An update keeps what was there; any other write of a new tenant starts with nothing. */
+    /* An update keeps what was there; any other write by a new buffer begins without defined data. */
     if (operand->access == ACCESS_UPDATE) return STATUS_OK;
     if (fresh) pieces->list.count = 0;
     struct piece piece;
@@ -369,7 +371,7 @@ static const struct tensor *operand_tensor(const struct instruction *instruction
     return tensor_storage(index < OP_INPUTS_MAX ? node->in[index] : node->out[index - OP_INPUTS_MAX]);
 }
 
-/* An activation must be the one that the node names, and of the same grain: buffers of other tensors look alike. */
+/* An activation must be of the tensor and grain that the node reads: sizes alone do not tell them apart. */
 static enum status verify_holding(struct verifier *verifier, const struct proof_issue *issue,
                                   const struct operand *operand, const struct instruction *instruction,
                                   const struct tensor *tensor) {
@@ -456,8 +458,8 @@ static enum status settle_persistent(struct verifier *verifier) {
     return STATUS_OK;
 }
 
-/* Deferred instructions run alone or not at all in some steps (program.h), so what they and others both use is kept
- * from step to step. */
+/* Some steps leave deferred instructions out, or issue them alone (program.h), so buffers that they share with others
+ * must be persistent. */
 static enum status check_deferred(const struct program *program) {
     enum { DEFERRED = 1, OTHER = 2 };
     unsigned char *users = mem_array(program->buffers.count, 1);
@@ -476,7 +478,7 @@ static enum status check_deferred(const struct program *program) {
     return status;
 }
 
-/* A kernel holds state of its own (library handles), so one stream runs it. */
+/* A kernel has state of its own (library handles), so it is called on one stream. */
 static enum status check_kernel_streams(const struct program *program) {
     int *streams = mem_array(program->graph->nodes.count, sizeof *streams); /* 1 + stream; 0: not seen */
     if (!streams) return STATUS_FAILED;
@@ -486,7 +488,8 @@ static enum status check_kernel_streams(const struct program *program) {
         if (!instruction->node) continue;
         int *stream = &streams[instruction->node->id];
         if (*stream != 0 && *stream != instruction->stream + 1)
-            status = FAULT(program, i, NULL, "the kernel runs on streams %d and %d", *stream - 1, instruction->stream);
+            status =
+                FAULT(program, i, NULL, "the kernel is called on streams %d and %d", *stream - 1, instruction->stream);
         *stream = instruction->stream + 1;
     }
     mem_free(streams);

@@ -32,7 +32,7 @@ static bool instructions_clash(const struct program *program, const struct instr
     return false;
 }
 
-/* The function that does several; NULL where the instruction has none. */
+/* The function that executes several kernels in one call; NULL where the instruction has none. */
 static kernel_run_together *together_of(const struct executable *executable, const struct instruction *instruction) {
     bool of_device = instruction->opcode == OPCODE_KERNEL && instruction->tier != TIER_HOST &&
                      !runner_on_host(executable->program, instruction);
@@ -40,7 +40,7 @@ static kernel_run_together *together_of(const struct executable *executable, con
     return kernel && kernel->workspace_bytes == 0 ? kernel->run_together : NULL;
 }
 
-/* Whether the instruction may come after the batch's; the last of these is waited for by none. */
+/* Whether the instruction may extend the batch, whose last instruction no other waits for. */
 static bool may_join(const struct executable *executable, const struct batch *batch,
                      const struct instruction *instruction) {
     const struct program *program = executable->program;

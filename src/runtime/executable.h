@@ -10,17 +10,17 @@ struct executable {
     const struct backend *backend;
     struct graph *graph;
     struct kernel **kernels; /* by node id */
-    /* By node id: the kernels of those that the program runs in the host tier, where the backend leaves these to
-     * another; else NULL. Without workspace. */
+    /* By node id: kernels of another backend for the nodes that the program places in the host tier; NULL for all
+     * others. They have no workspace. */
     struct kernel **host_kernels;
     struct program *program;
-    int threads; /* the recipe's: every thread that runs kernels sets them first */
+    int threads; /* the recipe's: every thread that calls kernels sets it first */
 };
 
 /* Takes over `graph` (also on failure) and compiles it under the plan. The backend's threads must be set before. */
 enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
                               struct executable **out);
-/* The same for one that takes turns with `resident` in one arena (program_compile_beside). */
+/* The same for an executable that takes turns with `resident` in one arena (program_compile_beside). */
 enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
                                      const struct executable *resident, struct executable **out);
 void executable_free(struct executable *executable);

@@ -1,15 +1,14 @@
+/* One step with the streams' issues in random order. Whether an issue may start is decided as workers decide it, by
+ * counting ended issues, and so independently of the vector clocks by which waits were added. */
 #include <string.h>
 
 #include "base/random.h"
 #include "runtime/runner_state.h"
 
-/* One step with the streams' issues mixed at random. What is legal is decided as the workers decide it, by counting
- * ended issues, and so independently of the vector clocks that placed the waits. */
-
 struct cursor {
     size_t section;
-    int64_t run;
-    int32_t instruction; /* next to look at; the section's end: next run */
+    int64_t repetition;
+    int32_t instruction; /* next to be issued; the section's end: the next repetition follows */
 };
 
 struct mixer {
@@ -33,8 +32,8 @@ static bool settle(const struct mixer *mixer, int stream, struct cursor *cursor)
             cursor->instruction++;
         if (cursor->instruction < end) return true;
         cursor->instruction = section->first;
-        if (++cursor->run < section->repeat) continue;
-        cursor->run = 0;
+        if (++cursor->repetition < section->repeat) continue;
+        cursor->repetition = 0;
         cursor->section++;
     }
     return false;
@@ -44,13 +43,14 @@ static bool ready(const struct mixer *mixer, const struct cursor *cursor) {
     const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
     for (int32_t w = 0; w < instruction->wait_count; w++) {
         int32_t waited = instruction->waits[w];
-        if (mixer->ended[waited] < program_issues_required(mixer->program, waited, cursor->instruction, 0, cursor->run))
+        if (mixer->ended[waited] <
+            program_issues_required(mixer->program, waited, cursor->instruction, 0, cursor->repetition))
             return false;
     }
     return true;
 }
 
-/* A pack's tensors die one by one, and other buffers may take their bytes: each is a piece, as is any other buffer. */
+/* A pack's tensors die one by one, and other buffers may take their bytes: each is a piece; any other buffer is one. */
 static int32_t piece_count(const struct buffer *buffer) { return buffer->pack ? buffer->pack->count : 1; }
 
 static void piece_range(const struct buffer *buffer, int32_t piece, int64_t *begin, int64_t *end) {
@@ -59,7 +59,7 @@ static void piece_range(const struct buffer *buffer, int32_t piece, int64_t *beg
     *end = last ? buffer->bytes : buffer->pack->members[piece + 1].offset;
 }
 
-/* Adds to what is left of the uses of every piece that an operand touches, and poisons those with none left. */
+/* Adds `change` to the uses left of every piece that an operand touches, and poisons pieces with none left. */
 static void count_use(struct mixer *mixer, const struct operand *operand, int64_t change) {
     const struct buffer *buffer = &mixer->program->buffers.items[operand->buffer];
     bool kept = buffer->persistent || buffer->kind == BUFFER_RESULTS || (buffer->tensor && buffer->tensor->kept);
@@ -111,7 +111,7 @@ static enum status mix(struct mixer *mixer) {
         uint64_t draw = random_u64(mixer->seed, RANDOM_TEST, 0, mixer->draws++);
         struct cursor *cursor = &mixer->cursors[candidates[draw % (uint64_t)count]];
         const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
-        runner_run_instruction(mixer->runner, instruction, cursor->run, mixer->runner->streams[0]);
+        runner_execute_instruction(mixer->runner, instruction, cursor->repetition, mixer->runner->streams[0]);
         mixer->ended[cursor->instruction]++;
         end_uses(mixer, instruction);
         cursor->instruction++;

@@ -7,11 +7,11 @@
 #include "base/clock.h"
 #include "base/fault.h"
 
-void *runner_address(const struct runner *runner, const struct operand *operand, int64_t run) {
+void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition) {
     if (operand->buffer < 0) return NULL;
     const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
     char *base = runner->arenas[buffer->tier].base;
-    return base ? base + buffer->offset + operand->offset + run * operand->stride : NULL;
+    return base ? base + buffer->offset + operand->offset + repetition * operand->stride : NULL;
 }
 
 /* Copies are filled from their homes without changing them. */
@@ -26,12 +26,12 @@ bool runner_changes_state(const struct program *program, const struct instructio
     return false;
 }
 
-/* Whether it is the host's kernel that works on the operands. */
+/* Whether the host's kernel works on the operands. */
 static bool has_host_kernel(const struct executable *executable, const struct instruction *instruction) {
     return executable->host_kernels && instruction->tier == TIER_HOST;
 }
 
-/* Of the step that is running, or that left the instruction, where its kernel reads them. */
+/* The values that the kernel reads: those of the present step, or of the step that left the instruction. */
 static const double *values_for(const struct runner *runner, const struct instruction *instruction) {
     if (!instruction->node->op->reads_scalars) return NULL;
     if (runner->values && !has_host_kernel(runner->executable, instruction))
@@ -39,27 +39,28 @@ static const double *values_for(const struct runner *runner, const struct instru
     return instruction->deferred ? runner->left : runner->scalars;
 }
 
-static const struct kernel *make_call(const struct runner *runner, const struct instruction *instruction, int64_t run,
-                                      void *stream, struct kernel_call *out) {
+static const struct kernel *make_call(const struct runner *runner, const struct instruction *instruction,
+                                      int64_t repetition, void *stream, struct kernel_call *out) {
     struct kernel_call call = {.scalars = values_for(runner, instruction), .stream = stream};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
-        call.in[i] = runner_address(runner, &instruction->operands[i], run);
+        call.in[i] = runner_address(runner, &instruction->operands[i], repetition);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
-        call.out[i] = runner_address(runner, &instruction->operands[OP_INPUTS_MAX + i], run);
-    call.workspace = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], run);
+        call.out[i] = runner_address(runner, &instruction->operands[OP_INPUTS_MAX + i], repetition);
+    call.workspace = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], repetition);
     const struct executable *executable = runner->executable;
     bool on_host = has_host_kernel(executable, instruction);
     *out = call;
     return (on_host ? executable->host_kernels : executable->kernels)[instruction->node->id];
 }
 
-static enum status run_kernel(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+static enum status call_kernel(struct runner *runner, const struct instruction *instruction, int64_t repetition,
+                               void *stream) {
     struct kernel_call call;
-    const struct kernel *kernel = make_call(runner, instruction, run, stream, &call);
+    const struct kernel *kernel = make_call(runner, instruction, repetition, stream, &call);
     return kernel->run(kernel, &call);
 }
 
-enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *stream) {
+enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream) {
     const struct program *program = runner->executable->program;
     const struct kernel *kernels[KERNELS_TOGETHER];
     struct kernel_call calls[KERNELS_TOGETHER];
@@ -67,23 +68,24 @@ enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t run, 
     for (int32_t i = first; i <= runner->batches[first]; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         if (instruction->stream != program->instructions.items[first].stream) continue;
-        kernels[count] = make_call(runner, instruction, run, stream, &calls[count]);
+        kernels[count] = make_call(runner, instruction, repetition, stream, &calls[count]);
         count++;
     }
     return kernels[0]->run_together(kernels, calls, count);
 }
 
-static void run_zero(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+static void write_zeros(struct runner *runner, const struct instruction *instruction, int64_t repetition,
+                        void *stream) {
     const struct backend *backend = runner->executable->backend;
     const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
     if (instruction->tier == TIER_HOST && backend->host) backend = backend->host;
-    backend->zero(runner_address(runner, target, run), target->bytes, stream);
+    backend->zero(runner_address(runner, target, repetition), target->bytes, stream);
 }
 
-enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
     switch (instruction->opcode) {
-    case OPCODE_KERNEL: return run_kernel(runner, instruction, run, stream);
-    case OPCODE_ZERO: run_zero(runner, instruction, run, stream); break;
+    case OPCODE_KERNEL: return call_kernel(runner, instruction, repetition, stream);
+    case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
     case OPCODE_COPY: return runner_copy(runner, instruction, stream);
     }
     return STATUS_OK;
@@ -114,90 +116,91 @@ static bool leaves_out(const struct runner *runner, const struct instruction *in
     return !(runner->parts & (instruction->deferred ? PART_DEFERRED : PART_STEP));
 }
 
-void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream) {
+void runner_execute_instruction(struct runner *runner, const struct instruction *instruction, int64_t repetition,
+                                void *stream) {
     if (leaves_out(runner, instruction) || runner->failed) return;
     if (runner->gate && runner_changes_state(runner->executable->program, instruction))
         runner->gate(runner->gate_payload);
     const struct backend_streams *streams = runner->executable->backend->streams;
     enum status status = STATUS_OK;
     if (streams && runner_on_host(runner->executable->program, instruction)) status = streams->finish(stream);
-    if (status == STATUS_OK) status = runner_ask(runner, instruction, run, stream);
+    if (status == STATUS_OK) status = runner_ask(runner, instruction, repetition, stream);
     if (streams && status == STATUS_OK) status = streams->check();
     if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
-void runner_run_batch(struct runner *runner, int32_t first, int64_t run, void *stream) {
+void runner_execute_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream) {
     const struct program *program = runner->executable->program;
     const struct instruction *instruction = &program->instructions.items[first];
     if (leaves_out(runner, instruction) || runner->failed) return;
     if (runner->gate && runner_changes_state(program, instruction)) runner->gate(runner->gate_payload);
     const struct backend_streams *streams = runner->executable->backend->streams;
-    enum status status = runner_ask_batch(runner, first, run, stream);
+    enum status status = runner_ask_batch(runner, first, repetition, stream);
     if (streams && status == STATUS_OK) status = streams->check();
     if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
 /* Each issue has an event of its own, which no other thread touches. */
-static void record(const struct runner *runner, int32_t index, int64_t run, int64_t start_ns) {
+static void record(const struct runner *runner, int32_t index, int64_t repetition, int64_t start_ns) {
     const struct instruction *instruction = &runner->executable->program->instructions.items[index];
     int64_t end_ns = leaves_out(runner, instruction) ? start_ns : clock_now_ns();
-    struct timeline_event *event = timeline_find(runner->recorder, index, run);
+    struct timeline_event *event = timeline_find(runner->recorder, index, repetition);
     event->start_s = (double)(start_ns - runner->began_ns) * 1e-9;
     event->end_s = (double)(end_ns - runner->began_ns) * 1e-9;
 }
 
-/* What is recorded begins when its stream has done all before it, and is waited for. */
-static void run_issue(struct runner *runner, int32_t index, int64_t run, void *stream) {
+/* Recording waits for the stream before and after the instruction. */
+static void execute_issue(struct runner *runner, int32_t index, int64_t repetition, void *stream) {
     bool recorded = runner->recorder && (runner->parts & PART_STEP);
     if (recorded) runner_finish_stream(runner, stream);
     int64_t start_ns = recorded ? clock_now_ns() : 0;
-    runner_run_instruction(runner, &runner->executable->program->instructions.items[index], run, stream);
+    runner_execute_instruction(runner, &runner->executable->program->instructions.items[index], repetition, stream);
     if (recorded) runner_finish_stream(runner, stream);
-    if (recorded) record(runner, index, run, start_ns);
+    if (recorded) record(runner, index, repetition, start_ns);
 }
 
-/* Asks for the span or the batch that begins there, or for the instruction alone. Returns the last that was asked for.
- * What is recorded or observed is asked for alone. */
-static int32_t run_from(struct runner *runner, int32_t index, int64_t run, void *stream) {
+/* Enqueues or executes the span, the batch or the single instruction that begins there, and returns its last
+ * instruction. Recorded and observed instructions are single. */
+static int32_t execute_from(struct runner *runner, int32_t index, int64_t repetition, void *stream) {
     const struct span *span = runner_span_at(runner, index);
     int32_t last = runner->recorder || runner->observer ? index : runner->batches[index];
     if (span)
         runner_launch(runner, span, stream);
     else if (last != index)
-        runner_run_batch(runner, index, run, stream);
+        runner_execute_batch(runner, index, repetition, stream);
     else
-        run_issue(runner, index, run, stream);
+        execute_issue(runner, index, repetition, stream);
     return span ? span->last : last;
 }
 
-/* All on one stream, whatever streams the program has. */
+/* Executes all streams' instructions in the caller's thread. */
 static void run_in_order(struct runner *runner) {
     const struct program *program = runner->executable->program;
     void *stream = runner->streams[0];
     for (size_t s = 0; s < program->sections.count; s++) {
         const struct section *section = &program->sections.items[s];
-        for (int64_t run = 0; run < section->repeat; run++)
+        for (int64_t repetition = 0; repetition < section->repeat; repetition++)
             for (int32_t i = section->first; i < section->first + section->count; i++) {
-                i = run_from(runner, i, run, stream);
+                i = execute_from(runner, i, repetition, stream);
                 if (!runner->observer) continue;
                 runner_finish_stream(runner, stream);
-                runner->observer(runner->observer_payload, runner, i, run);
+                runner->observer(runner->observer_payload, runner, i, repetition);
             }
     }
     runner_finish_stream(runner, stream);
 }
 
-static void await(struct runner *runner, int32_t instruction, int64_t step, int64_t run) {
+static void await(struct runner *runner, int32_t instruction, int64_t step, int64_t repetition) {
     const struct program *program = runner->executable->program;
     const struct instruction *self = &program->instructions.items[instruction];
     for (int32_t w = 0; w < self->wait_count; w++) {
-        int64_t required = program_issues_required(program, self->waits[w], instruction, step, run);
+        int64_t required = program_issues_required(program, self->waits[w], instruction, step, repetition);
         while (runner->ended[self->waits[w]] < required)
             pthread_cond_wait(&runner->changed, &runner->lock);
     }
 }
 
-/* Tells the others that the stream's instructions from one to another have been asked for. */
+/* Tells the other workers that the stream's instructions from one to another are issued. */
 static void tell(struct runner *runner, int stream, int32_t first, int32_t last) {
     pthread_mutex_lock(&runner->lock);
     for (int32_t i = first; i <= last; i++)
@@ -210,15 +213,15 @@ static void run_stream_step(struct runner *runner, int stream, int64_t step) {
     const struct program *program = runner->executable->program;
     for (size_t s = 0; s < program->sections.count; s++) {
         const struct section *section = &program->sections.items[s];
-        for (int64_t run = 0; run < section->repeat; run++)
+        for (int64_t repetition = 0; repetition < section->repeat; repetition++)
             for (int32_t i = section->first; i < section->first + section->count; i++) {
                 if (program->instructions.items[i].stream != stream) continue;
                 pthread_mutex_lock(&runner->lock);
-                await(runner, i, step, run);
+                await(runner, i, step, repetition);
                 pthread_mutex_unlock(&runner->lock);
                 runner_order(runner, i);
                 int32_t first = i;
-                i = run_from(runner, i, run, runner->streams[stream]);
+                i = execute_from(runner, i, repetition, runner->streams[stream]);
                 runner_record(runner, i);
                 tell(runner, stream, first, i);
             }
@@ -226,7 +229,7 @@ static void run_stream_step(struct runner *runner, int stream, int64_t step) {
     runner_finish_stream(runner, runner->streams[stream]);
 }
 
-/* Whether the stream's worker computes itself. */
+/* Whether kernels are computed in the stream's worker. */
 static bool has_kernels(const struct executable *executable, int stream) {
     const struct program *program = executable->program;
     for (size_t i = 0; i < program->instructions.count; i++) {

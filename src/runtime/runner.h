@@ -1,20 +1,23 @@
-/* Runs an executable's program in given arenas: one worker for each stream, waits between them, nothing allocated in a
+/* Executes a program in given arenas: one worker for each stream, waits between them, no allocation in a
  * step.
  *
- * On a backend with streams (backend.h) the workers only ask for work, and may be far ahead of it: the counts that they
- * wait for are then of issues asked for, and the order in which these are done is left to the backend's events. Work of
- * the workers' own (the disk's, kernels in the host tier) waits for the events themselves. A step ends when all is
- * done.
+ * Files, in the order to read them: executable (a program with its kernels), runner (this; workers and steps),
+ * runner_state (what the runner's files share), runner_data (tensors between steps), runner_mirror (CPU copies of
+ * inputs and results), runner_copy and tier_copy (copies between tiers), runner_streams (a backend's streams and
+ * events), batches (kernels of one call), spans and runner_spans (graphs), interleave (a step in random order, for
+ * tests).
  *
- * Where such a backend has graphs (backend.h), a step asks for whole spans of a stream at once (runtime/spans.h), from
- * the second step on: the same work in the same order. A step that is recorded or observed is asked for call by call.
+ * On a backend with streams (backend.h) the workers only enqueue work and may be far ahead of it: the counts that they
+ * wait for are of issues enqueued, and the backend's events order the execution. What workers do themselves (disk
+ * copies, kernels in the host tier) waits for the events. A step ends when all work is done.
  *
- * Addresses. What runner_data returns is always for the CPU. Where a tier's memory has no addresses for it
- * (arena.mapped), inputs, results and kept activations have mirrors in memory that has, which are sent to the device
- * before each step and fetched after it; weights and state have none and are reached by runner_read and runner_write
- * alone, as on the disk. So: inputs and results through runner_data; weights and state through runner_data where that
- * is not NULL, else (or always) through runner_read and runner_write; what an instruction has made, within a step, by
- * runner_read_operand. */
+ * Where such a backend has graphs (backend.h), steps from the second on launch whole spans of a stream at once
+ * (runtime/spans.h): the same work in the same order. A step that is recorded or observed is enqueued call by call.
+ *
+ * Addresses. runner_data returns addresses that the CPU can use. Where it cannot use a tier's memory (arena.mapped),
+ * inputs, results and kept activations have CPU copies, which are sent to the device before each step and fetched after
+ * it. Weights and state have none: runner_data returns NULL for them, as on the disk, and runner_read and runner_write
+ * copy them; these work on every tier. Within a step, runner_read_operand reads what an instruction wrote. */
 #ifndef BALLAST_RUNTIME_RUNNER_H
 #define BALLAST_RUNTIME_RUNNER_H
 
@@ -25,18 +28,18 @@
 struct runner;
 
 /* `arenas` has one arena a tier, at least of the program's size, with RUNNER_CHANNELS channels on the disk; several
- * runners may share them and take turns (training and evaluation of one model have their parameters at the same
- * places). Borrows both. */
+ * runners may share them and take turns (programs of one model have their parameters at the same offsets). Borrows
+ * both. */
 enum { RUNNER_CHANNELS = STREAM_ROLE_COUNT };
 enum status runner_create(const struct executable *executable, const struct arena *arenas, struct runner **out);
 void runner_free(struct runner *runner);
 
-/* Runs one step with these SCALAR_COUNT values and returns when all streams are done. A program that defers updates
- * makes those that the step before left, with that step's values, and leaves its own. FAILED when a tier's store did:
- * what the arenas hold is then not to be used, and every later step fails alike. */
+/* Makes one step with these SCALAR_COUNT values and returns when all streams are done. A program that defers updates
+ * makes those of the previous step, with that step's values, and leaves its own to the next. FAILED when a tier's store
+ * failed: the arenas' contents are then invalid, and every later step fails alike. */
 enum status runner_step(struct runner *runner, const double *scalars);
-/* Makes the updates that the last step left, if it left any: before parameters and state are read from outside, or by
- * another program. */
+/* Makes the updates that the last step left, if any. To be called before parameters and state are read from outside or
+ * by another program. */
 enum status runner_finish(struct runner *runner);
 
 /* The bytes of an input (all grains), result or kept activation (of the last pass's first grain), or of a parameter or
@@ -50,33 +53,33 @@ enum status runner_write(struct runner *runner, const struct tensor *tensor, int
                          const void *from);
 
 /* Called before each instruction that changes a parameter or the optimizer's state, or once before several that are
- * asked for together, by the thread that asks for them: what
- * reads them during a step (a checkpoint) can be waited for there. NULL: none. Not while a step runs. */
+ * enqueued together, by the thread that enqueues or executes them; it may wait for a reader of these (a checkpoint).
+ * NULL: none. Not to be set within a step. */
 typedef void runner_gate(void *payload);
 void runner_set_gate(struct runner *runner, runner_gate *gate, void *payload);
 
-/* Called after each instruction; for finding where a value went wrong, or where time goes. While there is one, all
- * streams' instructions run one after the other in the caller's thread. NULL: none. */
-typedef void runner_observer(void *payload, const struct runner *runner, int32_t instruction, int64_t run);
+/* Called after each instruction, for finding where a value went wrong. While there is one, the instructions of all
+ * streams are executed one after the other in the caller's thread. NULL: none. */
+typedef void runner_observer(void *payload, const struct runner *runner, int32_t instruction, int64_t repetition);
 void runner_set_observer(struct runner *runner, runner_observer *observer, void *payload);
-/* Notes when each instruction of the steps to come runs, on whatever streams: the timeline, made for this program,
- * holds the last whole step. Costs two looks at the clock an instruction, no lock and no memory. On a backend with
- * streams each instruction is waited for, so that its time is known: the others go on meanwhile. NULL: none. Not while
- * a step runs. */
+/* Records when each instruction begins and ends in the steps to come: the timeline, made for this program, holds the
+ * last whole step. Costs two readings of the clock an instruction, no lock and no memory. On a backend with streams the
+ * worker waits for each instruction to know its time; other streams go on. NULL: none. Not to be set within a step. */
 void runner_set_recorder(struct runner *runner, struct timeline *timeline);
-/* The program's spans, and how many of them steps launch as graphs: none before the second step, nor where the backend
- * has none; fewer where some could not be captured. */
+/* The program's spans, and how many of them steps launch as graphs: none before the second step or without graphs in
+ * the backend, fewer where some could not be captured. */
 struct runner_graph_count {
     size_t spans, graphs;
 };
 struct runner_graph_count runner_count_graphs(const struct runner *runner);
-/* For the CPU, the address of an instruction's operand in the given run of its section; NULL where it has none. */
-void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run);
-/* Copies operand->bytes from there, from any tier but the disk, in an observer. FAILED when the device does. */
-enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t run, void *to);
+/* The CPU's address of an instruction's operand in the given repetition of its section; NULL where it has none. */
+void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t repetition);
+/* Copies operand->bytes of it, from any tier but the disk; for observers. FAILED when the device fails. */
+enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t repetition,
+                                void *to);
 
-/* Runs one step's issues one at a time in a random order that streams and waits allow, and fills every buffer in memory
- * with 0xFF bytes once its last use in the step is over. Bit for bit the same result is expected. For tests. */
+/* Makes one step with its issues one at a time, in a random order that streams and waits allow, and fills every buffer
+ * in memory with 0xFF bytes after its last use in the step. The result must be the same bit for bit. For tests. */
 enum status runner_step_interleaved(struct runner *runner, const double *scalars, uint64_t seed);
 
 #endif

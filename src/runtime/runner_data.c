@@ -1,4 +1,4 @@
-/* Tensors of a program from outside, between steps. */
+/* Reading and writing a program's tensors between steps. */
 #include <string.h>
 
 #include "runtime/runner_state.h"
@@ -13,22 +13,23 @@ void *runner_data(const struct runner *runner, const struct tensor *tensor) {
     return mirror ? mirror + offset : NULL;
 }
 
-void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t run) {
+void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t repetition) {
     bool mapped =
         operand->buffer >= 0 && runner->arenas[runner->executable->program->buffers.items[operand->buffer].tier].mapped;
-    return mapped ? runner_address(runner, operand, run) : NULL;
+    return mapped ? runner_address(runner, operand, repetition) : NULL;
 }
 
-enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t run, void *to) {
+enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t repetition,
+                                void *to) {
     const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
-    return arena_read(&runner->arenas[buffer->tier], buffer->offset + operand->offset + run * operand->stride, to,
-                      operand->bytes, 0);
+    return arena_read(&runner->arenas[buffer->tier], buffer->offset + operand->offset + repetition * operand->stride,
+                      to, operand->bytes, 0);
 }
 
-/* A stretch of the disk tier, and the whole blocks around it that fit into the window. */
+/* A range of the disk tier, and the whole blocks around it that fit into the window. */
 struct stretch {
     const struct arena *arena;
-    int64_t begin, end;             /* wanted, what is left of it */
+    int64_t begin, end;             /* what is left of the range */
     int64_t block_begin, block_end; /* moved */
 };
 
@@ -60,7 +61,7 @@ static enum status read_disk(struct runner *runner, struct stretch stretch, char
     return STATUS_OK;
 }
 
-/* Blocks at both ends keep what neighbours have there. */
+/* In the blocks at both ends the neighbours' bytes stay as they are. */
 static enum status write_disk(struct runner *runner, struct stretch stretch, const char *from) {
     while (stretch.begin < stretch.end) {
         settle_blocks(&stretch);

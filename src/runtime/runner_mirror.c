@@ -1,5 +1,4 @@
-/* What passes between the CPU and memory without addresses for it, before and after each step: copies of inputs and
- * results, and the step's values. */
+/* CPU copies of device-only inputs and results, and the step's values for the device. */
 #include <string.h>
 
 #include "runtime/runner_state.h"

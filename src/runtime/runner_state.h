@@ -1,4 +1,4 @@
-/* What the ways of executing a program share; private to src/runtime. */
+/* What the runner's files share; private to src/runtime. */
 #ifndef BALLAST_RUNTIME_RUNNER_STATE_H
 #define BALLAST_RUNTIME_RUNNER_STATE_H
 
@@ -21,13 +21,13 @@ struct worker {
 
 enum { RUNNER_MESSAGE_BYTES = 1024, RUNNER_WINDOW_BYTES = 1 << 20 };
 
-/* Which instructions a step runs. */
+/* Which instructions a step executes. */
 enum { PART_STEP = 1, PART_DEFERRED = 2 };
 
 struct runner {
     const struct executable *executable;
     const struct arena *arenas;
-    const double *scalars; /* of the step that is running */
+    const double *scalars; /* of the present step */
     runner_gate *gate;
     void *gate_payload;
     runner_observer *observer;
@@ -35,91 +35,90 @@ struct runner {
     struct timeline *recorder; /* NULL: none */
     int64_t began_ns;          /* the step that is recorded */
     /* Deferred updates: */
-    int parts;                 /* of the step that is running */
-    bool pending;              /* a step has left updates */
-    double left[SCALAR_COUNT]; /* that step's values */
+    int parts;                 /* of the present step */
+    bool pending;              /* the last step left its updates to the next */
+    double left[SCALAR_COUNT]; /* the last step's values */
     void *window;              /* RUNNER_WINDOW_BYTES, aligned for the disk: NULL in programs that do not use it */
     /* Backends with streams and memory of their own: */
     void *streams[STREAMS_MAX];            /* the backend's, by the program's; all NULL where it has none */
     void **events;                         /* by instruction; NULL for one that no other waits for */
     struct copy_stage stages[STREAMS_MAX]; /* by stream; for those that need one */
-    void **mirrors;                        /* by buffer; NULL for those that the CPU has addresses for */
-    double
-        *values; /* where the device's kernels read a step's values: those of the step that is running, then `left` */
+    void **mirrors;                        /* by buffer; NULL for those with addresses for the CPU */
+    double *values; /* where the device's kernels read a step's values: those of the present step, then `left` */
     /* Backends with graphs: */
     struct spans spans;
     void **graphs;    /* by span; NULL before it is captured, and where it cannot be */
-    bool warm;        /* a step has been run */
-    bool captured;    /* all spans that can be */
-    bool launches;    /* the step that is running has its spans launched */
+    bool warm;        /* a step has been made */
+    bool captured;    /* all spans that can be captured are */
+    bool launches;    /* the present step launches its spans */
     int32_t *batches; /* by instruction: the last of the batch that begins there (runtime/batches.h) */
     /* Several streams: */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t *ended;      /* by instruction: issues that have ended, over all steps */
-    int64_t steps_begun; /* workers run a step when this passes their own count */
+    int64_t steps_begun; /* workers begin a step when this passes their own count */
     int64_t steps_ended[STREAMS_MAX];
     bool stopping;
-    atomic_bool failed; /* a kernel, a copy or the device failed; nothing runs any more */
+    atomic_bool failed; /* a kernel, a copy or the device failed; nothing more is executed */
     char message[RUNNER_MESSAGE_BYTES], hint[RUNNER_MESSAGE_BYTES];
     struct worker workers[STREAMS_MAX];
 };
 
-/* Runs one issue of an instruction, if the step has it, or asks the backend's stream for it. A failure is kept for
- * runner_status. */
-void runner_run_instruction(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream);
-/* Runs issues of the batch that begins at the instruction, as the other does that of one. */
-void runner_run_batch(struct runner *runner, int32_t first, int64_t run, void *stream);
+/* Executes one issue of an instruction, if the step has it, or enqueues it on the backend's stream. A failure is kept
+ * for runner_status. */
+void runner_execute_instruction(struct runner *runner, const struct instruction *instruction, int64_t repetition,
+                                void *stream);
+/* The same for the batch that begins at the instruction. */
+void runner_execute_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream);
 /* The same as runner_ask for a batch. */
-enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t run, void *stream);
-/* Asks for the work of one issue and nothing else. FAILED where a kernel or a copy of the disk's does. */
-enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t run, void *stream);
+enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream);
+/* Executes or enqueues the work of one issue, without waits and records. FAILED where a kernel or a disk copy fails. */
+enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream);
 /* Whether it changes parameters or the optimizer's state. */
 bool runner_changes_state(const struct program *program, const struct instruction *instruction);
-/* The status; where it is a failure, the message names the instruction, which may only have found that an earlier one
- * failed. */
+/* The status. A failure's message names the instruction, which may only have noticed the failure of an earlier one. */
 enum status runner_name_failure(const struct instruction *instruction, enum status status);
-/* Keeps the calling thread's message, if it is the first. */
+/* Keeps the calling thread's message, if it is the first failure. */
 void runner_keep_failure(struct runner *runner);
-/* Where the operand's bytes are for kernels and copies; NULL on the disk. */
-void *runner_address(const struct runner *runner, const struct operand *operand, int64_t run);
-/* All of a copy, in whole blocks where the disk takes part. */
+/* The operand's address for kernels and copies; NULL on the disk. */
+void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition);
+/* Copies a whole buffer, in whole blocks from and to the disk. */
 enum status runner_copy(struct runner *runner, const struct instruction *instruction, void *stream);
 
 /* Streams of the backend (runner_streams.c). All do nothing where it has none. */
 enum status runner_streams_open(struct runner *runner);
 void runner_streams_close(struct runner *runner);
-/* Whether the thread itself does the work, and has done it when it goes on. */
+/* Whether the thread does the work itself, synchronously. */
 bool runner_on_host(const struct program *program, const struct instruction *instruction);
-/* Puts what is asked for next behind the issues that the instruction waits for; these have been asked for. */
+/* Later work on the stream waits for the issues that the instruction waits for; these are enqueued already. */
 void runner_order(struct runner *runner, int32_t instruction);
-/* Has the instruction's event stand for its issue, which has been asked for. */
+/* Records the instruction's event behind its issue, which is enqueued already. */
 void runner_record(struct runner *runner, int32_t instruction);
-/* Waits for all that the stream was asked for. */
+/* Waits for all work on the stream. */
 void runner_finish_stream(struct runner *runner, void *stream);
-/* Makes the device that of the calling thread. */
+/* Makes the backend's device current in the calling thread. */
 void runner_enter(struct runner *runner);
 
 /* Spans as graphs (runner_spans.c). All do nothing where the backend has none. */
 enum status runner_spans_open(struct runner *runner);
 void runner_spans_close(struct runner *runner);
-/* Chooses, with nothing under way, whether the step to come has its spans launched; the first such captures them. Steps
- * that are recorded or observed do not: each instruction is waited for. */
+/* Chooses, with no work enqueued, whether the next step launches its spans; the first such step captures them. Steps
+ * that are recorded or observed do not, since each instruction is waited for. */
 void runner_spans_begin(struct runner *runner);
-/* The span that begins at the instruction and is to be launched; NULL: none. */
+/* The span to be launched that begins at the instruction; NULL: none. */
 const struct span *runner_span_at(const struct runner *runner, int32_t instruction);
-/* Asks for all of it. A failure is kept for runner_status. */
+/* Launches it. A failure is kept for runner_status. */
 void runner_launch(struct runner *runner, const struct span *span, void *stream);
 
-/* Mirrors: what is between steps in memory without addresses for the CPU, and is written or read by it before and after
- * each (runner_mirror.c): inputs, results, and the values of the step that runner_begin began. */
+/* Mirrors: CPU copies of device-only inputs and results, and the values of the step that runner_begin began
+ * (runner_mirror.c). */
 enum status runner_mirrors_open(struct runner *runner);
 void runner_mirrors_close(struct runner *runner);
 enum status runner_mirrors_send(struct runner *runner);
 enum status runner_mirrors_fetch(struct runner *runner);
 /* The first failure, OK when there was none. */
 enum status runner_status(struct runner *runner);
-/* Chooses the parts of the step to come and, after it, remembers what it left. */
+/* Chooses the parts of the next step and, after it, notes whether it left updates. */
 void runner_begin(struct runner *runner, int parts, const double *scalars);
 void runner_end(struct runner *runner);
 

@@ -1,4 +1,4 @@
-/* The order of work that is asked for on a backend's streams. */
+/* Order of the work on a backend's streams, by events. */
 #include "runtime/runner_state.h"
 
 static const struct backend_streams *streams_of(const struct runner *runner) {
@@ -23,7 +23,7 @@ static enum status create_events(struct runner *runner) {
     return STATUS_OK;
 }
 
-/* Whether the copy's bytes pass through a stage. */
+/* Whether the copy goes through a staging buffer. */
 static bool needs_stage(const struct runner *runner, const struct instruction *instruction) {
     const struct program *program = runner->executable->program;
     if (instruction->opcode != OPCODE_COPY || !runner_on_host(program, instruction)) return false;
@@ -61,8 +61,8 @@ void runner_streams_close(struct runner *runner) {
     mem_free(runner->events);
 }
 
-/* An event may by now stand for a later issue than the one that is waited for: that one was asked for without this
- * instruction, so it does not wait for it. */
+/* The event may have been recorded again since, for a later issue: that cannot wait for this instruction, so there is
+ * no deadlock. */
 void runner_order(struct runner *runner, int32_t index) {
     const struct backend_streams *streams = streams_of(runner);
     if (!streams || runner->failed) return;
@@ -84,7 +84,7 @@ void runner_record(struct runner *runner, int32_t index) {
     if (streams->record(runner->events[index], runner->streams[stream]) != STATUS_OK) runner_keep_failure(runner);
 }
 
-/* Also after a failure: nothing may be under way when the caller goes on. */
+/* Also after a failure: no work may be left on the streams when the caller goes on. */
 void runner_finish_stream(struct runner *runner, void *stream) {
     const struct backend_streams *streams = streams_of(runner);
     if (streams && streams->finish(stream) != STATUS_OK) runner_keep_failure(runner);

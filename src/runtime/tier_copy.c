@@ -22,7 +22,7 @@ static char *address(struct tier_place place) { return (char *)place.arena->base
 
 static int64_t piece_bytes(int64_t left) { return left < STAGE_BYTES ? left : STAGE_BYTES; }
 
-/* The place whose turn it is, when the device has done with it. */
+/* The next place, after the device has finished with it. */
 static enum status take_place(struct copy_stage *stage, const struct backend_streams *streams, int *place) {
     *place = stage->next;
     stage->next = (stage->next + 1) % STAGE_PLACES;
@@ -43,7 +43,7 @@ static enum status bring(const struct backend *backend, struct copy_stage *stage
     return STATUS_OK;
 }
 
-/* Has the device copy the next piece to a place. */
+/* Enqueues the device's copy of the next piece to a place. */
 static enum status fill_place(const struct backend *backend, struct copy_stage *stage, struct tier_place memory,
                               int64_t bytes, void *stream, int *place) {
     TRY(take_place(stage, backend->streams, place));

@@ -10,7 +10,7 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- seconds ---- */
 
-/* Work of a stream, by what it keeps busy. */
+/* Seconds of work of a stream, by activity. */
 struct load {
     double seconds[ACTIVITY_COUNT];
 };
@@ -71,8 +71,8 @@ static enum activity only_activity(const struct load *load) {
     return found;
 }
 
-/* A pair takes no longer than one after the other, so few need a closer look; and the same whichever of two streams
- * with one activity each is the narrow one. */
+/* A pair takes at most the sum of both, so few pairs can raise the bound; and where both have one activity each, either
+ * may be the narrow one. */
 static double least_seconds(const struct loads *loads) {
     double totals[STREAM_ROLE_COUNT], most = 0;
     enum activity only[STREAM_ROLE_COUNT];
@@ -92,20 +92,20 @@ static double least_seconds(const struct loads *loads) {
     return most * (1 - 1e-9);
 }
 
-/* What is elsewhere, of one policy or of the one of several that has least of it. */
+/* The chunks that are elsewhere: of one policy, or of that of several policies with the fewest. */
 struct elsewhere {
     const struct chunk_sum *moves, *updates; /* chunks that move; those whose updates are deferred, if any are */
     int64_t buffers, buffer_bytes;           /* the most, and the largest */
 };
 
-/* Parameters that are elsewhere come once for forward; for backward again, but for those in the buffers. */
+/* Parameters from elsewhere are fetched once for forward, and again for backward unless they are still in a buffer. */
 static void add_parameters(const struct policy_bound_input *input, const struct policy *policy, double passes,
                            const struct elsewhere *elsewhere, struct loads *loads) {
     const struct chunk_sum *away = elsewhere->moves;
     if (policy->parameters == TIER_DEVICE) return;
     double again = (double)larger(away->packs - elsewhere->buffers, 0);
     double bytes = (double)larger(away->parameters - elsewhere->buffers * elsewhere->buffer_bytes, 0);
-    bool trains = input->way->groups.count > 0 && away->gradient_packs > 0;
+    bool trains = input->cost->groups.count > 0 && away->gradient_packs > 0;
     add_copies(loads, policy->parameters, TIER_DEVICE, passes * away->packs, passes * (double)away->parameters);
     if (trains) add_copies(loads, policy->parameters, TIER_DEVICE, passes * again, passes * bytes);
 }
@@ -118,7 +118,7 @@ static void add_gradients(const struct policy *policy, double passes, const stru
     add_copies(loads, policy->gradients, policy->update, packs, bytes);
 }
 
-/* The updates' kernels, and what they need from elsewhere. */
+/* The updates' kernels and their copies. */
 static void add_updates(const struct policy_bound_input *input, const struct policy *policy,
                         const struct elsewhere *elsewhere, struct loads *loads) {
     const struct states *states = input->states;
@@ -146,17 +146,17 @@ static void add_zeros(const struct policy_bound_input *input, struct loads *load
 
 static struct policy_seconds bound_seconds(const struct policy_bound_input *input, const struct policy *policy,
                                            const struct elsewhere *elsewhere) {
-    const struct way *way = input->way;
+    const struct schedule_cost *cost = input->cost;
     struct loads loads = {.costs = input->costs};
     double grains = (double)input->grains;
     double passes = (double)movement_split_passes(input->grains, policy->grains_per_pass).count;
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
-        loads.streams[STREAM_COMPUTE].seconds[activity] = grains * way->compute_s[activity];
+        loads.streams[STREAM_COMPUTE].seconds[activity] = grains * cost->compute_s[activity];
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
-        add_copies(&loads, TIER_DEVICE, tier, grains * (double)way->out[tier].copies,
-                   grains * (double)way->out[tier].bytes);
-        add_copies(&loads, tier, TIER_DEVICE, grains * (double)way->in[tier].copies,
-                   grains * (double)way->in[tier].bytes);
+        add_copies(&loads, TIER_DEVICE, tier, grains * (double)cost->out[tier].copies,
+                   grains * (double)cost->out[tier].bytes);
+        add_copies(&loads, tier, TIER_DEVICE, grains * (double)cost->in[tier].copies,
+                   grains * (double)cost->in[tier].bytes);
     }
     add_parameters(input, policy, passes, elsewhere, &loads);
     add_gradients(policy, passes, elsewhere->moves, &loads);
@@ -168,8 +168,8 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
     return seconds;
 }
 
-/* Each stream has what the policy with least of it has: copies and deferred updates are fewer the more chunks stay, and
- * what is left of the updates for the end of the step is less the fewer stay. */
+/* Each stream gets the least work that any of the policies gives it: copies and deferred updates become fewer as more
+ * chunks stay, updates at the end of the step as fewer stay. */
 struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input *input, const struct policy *policy,
                                                  int64_t most_persistent) {
     const struct states *states = input->states;
@@ -180,7 +180,7 @@ struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input
 
 /* ---- bytes ---- */
 
-/* Where in a step: gradients that are on the device are not there before the first pass's backward has begun. */
+/* A pass: in the first one, gradients on the device become live only in its backward. */
 struct pass {
     bool first;
     int64_t slots; /* grains */
@@ -194,7 +194,7 @@ struct walk {
     int64_t *changes; /* by group, and one more for the update after the pass */
 };
 
-/* From the beginning of one group to the end of another; the update counts as one. */
+/* Bytes that are live from the beginning of one group to the end of another; the update counts as a group. */
 static void add_window(const struct walk *walk, int64_t first, int64_t last, int64_t bytes) {
     if (first > last) return;
     walk->changes[larger(first, 0)] += bytes;
@@ -208,14 +208,14 @@ static int64_t last_group_away(const struct walk *walk, int64_t group) {
     return smaller(movement_store_group(group, walk->policy->lookahead), walk->groups) - 1;
 }
 
-/* In the first pass a group's gradients are zeroed while it runs, some time before its end. */
+/* In the first pass a group's gradients are zeroed within the group, so they count from its end on. */
 static void add_gradient_windows(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
     for (size_t i = 0; i < states->gradients.count; i++) {
         const struct gradient_pack *pack = &states->gradients.items[i];
         bool stays = pack->chunk < policy->persistent_chunks, kept = !stays && defers(policy);
-        int64_t group = pack->block < states->blocks ? walk->input->way->backward[pack->block] : -1;
+        int64_t group = pack->block < states->blocks ? walk->input->cost->backward[pack->block] : -1;
         if (group < 0) continue;
         if (stays || policy->gradients == TIER_DEVICE)
             add_window(walk, kept || !walk->pass.first ? 0 : group + 1, walk->groups, pack->bytes);
@@ -225,9 +225,8 @@ static void add_gradient_windows(const struct walk *walk) {
     }
 }
 
-/* Deferred updates stand before the forward of the block that is two lookaheads before the one that needs them. State
- * is fetched and stored, gradients are only fetched and gone before the block runs, and parameters are only stored, at
- * the latest when they are used. */
+/* Of deferred updates (movement_update_block) state is fetched and stored; gradients are fetched, and gone when the
+ * block's forward begins; parameters are stored, at the latest when they are used. */
 static void add_update_windows(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
@@ -236,7 +235,7 @@ static void add_update_windows(const struct walk *walk) {
         struct chunk_sum chunk = states_of(states, c);
         int64_t user = states->chunks.chunks.items[c].block, block = movement_update_block(user, policy->lookahead);
         if (user >= states->blocks || chunk.trained == 0) continue;
-        int64_t group = walk->input->way->forward[block], used = walk->input->way->forward[user];
+        int64_t group = walk->input->cost->forward[block], used = walk->input->cost->forward[user];
         if (group < 0 || used < 0) continue;
         int64_t early = movement_fetch_group(group, policy->lookahead), late = last_group_away(walk, group);
         add_window(walk, early, late, chunk.optimizer);
@@ -245,7 +244,7 @@ static void add_update_windows(const struct walk *walk) {
     }
 }
 
-/* Parameters that are elsewhere otherwise, of those that a phase of a block uses. */
+/* Bytes of the parameters from elsewhere that a phase of a block uses. */
 static int64_t used_bytes(const struct walk *walk, enum phase phase, int32_t block) {
     const struct states *states = walk->input->states;
     int32_t index = (int32_t)phase * states->blocks + block;
@@ -255,15 +254,15 @@ static int64_t used_bytes(const struct walk *walk, enum phase phase, int32_t blo
     return states->users_bytes[first] - states->users_bytes[end];
 }
 
-/* What is in the buffers at the least when a group begins. A forward that is repeated leaves out what backward does not
- * ask for, so what it uses is not counted. */
+/* The least bytes in the buffers when a group begins. A recomputed forward leaves out what its backward does not read,
+ * so it counts for nothing. */
 static int64_t group_parameters(const struct walk *walk, int64_t index) {
-    const struct way *way = walk->input->way;
-    int32_t block = way->groups.items[index].block;
+    const struct schedule_cost *cost = walk->input->cost;
+    int32_t block = cost->groups.items[index].block;
     int64_t bytes = 0;
     if (walk->policy->parameters == TIER_DEVICE || block < 0) return 0;
-    if (way->forward[block] == index) bytes = used_bytes(walk, PHASE_FORWARD, block);
-    if (way->backward[block] == index) bytes = larger(bytes, used_bytes(walk, PHASE_BACKWARD, block));
+    if (cost->forward[block] == index) bytes = used_bytes(walk, PHASE_FORWARD, block);
+    if (cost->backward[block] == index) bytes = larger(bytes, used_bytes(walk, PHASE_BACKWARD, block));
     return bytes;
 }
 
@@ -274,14 +273,14 @@ static int64_t later_grains(struct pass_split passes) {
 }
 
 static int64_t pass_bytes(const struct policy_bound_input *input, const struct policy *policy, struct pass pass) {
-    const struct way *way = input->way;
-    struct walk walk = {input, policy, pass, (int64_t)way->groups.count, input->scratch};
-    memset(walk.changes, 0, policy_bound_scratch(way) * sizeof *walk.changes);
+    const struct schedule_cost *cost = input->cost;
+    struct walk walk = {input, policy, pass, (int64_t)cost->groups.count, input->scratch};
+    memset(walk.changes, 0, policy_bound_scratch(cost) * sizeof *walk.changes);
     add_gradient_windows(&walk);
     add_update_windows(&walk);
     int64_t windows = 0, most = 0;
     for (int64_t i = 0; i < walk.groups; i++) {
-        const struct way_group *group = &way->groups.items[i];
+        const struct group_bytes *group = &cost->groups.items[i];
         windows += walk.changes[i];
         int64_t others = (pass.slots - 1) * larger(group->before, group->after);
         int64_t beginning = pass.slots * group->before + group_parameters(&walk, i);
@@ -306,14 +305,15 @@ int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const 
     return constant_bytes(input, policy) + most;
 }
 
-struct pass_activations policy_bound_activations(const struct way *way, int64_t grains, int64_t grains_per_pass) {
+struct pass_activations policy_bound_activations(const struct schedule_cost *cost, int64_t grains,
+                                                 int64_t grains_per_pass) {
     struct pass_split passes = movement_split_passes(grains, grains_per_pass);
     int64_t later = later_grains(passes);
-    return (struct pass_activations){way_least_bytes(way, grains_per_pass),
-                                     later > 0 ? way_least_bytes(way, later) : -1};
+    return (struct pass_activations){schedule_cost_least_bytes(cost, grains_per_pass),
+                                     later > 0 ? schedule_cost_least_bytes(cost, later) : -1};
 }
 
-/* All gradients that stay are there in a later pass, and when the first one has ended. */
+/* All gradients that stay are live throughout a later pass, and at the end of the first. */
 int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, const struct policy *policy,
                                         const struct pass_activations *activations) {
     const struct chunk_sum *all = input->states->from, *away = &all[policy->persistent_chunks];
@@ -322,7 +322,7 @@ int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, 
     return constant_bytes(input, policy) + larger(activations->first, later);
 }
 
-/* Copies for the updates of one chunk. Of a tied parameter's gradients, which several blocks add to, the sum alone. */
+/* Copies in the host tier for the update of one chunk. Of a tied parameter's gradients only their sum is copied. */
 static int64_t host_update_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     int64_t most = 0;
     if (!defers(policy) || policy->update != TIER_HOST) return 0;
@@ -342,7 +342,7 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
     int64_t kept = 0, gradients = policy->gradients == tier ? away->gradients : 0;
     if (policy->parameters == tier) kept += away->parameters;
     if (policy->optimizer == tier) kept += away->optimizer;
-    int64_t passing = policy->grains_per_pass * input->way->away_bytes[tier];
+    int64_t passing = policy->grains_per_pass * input->cost->away_bytes[tier];
     if (tier == TIER_HOST) passing = larger(passing, host_update_bytes(input, policy));
     return kept + larger(gradients, passing + (defers(policy) ? gradients : 0));
 }

@@ -1,23 +1,23 @@
-/* What a search has yet to look at, the most promising first: a heap by key, then by order of arrival. */
+/* Proposals that a search has not dealt with yet, the least expected time first: a heap by key, then by arrival. */
 #ifndef BALLAST_SEARCH_QUEUE_H
 #define BALLAST_SEARCH_QUEUE_H
 
 #include "search/space.h"
 
 enum proposal_stage {
-    PROPOSAL_FAMILY,   /* bounded as a whole, by closed forms */
-    PROPOSAL_PROMISED, /* its most promising member was bounded */
+    PROPOSAL_FAMILY,  /* a family, bounded as a whole by closed forms */
+    PROPOSAL_FULLEST, /* a family whose fullest member was bounded */
     PROPOSAL_MEMBER,
 };
 
 struct proposal {
-    double key;   /* seconds that it is expected to take; least first */
-    double bound; /* no program of it takes less */
+    double key;   /* expected seconds; least first */
+    double bound; /* seconds that no program of it goes below */
     int64_t number;
     int32_t family;
     enum proposal_stage stage;
-    struct member member; /* the family's most promising one; of PROPOSAL_MEMBER: this */
-    bool weighed;         /* the member was */
+    struct member member; /* the family's fullest; of PROPOSAL_MEMBER: this */
+    bool device_bounded;  /* the member's device bytes are known */
 };
 
 struct queue {
@@ -26,7 +26,7 @@ struct queue {
 };
 
 enum status queue_push(struct queue *queue, struct proposal proposal);
-/* False when it is empty. */
+/* The least; false when there is none. */
 bool queue_pop(struct queue *queue, struct proposal *out);
 void queue_free(struct queue *queue);
 

@@ -1,7 +1,6 @@
-/* The activation schedules that a search tries (ProTrain, arXiv 2406.08334, section 3.2): early blocks go to another
- * tier, as most computing is left to hide them; then come those that are computed again, and the last are kept. Beside
- * them recomputation from inputs that wait elsewhere, and of several layers from one input, for less memory than the
- * layers' inputs take. */
+/* The activation schedules that a search tries (ProTrain, arXiv 2406.08334, section 3.2): the first blocks' activations
+ * are moved to another tier, since most compute is left to hide the copies; the next blocks are recomputed; the last
+ * are kept. For less memory, also recomputation from inputs in another tier, and of several layers from one input. */
 #ifndef BALLAST_SEARCH_SCHEDULES_H
 #define BALLAST_SEARCH_SCHEDULES_H
 
@@ -12,18 +11,18 @@
 enum schedule_kind {
     SCHEDULE_KEEP,
     SCHEDULE_RECOMPUTE,        /* some blocks */
-    SCHEDULE_MOVE,             /* what some blocks made goes to another tier */
+    SCHEDULE_MOVE,             /* some blocks' activations go to another tier */
     SCHEDULE_MOVE_RECOMPUTE,   /* some of each */
     SCHEDULE_RECOMPUTE_INPUTS, /* all blocks, from inputs in another tier */
-    SCHEDULE_NESTED,           /* several blocks again from one input */
-    SCHEDULE_FASTEST,          /* what a solver finds in a budget of bytes, nested as need be */
+    SCHEDULE_NESTED,           /* several blocks recomputed from one input */
+    SCHEDULE_FASTEST,          /* found by a solver for a budget of bytes (plan/rotor.h) */
     SCHEDULE_KINDS
 };
 
 struct schedule {
     enum schedule_kind kind;
-    enum tier tier; /* where activations wait; the device: none do */
-    int32_t twin;   /* one before it in the list that differs in the tier alone; -1: there is none */
+    enum tier tier; /* where moved activations wait; the device: none are moved */
+    int32_t twin;   /* an earlier one in the list that differs in the tier alone; -1: none */
     const char *text;
 };
 
@@ -32,8 +31,9 @@ struct schedule_list {
     struct scratch memory; /* of the texts */
 };
 
-/* For `blocks` blocks, embedding and head among them; `tiers`: whether activations may wait there. `most`: how many
- * counts of blocks are tried of each kind, spread evenly. The caller frees, also after a failure. */
+/* For `blocks` blocks, embedding and head among them. `tiers`: whether activations may wait there. `most`: how many
+ * numbers of moved or recomputed blocks are tried of each kind, spread evenly. The caller frees, also after a failure.
+ */
 enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t most, struct schedule_list *out);
 /* Adds the fastest schedules (plan/rotor.h) whose activations of one grain stay within budgets of bytes, those that are
  * not in the list yet. Nothing is added where no schedule stays within a budget, nor for more than SOLVED_BLOCKS_MOST

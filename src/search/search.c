@@ -6,14 +6,18 @@
 
 #include "search/queue.h"
 
-/* Best first. What is expected of a family or a member is its bound and a part of what the bound takes to be hidden,
- * since some of it never is. Only bounds end the search: what is expected decides the order alone. By lookahead, before
- * anything is learned: programs of bench/search_gap.c exposed 0.6 to 0.7 without it, 0.1 to 0.3 with it (medians by
- * kind); somewhat less apart than that, for no kind should go untried. */
-static const double EXPOSED_PART[LOOKAHEADS] = {0.5, 0.25};
-/* Within a dozen programs that do not fit, those are looked at that are likely to take a quarter of what there is. */
-static const double MORE_CAUTION = 1.12;
-/* Where nothing fits: the smallest that are compiled. */
+/* Best first: proposals are taken in the order of their expected time = bound + exposed share x (serial time - bound),
+ * where the bound assumes that streams hide each other wherever they can, and in the serial time nothing is hidden.
+ * The share is learned from the programs that are compiled. Only bounds end the search; expected times decide the
+ * order.
+ *
+ * Shares before anything is learned, by lookahead: programs of bench/search_gap.c exposed 0.6 to 0.7 without lookahead
+ * and 0.1 to 0.3 with it (medians by kind). These are nearer to each other, so that every kind is tried. */
+static const double EXPOSED_SHARE[LOOKAHEADS] = {0.5, 0.25};
+/* Each program that does not fit makes the search want this much more room on the device: after a dozen of them it aims
+ * for a quarter of the capacity. */
+static const double MORE_MARGIN = 1.12;
+/* Where nothing fits: how many of the smallest are compiled. */
 enum { SMALLEST_COMPILED = 12, RUNNERS_UP_MOST = 8 };
 enum { COMPILED_LEAST = 6, COMPILED_NODES = 16000 };
 
@@ -22,71 +26,72 @@ int search_most_compiled(const struct graph *graph) {
     return count < COMPILED_LEAST ? COMPILED_LEAST : (int)count;
 }
 
-/* How a program of a family differed from its bound: what others of it will take. */
-struct lesson {
+/* By how much the programs of a family exceeded their bounds of the device's bytes, at least. */
+struct family_excess {
     bool learned;
-    int64_t excess_bytes; /* of the device */
+    int64_t bytes;
 };
 
-/* The same for families that are alike (same kind of schedule, the same kinds of states elsewhere, the same lookahead):
- * the least of what their programs took. */
-struct hint {
-    bool weighed, timed;
-    double bytes;   /* by the bytes that were likely */
-    double exposed; /* part of what the bound takes to be hidden */
+/* What the programs of a kind of family took, at least. A kind: the same kind of schedule, the same kinds of states
+ * elsewhere, the same lookahead. */
+struct kind_estimate {
+    bool sized, timed;    /* which of the two were learned */
+    double bytes_factor;  /* the device's bytes, over the likely bytes of the bound */
+    double exposed_share; /* of the time that the bound assumes hidden */
 };
-/* What programs took of the tiers below the device above their bounds, at least: staging, which does not depend on the
- * schedule but on where the states are and on the lookahead. */
-struct below_hint {
+/* By how much programs exceeded their bounds of the tiers below the device, at least: room for copies in passing, which
+ * depends on where the states are and on the lookahead, not on the schedule. */
+struct lower_excess {
     bool learned;
-    int64_t excess_bytes[TIER_COUNT];
+    int64_t bytes[TIER_COUNT];
 };
 
 enum { PLACEMENTS = TIER_COUNT * TIER_COUNT * TIER_COUNT * TIER_COUNT };
-enum { HINTS = SCHEDULE_KINDS * TIER_COUNT * LOOKAHEADS * SPACE_FITS };
+enum { KINDS = SCHEDULE_KINDS * TIER_COUNT * LOOKAHEADS * SPACE_FITS };
 
 struct search {
     const struct search_input *input;
     struct space space;
-    struct queue still;           /* families that move nothing, whose bounds are about what they take */
-    struct queue queue, doubtful; /* all others; what is expected not to fit */
-    struct lesson *lessons;       /* by family */
-    struct hint hints[HINTS];
-    struct below_hint below[LOOKAHEADS * PLACEMENTS];
-    double caution; /* with the device's bytes: more after each program that did not fit, as long as none has */
+    struct queue resident;          /* families that move nothing, whose programs come close to their bounds */
+    struct queue moving;            /* all others */
+    struct queue doubtful;          /* what is expected not to fit */
+    struct family_excess *excesses; /* by family */
+    struct kind_estimate estimates[KINDS];
+    struct lower_excess lower[LOOKAHEADS * PLACEMENTS];
+    double margin; /* expected device bytes are multiplied by it; 1 as soon as a program fits */
     struct search_result *result;
     VEC(int32_t) families; /* of those that were tried */
     double best_s;         /* INFINITY: none fits yet */
     struct plan plan;
-    int64_t enough_bytes;   /* of the device: nothing smaller is looked for */
-    struct candidate least; /* of the device's bytes, of the compiled ones that the tiers below hold */
+    int64_t enough_bytes;   /* of the device: a policy that needs no more ends search_least */
+    struct candidate least; /* needs least of the device, of those compiled that fit the tiers below it */
 };
 
-static struct hint *hint_of(struct search *search, int32_t index) {
+static struct kind_estimate *estimate_of(struct search *search, int32_t index) {
     const struct family *family = &search->space.families.items[index];
     const struct schedule *schedule = space_schedule(&search->space, family);
     int32_t kind = (int32_t)schedule->kind * TIER_COUNT + (int32_t)schedule->tier;
     kind = kind * LOOKAHEADS + (int32_t)family->lookahead;
-    return &search->hints[kind * SPACE_FITS + space_fit_number(&family->at)];
+    return &search->estimates[kind * SPACE_FITS + space_fit_number(&family->at)];
 }
 
-static struct below_hint *below_of(struct search *search, int32_t index) {
+static struct lower_excess *lower_excess_of(struct search *search, int32_t index) {
     const struct family *family = &search->space.families.items[index];
     const enum tier at[] = {family->at.parameters, family->at.gradients, family->at.optimizer, family->at.update};
     int64_t number = family->lookahead;
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
         number = number * TIER_COUNT + (int64_t)at[i];
-    return &search->below[number];
+    return &search->lower[number];
 }
 
 static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
-    const struct hint *hint = hint_of(search, family);
+    const struct kind_estimate *estimate = estimate_of(search, family);
     int64_t lookahead = search->space.families.items[family].lookahead;
-    double exposed = hint->timed ? hint->exposed : EXPOSED_PART[lookahead];
+    double exposed = estimate->timed ? estimate->exposed_share : EXPOSED_SHARE[lookahead];
     return seconds->step_s + exposed * (seconds->serial_s - seconds->step_s);
 }
 
-static bool is_certain_loser(const struct search *search, double bound) { return bound >= search->best_s * (1 - 1e-9); }
+static bool cannot_win(const struct search *search, double bound) { return bound >= search->best_s * (1 - 1e-9); }
 
 static enum status push_families(struct search *search) {
     for (int32_t f = 0; f < (int32_t)search->space.families.count; f++) {
@@ -96,17 +101,17 @@ static enum status push_families(struct search *search) {
         struct proposal proposal = {
             .key = expected_s(search, f, &family->least), .bound = family->least.step_s, .family = f};
         bool moves = family_moves_states(family) || space_schedule(&search->space, family)->tier != TIER_DEVICE;
-        TRY(queue_push(moves ? &search->queue : &search->still, proposal));
+        TRY(queue_push(moves ? &search->moving : &search->resident, proposal));
     }
     return STATUS_OK;
 }
 
-/* A family goes back into the queue by its most promising member, unless the device holds none. Members that hold less
- * there can have bounds below that one's, so the bound stays what it was. */
-static enum status promise(struct search *search, struct proposal proposal, struct queue *queue) {
+/* A family goes back into the queue with the expected time of its fullest member; it is dropped when no member fits.
+ * Other members can have lower bounds, so the family's bound stays what it was. */
+static enum status bound_fullest(struct search *search, struct proposal proposal, struct queue *queue) {
     struct member member;
-    if (!space_promising(&search->space, &search->space.families.items[proposal.family], &member)) return STATUS_OK;
-    proposal.stage = PROPOSAL_PROMISED;
+    if (!space_fullest(&search->space, &search->space.families.items[proposal.family], &member)) return STATUS_OK;
+    proposal.stage = PROPOSAL_FULLEST;
     proposal.member = member;
     proposal.key = expected_s(search, proposal.family, &member.bound.seconds);
     return queue_push(queue, proposal);
@@ -123,31 +128,31 @@ static enum status expand(struct search *search, int32_t family, struct queue *q
                                     .stage = PROPOSAL_MEMBER,
                                     .member = *member};
         search->result->enumerated++;
-        if (!is_certain_loser(search, proposal.bound)) status = queue_push(queue, proposal);
+        if (!cannot_win(search, proposal.bound)) status = queue_push(queue, proposal);
     }
     vec_free(&members.list);
     return status;
 }
 
 static bool is_doubtful_below(struct search *search, const struct proposal *proposal) {
-    const struct below_hint *hint = below_of(search, proposal->family);
+    const struct lower_excess *excess = lower_excess_of(search, proposal->family);
     bool doubtful = false;
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
-        doubtful |= proposal->member.bound.bytes[tier] + hint->excess_bytes[tier] > search->input->capacity_bytes[tier];
+        doubtful |= proposal->member.bound.bytes[tier] + excess->bytes[tier] > search->input->capacity_bytes[tier];
     return doubtful;
 }
 
 static bool is_doubtful(struct search *search, const struct proposal *proposal) {
     if (is_doubtful_below(search, proposal)) return true;
-    const struct lesson *lesson = &search->lessons[proposal->family];
-    const struct hint *hint = hint_of(search, proposal->family);
+    const struct family_excess *excess = &search->excesses[proposal->family];
+    const struct kind_estimate *estimate = estimate_of(search, proposal->family);
     const struct policy_bound *bound = &proposal->member.bound;
     int64_t bytes = bound->likely_bytes;
-    if (lesson->learned)
-        bytes = bound->bytes[TIER_DEVICE] + lesson->excess_bytes;
-    else if (hint->weighed)
-        bytes = (int64_t)(hint->bytes * (double)bytes);
-    return (double)bytes * search->caution > (double)search->input->capacity_bytes[TIER_DEVICE];
+    if (excess->learned)
+        bytes = bound->bytes[TIER_DEVICE] + excess->bytes;
+    else if (estimate->sized)
+        bytes = (int64_t)(estimate->bytes_factor * (double)bytes);
+    return (double)bytes * search->margin > (double)search->input->capacity_bytes[TIER_DEVICE];
 }
 
 static bool fits(const struct search_input *input, const struct candidate *candidate) {
@@ -176,29 +181,29 @@ static enum status measure(struct search *search, struct candidate *candidate) {
     return status;
 }
 
-static void learn_below(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
-    struct below_hint *hint = below_of(search, proposal->family);
+static void learn_lower(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
+    struct lower_excess *learned = lower_excess_of(search, proposal->family);
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
         int64_t excess = candidate->tier_bytes[tier] - proposal->member.bound.bytes[tier];
-        if (!hint->learned || excess < hint->excess_bytes[tier]) hint->excess_bytes[tier] = excess;
+        if (!learned->learned || excess < learned->bytes[tier]) learned->bytes[tier] = excess;
     }
-    hint->learned = true;
+    learned->learned = true;
 }
 
 static void learn(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
     const struct policy_bound *bound = &proposal->member.bound;
-    struct lesson *lesson = &search->lessons[proposal->family];
-    struct hint *hint = hint_of(search, proposal->family);
+    struct family_excess *learned = &search->excesses[proposal->family];
+    struct kind_estimate *estimate = estimate_of(search, proposal->family);
     int64_t excess = candidate->tier_bytes[TIER_DEVICE] - bound->bytes[TIER_DEVICE];
-    if (!lesson->learned || excess < lesson->excess_bytes) *lesson = (struct lesson){true, excess};
+    if (!learned->learned || excess < learned->bytes) *learned = (struct family_excess){true, excess};
     double bytes = (double)candidate->tier_bytes[TIER_DEVICE] / (double)(bound->likely_bytes + 1);
-    if (!hint->weighed || bytes < hint->bytes) hint->bytes = bytes;
-    hint->weighed = true;
+    if (!estimate->sized || bytes < estimate->bytes_factor) estimate->bytes_factor = bytes;
+    estimate->sized = true;
     double hidden_s = bound->seconds.serial_s - bound->seconds.step_s;
     if (candidate->step_s <= 0 || hidden_s <= 0) return;
     double exposed = (candidate->step_s - bound->seconds.step_s) / hidden_s;
-    if (!hint->timed || exposed < hint->exposed) hint->exposed = exposed;
-    hint->timed = true;
+    if (!estimate->timed || exposed < estimate->exposed_share) estimate->exposed_share = exposed;
+    estimate->timed = true;
 }
 
 static enum status compile(struct search *search, const struct proposal *proposal) {
@@ -209,7 +214,7 @@ static enum status compile(struct search *search, const struct proposal *proposa
     search->result->compiled++;
     int64_t bytes = candidate.tier_bytes[TIER_DEVICE];
     learn(search, proposal, &candidate);
-    learn_below(search, proposal, &candidate);
+    learn_lower(search, proposal, &candidate);
     struct candidate lower = candidate;
     lower.tier_bytes[TIER_DEVICE] = 0;
     if (fits(search->input, &lower) && bytes < search->result->least_bytes) {
@@ -217,7 +222,7 @@ static enum status compile(struct search *search, const struct proposal *proposa
         search->least = candidate;
     }
     if (candidate.step_s > 0 && candidate.step_s < search->best_s) search->best_s = candidate.step_s;
-    search->caution = search->best_s < INFINITY ? 1 : search->caution * MORE_CAUTION;
+    search->margin = search->best_s < INFINITY ? 1 : search->margin * MORE_MARGIN;
     TRY(vec_push(&search->families, proposal->family));
     return vec_push(&search->result->tried, candidate);
 }
@@ -226,50 +231,51 @@ static bool may_compile(const struct search *search) {
     return search->input->most_compiled == 0 || search->result->compiled < search->input->most_compiled;
 }
 
-/* What is doubtful goes to `doubtful`; NULL: there are no doubts. */
-static enum status look_at(struct search *search, struct proposal *proposal, struct queue *from,
+/* The next step of a proposal: its family is bounded, or expanded, or its program compiled. A member that is expected
+ * not to fit goes to `doubtful`; NULL: it is compiled all the same. */
+static enum status advance(struct search *search, struct proposal *proposal, struct queue *from,
                            struct queue *doubtful) {
-    if (proposal->stage == PROPOSAL_FAMILY) return promise(search, *proposal, from);
+    if (proposal->stage == PROPOSAL_FAMILY) return bound_fullest(search, *proposal, from);
     double expected = expected_s(search, proposal->family, &proposal->member.bound.seconds);
     if (expected > proposal->key * (1 + 1e-9)) {
-        proposal->key = expected; /* more was learned since it was put there */
+        proposal->key = expected; /* more was learned since it was queued */
         return queue_push(from, *proposal);
     }
-    if (proposal->stage == PROPOSAL_PROMISED) return expand(search, proposal->family, from);
-    if (!proposal->weighed) {
-        space_weigh(&search->space, &search->space.families.items[proposal->family], &proposal->member);
-        proposal->weighed = true;
+    if (proposal->stage == PROPOSAL_FULLEST) return expand(search, proposal->family, from);
+    if (!proposal->device_bounded) {
+        space_bound_device(&search->space, &search->space.families.items[proposal->family], &proposal->member);
+        proposal->device_bounded = true;
     }
     if (doubtful && is_doubtful(search, proposal)) return queue_push(doubtful, *proposal);
     return compile(search, proposal);
 }
 
-/* Ends with what may be compiled; what is then left and no certain loser stays unproved. */
-static enum status drain(struct search *search, struct queue *queue, struct queue *doubtful) {
+/* Works a queue off. Ends early when no more may be compiled: that nothing left is faster is then not proved. */
+static enum status work_off(struct search *search, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
     while (queue_pop(queue, &next)) {
-        if (is_certain_loser(search, next.bound)) continue;
+        if (cannot_win(search, next.bound)) continue;
         if (next.stage == PROPOSAL_MEMBER && !may_compile(search)) {
             search->result->proved = false;
             return STATUS_OK;
         }
-        TRY(look_at(search, &next, queue, doubtful));
+        TRY(advance(search, &next, queue, doubtful));
     }
     return STATUS_OK;
 }
 
-/* What moves nothing comes first: the fastest of it that fits costs one program or two, and what others must beat is
- * then known. Those that are expected not to fit come when all others have been; first those of them that are not any
- * more, by what was learned meanwhile. */
-static enum status look(struct search *search) {
+/* First the families that move nothing: the fastest of them that fits takes one program or two, and what the others
+ * must beat is known. Then the others. Last those that were expected not to fit; first those of them that are expected
+ * to fit by now. */
+static enum status compile_best(struct search *search) {
     search->result->proved = true;
-    TRY(drain(search, &search->still, &search->doubtful));
-    TRY(drain(search, &search->queue, &search->doubtful));
-    TRY(drain(search, &search->doubtful, &search->queue));
-    return drain(search, &search->queue, NULL);
+    TRY(work_off(search, &search->resident, &search->doubtful));
+    TRY(work_off(search, &search->moving, &search->doubtful));
+    TRY(work_off(search, &search->doubtful, &search->moving));
+    return work_off(search, &search->moving, NULL);
 }
 
-/* More grains and room for lookahead only take more. */
+/* More grains in a pass and more lookahead only need more bytes. */
 static bool may_be_least(const struct search *search, const struct family *family) {
     int64_t fixed = search->input->grains_per_pass;
     return family->lookahead == 0 && family->grains_per_pass == (fixed > 0 ? fixed : 1);
@@ -279,8 +285,8 @@ static bool is_enough(const struct search *search) {
     return search->least.compiled && search->least.tier_bytes[TIER_DEVICE] <= search->enough_bytes;
 }
 
-/* Nothing fits, or nothing that fits was among those that were compiled: those that take least. */
-static enum status look_smallest(struct search *search) {
+/* For when no compiled program fits: compiles those that need least of the device. */
+static enum status compile_smallest(struct search *search) {
     struct queue smallest = {0};
     enum status status = STATUS_OK;
     for (int32_t f = 0; f < (int32_t)search->space.families.count && status == STATUS_OK; f++) {
@@ -303,7 +309,7 @@ static enum status look_smallest(struct search *search) {
     return status;
 }
 
-/* ---- what came out ---- */
+/* ---- results ---- */
 
 struct ranked {
     double step_s;
@@ -319,7 +325,7 @@ static int compare_ranked(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static bool same_way(const struct search *search, size_t a, size_t b) {
+static bool same_kind(const struct search *search, size_t a, size_t b) {
     const struct family *x = &search->space.families.items[search->families.items[a]];
     const struct family *y = &search->space.families.items[search->families.items[b]];
     const struct schedule *p = space_schedule(&search->space, x), *q = space_schedule(&search->space, y);
@@ -329,7 +335,7 @@ static bool same_way(const struct search *search, size_t a, size_t b) {
 
 static enum status add_runner_up(struct search *search, const struct ranked *ranks, size_t at) {
     for (size_t i = 0; i < at; i++)
-        if (same_way(search, ranks[i].index, ranks[at].index)) return STATUS_OK;
+        if (same_kind(search, ranks[i].index, ranks[at].index)) return STATUS_OK;
     if (search->result->runners_up.count == RUNNERS_UP_MOST) return STATUS_OK;
     return vec_push(&search->result->runners_up, search->result->tried.items[ranks[at].index]);
 }
@@ -359,38 +365,38 @@ static enum status rank(struct search *search) {
 
 static enum status open_space(struct search *search) {
     TRY(space_create(search->input, &search->space));
-    search->lessons = mem_array(search->space.families.count, sizeof *search->lessons);
-    return search->lessons ? STATUS_OK : STATUS_FAILED;
+    search->excesses = mem_array(search->space.families.count, sizeof *search->excesses);
+    return search->excesses ? STATUS_OK : STATUS_FAILED;
 }
 
 static void close(struct search *search) {
-    queue_free(&search->still);
-    queue_free(&search->queue);
+    queue_free(&search->resident);
+    queue_free(&search->moving);
     queue_free(&search->doubtful);
-    mem_free(search->lessons);
+    mem_free(search->excesses);
     vec_free(&search->families);
     space_free(&search->space);
 }
 
-static enum status run(struct search *search) {
+static enum status search_space(struct search *search) {
     TRY(open_space(search));
     TRY(push_families(search));
-    TRY(look(search));
-    if (!(search->best_s < INFINITY) && search->input->most_compiled >= 0) TRY(look_smallest(search));
+    TRY(compile_best(search));
+    if (!(search->best_s < INFINITY) && search->input->most_compiled >= 0) TRY(compile_smallest(search));
     return rank(search);
 }
 
 enum status search_policies(const struct search_input *input, struct search_result *out) {
     *out = (struct search_result){.least_bytes = INT64_MAX};
     struct search search = {
-        .input = input, .result = out, .best_s = INFINITY, .caution = 1, .plan.recipe = *input->recipe};
-    enum status status = run(&search);
+        .input = input, .result = out, .best_s = INFINITY, .margin = 1, .plan.recipe = *input->recipe};
+    enum status status = search_space(&search);
     close(&search);
     if (status != STATUS_OK) search_result_free(out);
     return status;
 }
 
-/* On a machine where nothing takes time, with a device that holds nothing, so that nothing is simulated. */
+/* With costs of nothing, and a device of no bytes, so that no program fits and none is simulated. */
 enum status search_least(const struct search_input *input, struct candidate *out) {
     struct costs free_of_charge = {.count = (int32_t)input->graph->nodes.count};
     struct search_input sizes = *input;
@@ -398,7 +404,7 @@ enum status search_least(const struct search_input *input, struct candidate *out
     struct search search = {.input = &sizes,
                             .result = &result,
                             .best_s = INFINITY,
-                            .caution = 1,
+                            .margin = 1,
                             .plan.recipe = *input->recipe,
                             .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
     free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
@@ -410,7 +416,7 @@ enum status search_least(const struct search_input *input, struct candidate *out
     sizes.costs = &free_of_charge;
     sizes.capacity_bytes[TIER_DEVICE] = 0;
     enum status status = open_space(&search);
-    if (status == STATUS_OK) status = look_smallest(&search);
+    if (status == STATUS_OK) status = compile_smallest(&search);
     close(&search);
     costs_free(&free_of_charge);
     search_result_free(&result);

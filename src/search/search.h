@@ -1,4 +1,15 @@
-/* Finds the policy: proposes, prunes by closed forms, compiles and simulates the best. */
+/* Finds the fastest policy that fits the machine: bounds all policies by closed forms, then compiles and simulates the
+ * best of them.
+ *
+ * A *member* is one policy of the space. A *family* is all members that share schedule, chunk size, grains a pass,
+ * lookahead and the tiers of model states; they differ in how many chunks stay on the device and in the buffers for the
+ * others. The *fullest* member keeps as many chunks as fit. A *bound* is what no program of a member or family goes
+ * below (policy_bound.h); what is *expected* of it is the bound plus what programs like it took above theirs.
+ *
+ * Files, in the order to read them: search (this; the order of compiling, and the results), queue (proposals by
+ * expected time), space (families and members), schedules (activation schedules that are tried), schedule_cost (what
+ * one grain takes under one), states (model states chunk by chunk), policy_bound (seconds and bytes from these two),
+ * step_chain (a step as a chain for plan/rotor.h). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
 
@@ -13,40 +24,37 @@ struct search_input {
     const struct recipe *recipe;
     int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
     int64_t grains_per_pass;            /* 0: free; else no other */
-    int most_compiled; /* 0: as many as it takes to prove that none is faster; else that many of the best by bounds;
-                          below 0: none, all is done that comes before the first */
+    int most_compiled;                  /* 0: as many as it takes to prove that none is faster; else at most this many;
+                                           below 0: none, only what precedes the first */
 };
 
 struct candidate {
     struct policy policy;
     double bound_s;                 /* no program of this policy takes less */
-    double step_s;                  /* simulated; 0: it was not */
+    double step_s;                  /* simulated; 0: it was not, since it does not fit */
     int64_t tier_bytes[TIER_COUNT]; /* compiled; else a lower bound */
     bool compiled;
 };
 
 struct search_result {
     VEC(struct candidate)
-    front; /* compiled ones that fit; each needs less of the device than any faster one; fastest
-              first: the first is the winner */
-    VEC(struct candidate) runners_up; /* other ways (not the same choice with another number) that were simulated */
+    front; /* compiled ones that fit, the fastest first; each needs less of the device than all faster ones */
+    VEC(struct candidate) runners_up; /* the fastest simulated ones of other kinds (schedule kind and tiers) */
     VEC(struct candidate) tried;      /* all that were compiled, in that order; step_s 0: it does not fit */
     int64_t enumerated, compiled;
-    bool proved;         /* nothing that was enumerated and not compiled can be faster than the winner */
-    int64_t least_bytes; /* of the device, of all that were compiled: what would be needed when nothing fits */
+    bool proved;         /* no member that was not compiled can be faster than the first of `front` */
+    int64_t least_bytes; /* the least of the device that a compiled program needs; for when nothing fits */
 };
 
-/* `most_compiled` of a search that a run starts with. A program takes 10 ms to compile and simulate at 12 layers (546
- * nodes), 70 ms at 96 (4242), so the whole stays within about a third of a second, or half of one for the least. A
- * small model gets as many as that allows: with 24 of the 57 that 6 layers have now, the choice on a slow disk was 20%
- * behind the best of all. */
+/* `most_compiled` for the start of a run. A program takes 10 ms to compile and simulate at 12 layers (546 nodes), 70 ms
+ * at 96 (4242): the search then takes about a third of a second, or half of one where the least number applies. Small
+ * models get more: with 24 programs instead of 57, the choice for 6 layers on a slow disk was 20% behind the best. */
 int search_most_compiled(const struct graph *graph);
 
 /* OK with an empty front when nothing fits. Deterministic. The caller frees. */
 enum status search_policies(const struct search_input *input, struct search_result *out);
-/* The policy whose program takes least of the device, of those that the tiers below hold; some of the smallest by their
- * bounds are compiled, as far as the first that the device holds (capacity 0: all of them). Needs no costs
- * (input->costs may be NULL). */
+/* The policy that needs least of the device, of those that fit the tiers below it. The smallest by their bounds are
+ * compiled, up to the first that fits the device (capacity 0: a dozen). Needs no costs (input->costs may be NULL). */
 enum status search_least(const struct search_input *input, struct candidate *out);
 void search_result_free(struct search_result *result);
 

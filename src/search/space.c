@@ -5,7 +5,7 @@
 
 #include "search/step_chain.h"
 
-/* Few numbers for large models, where their compilation takes long and neighbours differ little. */
+/* Limits for large models, whose programs take long to compile while neighbouring numbers differ little. */
 enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32 };
 
 static bool is_there(const struct search_input *input, enum tier tier) {
@@ -18,7 +18,7 @@ static bool has_gradients(const struct graph *graph) {
     return false;
 }
 
-/* ---- what families are made of ---- */
+/* ---- schedules and chunks ---- */
 
 static enum status list_schedules(struct space *space, bool trains) {
     const struct search_input *input = space->input;
@@ -29,36 +29,36 @@ static enum status list_schedules(struct space *space, bool trains) {
     return schedules_list(graph_count_blocks(input->graph), tiers, COUNTS_MOST, &space->schedules);
 }
 
-static struct way *way_at(const struct space *space, int32_t schedule, int64_t lookahead) {
+static struct schedule_cost *schedule_cost_at(const struct space *space, int32_t schedule, int64_t lookahead) {
     bool moves = space->schedules.list.items[schedule].tier != TIER_DEVICE;
-    return &space->ways[(int64_t)schedule * LOOKAHEADS + (moves ? lookahead : 0)];
+    return &space->schedule_costs[(int64_t)schedule * LOOKAHEADS + (moves ? lookahead : 0)];
 }
 
-/* What does not move activations is the same with every lookahead, what moves them to another tier the same but for
- * that. */
+/* Without moved activations the lookahead changes nothing; a twin differs in the tier alone. */
 static enum status measure_schedule(struct space *space, int32_t s, struct execution_list *executions) {
     const struct search_input *input = space->input;
     const struct schedule *schedule = &space->schedules.list.items[s];
     int64_t lookaheads = schedule->tier != TIER_DEVICE ? LOOKAHEADS : 1;
-    if (schedule->twin < 0) TRY(way_list_executions(&space->source, schedule->text, executions));
+    if (schedule->twin < 0) TRY(schedule_list_executions(&space->source, schedule->text, executions));
     for (int64_t lookahead = 0; lookahead < lookaheads; lookahead++) {
-        struct way *way = way_at(space, s, lookahead);
+        struct schedule_cost *cost = schedule_cost_at(space, s, lookahead);
         if (schedule->twin >= 0)
-            TRY(way_copy(way_at(space, schedule->twin, lookahead), schedule->text, schedule->tier, way));
+            TRY(schedule_cost_copy(schedule_cost_at(space, schedule->twin, lookahead), schedule->text, schedule->tier,
+                                   cost));
         else
-            TRY(way_measure(&space->source, executions, input->workspace, input->costs, schedule->text, lookahead,
-                            way));
-        if (policy_bound_scratch(way) > space->scratch_count) space->scratch_count = policy_bound_scratch(way);
+            TRY(schedule_cost_measure(&space->source, executions, input->workspace, input->costs, schedule->text,
+                                      lookahead, cost));
+        if (policy_bound_scratch(cost) > space->scratch_count) space->scratch_count = policy_bound_scratch(cost);
     }
     return STATUS_OK;
 }
 
-/* Halves of what keeping all takes; and what the states leave on the device when all of them stay there, when the
- * optimizer's do not, and when none do. */
-static int list_budgets(const struct space *space, const struct way *keep, int64_t budgets[BUDGETS_MOST]) {
+/* 1/2, 1/4, 1/8 and 1/16 of the bytes of keeping all; and what is left of the device beside all states, beside all but
+ * the optimizer's, and beside none. */
+static int list_budgets(const struct space *space, const struct schedule_cost *keep, int64_t budgets[BUDGETS_MOST]) {
     const struct chunk_sum *all = space->packings[0].from;
     const int64_t states[] = {all->parameters + all->gradients + all->optimizer, all->parameters + all->gradients, 0};
-    int64_t kept = way_least_bytes(keep, 1);
+    int64_t kept = schedule_cost_least_bytes(keep, 1);
     int count = 0;
     for (int divisor = 2; divisor <= 16; divisor *= 2)
         budgets[count++] = kept / divisor;
@@ -69,29 +69,30 @@ static int list_budgets(const struct space *space, const struct way *keep, int64
     return count;
 }
 
-/* The first schedule keeps all: what it takes says what computing again would save. */
+/* The schedules that a solver finds; its stages are measured on the schedule that keeps all. */
 static enum status add_fastest(struct space *space, struct execution_list *executions) {
     const struct search_input *input = space->input;
-    struct way keep = {0};
+    struct schedule_cost keep = {0};
     struct chain chain = {0};
     int64_t budgets[BUDGETS_MOST];
-    TRY(way_list_executions(&space->source, "", executions));
-    enum status status = way_measure(&space->source, executions, input->workspace, input->costs, "", 0, &keep);
+    TRY(schedule_list_executions(&space->source, "", executions));
+    enum status status =
+        schedule_cost_measure(&space->source, executions, input->workspace, input->costs, "", 0, &keep);
     if (status == STATUS_OK) status = step_chain_create(input->graph, input->costs, &keep, &chain);
     if (status == STATUS_OK)
         status = schedules_add_fastest(&chain, budgets, list_budgets(space, &keep, budgets), &space->schedules);
     chain_free(&chain);
-    way_free(&keep);
+    schedule_cost_free(&keep);
     return status;
 }
 
-static enum status measure_ways(struct space *space, bool trains) {
+static enum status measure_schedules(struct space *space, bool trains) {
     struct execution_list executions = {0};
     space->plain.grains_per_pass = 1;
     TRY(execution_source_create(space->input->graph, &space->plain, &space->packings[0].chunks, &space->source));
     enum status status = trains ? add_fastest(space, &executions) : STATUS_OK;
-    space->ways = mem_array(space->schedules.list.count * LOOKAHEADS, sizeof *space->ways);
-    if (!space->ways) status = STATUS_FAILED;
+    space->schedule_costs = mem_array(space->schedules.list.count * LOOKAHEADS, sizeof *space->schedule_costs);
+    if (!space->schedule_costs) status = STATUS_FAILED;
     for (int32_t s = 0; s < (int32_t)space->schedules.list.count && status == STATUS_OK; s++)
         status = measure_schedule(space, s, &executions);
     vec_free(&executions.list);
@@ -99,7 +100,7 @@ static enum status measure_ways(struct space *space, bool trains) {
     return space->scratch ? status : STATUS_FAILED;
 }
 
-/* The size that wastes least, and multiples: fewer, longer copies. */
+/* The chunk size that wastes least, and twice that, for fewer and longer copies. */
 static enum status pack(struct space *space) {
     int64_t bytes;
     TRY(chunks_choose_bytes(space->input->graph, &bytes));
@@ -140,7 +141,7 @@ static void set_policy(const struct space *space, const struct family *family, i
 static struct policy_bound_input bound_input(const struct space *space, const struct family *family) {
     return (struct policy_bound_input){space->input->graph,
                                        space->input->costs,
-                                       way_at(space, family->schedule, family->lookahead),
+                                       schedule_cost_at(space, family->schedule, family->lookahead),
                                        &space->packings[family->packing],
                                        space->grains,
                                        space->fixed_bytes,
@@ -152,7 +153,8 @@ static int64_t least_buffers(const struct space *space, const struct family *fam
     return family->at.parameters == TIER_DEVICE ? 0 : states->least_buffers[persistent];
 }
 
-/* By the closed form: the most chunks that can stay; -1 when not even none can. Bytes grow with them. */
+/* By the closed form: the most chunks that can stay, -1 when the device is too small even for 0. Bytes grow with them.
+ */
 static int64_t quick_most_persistent(struct space *space, const struct family *family,
                                      const struct pass_activations *activations) {
     struct policy_bound_input input = bound_input(space, family);
@@ -175,7 +177,7 @@ int32_t space_fit_number(const struct placement *at) {
     return is_away(at->parameters) + 2 * is_away(at->gradients) + 4 * is_away(at->optimizer) + 8 * is_away(at->update);
 }
 
-/* A family none of whose members fits has no seconds; it is there for what takes least. */
+/* A family that does not fit has no seconds; it is kept for the search for the least bytes. */
 static enum status add_family(struct space *space, struct family family, const struct pass_activations *activations) {
     struct policy_bound_input input = bound_input(space, &family);
     struct fit *fit = &space->fits.items[family.fit];
@@ -187,12 +189,12 @@ static enum status add_family(struct space *space, struct family family, const s
     return vec_push(&space->families, family);
 }
 
-/* All placements and packings. Numbers that change nothing are tried once: packing and lookahead where nothing moves,
- * grains likewise. */
+/* All placements and packings. Where nothing moves, packing, lookahead and grains a pass change nothing and are tried
+ * once. */
 static enum status add_families(struct space *space, struct family family, const struct placement_list *placements,
                                 int32_t first_fit, bool first) {
-    const struct way *way = way_at(space, family.schedule, family.lookahead);
-    struct pass_activations activations = policy_bound_activations(way, space->grains, family.grains_per_pass);
+    const struct schedule_cost *cost = schedule_cost_at(space, family.schedule, family.lookahead);
+    struct pass_activations activations = policy_bound_activations(cost, space->grains, family.grains_per_pass);
     bool moves = space_schedule(space, &family)->tier != TIER_DEVICE;
     for (size_t i = 0; i < placements->list.count; i++) {
         family.at = placements->list.items[i];
@@ -206,7 +208,7 @@ static enum status add_families(struct space *space, struct family family, const
     return STATUS_OK;
 }
 
-/* A schedule's families have the fits of its twin's, in the same order. */
+/* A schedule's families share the fits of its twin's families, which are in the same order. */
 static enum status add_schedule(struct space *space, int32_t schedule, const struct placement_list *placements) {
     int32_t twin = space->schedules.list.items[schedule].twin;
     int32_t fit = twin >= 0 ? space->first_fits[twin] : (int32_t)space->fits.count;
@@ -236,8 +238,8 @@ static enum status add_placement(const struct search_input *input, struct placem
     return choice ? vec_push(&placements->list, at) : STATUS_OK;
 }
 
-/* None is left out: optimizer state is the most bytes and is used once a step, but with one pass a step parameters are
- * used hardly more often, and in bf16 are a sixth of it, so that they, too, may be what is best farthest away. */
+/* Every combination: optimizer state is the largest and is used once a step, but with one pass a step parameters are
+ * used only twice, and in bf16 take a sixth of its bytes, so they can be the ones to put on the slowest tier. */
 static enum status list_placements(const struct space *space, bool trains, struct placement_list *placements) {
     enum tier farthest = trains ? TIER_COUNT - 1 : TIER_DEVICE; /* of what only training has */
     struct placement at = {0};
@@ -265,14 +267,14 @@ enum status space_create(const struct search_input *input, struct space *out) {
     bool trains = has_gradients(input->graph);
     TRY(pack(out));
     TRY(list_schedules(out, trains));
-    TRY(measure_ways(out, trains));
+    TRY(measure_schedules(out, trains));
     return list_families(out, trains);
 }
 
 void space_free(struct space *space) {
-    for (size_t i = 0; space->ways && i < space->schedules.list.count * LOOKAHEADS; i++)
-        way_free(&space->ways[i]);
-    mem_free(space->ways);
+    for (size_t i = 0; space->schedule_costs && i < space->schedules.list.count * LOOKAHEADS; i++)
+        schedule_cost_free(&space->schedule_costs[i]);
+    mem_free(space->schedule_costs);
     for (int32_t i = 0; i < space->packing_count; i++)
         states_free(&space->packings[i]);
     schedules_free(&space->schedules);
@@ -321,33 +323,33 @@ static enum status add_members(struct space *space, const struct family *family,
     return STATUS_OK;
 }
 
-/* The most chunks that can stay, as far as bounds tell; -1 when not even none can. Bytes grow with them. */
+/* By the walk through the pass: the most chunks that can stay, -1 when the device is too small even for 0. */
 static const struct fit *find_fit(struct space *space, const struct family *family) {
     struct fit *fit = &space->fits.items[family->fit];
     int64_t capacity = space->input->capacity_bytes[TIER_DEVICE];
-    if (fit->promised) return fit;
+    if (fit->fullest_known) return fit;
     int64_t low = -1, high = fit->most_persistent;
     for (int64_t next = high; low < high; next = low + (high - low + 1) / 2) {
         int64_t bytes = device_bytes(space, family, next);
         if (bytes <= capacity)
-            low = next, fit->promising_bytes = bytes;
+            low = next, fit->fullest_bytes = bytes;
         else
             high = next - 1;
     }
-    fit->promising = low;
-    fit->promised = true;
+    fit->fullest = low;
+    fit->fullest_known = true;
     return fit;
 }
 
-bool space_promising(struct space *space, const struct family *family, struct member *out) {
+bool space_fullest(struct space *space, const struct family *family, struct member *out) {
     const struct fit *fit = find_fit(space, family);
-    if (fit->promising < 0) return false;
-    int64_t buffers = least_buffers(space, family, fit->promising);
-    *out = bound_member(space, family, fit->promising, buffers, fit->promising_bytes);
+    if (fit->fullest < 0) return false;
+    int64_t buffers = least_buffers(space, family, fit->fullest);
+    *out = bound_member(space, family, fit->fullest, buffers, fit->fullest_bytes);
     return true;
 }
 
-void space_weigh(struct space *space, const struct family *family, struct member *member) {
+void space_bound_device(struct space *space, const struct family *family, struct member *member) {
     struct policy_bound *bound = &member->bound;
     int64_t bytes = device_bytes(space, family, member->persistent);
     bound->bytes[TIER_DEVICE] += bytes;
@@ -359,7 +361,7 @@ bool space_is_hopeless(const struct space *space, const struct family *family) {
 }
 
 enum status space_members(struct space *space, const struct family *family, struct member_list *out) {
-    int64_t chunks = states_count(&space->packings[family->packing]), most = find_fit(space, family)->promising;
+    int64_t chunks = states_count(&space->packings[family->packing]), most = find_fit(space, family)->fullest;
     out->list.count = 0;
     for (int64_t fewer = 0; fewer <= most; fewer = chunks <= CHUNKS_ALL_MOST || fewer < 2 ? fewer + 1 : 2 * fewer)
         TRY(add_members(space, family, most - fewer, out));

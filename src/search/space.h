@@ -1,5 +1,4 @@
-/* The policies that a search looks at: families, which differ in kind, and in each of them members, which differ in how
- * much of the model states stays on the device. */
+/* The space of policies that a search chooses from, as families of members (see search/search.h). */
 #ifndef BALLAST_SEARCH_SPACE_H
 #define BALLAST_SEARCH_SPACE_H
 
@@ -7,7 +6,7 @@
 #include "search/schedules.h"
 #include "search/search.h"
 
-/* Of the chunks that do not stay. */
+/* Where the chunks that do not stay on the device are, and where they are updated. */
 struct placement {
     enum tier parameters, gradients, optimizer, update;
 };
@@ -16,18 +15,18 @@ struct placement_list {
     VEC(struct placement) list;
 };
 
-/* What families share that differ in tiers alone: the device's bytes. */
+/* The device's bytes, which are the same for families that differ only in tiers below the device. */
 struct fit {
-    int64_t most_persistent; /* chunks that may stay, by a closed form: no member has more; -1: no member fits */
-    int64_t promising, promising_bytes; /* chunks that stay and bytes of the most promising member */
-    bool listed, promised;              /* whether the numbers are known */
+    int64_t most_persistent;        /* chunks that may stay, by a closed form; -1: no member fits */
+    int64_t fullest, fullest_bytes; /* chunks that stay, and device bytes, of the fullest member */
+    bool listed, fullest_known;     /* whether most_persistent, and the others, are known */
 };
 
 struct family {
     int32_t schedule, packing, fit;
     int64_t grains_per_pass, lookahead;
     struct placement at;
-    struct policy_seconds least; /* no member takes less */
+    struct policy_seconds least; /* no program of any member takes less */
 };
 
 struct member {
@@ -40,49 +39,51 @@ struct member_list {
 };
 
 enum {
-    LOOKAHEADS = 2,       /* from 0 on */
-    PACKINGS_MAX = 2,     /* chunks twice as large each time */
-    BUFFERS_MORE_MAX = 4, /* than the least */
-    SPACE_FITS = 16,      /* kinds of states that are elsewhere, and whether the update is */
+    LOOKAHEADS = 2,       /* 0 and 1 */
+    PACKINGS_MAX = 2,     /* chunk sizes: the least wasteful, and twice that */
+    BUFFERS_MORE_MAX = 4, /* buffers more than the fewest possible */
+    SPACE_FITS = 16,      /* which states are off the device (3 bits), and whether the update is */
 };
 
 struct space {
     const struct search_input *input;
     int64_t grains;
     struct schedule_list schedules;
-    struct way *ways; /* by schedule * LOOKAHEADS + lookahead; those that move nothing have the first alone */
+    struct schedule_cost
+        *schedule_costs; /* by schedule * LOOKAHEADS + lookahead; those that move nothing have lookahead 0 alone */
     struct execution_source source;
-    struct policy plain; /* that it was made with */
+    struct policy plain; /* that `source` was made with */
     struct states packings[PACKINGS_MAX];
     int32_t packing_count;
     VEC(struct family) families;
     VEC(struct fit) fits;
     int32_t *first_fits; /* by schedule */
     int64_t fixed_bytes;
-    int64_t *scratch; /* for the longest way */
+    int64_t *scratch; /* for the schedule with the most groups */
     size_t scratch_count;
-    struct policy policy; /* being bounded; its text is not used */
+    struct policy policy; /* being bounded; its schedule text is not used */
 };
 
 /* The caller frees, also after a failure. */
 enum status space_create(const struct search_input *input, struct space *out);
 void space_free(struct space *space);
 
-/* The member that likely is the fastest: as much stays as bounds let. False when the device holds none. */
-bool space_promising(struct space *space, const struct family *family, struct member *out);
-/* By the closed form alone: the device holds no member. */
+/* The fullest member: as many chunks stay as the bounds allow, so it is likely the fastest. False when no member fits.
+ */
+bool space_fullest(struct space *space, const struct family *family, struct member *out);
+/* No member fits, by the closed form alone. */
 bool space_is_hopeless(const struct space *space, const struct family *family);
-/* All members of which no tier is certain to overflow. Their bytes of the device are yet to be weighed: that takes a
- * walk through the pass, and few are ever asked. */
+/* All members of which no tier is certain to overflow. Their bytes of the device are yet to be device_bounded: that
+ * takes a walk through the pass, and few are ever asked. */
 enum status space_members(struct space *space, const struct family *family, struct member_list *out);
-void space_weigh(struct space *space, const struct family *family, struct member *member);
-/* The member of a family that takes least of the device. */
+void space_bound_device(struct space *space, const struct family *family, struct member *member);
+/* The member that needs least of the device: no chunk stays. */
 struct member space_least(struct space *space, const struct family *family);
 bool space_may_fit(const struct space *space, const struct policy_bound *bound, enum tier from);
-/* Below SPACE_FITS. */
+/* From 0 to SPACE_FITS - 1. */
 int32_t space_fit_number(const struct placement *at);
 bool family_moves_states(const struct family *family);
-/* As the compiler takes it. */
+/* The policy of a member, for the compiler. */
 void space_policy(const struct space *space, const struct family *family, const struct member *member,
                   struct policy *out);
 const struct schedule *space_schedule(const struct space *space, const struct family *family);

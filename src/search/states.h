@@ -1,4 +1,4 @@
-/* Model states chunk by chunk: bytes, seconds of updates, and who uses them. */
+/* Model states chunk by chunk: bytes, seconds of updates, and which blocks use them. */
 #ifndef BALLAST_SEARCH_STATES_H
 #define BALLAST_SEARCH_STATES_H
 
@@ -41,7 +41,7 @@ static inline int32_t states_count(const struct states *states) { return (int32_
 static inline int64_t states_parameters(const struct states *states, int64_t chunk) {
     return states->from[chunk].parameters - states->from[chunk + 1].parameters;
 }
-/* What the chunk alone has, but for seconds. */
+/* The chunk's own numbers, without seconds. */
 struct chunk_sum states_of(const struct states *states, int64_t chunk);
 
 #endif

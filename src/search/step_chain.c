@@ -2,7 +2,7 @@
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* What reads an activation that a block's forward made, beside that forward. */
+/* Which executions read an activation, beside the forward of the block that made it. */
 struct use {
     bool backward, later_block;
 };
@@ -19,7 +19,7 @@ static void find_uses(const struct graph *graph, struct use *uses) {
     }
 }
 
-/* What a node makes counts once: where its storage begins. */
+/* Each output's bytes count once, however many views there are. */
 static void add_outputs(const struct node *node, struct use *uses, struct chain_stage *stage) {
     for (int i = 0; i < node->op->outputs; i++) {
         struct tensor *out = node->out[i] ? tensor_storage(node->out[i]) : NULL;
@@ -43,20 +43,20 @@ static void add_nodes(const struct graph *graph, const struct costs *costs, stru
     }
 }
 
-/* Beyond what the chain knows to be there. The head's forward and backward are one group. */
-static void add_temporaries(const struct way *keep, struct chain *chain) {
+/* Bytes beyond the chain's values and saved sets. The head's forward and backward are one group. */
+static void add_temporaries(const struct schedule_cost *keep, struct chain *chain) {
     for (int i = 0; i < chain->count; i++) {
         struct chain_stage *stage = &chain->stages[i];
         int32_t forward = keep->forward[i], backward = keep->backward[i];
         if (forward < 0 || backward < 0) continue;
-        const struct way_group *f = &keep->groups.items[forward], *b = &keep->groups.items[backward];
+        const struct group_bytes *f = &keep->groups.items[forward], *b = &keep->groups.items[backward];
         if (forward != backward) stage->forward_temporary = larger(f->peak - f->before - stage->saved, 0);
         int64_t made = forward == backward ? stage->saved : 0;
         stage->backward_temporary = larger(b->peak - b->before - made - chain_value(chain, i), 0);
     }
 }
 
-enum status step_chain_create(const struct graph *graph, const struct costs *costs, const struct way *keep,
+enum status step_chain_create(const struct graph *graph, const struct costs *costs, const struct schedule_cost *keep,
                               struct chain *out) {
     TRY(chain_create(graph_count_blocks(graph), out));
     struct use *uses = mem_array(graph->tensors.count + 1, sizeof *uses);

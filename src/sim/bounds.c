@@ -1,12 +1,12 @@
 #include "sim/simulate.h"
 
-/* Seconds of the chain by what they are spent on. */
+/* Seconds of the critical path by stream, activity and phase. */
 struct shares {
     double seconds[STREAM_ROLE_COUNT][ACTIVITY_COUNT][PHASE_COUNT];
 };
 
-/* The phase of what the compute stream did in the middle of an event, or did next; what it did last when it was done.
- */
+/* The phase of the compute stream's kernel in the middle of an event; of its next kernel where there is none then; of
+ * its last where none comes. */
 static enum phase phase_beside(const struct timeline *timeline, const struct timeline_event *event) {
     double middle = (event->start_s + event->end_s) / 2;
     const struct instruction *instructions = timeline->program->instructions.items;

@@ -1,4 +1,4 @@
-/* Costs: how long what a program is made of takes. With them a program can be simulated (sim/simulate.h).
+/* Costs: the seconds of each kind of instruction, from which a program can be simulated (sim/simulate.h).
  *
  * An instruction alone takes its own seconds, and rates.wake_s before them where its stream slept until another's
  * ended. Beside others, those active at once share the machine as measured: it then advances at the rate 1 / (1 + sum
@@ -17,7 +17,7 @@ struct kernel_cost {
 
 struct costs {
     struct kernel_cost *kernels;      /* by node id of one graph */
-    struct kernel_cost *host_kernels; /* where they run in the host tier; NULL: as elsewhere */
+    struct kernel_cost *host_kernels; /* in the host tier; NULL: the same as on the device */
     int32_t count;
     int32_t operators, extrapolated; /* distinct ones; of these, measured on a part of their operands */
     struct cluster_rates rates;
@@ -29,11 +29,11 @@ static inline struct kernel_cost costs_of_kernel(const struct costs *costs, cons
 }
 
 enum activity activity_of_copy(enum tier from, enum tier to);
-/* Seconds and activity of an instruction that runs alone, rates.issue_s included. A copy's are by the tiers of its
- * operands and by what is moved, whole blocks on the disk. */
+/* Seconds and activity of an instruction with nothing beside it, rates.issue_s included. A copy's follow from the tiers
+ * of its operands and from its size, in whole blocks on the disk. */
 struct kernel_cost costs_of(const struct costs *costs, const struct program *program,
                             const struct instruction *instruction);
-/* FAILED naming the first kind of transfer of the program that has no rate. */
+/* FAILED naming the first kind of transfer in the program whose rate was not measured. */
 enum status costs_check(const struct costs *costs, const struct program *program);
 void costs_free(struct costs *costs);
 

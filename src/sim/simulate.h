@@ -1,17 +1,21 @@
-/* Runs a program against costs in place of a machine. */
+/* Simulates a step: a program and costs give a timeline, by discrete events.
+ *
+ * Files, in the order to read them: costs (seconds of an instruction), simulate (this), timeline (when each issue began
+ * and ended, measured or predicted), bounds (what a step's time is made of), timeline_json (its file), timeline_memory
+ * (live bytes over time), step_summary (a timeline in a few numbers). */
 #ifndef BALLAST_SIM_SIMULATE_H
 #define BALLAST_SIM_SIMULATE_H
 
 #include "sim/costs.h"
 #include "sim/timeline.h"
 
-/* One step that makes the deferred updates of a step before it (the steady state), in the very order and under the very
- * waits that the runner has. Deterministic. The caller frees with timeline_free. FAILED when out of memory or when a
+/* One step in the steady state, that is with the deferred updates of a step before it, in the order and under the waits
+ * of the runner. Deterministic. The caller frees with timeline_free. FAILED when out of memory or when a
  * transfer of the program was not measured (costs_check). */
 enum status simulate(const struct program *program, const struct costs *costs, struct timeline *out);
 
-/* What the step's time is made of: the streams and activities whose work nothing else hides, in the order of seconds.
- * They are of the chain of events that ends last, each of which began when the one that it waited for ended. */
+/* What the step's time is made of: seconds by stream and activity on the critical path, the chain of events that ends
+ * last, in which each event began when the one before it ended. */
 struct bound {
     enum stream_role role;
     enum activity activity;

@@ -1,4 +1,4 @@
-/* A step's timeline in numbers that fit a table: what plans, predictions and reports say of it. */
+/* A step's timeline in a few numbers, for plans, predictions and reports. */
 #ifndef BALLAST_SIM_STEP_SUMMARY_H
 #define BALLAST_SIM_STEP_SUMMARY_H
 
@@ -7,17 +7,17 @@
 #include "sim/simulate.h"
 
 struct step_summary {
-    double step_s; /* 0: not known, and the rest empty */
+    double step_s; /* 0: not known; all else is then 0 */
     struct timeline_stream streams[STREAM_ROLE_COUNT];
     int stream_count;
-    double busy_s[STREAM_ROLE_COUNT][ACTIVITY_COUNT]; /* what streams are at work on */
-    struct bound bounds[BOUNDS_MAX];                  /* what the step's time is made of, the most first */
+    double busy_s[STREAM_ROLE_COUNT][ACTIVITY_COUNT]; /* seconds of each stream by activity */
+    struct bound bounds[BOUNDS_MAX];                  /* what the step's time is made of, the largest first */
     int bound_count;
 };
 
 void step_summarise(const struct timeline *timeline, const struct costs *costs, struct step_summary *out);
 
-/* What a stream does more or less than in another step: an activity, or waiting with work left. */
+/* A difference between two steps: seconds of an activity of a stream, or of its waiting. */
 struct step_difference {
     enum stream_role role;
     bool waits;
@@ -25,7 +25,7 @@ struct step_difference {
     double predicted_s, measured_s;
 };
 enum { DIFFERENCES_MAX = 4 };
-/* The greatest first; those less than a tenth of it are left out. Returns their number, 0 where none is apart. */
+/* The largest first; those below a tenth of it are left out. Returns their number, 0 where there is no difference. */
 int step_differences(const struct step_summary *predicted, const struct step_summary *measured,
                      struct step_difference out[DIFFERENCES_MAX]);
 /* "compute: matrix products", "compute: waiting"; returns `text`. */
@@ -36,7 +36,7 @@ char *difference_words(const struct step_difference *difference, char text[DIFFE
  * FAILED when out of memory. */
 enum status step_summary_add_json(const struct step_summary *summary, json_t *object);
 
-/* The same read again, without what streams were at work on. BAD_INPUT "FILE: FIELD: …". */
+/* Reads the same, without busy_s. BAD_INPUT "FILE: FIELD: …". */
 enum status step_summary_read_json(const char *file, const json_t *object, struct step_summary *out);
 
 /* "disk writes during backward"; returns `text`. */

@@ -41,9 +41,9 @@ static void name_events(struct timeline *timeline) {
     const struct program *program = timeline->program;
     for (size_t i = 0; i < program->instructions.count; i++) {
         int64_t repeat = program->sections.items[program->instructions.items[i].section].repeat;
-        for (int64_t run = 0; run < repeat; run++)
-            *timeline_find(timeline, (int32_t)i, run) =
-                (struct timeline_event){.instruction = (int32_t)i, .run = run, .start_s = 0};
+        for (int64_t repetition = 0; repetition < repeat; repetition++)
+            *timeline_find(timeline, (int32_t)i, repetition) =
+                (struct timeline_event){.instruction = (int32_t)i, .repetition = repetition, .start_s = 0};
     }
 }
 
@@ -95,7 +95,7 @@ const struct timeline_event *timeline_cause(const struct timeline *timeline, con
     const struct timeline_event *cause = index > timeline->begins[instruction->stream] ? event - 1 : NULL;
     for (int32_t w = 0; w < instruction->wait_count; w++) {
         int32_t waited = instruction->waits[w];
-        int64_t required = program_issues_required(program, waited, event->instruction, 0, event->run);
+        int64_t required = program_issues_required(program, waited, event->instruction, 0, event->repetition);
         if (required == 0) continue;
         const struct timeline_event *other = timeline_find(timeline, waited, required - 1);
         if (!cause || other->end_s > cause->end_s) cause = other;

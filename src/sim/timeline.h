@@ -1,5 +1,5 @@
-/* A timeline: when each instruction of a step ran. Measured by src/run and predicted by src/sim, of one type, so that
- * they can be subtracted, drawn over each other and written as one file. */
+/* A timeline: when each instruction of a step began and ended. Measured (src/runtime) and predicted (src/sim) ones have
+ * one type, so they can be compared, drawn over each other and written to one kind of file. */
 #ifndef BALLAST_SIM_TIMELINE_H
 #define BALLAST_SIM_TIMELINE_H
 
@@ -14,8 +14,8 @@ enum { TIMELINE_VERSION = 1 };
 /* One issue of an instruction. */
 struct timeline_event {
     int32_t instruction;
-    int64_t run;           /* of its section */
-    double start_s, end_s; /* from the step's beginning; equal where the step left it out */
+    int64_t repetition;    /* of its section */
+    double start_s, end_s; /* from the step's beginning; equal where the step did not issue it */
 };
 
 struct timeline {
@@ -25,27 +25,28 @@ struct timeline {
     size_t begins[STREAMS_MAX + 1];    /* by stream: its first event; where there is no such stream, the last's end */
     struct timeline_place {
         size_t first, stride;
-    } * places;    /* by instruction: run r is event first + r * stride */
+    } * places;    /* by instruction: repetition r is event first + r * stride */
     double step_s; /* end of the last event */
-    int64_t step;  /* measured: which step of its run, from 1; 0: not known */
-    double wall_s; /* and how long the run says that it took, with what is around the program */
+    int64_t step;  /* measured: the step's number in its training run, from 1; 0: not known */
+    double wall_s; /* measured: seconds of the whole step, the work around the program included */
 };
 /* All events of one step with times of 0, so that filling them in allocates nothing. */
 enum status timeline_create(const struct program *program, struct timeline *out);
 void timeline_free(struct timeline *timeline);
 
-static inline struct timeline_event *timeline_find(const struct timeline *timeline, int32_t instruction, int64_t run) {
+static inline struct timeline_event *timeline_find(const struct timeline *timeline, int32_t instruction,
+                                                   int64_t repetition) {
     const struct timeline_place *place = &timeline->places[instruction];
-    return &timeline->events.items[place->first + (size_t)run * place->stride];
+    return &timeline->events.items[place->first + (size_t)repetition * place->stride];
 }
 /* Sets step_s from the events. */
 void timeline_end(struct timeline *timeline);
 
-/* Of the events that one had to wait for, the one before it on its stream among them, the one that ended last; NULL:
- * it waited for none of this step. */
+/* The cause of an event: of the events that it waited for and the one before it on its stream, the one that ended last.
+ * NULL: it waited for none of this step. */
 const struct timeline_event *timeline_cause(const struct timeline *timeline, const struct timeline_event *event);
 
-/* Seconds that a stream is at work, and that it waits with work left. */
+/* Seconds that a stream works, and that it waits before its last event. */
 struct timeline_stream {
     enum stream_role role;
     double busy_s, waiting_s;

@@ -5,12 +5,12 @@
 #include "sim/timeline.h"
 #include "sim/timeline_memory.h"
 
-/* What stands for instructions in the file. */
+/* Names and numbers of instructions in the file. */
 struct labels {
     const struct program *program;
-    json_t *names, *moves;  /* by name */
-    int32_t *name;          /* by instruction: index in names */
-    bool *again;            /* by instruction: a forward that ran before in its section, for the same grain */
+    json_t *names, *moves; /* by name */
+    int32_t *name;         /* by instruction: index in names */
+    bool *again; /* by instruction: recomputation, a forward that came before in its section for the same grain */
     int32_t *block, *phase; /* by group: those of its kernels; -1: it has none */
 };
 /* One more than the graph has, in the list of phases. */
@@ -47,8 +47,8 @@ static enum status label_instructions(struct labels *labels) {
     return failed ? status_no_memory(0, "a timeline's JSON") : STATUS_OK;
 }
 
-/* A section's instructions stand in the order in which its streams run them, so the first of a node and a grain is its
- * forward, and each further one in the forward phase makes again what was forgotten. */
+/* A section's instructions stand in the order of issue, so the first forward of a node for a grain is the original and
+ * each further one is recomputation. */
 static enum status label_again(struct labels *labels) {
     const struct program *program = labels->program;
     int64_t grains = 1;
@@ -111,13 +111,13 @@ static enum status labels_create(const struct program *program, struct labels *o
     return label_instructions(out);
 }
 
-/* In steps of a nanosecond, which is what clocks give. */
+/* Rounded to nanoseconds, the resolution of clocks. */
 static double microseconds(double seconds) { return round(seconds * 1e9) * 1e-3; }
 
 static bool has_length(const struct timeline_event *event) { return event->end_s > event->start_s; }
 
-/* The file's index of the event that let one begin; -1: none. What takes no time lets begin what waits for it when its
- * own cause ends. `places`: by event, its index in the file. */
+/* The file's index of an event's cause; -1: none. Events that take no time are not in the file: their own cause counts.
+ * `places`: by event, its index in the file. */
 static int64_t cause_place(const struct timeline *timeline, const struct timeline_event *event, const int64_t *places) {
     do {
         event = timeline_cause(timeline, event);
@@ -130,7 +130,7 @@ static json_t *event_to_json(const struct labels *labels, const struct timeline_
     const struct instruction *instruction = &program->instructions.items[event->instruction];
     const struct section *section = &program->sections.items[instruction->section];
     const struct node *node = instruction->node;
-    int64_t grain = section->first_grain + event->run * section->grains + instruction->grain;
+    int64_t grain = section->first_grain + event->repetition * section->grains + instruction->grain;
     int32_t buffer = instruction->operands[OP_INPUTS_MAX].buffer;
     int64_t moved = 0;
     if (instruction->opcode == OPCODE_COPY) moved = program_moved_bytes(program, program->buffers.items[buffer].bytes);

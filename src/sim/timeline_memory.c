@@ -23,7 +23,7 @@ static const struct section *section_at(const struct program *program, int32_t i
     return &program->sections.items[program->instructions.items[instruction].section];
 }
 
-/* A buffer that does not leave a section has a life in each of its runs. */
+/* A buffer that is used within one section alone has a life in each repetition. */
 static int64_t lives_of(const struct program *program, const struct buffer *buffer) {
     const struct section *section = section_at(program, buffer->first);
     bool within = !buffer->persistent && buffer->last < section->first + section->count;
@@ -36,7 +36,7 @@ static bool is_kept(const struct buffer *buffer) {
 
 static void add_use(struct lives *lives, int32_t buffer, const struct timeline_event *event) {
     size_t first = lives->first[buffer], several = lives->first[buffer + 1] - first;
-    struct life *life = &lives->all[first + (several > 1 ? (size_t)event->run : 0)];
+    struct life *life = &lives->all[first + (several > 1 ? (size_t)event->repetition : 0)];
     if (event->start_s < life->begin) life->begin = event->start_s;
     if (event->end_s > life->end) life->end = event->end_s;
 }
@@ -78,7 +78,7 @@ static int compare_changes(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The changes of a tier's lives, by time; the end of the step is none. Returns their number. */
+/* A tier's begins and ends of lives, by time; the end of the step is left out. Returns their number. */
 static size_t list_changes(const struct lives *lives, enum tier tier, struct change *out) {
     const struct program *program = lives->timeline->program;
     size_t count = 0;

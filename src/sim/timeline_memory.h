@@ -1,4 +1,4 @@
-/* What a step's live buffers take over time. */
+/* Bytes of live buffers over a step's time. */
 #ifndef BALLAST_SIM_TIMELINE_MEMORY_H
 #define BALLAST_SIM_TIMELINE_MEMORY_H
 
@@ -14,8 +14,9 @@ struct memory_points {
 };
 
 /* A buffer counts from the start of its first use to the end of its last, a persistent one always, results to the
- * step's end; one that lives within a run of a repeated section, in each run by itself. The sum is at most the arena's
- * size: what shares bytes is never live together. The caller frees the list. FAILED when out of memory. */
+ * step's end; one that is used within a repeated section alone, in each repetition by itself. The sum is at most the
+ * arena's size: buffers that share bytes are never live together. The caller frees the list. FAILED when out of memory.
+ */
 enum status timeline_memory(const struct timeline *timeline, enum tier tier, struct memory_points *out);
 
 #endif

@@ -1,14 +1,12 @@
-/* Arenas: one block of memory for each tier, of exactly the size that the program says, there in full before the first
- * step.
+/* Arenas: one block of memory for each tier, of exactly the program's size, allocated in full before the first step.
  *
- * The device tier is what kernels work on. On a CPU the host tier is a second block of the same memory, so that
- * programs that move data between the two run where there is no accelerator; on a GPU the device tier is the GPU's
- * memory and the host tier is memory that it copies from and to by itself. The disk tier is a file without a name in
- * a folder of the user's. Device and host have addresses, those of a GPU's memory being of use to kernels alone
- * (`mapped`); to and from all else data moves by arena_read and arena_write, which work on every tier alike.
+ * Kernels work on the device tier. On a CPU the host tier is a second block of the same memory, so that programs which
+ * move data between the two work without an accelerator; on a GPU the device tier is the GPU's memory and the host tier
+ * is pinned memory. The disk tier is an unnamed file in a folder of the user's choice. Device and host tiers have
+ * addresses; those of a GPU's memory are for kernels alone (`mapped`). arena_read and arena_write work on every tier.
  *
- * Whatever a tier takes is taken by arena_open: arena_read and arena_write allocate nothing. Besides its bytes an arena
- * of the disk tier takes, for each channel, DISK_REQUESTS request records (about 1 KiB) and either one io_uring (about
+ * arena_open allocates everything; arena_read and arena_write allocate nothing. Besides its bytes an arena of the disk
+ * tier takes, for each channel, DISK_REQUESTS request records (about 1 KiB) and either one io_uring (about
  * 16 KiB in the kernel) or DISK_REQUESTS threads with stacks of 512 KiB, of which they touch 8. */
 #ifndef BALLAST_STORE_ARENA_H
 #define BALLAST_STORE_ARENA_H
@@ -20,7 +18,7 @@
 #include "base/status.h"
 #include "program/program.h"
 
-/* Who carries out the requests to the disk. */
+/* How requests to the disk are carried out. */
 enum disk_engine_choice {
     DISK_ENGINE_ANY,    /* io_uring where the system allows it, threads elsewhere */
     DISK_ENGINE_URING,  /* FAILED where it is not allowed or was not built in */
@@ -49,9 +47,9 @@ struct arena {
  * and host.
  * Memory: there in full, and touched; FAILED with a hint when the system refuses.
  * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the folder, in a file that no name leads to: nothing of
- * it is left when the process ends, however that comes about, and two runs can share a folder. The folder may vanish
- * afterwards. BAD_INPUT when the folder does not exist, is none or cannot be written in; FAILED when it has not the
- * room, with how much is needed and free, and when the system refuses anything else. */
+ * it is left when the process ends in any way, and two runs can share a folder. The folder may vanish
+ * afterwards. BAD_INPUT when the folder does not exist, is none or cannot be written in; FAILED when there is too
+ * little room, saying how much is needed and free, and when the system refuses anything else. */
 enum status arena_open(enum tier tier, int64_t bytes, const struct arena_settings *settings, struct arena *out);
 void arena_close(struct arena *arena);
 
@@ -59,9 +57,9 @@ void arena_close(struct arena *arena);
  * tier both offset, address and bytes are multiples of DISK_ALIGNMENT; the copy is cut into requests of
  * DISK_REQUEST_BYTES of which up to DISK_REQUESTS are in flight. Different channels (0 to settings' channels - 1;
  * memory tiers have any number) may be used by different threads at the same time, one channel by one thread at a time.
- * What was written is seen by every read that begins after the write returned. FAILED, naming folder, offset and the
+ * A read that begins after a write returned sees what was written. FAILED, naming folder, offset and the
  * system's reason, when the disk does; the bytes that were to be filled are then undefined. A range outside the arena,
- * a misaligned one and a channel that there is not are defects. */
+ * a misaligned one and a channel that does not exist are defects of the caller. */
 enum status arena_read(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel);
 enum status arena_write(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel);
 

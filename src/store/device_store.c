@@ -1,4 +1,4 @@
-/* The tiers that are memory of a backend's: of a GPU, and memory that it copies from and to. */
+/* Tiers in a backend's memory: a GPU's own, and pinned host memory. */
 #include <string.h>
 
 #include "base/fault.h"

@@ -80,10 +80,9 @@ static int allocate(int file, int64_t bytes) {
     }
 }
 
-/* A filesystem that cannot reserve (some network and user-space ones) gets a file of the right size with holes: that
- * the room is free is then only known as of now, and a write may still fail for want of it, with a message of its own.
- * The free room is looked at first everywhere, so that a size far too large does not fill the disk before it is
- * refused. */
+/* A filesystem that cannot reserve (some network and user-space ones) gets a file of the right size with holes: the
+ * room is free now, but a later write may still fail for lack of it, with a message of its own. The free room is
+ * checked first in any case, so that a size far too large is refused before the disk is full. */
 static enum status reserve(const char *folder, int file, int64_t bytes) {
     int64_t left = free_bytes(file);
     int error = bytes > left ? ENOSPC : allocate(file, bytes);
@@ -100,7 +99,7 @@ static bool set_direct(int file, bool direct) {
     return flags >= 0 && fcntl(file, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
-/* Some filesystems take the flag and refuse the transfers, or want larger blocks: so one block is written. */
+/* Some filesystems accept the flag but refuse direct transfers, or need larger blocks: writing one block tells. */
 static bool can_be_direct(int file) {
     static const _Alignas(DISK_ALIGNMENT) char zeros[DISK_ALIGNMENT];
     if (!set_direct(file, true)) return false;
@@ -121,7 +120,7 @@ enum status disk_file_open(const char *folder, int64_t bytes, bool buffered, str
     if (fstatfs(file, &info) == 0 && info.f_type == TMPFS_MAGIC)
         log_warning("%s is kept in memory (tmpfs): a disk tier there saves none", folder);
     *out = (struct disk_file){.descriptor = file, .direct = !buffered && bytes > 0 && can_be_direct(file)};
-    /* Readahead would bring in pages that nobody drops. */
+    /* Readahead would fill the page cache with pages that nobody drops. */
     if (!out->direct) (void)posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
     return STATUS_OK;
 }
@@ -131,7 +130,7 @@ bool disk_file_forget(const struct disk_file *file, int64_t offset, int64_t byte
     const unsigned flags = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
     if (written && (fault_point(FAULT_SYNC) || sync_file_range(file->descriptor, offset, bytes, flags) != 0))
         return false;
-    /* Only a wish: what cannot be dropped stays. */
+    /* Advice only: pages that cannot be dropped stay. */
     (void)posix_fadvise(file->descriptor, offset, bytes, POSIX_FADV_DONTNEED);
     return true;
 }

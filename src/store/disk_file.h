@@ -16,7 +16,7 @@ struct disk_file {
  * `buffered` keeps to the page cache. Statuses as arena_open's. The caller closes the descriptor. */
 enum status disk_file_open(const char *folder, int64_t bytes, bool buffered, struct disk_file *out);
 
-/* The two ways to a file without a name, the second for filesystems that have not the first. -1 with errno. */
+/* Two ways to make an unnamed file; the second is for filesystems without the first. -1 with errno. */
 int disk_file_create_unnamed(const char *folder);
 int disk_file_create_unlinked(const char *folder);
 

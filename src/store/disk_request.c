@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "store/arena.h"
 
-/* A short transfer is injected by asking for one block, so that what is not asked for really stays undone. */
+/* A short transfer is injected by requesting one block, so that the rest really stays undone. */
 static void ask(struct disk_request *request) {
     request->asked = fault_point(FAULT_SHORT) ? DISK_ALIGNMENT : request->end - request->at;
 }

@@ -1,4 +1,4 @@
-/* One request to the disk, and how it goes on when the system does a part of it. */
+/* One request to the disk, and how it continues when the system does only a part of it. */
 #ifndef BALLAST_STORE_DISK_REQUEST_H
 #define BALLAST_STORE_DISK_REQUEST_H
 
@@ -13,7 +13,7 @@ enum {
 
 struct disk_request {
     int64_t begin, end; /* in the file: all of it */
-    int64_t at;         /* in the file: what is done */
+    int64_t at;         /* in the file: up to here it is done */
     char *data;         /* what belongs at `at` */
     int64_t asked;      /* bytes that the engine is to move now */
     int64_t result;     /* of that: bytes moved, or a negative errno */
@@ -25,14 +25,14 @@ struct disk_request {
 
 enum disk_progress {
     DISK_DONE,
-    DISK_ONWARDS, /* the rest is to be asked for */
+    DISK_ONWARDS, /* the rest is to be requested */
     DISK_BROKEN   /* `result` says why: an errno, or 0 where the file ended */
 };
 
 void disk_request_begin(struct disk_request *request, int channel, bool write, int64_t offset, char *data,
                         int64_t bytes);
-/* Takes in `result`. What was moved is kept up to the last multiple of DISK_ALIGNMENT, since a direct transfer cannot
- * go on between; interrupted and refused attempts (EINTR, EAGAIN) count as nothing moved. */
+/* Advances the request by `result`, down to a multiple of DISK_ALIGNMENT, since a direct transfer cannot continue in
+ * between; interrupted and refused attempts (EINTR, EAGAIN) count as 0 bytes. */
 enum disk_progress disk_request_advance(struct disk_request *request);
 
 #endif

@@ -85,7 +85,7 @@ static enum disk_progress advance(const struct disk *disk, struct disk_request *
     return DISK_BROKEN;
 }
 
-/* What is still to be cut into requests. */
+/* The range that is still to be cut into requests. */
 struct transfer {
     int channel;
     bool write;
@@ -103,8 +103,8 @@ static bool cut_next(struct transfer *left, struct disk_request *request) {
     return true;
 }
 
-/* Keeps DISK_REQUESTS in flight until all is moved. After a failure nothing is started, but what is in flight is waited
- * for: until then the system may write to the caller's memory. */
+/* Keeps DISK_REQUESTS in flight until all bytes are moved. After a failure it starts nothing more, but waits for what
+ * is in flight, since the system may still write to the caller's memory. */
 static enum status run_transfer(const struct disk *disk, struct transfer left) {
     BUG_IF(left.channel < 0 || left.channel >= disk->channels, "channel %d of %d", left.channel, disk->channels);
     BUG_IF(left.offset % DISK_ALIGNMENT != 0 || left.bytes % DISK_ALIGNMENT != 0 ||

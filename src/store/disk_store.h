@@ -1,4 +1,4 @@
-/* How an open disk tier works, for those who report it. */
+/* How an open disk tier works, for reports. */
 #ifndef BALLAST_STORE_DISK_STORE_H
 #define BALLAST_STORE_DISK_STORE_H
 

@@ -1,4 +1,4 @@
-/* The engine that works everywhere: threads that call pread and pwrite, fed by one queue. */
+/* The portable engine: threads that call pread and pwrite, fed by one queue. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 
 struct ring {
     struct io_uring uring;
-    struct disk_request *refused; /* not taken by the kernel; their results say why */
+    struct disk_request *refused; /* refused by the kernel; their results say why */
 };
 
 struct rings {
@@ -28,14 +28,14 @@ static void prepare(struct io_uring_sqe *entry, int descriptor, struct disk_requ
     if (fault_point(FAULT_SLOW)) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
 }
 
-/* 0 when the kernel has taken the request, else an errno. One call for each request costs about a microsecond, against
- * the 70 and more that a fast disk takes for its bytes; and so it is known which request was not taken. */
+/* 0 when the kernel accepted the request, else an errno. One call for each request costs about a microsecond, against
+ * 70 and more for its bytes on a fast disk, and tells which request was refused. */
 static int submit(struct io_uring *uring, int descriptor, struct disk_request *request) {
     struct io_uring_sqe *entry = io_uring_get_sqe(uring);
     if (entry) prepare(entry, descriptor, request);
     int taken = fault_point(FAULT_SUBMIT) ? -errno : io_uring_submit(uring);
     if (entry && io_uring_sq_ready(uring) == 0) return 0;
-    /* An entry that is not taken stays in the ring and goes with the next ones: as one that does nothing. */
+    /* An entry that was refused stays in the ring and is submitted again later: it becomes one that does nothing. */
     if (entry) {
         io_uring_prep_nop(entry);
         io_uring_sqe_set_data(entry, NULL);

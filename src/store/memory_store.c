@@ -1,4 +1,4 @@
-/* The tiers that are this machine's memory. */
+/* Tiers in this machine's memory. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -7,8 +7,8 @@
 #include "base/size.h"
 #include "store/store.h"
 
-/* The system clears a page when it is first written to: one byte of each, by all threads. In a virtual machine this is
- * most of what loading takes. */
+/* The system clears a page at the first write to it: all threads write one byte of each page. In a virtual machine this
+ * is most of the time of loading. */
 static void touch(volatile char *base, size_t bytes) {
     enum { PAGE_BYTES = 4096, BLOCK_BYTES = 16 << 20 };
 #pragma omp parallel for schedule(static)

@@ -109,9 +109,9 @@ static enum status open_metrics(struct train_run *run) {
     struct metrics_cut cut = {run->state.step, run->options->valid_every, true};
     enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
     mem_free(path);
-    TRY(status);
-    TRY(event_file_open(run->folder, run->state.step, &run->events_file));
-    return samples_open(run->folder, run->state.step, &run->samples);
+    if (status == STATUS_OK) status = event_file_open(run->folder, run->state.step, &run->events_file);
+    if (status == STATUS_OK) status = samples_open(run->folder, run->state.step, &run->samples);
+    return status;
 }
 
 /* What a failed run can go on from. */
@@ -301,9 +301,8 @@ static enum status load_checkpoint(struct train_run *run, const char *checkpoint
     if (!path) return STATUS_FAILED;
     enum status status = engine_load_state(&run->engine, path);
     mem_free(path);
-    TRY(status);
-    TRY(check_bits(run, checkpoint));
-    return engine_require_finite(&run->engine, checkpoint);
+    if (status == STATUS_OK) status = check_bits(run, checkpoint);
+    return status == STATUS_OK ? engine_require_finite(&run->engine, checkpoint) : status;
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {
@@ -370,9 +369,10 @@ static enum status check_options(const char *run_folder, const struct train_opti
 }
 
 static enum status clear_leftovers(const char *run_folder) {
-    TRY(run_folder_clear(run_folder));
     char *checkpoints = path_join(run_folder, "checkpoints");
-    enum status status = checkpoints ? run_folder_clear(checkpoints) : STATUS_FAILED;
+    if (!checkpoints) return STATUS_FAILED;
+    enum status status = run_folder_clear(run_folder);
+    if (status == STATUS_OK) status = run_folder_clear(checkpoints);
     mem_free(checkpoints);
     return status;
 }

@@ -58,8 +58,8 @@ enum status train_loop_save(struct train_run *run);
  * save is saved. No checkpoint is being written any more. */
 enum status train_loop_end(struct train_run *run, enum status status);
 
-/* A run whose folder was renamed or removed while it trained (run_rescue.c). */
-/* Whether the run's name still leads to the folder that it holds open. */
+/* run_rescue.c, for a run whose folder was renamed or removed while it trained. Whether the run's name still leads to
+ * the folder that it holds open. */
 bool run_is_in_place(const struct train_run *run);
 /* For one that is not, when no checkpoint is being written: gives the run the folder's new path or, where it has none
  * any more, a new folder beside the old name (RUN.rescued), with its settings and metrics. What it may copy tokenizer

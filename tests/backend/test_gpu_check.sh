@@ -50,7 +50,7 @@ for name in kernel_reference kernel_plain kernel_gradients kernels reference pol
 list) echo "first_case"; echo "second_case" ;;
 esac'
 done
-for name in sustained_rate product_choice attention_ways copy_ways; do
+for name in sustained_rate product_choice attention_ways copy_ways step_ways; do
     fake "$work/bundle/bench/$name" 'echo "= a rate"'
 done
 # Of one case one operator of two fails, unless every call is waited for.

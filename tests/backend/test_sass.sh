@@ -1,14 +1,18 @@
 #!/bin/sh
 # What the compiler made of CUDA's kernels, read from the machine code for sm_90 in the program: loads and stores of 16
 # bytes, copies to shared memory that nobody waits for, no division in loops, nothing spilled. No GPU is needed, but
-# cuobjdump and nvdisasm of the CUDA toolkit, in PATH or beside nvcc.
+# cuobjdump and nvdisasm of the CUDA toolkit, in PATH, beside nvcc, or as pip installs them (nvidia-cuda-cuobjdump,
+# nvidia-cuda-nvdisasm).
 #   usage: test_sass.sh [FILE]      another file with CUDA code in place of BALLAST_PROGRAM
 set -eu
 file=${1:-$BALLAST_PROGRAM}
-for folder in "${CUDA_HOME:-/usr/local/cuda}/bin" /usr/local/cuda/bin; do PATH=$PATH:$folder; done
+from_pip=$(python3 -c 'import nvidia; print(*nvidia.__path__)' 2>/dev/null || true)
+for folder in "${CUDA_HOME:-/usr/local/cuda}/bin" /usr/local/cuda/bin $(for at in $from_pip; do echo "$at"/cu*/bin; done); do
+    PATH=$PATH:$folder
+done
 for tool in cuobjdump nvdisasm c++filt; do
     command -v "$tool" >/dev/null || {
-        echo "skipped: there is no $tool; needs the CUDA toolkit with its binary tools"
+        echo "skipped: there is no $tool; needs the CUDA toolkit with its binary tools, or: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
         exit 77
     }
 done

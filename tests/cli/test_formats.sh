@@ -44,6 +44,9 @@ ballast train model text.txt -o disk --plan searched.json --disk "$place:1G" --s
 ballast train model text.txt -o lora $shape --lora 2,4,all-linear --freeze '*norm*' --epochs 0.004 --quiet
 ballast train --config lora/run.json -o again --quiet
 hold train train.out resume.out disk.out
+for said in '"run": "full"' '"model": "full/model"' '"checkpoint": "full/checkpoints/step-00000006"' '"step": 6' '"steps": 2'; do
+    grep -q "$said" resume.out || { echo "resume --json does not say $said" && exit 1; }
+done
 hold run full/run.json disk/run.json lora/run.json again/run.json
 hold metrics full/metrics.jsonl disk/metrics.jsonl lora/metrics.jsonl
 hold samples full/samples.jsonl

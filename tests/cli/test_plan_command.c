@@ -65,7 +65,7 @@ static void a_described_card_can_be_planned(void **state) {
     assert_non_null(strstr(run.out, "nothing was measured"));
     assert_non_null(strstr(run.out, "attention_grad "));
     assert_non_null(strstr(run.out, "of the data sheet's 989 TFLOP/s"));
-    assert_non_null(strstr(run.out, "512 MiB of a card to CUDA itself"));
+    assert_non_null(strstr(run.out, "384 MiB of a card to graphs and libraries"));
     program_run_free(&run);
     json_t *document = json_load_file(plan, 0, NULL);
     assert_true(json_number_value(json_object_get(document, "step_s")) > 0.02);

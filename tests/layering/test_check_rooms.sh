@@ -3,6 +3,8 @@
 set -eu
 check=$BALLAST_SOURCE/scripts/check-rooms.sh
 
+sh "$check" "$BALLAST_SOURCE"
+
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 

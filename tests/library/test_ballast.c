@@ -99,7 +99,7 @@ static void expect_same_runs(const char *a, const char *b) {
         assert_true(by_macro.version > 0);                                                                             \
     } while (0)
 
-static void test_initialisers_leave_everything_not_given(void **state) {
+static void initialisers_leave_everything_not_given(void **state) {
     (void)state;
     EXPECT_SAME_INITIALISERS(plan_options, PLAN_OPTIONS);
     EXPECT_SAME_INITIALISERS(train_options, TRAIN_OPTIONS);
@@ -136,7 +136,7 @@ static void test_initialisers_leave_everything_not_given(void **state) {
 /* ---- bits ---- */
 
 /* The calls below do what the rooms do: the same run by src/train. */
-static void test_train_has_the_bits_of_train_begin(void **state) {
+static void train_has_the_bits_of_train_begin(void **state) {
     struct place place;
     char whole[700];
     struct plan_options plan;
@@ -204,7 +204,7 @@ static void watch(struct place *place, struct seen *seen) {
 }
 
 /* Stopped by the callback, gone on with, and not stopped: the same. Calls from a callback are refused. */
-static void test_a_stopped_run_is_resumed(void **state) {
+static void a_stopped_run_is_resumed(void **state) {
     struct place place;
     struct seen seen;
     char whole[700];
@@ -261,7 +261,7 @@ static void *step_twice(void *payload) {
 }
 
 /* Steps on two threads, a checkpoint in between, closed before its end and opened again: the bits of ballast_train. */
-static void test_a_trainer_steps_as_train_does(void **state) {
+static void a_trainer_steps_as_train_does(void **state) {
     struct place place;
     struct ballast_trainer *trainer;
     char whole[700], saved[700];
@@ -296,7 +296,7 @@ static void test_a_trainer_steps_as_train_does(void **state) {
     EXPECT_OK(ballast_trainer_close(NULL));
 }
 
-static void test_a_trainer_is_stopped(void **state) {
+static void a_trainer_is_stopped(void **state) {
     struct place place;
     struct ballast_trainer *trainer;
     const struct ballast_step *step;
@@ -336,7 +336,7 @@ static int keep_piece(const char *bytes, size_t count, void *payload) {
     return ++piece->calls == piece->end_after;
 }
 
-static void test_a_writer_writes_as_generate_does(void **state) {
+static void a_writer_writes_as_generate_does(void **state) {
     struct place place;
     struct ballast_writer *writer;
     struct ballast_generate_options options = BALLAST_GENERATE_OPTIONS_INIT;
@@ -372,7 +372,7 @@ static void write_seeded(struct ballast_writer *writer, bool chat, struct piece 
 }
 
 /* What ends an answer by the chat template ends no text after it. */
-static void test_a_chat_leaves_no_trace_in_the_writer(void **state) {
+static void a_chat_leaves_no_trace_in_the_writer(void **state) {
     static const char *const special[] = {"<end>"};
     enum { SEEDS = 24 };
     struct place place;
@@ -400,7 +400,7 @@ static void test_a_chat_leaves_no_trace_in_the_writer(void **state) {
 }
 
 /* Two runs of other dtypes and threads and a text, all open at once: each as if it were alone. */
-static void test_open_objects_take_turns(void **state) {
+static void open_objects_take_turns(void **state) {
     struct place place, other;
     struct ballast_trainer *first, *second;
     struct ballast_writer *writer;
@@ -432,7 +432,7 @@ static void test_open_objects_take_turns(void **state) {
 
 /* ---- plans ---- */
 
-static void test_a_session_tells_its_plan(void **state) {
+static void a_session_tells_its_plan(void **state) {
     struct place place;
     struct ballast_session *session;
     struct ballast_plan_result result = BALLAST_PLAN_RESULT_INIT;
@@ -489,7 +489,7 @@ static void sum_file(const char *path, const struct ballast_evaluation *file, vo
     *(double *)payload += file->loss;
 }
 
-static void test_sessions_follow_each_other(void **state) {
+static void sessions_follow_each_other(void **state) {
     struct place place;
     struct ballast_evaluate_options evaluate = BALLAST_EVALUATE_OPTIONS_INIT;
     struct ballast_evaluation before = BALLAST_EVALUATION_INIT, after = BALLAST_EVALUATION_INIT;
@@ -531,7 +531,7 @@ static void note_line(enum ballast_log_level level, const char *line, void *payl
     ((int *)payload)[level]++;
 }
 
-static void test_nothing_is_printed_and_no_signal_is_handled(void **state) {
+static void nothing_is_printed_and_no_signal_is_handled(void **state) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
     struct place place;
     struct seen seen;
@@ -566,7 +566,7 @@ static void test_nothing_is_printed_and_no_signal_is_handled(void **state) {
 }
 
 /* A locale whose numbers have a comma changes no file. */
-static void test_numbers_are_written_as_in_c(void **state) {
+static void numbers_are_written_as_in_c(void **state) {
     struct place place;
     char plain[700], command[1400], half[8];
     make_place(*state, &place);
@@ -585,7 +585,7 @@ static void test_numbers_are_written_as_in_c(void **state) {
     expect_same_runs(plain, place.run);
 }
 
-static void test_other_processes_are_refused(void **state) {
+static void other_processes_are_refused(void **state) {
     struct place place;
     struct ballast_plan_result result = BALLAST_PLAN_RESULT_INIT;
     enum ballast_status inside = BALLAST_OK;
@@ -783,7 +783,7 @@ static void refuse_nothing_given(const struct place *place) {
     ballast_session_close(session);
 }
 
-static void test_bad_input_names_the_field(void **state) {
+static void bad_input_names_the_field(void **state) {
     struct place place;
     make_place(*state, &place);
     refuse_plan_options(&place);
@@ -795,20 +795,20 @@ static void test_bad_input_names_the_field(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(test_initialisers_leave_everything_not_given),
-        CASE(test_train_has_the_bits_of_train_begin),
-        CASE(test_a_stopped_run_is_resumed),
-        CASE(test_a_trainer_steps_as_train_does),
-        CASE(test_a_trainer_is_stopped),
-        CASE(test_a_writer_writes_as_generate_does),
-        CASE(test_a_chat_leaves_no_trace_in_the_writer),
-        CASE(test_open_objects_take_turns),
-        CASE(test_a_session_tells_its_plan),
-        CASE(test_sessions_follow_each_other),
-        CASE(test_nothing_is_printed_and_no_signal_is_handled),
-        CASE(test_numbers_are_written_as_in_c),
-        CASE(test_other_processes_are_refused),
-        CASE(test_bad_input_names_the_field),
+        CASE(initialisers_leave_everything_not_given),
+        CASE(train_has_the_bits_of_train_begin),
+        CASE(a_stopped_run_is_resumed),
+        CASE(a_trainer_steps_as_train_does),
+        CASE(a_trainer_is_stopped),
+        CASE(a_writer_writes_as_generate_does),
+        CASE(a_chat_leaves_no_trace_in_the_writer),
+        CASE(open_objects_take_turns),
+        CASE(a_session_tells_its_plan),
+        CASE(sessions_follow_each_other),
+        CASE(nothing_is_printed_and_no_signal_is_handled),
+        CASE(numbers_are_written_as_in_c),
+        CASE(other_processes_are_refused),
+        CASE(bad_input_names_the_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ struct visitor {
 static enum status visit_with_fault(void *payload, struct walk *walk) {
     const struct visitor *visitor = payload;
     if (planted == ONE_STEP && walk->step > 0) return STATUS_OK;
-    if (planted == ONE_RUN && walk->run > 0) return STATUS_OK;
+    if (planted == ONE_RUN && walk->repetition > 0) return STATUS_OK;
     if (planted == EVERYTHING_HAS_ENDED) memcpy(walk->before.ended, walk->issued, sizeof walk->before.ended);
     return visitor->visit(visitor->payload, walk);
 }

@@ -175,7 +175,7 @@ static void other_pass(struct program *program) {
 static void unknown_stream(struct program *program) { find_kernel(program, "linear", 0)->stream = program->streams; }
 static void too_many_streams(struct program *program) { program->streams = 100; }
 static void no_stream(struct program *program) { program->streams = 0; }
-static void section_without_runs(struct program *program) { program->sections.items[1].repeat = 0; }
+static void section_without_repetitions(struct program *program) { program->sections.items[1].repeat = 0; }
 static void section_gap(struct program *program) { program->sections.items[1].first++; }
 static void section_too_short(struct program *program) { program->sections.items[program->sections.count - 1].count--; }
 static void kernel_without_node(struct program *program) { find_kernel(program, "linear", 0)->node = NULL; }
@@ -194,7 +194,7 @@ static void kernel_on_two_streams(struct program *program) {
     struct instruction *linear = find_kernel(program, "linear", 0);
     linear->stream = (linear->stream + 1) % program->streams;
 }
-static void missing_wait_for_write(struct program *program) { drop_waits(program, "may run before a write"); }
+static void missing_wait_for_write(struct program *program) { drop_waits(program, "may start before a write"); }
 static void missing_wait_for_read(struct program *program) { drop_waits(program, "may overwrite what stream"); }
 static void wrong_wait(struct program *program) {
     struct instruction *instruction = &program->instructions.items[find_waiting(program)];
@@ -215,7 +215,7 @@ static const struct planted_fault faults[] = {
     {"short operand", short_operand, 1, "its tensor"},
     {"overwriting a sum", overwrite_for_update, 1, "otherwise"},
     {"writing to an input", write_to_input, 1, "inputs may only be read"},
-    {"writing to slices", write_to_slices, 1, "slices of runs may only be read"},
+    {"writing to slices", write_to_slices, 1, "slices of repetitions may only be read"},
     {"never written", never_written, 1, "read before it is written"},
     {"sharing bytes while live", shared_while_live, 1, "the bytes"},
     {"freed too early", freed_too_early, 1, "took its bytes"},
@@ -243,13 +243,13 @@ static const struct planted_fault faults[] = {
     {"unknown stream", unknown_stream, 2, "stream"},
     {"too many streams", too_many_streams, 1, "streams"},
     {"no stream", no_stream, 1, "streams"},
-    {"section without runs", section_without_runs, 1, "no runs"},
+    {"section without repetitions", section_without_repetitions, 1, "no repetitions"},
     {"gap between sections", section_gap, 1, "does not follow"},
     {"instructions outside sections", section_too_short, 1, "in sections"},
     {"kernel without node", kernel_without_node, 1, "without a node"},
-    {"kernel on two streams", kernel_on_two_streams, 3, "runs on streams"},
+    {"kernel on two streams", kernel_on_two_streams, 3, "is called on streams"},
     {"missing waits", missing_waits, 3, "stream"},
-    {"missing waits for a write", missing_wait_for_write, 3, "may run before a write"},
+    {"missing waits for a write", missing_wait_for_write, 3, "may start before a write"},
     {"missing waits for a read", missing_wait_for_read, 3, "may overwrite what stream"},
     {"waiting for itself", waits_for_itself, 3, "waits for"},
     {"waiting for nobody", waits_for_nobody, 3, "waits for"},

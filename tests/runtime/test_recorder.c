@@ -50,7 +50,7 @@ static void check_event(const struct timeline *timeline, size_t index, double be
     const struct instruction *self = &program->instructions.items[event->instruction];
     assert_true(event->start_s >= before && event->end_s >= event->start_s && event->end_s <= timeline->step_s);
     for (int32_t w = 0; w < self->wait_count; w++) {
-        int64_t issues = program_issues_required(program, self->waits[w], event->instruction, 0, event->run);
+        int64_t issues = program_issues_required(program, self->waits[w], event->instruction, 0, event->repetition);
         if (issues > 0) assert_true(timeline_find(timeline, self->waits[w], issues - 1)->end_s <= event->start_s);
     }
 }

@@ -29,7 +29,7 @@ struct bounds {
 };
 
 static struct bounds bounds_of(const struct policy_bound_input *input, const struct policy *policy, uint64_t seed) {
-    struct pass_activations activations = policy_bound_activations(input->way, GRAINS, policy->grains_per_pass);
+    struct pass_activations activations = policy_bound_activations(input->cost, GRAINS, policy->grains_per_pass);
     int64_t chunks = states_count(input->states), persistent = policy->persistent_chunks;
     struct policy wide = *policy;
     wide.buffers += (int64_t)(seed % 3);
@@ -46,19 +46,20 @@ static struct bounds find_bounds(const struct graph *graph, const struct plan *p
     struct states states;
     struct execution_source source;
     struct execution_list executions = {0};
-    struct way way;
+    struct schedule_cost cost;
     assert_int_equal(states_create(graph, costs, policy->chunk_bytes, &states), STATUS_OK);
     assert_int_equal(execution_source_create(graph, policy, &states.chunks, &source), STATUS_OK);
-    assert_int_equal(way_list_executions(&source, policy->schedule, &executions), STATUS_OK);
-    assert_int_equal(way_measure(&source, &executions, workspace, costs, policy->schedule, policy->lookahead, &way),
-                     STATUS_OK);
-    int64_t *scratch = mem_array(policy_bound_scratch(&way), sizeof *scratch);
+    assert_int_equal(schedule_list_executions(&source, policy->schedule, &executions), STATUS_OK);
+    assert_int_equal(
+        schedule_cost_measure(&source, &executions, workspace, costs, policy->schedule, policy->lookahead, &cost),
+        STATUS_OK);
+    int64_t *scratch = mem_array(policy_bound_scratch(&cost), sizeof *scratch);
     assert_non_null(scratch);
-    struct policy_bound_input input = {graph,  costs, &way, &states, GRAINS, policy_bound_fixed_bytes(graph, GRAINS),
+    struct policy_bound_input input = {graph,  costs, &cost, &states, GRAINS, policy_bound_fixed_bytes(graph, GRAINS),
                                        scratch};
     struct bounds bounds = bounds_of(&input, policy, seed);
     mem_free(scratch);
-    way_free(&way);
+    schedule_cost_free(&cost);
     vec_free(&executions.list);
     execution_source_free(&source);
     states_free(&states);

@@ -111,10 +111,10 @@ static void forward_programs_are_searched(void **state) {
     search_bench_close(&bench);
 }
 
-static double compute_s(const struct way *way) {
+static double compute_s(const struct schedule_cost *cost) {
     double seconds = 0;
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
-        seconds += way->compute_s[activity];
+        seconds += cost->compute_s[activity];
     return seconds;
 }
 
@@ -127,15 +127,15 @@ static void the_fastest_schedules_are_tried(void **state) {
     search_bench_open(12, DTYPE_F32, 0, 4, &bench);
     bench.input.capacity_bytes[TIER_DEVICE] = INT64_MAX / 4;
     assert_int_equal(space_create(&bench.input, &space), STATUS_OK);
-    int64_t kept = way_least_bytes(&space.ways[0], 1), recomputed = kept, solved = kept;
+    int64_t kept = schedule_cost_least_bytes(&space.schedule_costs[0], 1), recomputed = kept, solved = kept;
     for (size_t s = 0; s < space.schedules.list.count; s++) {
-        const struct way *way = &space.ways[s * LOOKAHEADS];
-        int64_t bytes = way_least_bytes(way, 1);
+        const struct schedule_cost *cost = &space.schedule_costs[s * LOOKAHEADS];
+        int64_t bytes = schedule_cost_least_bytes(cost, 1);
         enum schedule_kind kind = space.schedules.list.items[s].kind;
         if (kind == SCHEDULE_RECOMPUTE && bytes < recomputed) recomputed = bytes;
         if (kind != SCHEDULE_FASTEST) continue;
         assert_true(bytes < kept);
-        assert_true(compute_s(way) > compute_s(&space.ways[0]));
+        assert_true(compute_s(cost) > compute_s(&space.schedule_costs[0]));
         if (bytes < solved) solved = bytes;
     }
     assert_true(recomputed < kept);

@@ -19,7 +19,7 @@ static void require_time(double actual, double expected) {
 static void require_event(const struct timeline *timeline, int32_t instruction, int64_t run, double start, double end) {
     const struct timeline_event *event = timeline_find(timeline, instruction, run);
     assert_int_equal(event->instruction, instruction);
-    assert_int_equal(event->run, run);
+    assert_int_equal(event->repetition, run);
     require_time(event->start_s, start);
     require_time(event->end_s, end);
 }
@@ -220,7 +220,7 @@ static void check_order(const struct timeline *timeline) {
             assert_true(before <= event->start_s && event->start_s < event->end_s && event->end_s <= timeline->step_s);
             before = event->end_s;
             for (int32_t w = 0; w < self->wait_count; w++) {
-                int64_t issues = program_issues_required(program, self->waits[w], event->instruction, 0, event->run);
+                int64_t issues = program_issues_required(program, self->waits[w], event->instruction, 0, event->repetition);
                 for (int64_t run = 0; run < issues; run++)
                     assert_true(timeline_find(timeline, self->waits[w], run)->end_s <= event->start_s);
             }

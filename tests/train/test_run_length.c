@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "checkpoint/run_folder.h"
 #include "support/data_files.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
@@ -127,6 +128,20 @@ static void bits_are_those_of_so_many_steps(void **state) {
     assert_float_equal(seen.epochs, 0, 0);
 }
 
+/* What the run's folder keeps of a warm-up that was not given: a tenth of the steps. */
+static void the_default_warmup_is_kept(void **state) {
+    struct tiny_run run;
+    struct run_settings settings;
+    make_run(*state, &run);
+    run.options.steps = 30;
+    SETTINGS_DROP(&run.options, warmup_steps);
+    const char *folder = temp_path(*state, "run");
+    begin(&run, folder, 0);
+    expect_status(run_folder_read(folder, &settings), STATUS_OK, NULL);
+    assert_int_equal(settings.options.warmup_steps, 3);
+    run_settings_free(&settings);
+}
+
 static void sources_with_weights_are_refused(void **state) {
     struct tiny_run run;
     char first[600], second[600];
@@ -183,8 +198,8 @@ static void text_is_waited_for(void **state) {
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(steps_follow_from_the_data), CASE(held_out_rows_do_not_count),
-                                       CASE(bits_are_those_of_so_many_steps), CASE(sources_with_weights_are_refused),
-                                       CASE(text_is_waited_for)};
+    const struct CMUnitTest tests[] = {CASE(steps_follow_from_the_data),       CASE(held_out_rows_do_not_count),
+                                       CASE(bits_are_those_of_so_many_steps),  CASE(the_default_warmup_is_kept),
+                                       CASE(sources_with_weights_are_refused), CASE(text_is_waited_for)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

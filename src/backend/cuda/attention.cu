@@ -37,8 +37,8 @@ enum status attention_check(const struct attention_attributes *attributes) {
 }
 
 enum status attention_pass_prepare(const struct attention_pass *pass) {
-    cudaError_t error = cudaFuncSetAttribute((const void *)pass->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             (int)pass->shared_bytes);
+    cudaError_t error = cudaFuncSetAttribute((const void *)pass->kernel.function,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)pass->shared_bytes);
     return error == cudaSuccess ? STATUS_OK : cuda_failed(error, "shared memory");
 }
 
@@ -154,7 +154,7 @@ struct attention_kernel {
 };
 
 template <class TILES> static struct attention_pass forward_pass(void) {
-    return {attention_kernel<TILES>, attention_shared_bytes<TILES>(), TILES::ROWS};
+    return {known<attention_kernel<TILES>>(), attention_shared_bytes<TILES>(), TILES::ROWS};
 }
 
 static struct attention_pass forward_pass_of(enum dtype dtype, int64_t head_dim) {

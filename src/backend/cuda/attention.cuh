@@ -277,7 +277,7 @@ template <class TILES> __device__ inline float row_largest(float value) {
 
 /* A kernel with what its launch needs; its blocks take `rows` positions of a head each. */
 struct attention_pass {
-    void (*kernel)(struct attention at);
+    struct known_kernel<struct attention> kernel; /* of function NULL: none */
     size_t shared_bytes;
     int rows;
 };

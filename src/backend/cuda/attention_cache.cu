@@ -116,13 +116,13 @@ template <typename T> static void append_launch(const struct node *node, const s
         .from_stride = tensor_row_stride(from), .to_stride = tensor_row_stride(to),
         .columns = shape_columns(&from->shape),
     };
-    launch(append_kernel<T>, grid_size(shape_rows(&from->shape)), THREADS, 0, stream_of(call), appending);
+    launch(known<append_kernel<T>>(), grid_size(shape_rows(&from->shape)), THREADS, 0, stream_of(call), appending);
 }
 
 template <typename T> static void cache_launch(const struct cache_query &query, int64_t rows, cudaStream_t stream) {
-    void (*kernel)(struct cache_query) = query.head_dim <= 64    ? cache_kernel<T, 2>
-                                         : query.head_dim <= 128 ? cache_kernel<T, 4>
-                                                                 : cache_kernel<T, 8>;
+    auto kernel = query.head_dim <= 64    ? known<cache_kernel<T, 2>>()
+                  : query.head_dim <= 128 ? known<cache_kernel<T, 4>>()
+                                          : known<cache_kernel<T, 8>>();
     launch(kernel, grid_size(rows * query.heads), CACHE_THREADS, 0, stream, query);
 }
 

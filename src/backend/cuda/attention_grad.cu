@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) dkv_kernel(struct attention
 
 /* The passes of one kind of tiles. */
 struct grad_passes {
-    struct attention_pass queries, keys, values; /* values.kernel NULL: `keys` does it */
+    struct attention_pass queries, keys, values; /* values.kernel.function NULL: `keys` does it */
 };
 
 struct attention_grad_kernel {
@@ -215,12 +215,12 @@ struct attention_grad_kernel {
 
 template <class TILES> static struct grad_passes passes_of(void) {
     constexpr size_t bytes = grad_memory<TILES>::BYTES;
-    struct grad_passes passes = {.queries = {dq_kernel<TILES>, bytes, TILES::ROWS}};
+    struct grad_passes passes = {.queries = {known<dq_kernel<TILES>>(), bytes, TILES::ROWS}};
     if constexpr (TILES::OUTPUTS * 4 <= 128) {
-        passes.keys = {dkv_kernel<TILES, true, true>, bytes, TILES::ROWS};
+        passes.keys = {known<dkv_kernel<TILES, true, true>>(), bytes, TILES::ROWS};
     } else {
-        passes.keys = {dkv_kernel<TILES, true, false>, bytes, TILES::ROWS};
-        passes.values = {dkv_kernel<TILES, false, true>, bytes, TILES::ROWS};
+        passes.keys = {known<dkv_kernel<TILES, true, false>>(), bytes, TILES::ROWS};
+        passes.values = {known<dkv_kernel<TILES, false, true>>(), bytes, TILES::ROWS};
     }
     return passes;
 }
@@ -237,7 +237,7 @@ static struct grad_passes grad_passes_of(enum dtype dtype, int64_t head_dim) {
 
 template <typename T> static void delta_launch(const struct attention &at, cudaStream_t stream) {
     int64_t warps = (int64_t)at.sequences * at.length * at.heads;
-    launch(delta_kernel<T>, grid_size(divide_up(warps, THREADS / WARP)), THREADS, 0, stream, at);
+    launch(known<delta_kernel<T>>(), grid_size(divide_up(warps, THREADS / WARP)), THREADS, 0, stream, at);
 }
 
 static enum status attention_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
@@ -255,7 +255,7 @@ static enum status attention_grad_run(const struct kernel *kernel, const struct 
     FOR_ELEMENT(node->in[1]->shape.dtype, delta_launch, at, stream);
     attention_pass_run(&passes->queries, at, at.heads, stream);
     attention_pass_run(&passes->keys, at, at.kv_heads, stream);
-    if (passes->values.kernel) attention_pass_run(&passes->values, at, at.kv_heads, stream);
+    if (passes->values.kernel.function) attention_pass_run(&passes->values, at, at.kv_heads, stream);
     return cuda_outcome();
 }
 
@@ -266,7 +266,7 @@ enum status cuda_attention_grad_create(const struct node *node, struct kernel **
     struct grad_passes passes = grad_passes_of(q->dtype, attributes->head_dim);
     TRY(attention_pass_prepare(&passes.queries));
     TRY(attention_pass_prepare(&passes.keys));
-    if (passes.values.kernel) TRY(attention_pass_prepare(&passes.values));
+    if (passes.values.kernel.function) TRY(attention_pass_prepare(&passes.values));
     struct attention_grad_kernel *kernel =
         (struct attention_grad_kernel *)kernel_new(node, sizeof *kernel, attention_grad_run);
     if (!kernel) return STATUS_FAILED;

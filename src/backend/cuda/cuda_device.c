@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/cuda/attention_cudnn.h"
+#include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda_facts.h"
 #include "plan/card_grain.h"
@@ -81,22 +82,18 @@ const char *cuda_device_isa(void) { return cuda_device_check() == STATUS_OK ? is
 
 enum status cuda_device_enter(void) { return cuda_status(cudaSetDevice(selected), "cudaSetDevice"); }
 
-/* Of the device's memory, what is still taken after it was measured: graphs (128 MiB at most, cuda_graphs.c) and code,
- * which is loaded when it is first run. Own kernels have 4 MiB of it, all together; a library's kernel has some MiB,
- * and only those that run are loaded: CUDA_MODULE_LOADING=EAGER would load all that cuBLASLt has, several hundred MiB.
- */
-#define LATER_BYTES ((int64_t)512 << 20)
-
-/* Measured when the context and cuBLASLt's handle are there. */
+/* Measured when the context, cuBLASLt's handle and the code of all own kernels are there. What is taken later is
+ * CUDA_LATER_BYTES at most. */
 enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]) {
     size_t there = 0, all = 0;
     struct cluster_memory memory;
     TRY(cuda_device_check());
     TRY(cuda_device_enter());
     TRY(cuda_matmul_open());
+    TRY(cuda_kernels_load());
     TRY(cuda_status(cudaMemGetInfo(&there, &all), "cudaMemGetInfo"));
     cluster_find_memory(&memory);
-    bytes[TIER_DEVICE] = (int64_t)there > LATER_BYTES ? (int64_t)there - LATER_BYTES : 0;
+    bytes[TIER_DEVICE] = (int64_t)there > CUDA_LATER_BYTES ? (int64_t)there - CUDA_LATER_BYTES : 0;
     bytes[TIER_HOST] = memory.capacity_bytes;
     bytes[TIER_DISK] = 0;
     return STATUS_OK;

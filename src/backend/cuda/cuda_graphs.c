@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda_facts.h"
 #include "base/mem.h"
 
-/* Graphs take memory of the device beside the arenas, of what is left there for CUDA itself (LATER_BYTES of
- * cuda_device.c): some 64 KiB a kernel (362, 395 and 458 MB in use with one graph of 500, 1000 and 2000 empty kernels,
- * as a user of driver 470 told NVIDIA's forum). So all graphs of the process together take about 128 MiB at most. */
-enum { NODES_MOST = 2048 };
-
+/* Graphs take memory of the device beside the arenas, of what is left there for CUDA itself (CUDA_LATER_BYTES): some 64
+ * KiB a kernel (362, 395 and 458 MB in use with one graph of 500, 1000 and 2000 empty kernels, as a user of driver 470
+ * told NVIDIA's forum). So all graphs of the process together take about 128 MiB at most. */
 struct cuda_graph {
     cudaGraphExec_t ready;
     int nodes;
@@ -43,7 +42,7 @@ static enum status begin(void *stream) {
 static bool take_nodes(int nodes) {
     int taken = nodes_taken;
     do
-        if (nodes > NODES_MOST - taken) return false;
+        if (nodes > CUDA_GRAPH_NODES - taken) return false;
     while (!atomic_compare_exchange_weak(&nodes_taken, &taken, taken + nodes));
     return true;
 }
@@ -61,7 +60,7 @@ static enum status make_ready(cudaGraph_t captured, void **out) {
     if (error != cudaSuccess) return refuse(error, "cudaGraphGetNodes");
     struct cuda_graph *graph = mem_array(1, sizeof *graph);
     if (!graph) return STATUS_FAILED;
-    if (nodes > NODES_MOST || !take_nodes((int)nodes)) {
+    if (nodes > CUDA_GRAPH_NODES || !take_nodes((int)nodes)) {
         mem_free(graph);
         return status_set(STATUS_FAILED, "graphs have %d nodes already: %zu more are too many", nodes_taken, nodes);
     }

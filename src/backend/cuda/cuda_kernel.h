@@ -5,13 +5,17 @@
  * bits whenever the same kernel runs on the same card: no sum is left to the order in which threads happen to come.
  *
  * Files, in the order to read them:
- *   backend_cuda: the table of the backend; cuda_device: the card; cuda_memory: memory; cuda_streams, cuda_graphs:
- *     streams, events and graphs; cuda_operators: kernels by operator; cuda_kernel: this file;
- *   cuda_matmul, cublaslt_library, cuda_products: products, the library, its algorithms as the recipe pins them;
- *   cuda_linear: linear layers;
- *   device, mma: what device code shares, instructions written out; sums: sums in one order;
- *   elementwise, norm, rope, embedding, head, optimizer: operators;
- *   attention, attention_grad, attention_cache: attention; attention_cudnn, attention_cudnn_absent: by the library. */
+ * cuda_kernel: this; backend_cuda: the table that struct backend is; cuda_device: the GPU in use, its memory, how
+ * failures are told; cuda_memory: blocks of its memory, and of the host's that it copies from and to; cuda_streams:
+ * streams and events; cuda_graphs: graphs captured from streams; cuda_operators: the list of operators, kernels loaded,
+ * failures within a call; cuda_matmul: products by cuBLASLt, which cublaslt_library opens when a device is first used;
+ * cuda_products: their algorithms as text, as a recipe has them;
+ * cuda_linear: linear layers and their gradients;
+ * device: elements, vectors, sums over threads, launches;
+ * mma: instructions that are written out;
+ * sums, elementwise, norm, rope, embedding, head, optimizer: a family of operators each;
+ * attention, attention_grad, attention_cache: attention in tiles, its gradient, and by keys and values in a cache;
+ * attention_cudnn, attention_cudnn_absent: cuDNN's forward in its place, or none. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 #define BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 
@@ -75,6 +79,11 @@ CUDA_KERNEL_LIST(CUDA_DECLARE)
 extern const struct kernel_list cuda_kernels;
 /* For the current device. FAILED, with a message that names the node, where the device or a library refuses. */
 enum status cuda_kernel_create(const struct node *node, struct kernel **out);
+
+/* Notes a kernel, when the program starts (device.cuh): true. */
+bool cuda_kernels_add(const void *kernel);
+/* Loads the code of all of them into the device's memory, which the driver else does when each is first launched. */
+enum status cuda_kernels_load(void);
 
 /* STATUS_FAILED with the library's text. */
 enum status cuda_failed(cudaError_t error, const char *what);

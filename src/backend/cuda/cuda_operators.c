@@ -13,6 +13,24 @@ enum status cuda_kernel_create(const struct node *node, struct kernel **out) {
     return backend_kernel_create(&kernels_alone, node, out);
 }
 
+enum { KERNELS_MOST = 512 };
+static const void *kernels[KERNELS_MOST];
+static int kernel_count;
+
+bool cuda_kernels_add(const void *kernel) {
+    BUG_IF(kernel_count == KERNELS_MOST, "more kernels than %d", KERNELS_MOST);
+    kernels[kernel_count++] = kernel;
+    return true;
+}
+
+/* Asking for a kernel's attributes loads it (CUDA Programming Guide, "Lazy Loading"). */
+enum status cuda_kernels_load(void) {
+    struct cudaFuncAttributes attributes;
+    for (int i = 0; i < kernel_count; i++)
+        TRY(cuda_status(cudaFuncGetAttributes(&attributes, kernels[i]), "loading the kernels"));
+    return STATUS_OK;
+}
+
 enum status cuda_failed(cudaError_t error, const char *what) { return cuda_status(error, what); }
 
 /* Its words are the thread's message. */

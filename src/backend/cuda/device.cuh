@@ -17,16 +17,26 @@ enum { WARP = 32, THREADS = 256 };
 #define DYNAMIC_SHARED(name) extern __shared__ uint4 name[]
 #endif
 
+/* A kernel that can be launched, by known<KERNEL>() alone: which has cuda_kernels_load load it, too. */
+template <typename... P> struct known_kernel { void (*function)(P...); };
+template <auto KERNEL> struct kernel_note { static inline const bool added = cuda_kernels_add((const void *)KERNEL); };
+template <typename... P> constexpr struct known_kernel<P...> known_as(void (*kernel)(P...)) {
+    return {kernel};
+} template <auto KERNEL> static inline auto known(void) {
+    (void)&kernel_note<KERNEL>::added;
+    return known_as(KERNEL);
+}
+
 /* The kernel's arguments are converted to its parameters' types. */
 template <typename... P>
-static void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+static void launch(struct known_kernel<P...> kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                    std::type_identity_t<P>... arguments) {
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
-    cuda_require(cudaLaunchKernelEx(&config, kernel, arguments...), "a launch");
+    cuda_require(cudaLaunchKernelEx(&config, kernel.function, arguments...), "a launch");
 }
 
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }

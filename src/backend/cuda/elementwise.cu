@@ -102,7 +102,7 @@ template <typename E, typename T, int W> __global__ void __launch_bounds__(THREA
 
 template <typename E, typename T, int W> static void rows_launch(struct rows rows, int64_t count, cudaStream_t stream) {
     rows.chunks = grid_size(divide_up(rows.columns, THREADS * W));
-    launch(rows_kernel<E, T, W>, grid_size(count * rows.chunks), THREADS, 0, stream, rows);
+    launch(known<rows_kernel<E, T, W>>(), grid_size(count * rows.chunks), THREADS, 0, stream, rows);
 }
 
 /* Operands without gaps between their rows are one long row. */

@@ -15,7 +15,7 @@ template <typename UNIT>
 static void embedding_launch(const struct node *node, const struct kernel_call *call, const char *table) {
     int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
     int64_t element = dtype_bytes(node->out[0]->shape.dtype), unit = (int64_t)sizeof(UNIT);
-    launch(embedding_kernel<UNIT>, grid_size(shape_rows(&node->out[0]->shape)), THREADS, 0, stream_of(call),
+    launch(known<embedding_kernel<UNIT>>(), grid_size(shape_rows(&node->out[0]->shape)), THREADS, 0, stream_of(call),
            (const int32_t *)call->in[0], node->in[1]->shape.dims[0] - first_row, (const UNIT *)table,
            shape_columns(&node->out[0]->shape) * element / unit, (UNIT *)call->out[0],
            tensor_row_stride(node->out[0]) * element / unit);
@@ -79,7 +79,7 @@ template <typename T> static void grad_launch(const struct node *node, const str
     const struct embedding_grad_attributes *attributes = NODE_ATTRIBUTES(node, embedding_grad_attributes);
     int64_t rows = shape_rows(&node->in[1]->shape), columns = shape_columns(&node->out[0]->shape);
     dim3 grid(grid_size(rows), (unsigned)divide_up(columns, GRAD_COLUMNS));
-    launch(embedding_grad_kernel<T>, grid, THREADS, 0, stream_of(call), (const int32_t *)call->in[0], rows,
+    launch(known<embedding_grad_kernel<T>>(), grid, THREADS, 0, stream_of(call), (const int32_t *)call->in[0], rows,
            attributes->rows - attributes->first_row, (const T *)call->in[1], tensor_row_stride(node->in[1]),
            (float *)call->out[0] + attributes->first_row * columns, columns);
 }
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(THREADS) last_token_kernel(const double *scala
 template <typename UNIT> static void last_token_launch(const struct node *node, const struct kernel_call *call) {
     const struct tensor *x = node->in[0], *y = node->out[0];
     int64_t element = dtype_bytes(x->shape.dtype), unit = (int64_t)sizeof(UNIT);
-    launch(last_token_kernel<UNIT>, grid_size(x->shape.dims[0]), THREADS, 0, stream_of(call), call->scalars,
+    launch(known<last_token_kernel<UNIT>>(), grid_size(x->shape.dims[0]), THREADS, 0, stream_of(call), call->scalars,
            x->shape.dims[1], (const UNIT *)call->in[0], tensor_row_stride(x) * element / unit,
            shape_columns(&x->shape) * element / unit, (UNIT *)call->out[0], tensor_row_stride(y) * element / unit);
 }

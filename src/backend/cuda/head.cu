@@ -270,7 +270,7 @@ static enum status head_create(const struct node *node, bool gradient, kernel_ru
 }
 
 template <typename T> static void loss_launch(const struct loss_rows &rows, int64_t count, cudaStream_t stream) {
-    launch(loss_kernel<T>, grid_size(count), LOSS_THREADS, (size_t)rows.held * sizeof(float), stream, rows);
+    launch(known<loss_kernel<T>>(), grid_size(count), LOSS_THREADS, (size_t)rows.held * sizeof(float), stream, rows);
 }
 
 /* One tile of `count` tokens from `first` on. */
@@ -325,7 +325,7 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
         tile_run(head, call, &tile);
         if (gradient) tile_gradients(head, call, &tile);
     }
-    launch(total_loss_kernel, 1, THREADS, 0, stream_of(call),
+    launch(known<total_loss_kernel>(), 1, THREADS, 0, stream_of(call),
            (const double *)workspace_at(call, head->workspace.losses), head->tiles.rows, (double *)call->out[0]);
 }
 
@@ -349,8 +349,8 @@ enum status cuda_head_loss_grad_create(const struct node *node, struct kernel **
 
 template <typename T>
 static void bias_launch(float *logits, const void *bias, int64_t vocab, int64_t count, cudaStream_t stream) {
-    launch(add_bias_kernel<T>, grid_size(divide_up(count, THREADS)), THREADS, 0, stream, logits, (const T *)bias, vocab,
-           count);
+    launch(known<add_bias_kernel<T>>(), grid_size(divide_up(count, THREADS)), THREADS, 0, stream, logits,
+           (const T *)bias, vocab, count);
 }
 
 static enum status head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {

@@ -189,13 +189,14 @@ template <int TEAM> static unsigned norm_grid(int64_t count) {
 template <typename T>
 static void norm_launch(const struct norm &norm, bool centered, bool vectors, cudaStream_t stream) {
     norm_dispatch<T>(norm.group, vectors, [&]<int W, int TEAM, int PIECES>() {
-        launch(norm_kernel<T, W, TEAM, PIECES>, norm_grid<TEAM>(norm.count), THREADS, 0, stream, norm, centered);
+        launch(known<norm_kernel<T, W, TEAM, PIECES>>(), norm_grid<TEAM>(norm.count), THREADS, 0, stream, norm,
+               centered);
     });
 }
 
 template <typename T> static void dx_launch(const struct norm_gradient &norm, bool vectors, cudaStream_t stream) {
     norm_dispatch<T>(norm.group, vectors, [&]<int W, int TEAM, int PIECES>() {
-        launch(norm_dx_kernel<T, W, TEAM, PIECES>, norm_grid<TEAM>(norm.count), THREADS, 0, stream, norm);
+        launch(known<norm_dx_kernel<T, W, TEAM, PIECES>>(), norm_grid<TEAM>(norm.count), THREADS, 0, stream, norm);
     });
 }
 
@@ -243,8 +244,8 @@ enum status cuda_layer_norm_create(const struct node *node, struct kernel **out)
 template <typename T> static void weight_launch(const struct norm_gradient &norm, bool vectors, cudaStream_t stream) {
     int64_t width = vectors ? VECTOR<T> : 1;
     dim3 grid(grid_size(divide_up(norm.group, WARP * width)), (unsigned)divide_up(norm.count, norm.block_groups));
-    launch(vectors ? norm_weight_kernel<T, VECTOR<T>> : norm_weight_kernel<T, 1>, grid, dim3(WARP, WEIGHT_LANES), 0,
-           stream, norm);
+    launch(vectors ? known<norm_weight_kernel<T, VECTOR<T>>>() : known<norm_weight_kernel<T, 1>>(), grid,
+           dim3(WARP, WEIGHT_LANES), 0, stream, norm);
 }
 
 /* dx comes last: it may take over the addend's place, and nothing else reads that. */

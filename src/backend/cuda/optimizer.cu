@@ -95,7 +95,7 @@ static enum status squared_norms_run(const struct kernel *const *kernels, const 
     unsigned blocks = 0;
     for (int i = 0; i < count; i++)
         squares_add(&table, kernels[i]->node, &calls[i], (double *)calls[i].out[0], &blocks);
-    launch(square_kernel, blocks, THREADS, 0, stream_of(calls), table);
+    launch(known<square_kernel>(), blocks, THREADS, 0, stream_of(calls), table);
     return cuda_outcome();
 }
 
@@ -104,8 +104,9 @@ static enum status squared_norm_run(const struct kernel *kernel, const struct ke
     unsigned blocks = 0;
     double *sums = (double *)call->workspace;
     squares_add(&table, kernel->node, call, sums, &blocks);
-    launch(square_kernel, blocks, THREADS, 0, stream_of(call), table);
-    launch(total_kernel, 1, THREADS, 0, stream_of(call), (const double *)sums, (int64_t)blocks, (double *)call->out[0]);
+    launch(known<square_kernel>(), blocks, THREADS, 0, stream_of(call), table);
+    launch(known<total_kernel>(), 1, THREADS, 0, stream_of(call), (const double *)sums, (int64_t)blocks,
+           (double *)call->out[0]);
     return cuda_outcome();
 }
 
@@ -128,7 +129,7 @@ enum status cuda_squared_norm_create(const struct node *node, struct kernel **ou
 }
 
 static enum status clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
-    launch(clip_kernel, 1, THREADS, 0, stream_of(call), (const double *)call->in[0],
+    launch(known<clip_kernel>(), 1, THREADS, 0, stream_of(call), (const double *)call->in[0],
            shape_elements(&kernel->node->in[0]->shape), NODE_ATTRIBUTES(kernel->node, clip_attributes)->limit,
            (double *)call->out[0]);
     return cuda_outcome();
@@ -252,7 +253,7 @@ static enum status adamws_run(const struct kernel *const *kernels, const struct 
         table.at[i] = adamw_of(kernels[i]->node, &calls[i], blocks);
         blocks += grid_size(divide_up(table.at[i].count, UPDATE_BLOCK));
     }
-    launch(adamw_kernel, grid_size(blocks), THREADS, 0, stream_of(calls), table);
+    launch(known<adamw_kernel>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
     return cuda_outcome();
 }
 

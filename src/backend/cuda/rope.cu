@@ -28,8 +28,8 @@ static enum status rope_table_run(const struct kernel *kernel, const struct kern
     const struct rope_table_kernel *own = (const struct rope_table_kernel *)kernel;
     const struct shape *table = &kernel->node->out[0]->shape;
     int64_t rows = shape_rows(table), half = shape_columns(table) / 2;
-    launch(angles_kernel, grid_size(divide_up(rows * half, THREADS)), THREADS, 0, stream_of(call), own->frequencies,
-           (const int32_t *)call->in[0], rows, (int)half, (float *)call->out[0]);
+    launch(known<angles_kernel>(), grid_size(divide_up(rows * half, THREADS)), THREADS, 0, stream_of(call),
+           own->frequencies, (const int32_t *)call->in[0], rows, (int)half, (float *)call->out[0]);
     return cuda_outcome();
 }
 
@@ -80,9 +80,9 @@ template <typename T, int W> __global__ void __launch_bounds__(THREADS) rope_ker
 template <typename T>
 static void rope_launch(const struct rope &rope, int64_t rows, bool vectors, cudaStream_t stream) {
     if (vectors && rope.half % VECTOR<T> == 0)
-        launch(rope_kernel<T, VECTOR<T>>, grid_size(rows), THREADS, 0, stream, rope);
+        launch(known<rope_kernel<T, VECTOR<T>>>(), grid_size(rows), THREADS, 0, stream, rope);
     else
-        launch(rope_kernel<T, 1>, grid_size(rows), THREADS, 0, stream, rope);
+        launch(known<rope_kernel<T, 1>>(), grid_size(rows), THREADS, 0, stream, rope);
 }
 
 static enum status rope_run(const struct kernel *kernel, const struct kernel_call *call) {

@@ -38,8 +38,8 @@ static void sum(cudaStream_t stream, const void *data, int64_t row_stride, int64
     constexpr int W = VECTOR<T>;
     bool vectors = (uintptr_t)data % 16 == 0 && row_stride % W == 0 && columns % W == 0;
     dim3 grid(grid_size(divide_up(columns, WARP * (vectors ? W : 1))), (unsigned)divide_up(rows, block_rows));
-    launch(vectors ? sum_kernel<T, W> : sum_kernel<T, 1>, grid, dim3(WARP, SUM_LANES), 0, stream, (const T *)data,
-           row_stride, rows, columns, block_rows, out, adds);
+    launch(vectors ? known<sum_kernel<T, W>>() : known<sum_kernel<T, 1>>(), grid, dim3(WARP, SUM_LANES), 0, stream,
+           (const T *)data, row_stride, rows, columns, block_rows, out, adds);
 }
 
 void cuda_sum_combine(cudaStream_t stream, int64_t blocks, int64_t columns, const float *partials, float *out) {

@@ -1,5 +1,5 @@
 /* When activations that wait elsewhere leave the device and come back, group by group. */
-#include "search/way.h"
+#include "search/schedule_cost.h"
 #include "support/small_graph.h"
 #include "support/synthetic_costs.h"
 #include "support/unit.h"
@@ -36,21 +36,22 @@ static void close_subject(struct subject *subject) {
     graph_free(subject->graph);
 }
 
-static struct way measure(struct subject *subject, const char *schedule, int64_t lookahead) {
+static struct schedule_cost measure(struct subject *subject, const char *schedule, int64_t lookahead) {
     struct workspace_table workspace = {subject->bytes, (int)subject->graph->nodes.count};
-    struct way way;
-    assert_int_equal(way_list_executions(&subject->source, schedule, &subject->executions), STATUS_OK);
-    assert_int_equal(
-        way_measure(&subject->source, &subject->executions, &workspace, &subject->costs, schedule, lookahead, &way),
-        STATUS_OK);
-    return way;
+    struct schedule_cost cost;
+    assert_int_equal(schedule_list_executions(&subject->source, schedule, &subject->executions), STATUS_OK);
+    assert_int_equal(schedule_cost_measure(&subject->source, &subject->executions, &workspace, &subject->costs,
+                                           schedule, lookahead, &cost),
+                     STATUS_OK);
+    return cost;
 }
 
 /* Groups 0 to 4 are forwards, 5 is the last block's forward and backward, 6 to 10 are the backwards of blocks 4 to 0.
  * Block 1's results are stored `lookahead` groups after its forward, group 1, and fetched as many before its backward,
  * group 9. Block 2 also reads its output, in groups 2 and 8. */
 static void check_absence(struct subject *subject, int64_t lookahead) {
-    struct way kept = measure(subject, "", lookahead), moved = measure(subject, "f0-2 d1 f3-5 b5-0", lookahead);
+    struct schedule_cost kept = measure(subject, "", lookahead),
+                         moved = measure(subject, "f0-2 d1 f3-5 b5-0", lookahead);
     const int64_t forward = 1, read_forward = 2, read_backward = 8, backward = 9;
     int64_t all = moved.out[TIER_DISK].bytes;
     assert_int_equal(kept.groups.count, 2 * BLOCKS - 1);
@@ -67,8 +68,8 @@ static void check_absence(struct subject *subject, int64_t lookahead) {
             fail_msg("lookahead %d, group %d: %lld of %lld bytes are away", (int)lookahead, (int)g, (long long)absent,
                      (long long)all);
     }
-    way_free(&kept);
-    way_free(&moved);
+    schedule_cost_free(&kept);
+    schedule_cost_free(&moved);
 }
 
 static void absences_are_those_of_programs(void **state) {
@@ -86,9 +87,9 @@ static void what_stays(void **state) {
     struct subject subject;
     open_subject(&subject);
     for (int64_t lookahead = 0; lookahead <= 5; lookahead++) {
-        struct way way = measure(&subject, "f0-2 d1 f3-5 b5-0", lookahead);
-        assert_int_equal(way.out[TIER_DISK].copies > 0, 9 - 1 > 1 + 2 * lookahead);
-        way_free(&way);
+        struct schedule_cost cost = measure(&subject, "f0-2 d1 f3-5 b5-0", lookahead);
+        assert_int_equal(cost.out[TIER_DISK].copies > 0, 9 - 1 > 1 + 2 * lookahead);
+        schedule_cost_free(&cost);
     }
     close_subject(&subject);
 }

@@ -1,4 +1,4 @@
-#include "search/way.h"
+#include "search/schedule_cost.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ struct measurer {
     const struct execution_source *source;
     const struct workspace_table *workspace;
     const struct costs *costs;
-    struct way *way;
+    struct schedule_cost *cost;
     const struct execution *executions;
     int32_t count;
     int32_t *begin; /* by group, empty ones too: its first execution; one more at the end */
@@ -44,7 +44,7 @@ static int32_t group_begin(const struct measurer *measurer, int64_t group) {
 
 /* A visit to the device ends; `again`: another comes. */
 static void end_visit(const struct measurer *measurer, const struct instance *instance, bool again) {
-    int64_t lookahead = measurer->way->lookahead;
+    int64_t lookahead = measurer->cost->lookahead;
     bool fetched = instance->visits > 1, stored = again && instance->visits == 1;
     int32_t first = instance->first, last = instance->last;
     if (fetched) first = group_begin(measurer, movement_fetch_group(instance->first_group, lookahead));
@@ -53,19 +53,19 @@ static void end_visit(const struct measurer *measurer, const struct instance *in
              stored ? PLACE_BEHIND : PLACE_EXECUTION, instance->bytes);
 }
 
-static void count_traffic(struct way_traffic *traffic, int64_t bytes) {
+static void count_traffic(struct copy_traffic *traffic, int64_t bytes) {
     traffic->bytes += bytes;
     traffic->copies++;
 }
 
 /* From the store behind the first visit to the fetch before the last. */
 static void begin_visit(const struct measurer *measurer, struct instance *instance, int32_t group) {
-    struct way *way = measurer->way;
+    struct schedule_cost *cost = measurer->cost;
     end_visit(measurer, instance, true);
-    if (instance->visits == 1) count_traffic(&way->out[instance->home], instance->bytes);
-    count_traffic(&way->in[instance->home], instance->bytes);
-    int64_t from = movement_store_group(instance->last_group, way->lookahead);
-    int64_t to = movement_fetch_group(group, way->lookahead);
+    if (instance->visits == 1) count_traffic(&cost->out[instance->home], instance->bytes);
+    count_traffic(&cost->in[instance->home], instance->bytes);
+    int64_t from = movement_store_group(instance->last_group, cost->lookahead);
+    int64_t to = movement_fetch_group(group, cost->lookahead);
     if (from <= to && to < measurer->groups)
         add_live(measurer, instance->home, measurer->begin[from], PLACE_BEFORE, measurer->begin[to], PLACE_BEFORE,
                  instance->bytes);
@@ -74,7 +74,7 @@ static void begin_visit(const struct measurer *measurer, struct instance *instan
 
 static void use(const struct measurer *measurer, int32_t index, int32_t execution, int32_t group) {
     struct instance *instance = &measurer->instances.items[index];
-    bool stays = movement_stays(instance->last_group, group, measurer->way->lookahead);
+    bool stays = movement_stays(instance->last_group, group, measurer->cost->lookahead);
     if (instance->home != TIER_DEVICE && !stays) {
         begin_visit(measurer, instance, group);
         instance->first = execution;
@@ -117,8 +117,8 @@ static void read(const struct measurer *measurer, int32_t r, int32_t group) {
 
 static void compute(struct measurer *measurer, int32_t r) {
     const struct node *node = measurer->executions[r].node;
-    const struct kernel_cost *cost = &measurer->costs->kernels[node->id];
-    measurer->way->compute_s[cost->activity] += cost->seconds + measurer->costs->rates.issue_s;
+    const struct kernel_cost *kernel = &measurer->costs->kernels[node->id];
+    measurer->cost->compute_s[kernel->activity] += kernel->seconds + measurer->costs->rates.issue_s;
 }
 
 static enum status walk(struct measurer *measurer) {
@@ -142,7 +142,7 @@ static void sum_away(const struct measurer *measurer, enum tier tier) {
         live += measurer->changes[tier][i];
         if (live > most) most = live;
     }
-    measurer->way->away_bytes[tier] = most;
+    measurer->cost->away_bytes[tier] = most;
 }
 
 static enum status sum_groups(const struct measurer *measurer) {
@@ -151,7 +151,7 @@ static enum status sum_groups(const struct measurer *measurer) {
     for (int32_t group = 0; group < measurer->groups; group++) {
         int32_t first = measurer->begin[group], end = measurer->begin[group + 1];
         const struct node *node = first < end ? measurer->executions[first].node : NULL;
-        struct way_group sum = {.block = node ? node->block : -1, .before = live, .peak = live};
+        struct group_bytes sum = {.block = node ? node->block : -1, .before = live, .peak = live};
         for (int32_t r = first; r < end; r++) {
             live += changes[PLACES * r + PLACE_BEFORE];
             if (r == first) sum.before = live;
@@ -161,7 +161,7 @@ static enum status sum_groups(const struct measurer *measurer) {
             live += changes[PLACES * r + PLACE_BEHIND];
         }
         sum.after = live;
-        TRY(vec_push(&measurer->way->groups, sum));
+        TRY(vec_push(&measurer->cost->groups, sum));
     }
     return STATUS_OK;
 }
@@ -181,14 +181,14 @@ static enum status find_groups(struct measurer *measurer, const struct execution
 /* Which groups the blocks' forwards and backwards are. */
 static enum status note_groups(struct measurer *measurer) {
     const struct execution_source *source = measurer->source;
-    struct way *way = measurer->way;
+    struct schedule_cost *cost = measurer->cost;
     size_t bytes = (size_t)source->blocks * sizeof(int32_t);
-    way->blocks = source->blocks;
-    way->forward = mem_array((size_t)source->blocks, sizeof *way->forward);
-    way->backward = mem_array((size_t)source->blocks, sizeof *way->backward);
-    if (!way->forward || !way->backward) return STATUS_FAILED;
-    memcpy(way->forward, source->forward_groups, bytes);
-    memcpy(way->backward, source->backward_groups, bytes);
+    cost->blocks = source->blocks;
+    cost->forward = mem_array((size_t)source->blocks, sizeof *cost->forward);
+    cost->backward = mem_array((size_t)source->blocks, sizeof *cost->backward);
+    if (!cost->forward || !cost->backward) return STATUS_FAILED;
+    memcpy(cost->forward, source->forward_groups, bytes);
+    memcpy(cost->backward, source->backward_groups, bytes);
     return STATUS_OK;
 }
 
@@ -201,7 +201,7 @@ static enum status measure_executions(struct measurer *measurer, const struct ex
         if (!measurer->changes[tier]) return STATUS_FAILED;
     }
     for (size_t block = 0; block < graph->blocks.count; block++)
-        measurer->way->moves |= measurer->current.homes[block] != TIER_DEVICE;
+        measurer->cost->moves |= measurer->current.homes[block] != TIER_DEVICE;
     TRY(note_groups(measurer));
     TRY(walk(measurer));
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
@@ -209,8 +209,8 @@ static enum status measure_executions(struct measurer *measurer, const struct ex
     return sum_groups(measurer);
 }
 
-enum status way_list_executions(struct execution_source *source, const char *schedule,
-                                struct execution_list *executions) {
+enum status schedule_list_executions(struct execution_source *source, const char *schedule,
+                                     struct execution_list *executions) {
     stage_list_free(&source->stages);
     TRY(activations_parse(schedule, source->blocks, &source->stages));
     source->group = 0;
@@ -218,11 +218,11 @@ enum status way_list_executions(struct execution_source *source, const char *sch
     return executions_of_pass(source, 1, false, false, executions);
 }
 
-enum status way_measure(const struct execution_source *source, const struct execution_list *executions,
-                        const struct workspace_table *workspace, const struct costs *costs, const char *schedule,
-                        int64_t lookahead, struct way *out) {
-    *out = (struct way){.schedule = schedule, .lookahead = lookahead};
-    struct measurer measurer = {.source = source, .workspace = workspace, .costs = costs, .way = out};
+enum status schedule_cost_measure(const struct execution_source *source, const struct execution_list *executions,
+                                  const struct workspace_table *workspace, const struct costs *costs,
+                                  const char *schedule, int64_t lookahead, struct schedule_cost *out) {
+    *out = (struct schedule_cost){.schedule = schedule, .lookahead = lookahead};
+    struct measurer measurer = {.source = source, .workspace = workspace, .costs = costs, .cost = out};
     enum status status = measure_executions(&measurer, executions);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         mem_free(measurer.changes[tier]);
@@ -232,41 +232,42 @@ enum status way_measure(const struct execution_source *source, const struct exec
     return status;
 }
 
-static enum status copy_groups(const struct way *way, size_t blocks, struct way *out) {
+static enum status copy_groups(const struct schedule_cost *cost, size_t blocks, struct schedule_cost *out) {
     out->groups = (typeof(out->groups)){0};
     out->forward = mem_array(blocks, sizeof *out->forward);
     out->backward = mem_array(blocks, sizeof *out->backward);
     if (!out->forward || !out->backward) return STATUS_FAILED;
-    memcpy(out->forward, way->forward, blocks * sizeof *out->forward);
-    memcpy(out->backward, way->backward, blocks * sizeof *out->backward);
-    for (size_t i = 0; i < way->groups.count; i++)
-        TRY(vec_push(&out->groups, way->groups.items[i]));
+    memcpy(out->forward, cost->forward, blocks * sizeof *out->forward);
+    memcpy(out->backward, cost->backward, blocks * sizeof *out->backward);
+    for (size_t i = 0; i < cost->groups.count; i++)
+        TRY(vec_push(&out->groups, cost->groups.items[i]));
     return STATUS_OK;
 }
 
-enum status way_copy(const struct way *way, const char *schedule, enum tier tier, struct way *out) {
-    *out = *way;
+enum status schedule_cost_copy(const struct schedule_cost *cost, const char *schedule, enum tier tier,
+                               struct schedule_cost *out) {
+    *out = *cost;
     out->schedule = schedule;
     for (enum tier t = TIER_HOST; t < TIER_COUNT; t++)
         if (t != tier) {
-            out->out[tier] = way->out[t], out->out[t] = (struct way_traffic){0};
-            out->in[tier] = way->in[t], out->in[t] = (struct way_traffic){0};
-            out->away_bytes[tier] = way->away_bytes[t], out->away_bytes[t] = 0;
+            out->out[tier] = cost->out[t], out->out[t] = (struct copy_traffic){0};
+            out->in[tier] = cost->in[t], out->in[t] = (struct copy_traffic){0};
+            out->away_bytes[tier] = cost->away_bytes[t], out->away_bytes[t] = 0;
         }
-    return copy_groups(way, (size_t)way->blocks, out);
+    return copy_groups(cost, (size_t)cost->blocks, out);
 }
 
-void way_free(struct way *way) {
-    vec_free(&way->groups);
-    mem_free(way->forward);
-    mem_free(way->backward);
-    *way = (struct way){0};
+void schedule_cost_free(struct schedule_cost *cost) {
+    vec_free(&cost->groups);
+    mem_free(cost->forward);
+    mem_free(cost->backward);
+    *cost = (struct schedule_cost){0};
 }
 
-int64_t way_least_bytes(const struct way *way, int64_t slots) {
+int64_t schedule_cost_least_bytes(const struct schedule_cost *cost, int64_t slots) {
     int64_t most = 0;
-    for (size_t i = 0; i < way->groups.count; i++) {
-        const struct way_group *group = &way->groups.items[i];
+    for (size_t i = 0; i < cost->groups.count; i++) {
+        const struct group_bytes *group = &cost->groups.items[i];
         int64_t waiting = group->before > group->after ? group->before : group->after;
         int64_t running = group->peak + (slots - 1) * waiting, beginning = slots * group->before;
         int64_t bytes = running > beginning ? running : beginning;
