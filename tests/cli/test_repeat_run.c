@@ -130,6 +130,8 @@ static void what_cannot_be_repeated_is_refused(void **state) {
     REFUSED(TEXTS("-o) RUN_DIR is missing"), "train", "--config", "first/run.json");
     write_changed(*state, NULL, "memori", json_object());
     REFUSED(TEXTS("changed.json: memori: unknown field", "memory"), "train", "--config", "changed.json", "-o", "new");
+    write_changed(*state, "plan", "polcy", json_object());
+    REFUSED(TEXTS("changed.json: plan.polcy: unknown field"), "train", "--config", "changed.json", "-o", "new");
     write_changed(*state, "options", "stepz", json_integer(4));
     REFUSED(TEXTS("changed.json: options.stepz: unknown field"), "train", "--config", "changed.json", "-o", "new");
     write_changed(*state, "options", "learning_rate", json_integer(2000));
