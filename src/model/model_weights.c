@@ -258,10 +258,11 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
     struct safetensors_load *loads = mem_array((size_t)count, sizeof *loads);
     if (!loads) return STATUS_FAILED;
     size_t load_count = 0;
-    enum status status = STATUS_OK;
-    for (int i = 0; i < count && status == STATUS_OK; i++)
-        status = add_load(model, &targets[i], loads, &load_count);
-    if (status == STATUS_OK) status = safetensors_load(loads, load_count);
+    enum status status;
+    for (int i = 0; i < count; i++)
+        TRY_GOTO(status, add_load(model, &targets[i], loads, &load_count), done);
+    TRY_GOTO(status, safetensors_load(loads, load_count), done);
+done:
     mem_free(loads);
     return status;
 }

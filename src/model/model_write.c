@@ -105,13 +105,14 @@ enum status model_write(const struct model *model, const char *folder, const str
     bool adapter = model->config.adapter.rank > 0;
     char *config = path_join(folder, adapter ? adapter_config_name : config_name);
     char *weights = path_join(folder, adapter ? adapter_weights_name : weights_name);
-    enum status status = config && weights ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && !adapter) status = write_config(model, config, written_dtype(sources, count), manifest);
-    for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++)
-        status = copy_companion(model->folder, folder, companions[i], manifest);
-    if (status == STATUS_OK)
-        status = adapter ? adapter_write(model, config, weights, sources, count, manifest)
-                         : write_weights(weights, sources, count, manifest);
+    enum status status;
+    TRY_GOTO(status, config && weights ? STATUS_OK : STATUS_FAILED, done);
+    if (!adapter) TRY_GOTO(status, write_config(model, config, written_dtype(sources, count), manifest), done);
+    for (int i = 0; model->folder && i < COMPANIONS; i++)
+        TRY_GOTO(status, copy_companion(model->folder, folder, companions[i], manifest), done);
+    status = adapter ? adapter_write(model, config, weights, sources, count, manifest)
+                     : write_weights(weights, sources, count, manifest);
+done:
     if (status != STATUS_OK) remove_files(folder);
     mem_free(config);
     mem_free(weights);

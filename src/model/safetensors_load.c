@@ -121,18 +121,26 @@ static enum status convert_all(const struct pieces *pieces) {
     return failure.status == STATUS_OK ? STATUS_OK : status_set(failure.status, "%s", failure.message);
 }
 
+static enum status load_sorted(struct pieces *pieces) {
+    qsort(pieces->items, pieces->count, sizeof *pieces->items, compare_pieces);
+    TRY(convert_all(pieces));
+    return put_all(pieces);
+}
+
+static enum status load_pieces(struct pieces *pieces, const struct safetensors_load *loads, size_t count) {
+    begin_progress(loads, count);
+    enum status status = load_sorted(pieces);
+    progress_end();
+    return status;
+}
+
 enum status safetensors_load(const struct safetensors_load *loads, size_t count) {
     struct pieces pieces = {0};
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status = add_pieces(&loads[i], &pieces);
-    if (status == STATUS_OK && pieces.count > 0) {
-        begin_progress(loads, count);
-        qsort(pieces.items, pieces.count, sizeof *pieces.items, compare_pieces);
-        status = convert_all(&pieces);
-        if (status == STATUS_OK) status = put_all(&pieces);
-        progress_end();
-    }
+    for (size_t i = 0; i < count; i++)
+        TRY_GOTO(status, add_pieces(&loads[i], &pieces), done);
+    if (pieces.count > 0) status = load_pieces(&pieces, loads, count);
+done:
     vec_free(&pieces);
     return status;
 }

@@ -118,10 +118,10 @@ static enum status time_hops(const struct hopping *hopping, int used, double *se
     struct sample rounds[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         rounds[i] = (struct sample){0};
-        enum status status = ask_for_hops(hopping, used), finished = finish_hops(hopping);
-        if (status == STATUS_OK) status = finished;
-        if (status == STATUS_OK) status = hopping->streams->elapsed(hopping->begin, hopping->end, &rounds[i].seconds);
-        if (status != STATUS_OK) return status;
+        enum status asked = ask_for_hops(hopping, used), finished = finish_hops(hopping);
+        TRY(asked);
+        TRY(finished);
+        TRY(hopping->streams->elapsed(hopping->begin, hopping->end, &rounds[i].seconds));
         rounds[i].seconds = fmax(rounds[i].seconds / HOPS, LEAST_S);
     }
     *seconds = measurement_of(rounds, ROUNDS).seconds;
@@ -131,11 +131,13 @@ static enum status time_hops(const struct hopping *hopping, int used, double *se
 static enum status measure_streams(const struct backend_streams *streams, double *issue_s, double *wake_s) {
     struct hopping hopping = {.streams = streams};
     double hop_s = 0;
-    enum status status = open_hopping(&hopping);
-    if (status == STATUS_OK) status = time_hops(&hopping, 1, issue_s);
-    if (status == STATUS_OK) status = time_hops(&hopping, 2, &hop_s);
+    enum status status;
+    TRY_GOTO(status, open_hopping(&hopping), done);
+    TRY_GOTO(status, time_hops(&hopping, 1, issue_s), done);
+    TRY_GOTO(status, time_hops(&hopping, 2, &hop_s), done);
+    *wake_s = fmax(hop_s - *issue_s, 0);
+done:
     close_hopping(&hopping);
-    if (status == STATUS_OK) *wake_s = fmax(hop_s - *issue_s, 0);
     return status;
 }
 

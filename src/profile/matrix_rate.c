@@ -144,12 +144,13 @@ static enum status measure_turns(const struct bench benches[SIZES], struct measu
 
 static enum status measure(const struct backend *backend, enum dtype dtype, struct measurement *out) {
     struct bench benches[SIZES] = {0};
-    enum status status = STATUS_OK;
-    for (int i = 0; i < SIZES && status == STATUS_OK; i++) {
+    enum status status;
+    for (int i = 0; i < SIZES; i++) {
         struct product product = product_for(backend, products[i]);
-        status = bench_open(backend, dtype, &product, &benches[i]);
+        TRY_GOTO(status, bench_open(backend, dtype, &product, &benches[i]), done);
     }
-    if (status == STATUS_OK) status = measure_turns(benches, out);
+    TRY_GOTO(status, measure_turns(benches, out), done);
+done:
     for (int i = 0; i < SIZES; i++)
         bench_close(&benches[i]);
     return status;

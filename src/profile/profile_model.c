@@ -160,16 +160,16 @@ static enum status find_rates(const struct backend *backend, const struct profil
     const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads,
                                           cache->memory_bytes};
     char *key = rates_key(options);
-    enum status status = key ? STATUS_OK : STATUS_FAILED;
-    if (key && (!profile_cache_find_rates(cache, key, rates) || rates_noisy(rates))) {
-        note_machine(*measured);
-        if (options->disk_folder) log_note("measuring the disk of %s", options->disk_folder);
-        status = machine_rates_measure(backend, &machine, rates);
-        if (status == STATUS_OK) status = profile_cache_put_rates(cache, key, rates);
-        if (status == STATUS_OK)
-            (void)profile_cache_find_rates(cache, key, rates); /* merged with those that were there */
-        (*measured)++;
-    }
+    if (!key) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    if (profile_cache_find_rates(cache, key, rates) && !rates_noisy(rates)) goto done;
+    note_machine(*measured);
+    if (options->disk_folder) log_note("measuring the disk of %s", options->disk_folder);
+    (*measured)++;
+    TRY_GOTO(status, machine_rates_measure(backend, &machine, rates), done);
+    TRY_GOTO(status, profile_cache_put_rates(cache, key, rates), done);
+    (void)profile_cache_find_rates(cache, key, rates); /* the merge of the new and the old rates */
+done:
     mem_free(key);
     return status;
 }
@@ -284,14 +284,16 @@ enum status profile_model(const struct backend *backend, const struct graph *gra
                               .host_points = {.on_host = true},
                               .begin_ns = clock_now_ns()};
     struct costs costs = {0};
-    enum status status = measure_all(&profile, cluster);
-    if (status == STATUS_OK) status = fill_costs(&profile, cluster, &costs);
-    if (status == STATUS_OK && report) status = fill_report(&profile, &costs, report);
+    enum status status;
+    TRY_GOTO(status, measure_all(&profile, cluster), failed);
+    TRY_GOTO(status, fill_costs(&profile, cluster, &costs), failed);
+    if (report) TRY_GOTO(status, fill_report(&profile, &costs, report), failed);
     close_profile(&profile);
-    if (status == STATUS_OK)
-        *out = costs;
-    else
-        costs_free(&costs);
+    *out = costs;
+    return STATUS_OK;
+failed:
+    close_profile(&profile);
+    costs_free(&costs);
     return status;
 }
 

@@ -108,11 +108,13 @@ static bool has_ways(const struct rate_machine *machine) { return machine->backe
 enum status transfer_measure_host(const struct rate_machine *machine, struct cluster_rates *rates) {
     struct arena host = {0}, device = {0};
     struct transfer_rate *in = &rates->copy[TIER_HOST][TIER_DEVICE], *back = &rates->copy[TIER_DEVICE][TIER_HOST];
-    enum status status = rate_arena_open(machine, TIER_HOST, 2 * machine->block_bytes, &host);
-    if (status == STATUS_OK) status = rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device);
-    if (status == STATUS_OK) status = measure_memory(machine, &host, &device, rates, in);
+    enum status status;
+    TRY_GOTO(status, rate_arena_open(machine, TIER_HOST, 2 * machine->block_bytes, &host), done);
+    TRY_GOTO(status, rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device), done);
+    TRY_GOTO(status, measure_memory(machine, &host, &device, rates, in), done);
     *back = *in; /* the same copy between two blocks of memory */
-    if (status == STATUS_OK && has_ways(machine)) status = measure_memory(machine, &device, &host, rates, back);
+    if (has_ways(machine)) TRY_GOTO(status, measure_memory(machine, &device, &host, rates, back), done);
+done:
     arena_close(&host);
     arena_close(&device);
     return status;
@@ -140,12 +142,14 @@ static enum status measure_disk(struct rate_machine *machine, const struct arena
         .machine = machine, .from = memory, .to = &machine->disk, .limit = RATE_WORK_DISK_BYTES};
     struct transfer_rate *out = &rates->copy[memory->tier][TIER_DISK], *in = &rates->copy[TIER_DISK][memory->tier];
     int64_t small = DISK_SMALL, large = 0;
-    enum status status = open_transfer(&transfer);
-    if (status == STATUS_OK) status = write_all(&transfer, machine, &large);
+    enum status status;
+    TRY_GOTO(status, open_transfer(&transfer), done);
+    TRY_GOTO(status, write_all(&transfer, machine, &large), done);
     if (large <= small) small = large / 4; /* where there is little memory */
-    if (status == STATUS_OK) status = measure_line(&transfer, small, large, rates, out);
+    TRY_GOTO(status, measure_line(&transfer, small, large, rates, out), done);
     transfer.from = &machine->disk, transfer.to = memory;
-    if (status == STATUS_OK) status = measure_line(&transfer, small, large, rates, in);
+    TRY_GOTO(status, measure_line(&transfer, small, large, rates, in), done);
+done:
     close_transfer(&transfer);
     return status;
 }

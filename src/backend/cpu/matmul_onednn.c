@@ -192,6 +192,12 @@ static enum status add_arguments(const struct matmul_spec *spec, const descripti
     return status;
 }
 
+static enum status create_from(const struct matmul_spec *spec, const description_t operands[4],
+                               struct onednn_matmul *matmul) {
+    TRY(create_primitive(spec, operands, matmul));
+    return matmul->primitive ? add_arguments(spec, operands, matmul) : STATUS_OK;
+}
+
 enum status onednn_matmul_create(const struct matmul_spec *spec, enum onednn_b b, struct onednn_matmul **out) {
     pthread_once(&onednn.once, onednn_start);
     if (!onednn.stream) return status_set(STATUS_FAILED, "oneDNN does not start");
@@ -201,8 +207,7 @@ enum status onednn_matmul_create(const struct matmul_spec *spec, enum onednn_b b
     description_t operands[4];
     enum status status = describe_operands(spec, b, operands);
     if (status == STATUS_OK) {
-        status = create_primitive(spec, operands, matmul);
-        if (status == STATUS_OK && matmul->primitive) status = add_arguments(spec, operands, matmul);
+        status = create_from(spec, operands, matmul);
         for (int i = 0; i < 4; i++)
             forget(&operands[i]);
     }
