@@ -1,9 +1,7 @@
 /* A backend: kernels for the operators, and the moves that programs make, behind one table of functions.
  *
  * Files, in the order to read them:
- *     backend: the table;
- *     backend_find: the backends of this build, and which computes;
- *     backend_kernels: which operators a backend has kernels for;
+ *     backend: the table; the backends of this build, and which operators each has kernels for;
  *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_facts: what plans for a described card and
  *         the CUDA backend must agree on;
  *     kernel_parts: what all kernels have in common;

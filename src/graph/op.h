@@ -43,7 +43,7 @@ enum op_work {
     OP_WORK_COUNT
 };
 
-/* A text that nodes have in common exactly when they cost the same (profile/operator_key.h). */
+/* A text that nodes have in common exactly when they cost the same (operator_key of profile/operands.h). */
 enum { OP_KEY_BYTES = 4096 };
 struct op_key {
     char text[OP_KEY_BYTES];

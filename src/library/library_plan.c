@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "checkpoint/run_folder.h"
 #include "library/library.h"
-#include "model/model_folder.h"
+#include "model/model.h"
 #include "model/model_preset.h"
 #include "session/plan_document.h"
 

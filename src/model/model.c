@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "model/model_adapter.h"
 #include "model/model_config.h"
-#include "model/model_folder.h"
 #include "model/model_preset.h"
 #include "model/model_weights.h"
 

@@ -138,9 +138,15 @@ extern const int model_family_count;
 /* BAD_INPUT naming the families that there are when `name` is none of them; `file` and `field` are for the message. */
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
 
+/* The folder of the model that `given` names, for the caller to free: `given` itself where it holds config.json or
+ * adapter_config.json; RUN_DIR/model where it is a run's folder. BAD_INPUT where there is no model: the message says
+ * what `given` is instead, if that can be told (a name on the Hugging Face hub, a file, a run that has no model yet,
+ * weights of another format), and what to do. */
+enum status model_folder_find(const char *given, char **out);
+
 /* Reads config.json of a Hugging Face directory (not the weights' contents, but their headers are checked against the
  * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter; that
- * of a run stands for RUN_DIR/model (model_folder.h). */
+ * of a run stands for RUN_DIR/model (model_folder_find). */
 enum status model_open(const char *given, struct model **out);
 /* The same for who needs no weights: they may be missing from the folder (all or some of their files, which is noted),
  * and where there is no such folder, `name` may be a preset's (model_preset.h). */

@@ -8,7 +8,6 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "model/foreign_weights.h"
-#include "model/safetensors_header.h"
 
 static const char index_name[] = "model.safetensors.index.json";
 enum { INDEX_LIMIT_BYTES = 256 << 20 };

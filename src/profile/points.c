@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "profile/operator_key.h"
+#include "profile/operands.h"
 
 enum {
     ELEMENT_BYTES = 4 * 4,

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "cluster/rates_json.h"
 #include "plan/plan.h"
-#include "profile/operator_key.h"
+#include "profile/operands.h"
 
 enum { DEVICE_BYTES = 512, CACHE_VERSION = 2, FILE_LIMIT_BYTES = 64 << 20 };
 enum section { SECTION_OPERATORS, SECTION_PRODUCTS, SECTION_RATES, SECTIONS };

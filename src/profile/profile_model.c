@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "profile/machine_rates.h"
-#include "profile/operator_key.h"
+#include "profile/operands.h"
 #include "profile/points.h"
 #include "profile/profile.h"
 

@@ -2,8 +2,8 @@
  *
  * Files, in the order to read them:
  *     kernels: the table of them, for their callers;
- *     table, simd_table: the table of the instruction set that is being compiled;
- *     simd: vectors of floats;
+ *     simd_table: the table of the instruction set that is being compiled;
+ *     simd: vectors of floats, and the declarations of that table's functions;
  *     simd_elementwise, simd_activation, simd_norm, simd_rope, simd_head, simd_optimizer: rows, for the operators of
  *         src/ops by these names;
  *     tile, turn: the inner product of all tiles, and rows that become columns;

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "backend/cpu/simd/kernels.h"
+
 #define SIMD_JOIN_(a, b) a##_##b
 #define SIMD_JOIN(a, b) SIMD_JOIN_(a, b)
 /* The name of this instruction set's variant: SIMD_NAME(add) is add_avx2 and so on. */
@@ -210,5 +212,10 @@ INLINE vf vf_normal(vf x, vf *bell) {
     vf tail = 0.5f * t * q * *bell;
     return vf_select(x > 0.0f, 1.0f - tail, tail);
 }
+
+/* Declares every function of SIMD_LIST for the instruction set that is being compiled; simd_table.c makes the table. */
+#define SIMD_DECLARE(result, name, arguments) result SIMD_NAME(simd_##name) arguments;
+SIMD_LIST(SIMD_DECLARE)
+#undef SIMD_DECLARE
 
 #endif

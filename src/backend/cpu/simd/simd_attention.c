@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "backend/cpu/simd/attention_tile.h"
-#include "backend/cpu/simd/table.h"
+#include "backend/cpu/simd/simd.h"
 
 /* A tile of queries on its way over the keys. */
 struct running {

@@ -1,5 +1,5 @@
 #include "backend/cpu/simd/gemm_tile.h"
-#include "backend/cpu/simd/table.h"
+#include "backend/cpu/simd/simd.h"
 
 /* A tile of c stays in registers while k runs. */
 INLINE void tile_multiply(int64_t k, const float *a, const float *b, float *c, int64_t c_row, bool accumulate) {
