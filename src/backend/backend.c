@@ -29,7 +29,7 @@ static enum status use(const struct backend *backend, int number) {
     return backend->check();
 }
 
-/* The last one's failure is told: it is the one that every machine should have. */
+/* If all fail, the message is the last backend's, which every machine should have. */
 static enum status find_default(const struct backend **out) {
     enum status status = STATUS_FAILED;
     for (int i = 0; i < backend_count && status != STATUS_OK; i++) {
