@@ -20,7 +20,7 @@ struct ballast_session {
     struct session_plan plan;
     struct step_summary prediction; /* step_s 0: not made yet */
     char *model;                    /* as it was given */
-    char *json;                     /* what was handed out last; NULL: nothing */
+    char *json;                     /* the text returned last; NULL: none */
 };
 
 static enum status read_options(const char *model, const struct ballast_plan_options *plan,

@@ -12,7 +12,7 @@ struct ballast_writer {
     struct writer_model model;
 };
 
-/* A text that is asked for. */
+/* The text to generate. */
 struct text_request {
     struct generate_options options;
     struct prompt_encoder encoder;
@@ -56,7 +56,7 @@ static enum status open_model(const char *model, const struct ballast_plan_optio
     return writer_model_open(model, &planning, out);
 }
 
-/* What a chat template adds to what ends a text is for that text alone. */
+/* Reads the generation config again: the ends of text that a chat template added hold for one text alone. */
 static enum status refresh_config(struct writer_model *model) {
     struct generation_config config;
     TRY(generation_config_read(model->session.model, &config));
@@ -86,7 +86,7 @@ static enum status write_text(struct writer_model *model, struct text_request *r
     return status;
 }
 
-/* What is wrong with the prompt is said before memory is taken. */
+/* Checks the prompt before it loads the weights. */
 static enum status generate_once(const char *model_folder, const struct ballast_plan_options *plan, const char *prompt,
                                  struct text_request *request, struct ballast_text *out) {
     struct writer_model model = {.tokenizer = NULL};

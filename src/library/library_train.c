@@ -1,7 +1,7 @@
 #include "base/mem.h"
 #include "library/library.h"
 
-/* What the caller wants to be told, and the last step. */
+/* The caller's callbacks, and the last step. */
 struct watch {
     struct ballast_train_events events;
     struct ballast_step last;

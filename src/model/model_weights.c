@@ -86,7 +86,7 @@ static enum status missing(const struct model *model, const char *name) {
 }
 
 static bool is_quantised(const struct safetensors_tensor *tensor) {
-    /* What GPTQ, AWQ, bitsandbytes and compressed-tensors put beside the numbers. */
+    /* Names of the tensors that GPTQ, AWQ, bitsandbytes and compressed-tensors add. */
     static const char *const suffixes[] = {".qweight", ".qzeros", ".absmax", ".SCB", ".weight_packed", ".weight_scale"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
         if (name_ends(tensor->name, suffixes[i])) return true;

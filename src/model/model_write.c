@@ -1,4 +1,4 @@
-/* A model's Hugging Face directory, written. */
+/* Writes a model's Hugging Face directory. */
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 static const char config_name[] = "config.json", weights_name[] = "model.safetensors";
 
-/* What else makes a Hugging Face directory usable: tokenizer and generation settings. */
+/* The other files of a usable Hugging Face directory: tokenizer and generation settings. */
 static const char *const companions[] = {
     "tokenizer.json",
     "tokenizer_config.json",

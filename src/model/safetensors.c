@@ -166,7 +166,7 @@ enum status safetensors_open_folder(const char *folder, struct safetensors **out
     return status;
 }
 
-/* A file that the index names and that is elsewhere is as one that is not there: whoever reads the weights says so. */
+/* Whether the folder holds every shard that the index names. Opening the weights refuses bad names. */
 static bool has_shards(const char *folder, const json_t *weight_map) {
     const char *tensor;
     json_t *shard;

@@ -1,4 +1,4 @@
-/* Tensors read from the files into memory. */
+/* Reads whole tensors from the files into memory or a store, by all threads. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,8 +8,8 @@
 
 /* Work is handed to threads in pieces of this many elements; pieces change nothing in the values. */
 enum { PIECE_ELEMENTS = BYTE_STORE_PIECE / 4 };
-/* Pieces that the disk reads ahead of those that are being converted: reading alone would ask it for little at a time,
- * and wait for each. */
+/* Pieces that the disk reads ahead of those being converted: without it each thread would request little at a time and
+ * wait for it. */
 enum { AHEAD = 16 };
 
 struct piece {
@@ -94,7 +94,7 @@ static void begin_progress(const struct safetensors_load *loads, size_t count) {
         progress_begin(PROGRESS_BYTES, bytes, "reading %s", path_name(loads[0].tensor->file));
 }
 
-/* A failure of any thread, with its message: that stays with the thread that set it. */
+/* The first failure of any thread. The message is copied, since status messages belong to the thread that set them. */
 struct failure {
     enum status status;
     char message[1024];

@@ -12,7 +12,7 @@
 
 enum { INSTRUCTIONS = 300, HOPS = 100, ROUNDS = 9 };
 static const double LEAST_S = 1e-9;
-static const int64_t WORK_NS = 60 * 1000; /* longer than it takes to fall asleep */
+static const int64_t WORK_NS = 60 * 1000; /* long enough for the waiter to fall asleep */
 
 struct issuing {
     pthread_mutex_t lock;
@@ -22,7 +22,7 @@ struct issuing {
     int waked;
 };
 
-/* Waits for each, as a stream does that has nothing else to do. */
+/* Waits for each instruction, as an idle stream does. */
 static void *wait_for_each(void *argument) {
     struct issuing *issuing = argument;
     pthread_mutex_lock(&issuing->lock);
@@ -94,8 +94,8 @@ static void close_hopping(struct hopping *hopping) {
         if (events[i]) streams->free_event(events[i]);
 }
 
-/* Instructions that wait for the other stream's event and record their own: all on the first of two streams, where the
- * wait is always met, or in turns, where each waits for the one before it. */
+/* Queues instructions that wait for the other stream's event and then record their own. With `used` 1 all are on the
+ * first stream, and no wait delays them; with 2 they alternate, and each waits for the one before it. */
 static enum status ask_for_hops(const struct hopping *hopping, int used) {
     const struct backend_streams *streams = hopping->streams;
     TRY(streams->record(hopping->begin, hopping->stream[0]));

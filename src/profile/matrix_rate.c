@@ -172,7 +172,7 @@ enum status profile_find_matrix_rate(const struct backend *backend, enum dtype d
         TRY(measure(backend, dtype, &gflop));
         TRY(profile_cache_put_product(cache, dtype, &gflop));
         (*measured)++;
-        (void)profile_cache_find_product(cache, dtype, &gflop); /* the lower of the new and the old one */
+        (void)profile_cache_find_product(cache, dtype, &gflop); /* now the lower of the new and the old value */
     }
     *flops_per_s = rate_of(&gflop);
     return STATUS_OK;

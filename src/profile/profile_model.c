@@ -37,12 +37,12 @@ struct profile {
 };
 
 /* The update of a parameter, which a policy may place in the host tier. */
-static bool may_run_on_host(const struct backend *backend, const struct node *node) {
+static bool may_be_on_host(const struct backend *backend, const struct node *node) {
     return backend->host && node->phase == PHASE_UPDATE && curve_fits(node);
 }
 
 static enum status find_entry(struct profile *profile, const struct node *node, int32_t *out) {
-    struct entry entry = {.node = node, .on_host = may_run_on_host(profile->backend, node)};
+    struct entry entry = {.node = node, .on_host = may_be_on_host(profile->backend, node)};
     operands_find(profile->graph, node, &entry.operands);
     entry.key = operator_key(&entry.operands, &profile->keys);
     if (!entry.key) return STATUS_FAILED;
@@ -203,8 +203,8 @@ static enum status measure_all(struct profile *profile, struct cluster *cluster)
     return measure_entries(profile);
 }
 
-/* By what bounds the operator: arithmetic where its FLOPs a byte exceed the machine's rate of FLOPs over its bandwidth.
- */
+/* Arithmetic bounds the operator where its FLOPs a byte exceed the machine's FLOPs a second over its bandwidth; else
+ * memory does. */
 static enum activity activity_of(const struct node *node, const struct cluster *cluster) {
     const struct cluster_device *device = &cluster->device;
     bool bf16 = node->in[0] && node->in[0]->shape.dtype == DTYPE_BF16;
@@ -331,7 +331,7 @@ static enum status is_all_kept(struct profile *profile, const struct cluster *cl
     int32_t measured = 0;
     *kept = is_machine_kept(profile, cluster);
     if (!*kept) return STATUS_OK;
-    TRY(find_products(profile->backend, &profile->cache, &known.device, &measured)); /* all of them are kept */
+    TRY(find_products(profile->backend, &profile->cache, &known.device, &measured)); /* the cache has all of them */
     TRY(find_entries(profile, &known));
     *kept =
         are_points_kept(&profile->cache, &profile->points) && are_points_kept(&profile->cache, &profile->host_points);

@@ -1,6 +1,6 @@
 #include "profile/work_clock.h"
 
-/* Less than any clock tells. */
+/* Shorter than any clock resolves. */
 static const double LEAST_S = 1e-9;
 
 enum status work_clock_open(const struct backend *backend, struct work_clock *out) {
