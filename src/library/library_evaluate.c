@@ -1,3 +1,4 @@
+/* ballast_evaluate. */
 #include "library/library.h"
 
 static struct ballast_evaluation public_file(const struct eval_file *file) {

@@ -1,3 +1,4 @@
+/* ballast_plan, and the session, which plans without training. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* ballast_generate, and the writer, which keeps a model loaded for several texts. */
 #include "base/mem.h"
 #include "generate/generate_batch.h"
 #include "library/library.h"

@@ -1,3 +1,4 @@
+/* ballast_train and ballast_resume, and the trainer, which goes step by step. */
 #include "base/mem.h"
 #include "library/library.h"
 

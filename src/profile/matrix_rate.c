@@ -1,3 +1,4 @@
+/* The rate of matrix products, from calls of the backend's linear operator at two sizes. */
 #include "base/half.h"
 #include "base/mem.h"
 #include "ops/ops.h"

@@ -1,3 +1,4 @@
+/* Products of packed panels, and packing a and b into panels. */
 #include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/simd.h"
 
