@@ -122,10 +122,12 @@ void runner_execute_instruction(struct runner *runner, const struct instruction 
     if (runner->gate && runner_changes_state(runner->executable->program, instruction))
         runner->gate(runner->gate_payload);
     const struct backend_streams *streams = runner->executable->backend->streams;
-    enum status status = STATUS_OK;
-    if (streams && runner_on_host(runner->executable->program, instruction)) status = streams->finish(stream);
-    if (status == STATUS_OK) status = runner_ask(runner, instruction, repetition, stream);
-    if (streams && status == STATUS_OK) status = streams->check();
+    enum status status;
+    if (streams && runner_on_host(runner->executable->program, instruction))
+        TRY_GOTO(status, streams->finish(stream), named);
+    TRY_GOTO(status, runner_ask(runner, instruction, repetition, stream), named);
+    if (streams) status = streams->check();
+named:
     if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
@@ -335,18 +337,18 @@ enum status runner_create(const struct executable *executable, const struct aren
     *runner = (struct runner){.executable = executable, .arenas = arenas};
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->changed, NULL);
-    enum status status = make_room(runner);
-    if (status == STATUS_OK) status = runner_streams_open(runner);
-    if (status == STATUS_OK) status = runner_spans_open(runner);
-    if (status == STATUS_OK) status = batches_find(executable, &runner->batches);
-    if (status == STATUS_OK) status = runner_mirrors_open(runner);
-    if (status == STATUS_OK) status = start_workers(runner);
-    if (status != STATUS_OK) {
-        runner_free(runner);
-        return status;
-    }
+    enum status status;
+    TRY_GOTO(status, make_room(runner), failed);
+    TRY_GOTO(status, runner_streams_open(runner), failed);
+    TRY_GOTO(status, runner_spans_open(runner), failed);
+    TRY_GOTO(status, batches_find(executable, &runner->batches), failed);
+    TRY_GOTO(status, runner_mirrors_open(runner), failed);
+    TRY_GOTO(status, start_workers(runner), failed);
     *out = runner;
     return STATUS_OK;
+failed:
+    runner_free(runner);
+    return status;
 }
 
 void runner_free(struct runner *runner) {
