@@ -115,12 +115,12 @@ enum status packing_create(struct corpus *corpus, const struct packing_options *
     enum status status = examine_ids(&examination, corpus);
     packing.starts = examination.starts.items;
     packing.examples = (int64_t)examination.sizes.count;
-    if (status == STATUS_OK) status = make_rows(&examination);
+    TRY_GOTO(status, status, done);
+    TRY_GOTO(status, make_rows(&examination), done);
+    *out = packing;
+done:
     vec_free(&examination.sizes);
-    if (status == STATUS_OK)
-        *out = packing;
-    else
-        packing_free(&packing);
+    if (status != STATUS_OK) packing_free(&packing);
     return status;
 }
 

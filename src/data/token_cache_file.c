@@ -152,12 +152,14 @@ static enum status append(struct file_input *file, const void *data, size_t byte
 static enum status copy_ids(const struct file_input *from, struct file_input *to) {
     enum { PIECE_BYTES = 1 << 16 };
     unsigned char *piece = mem_array(PIECE_BYTES, 1);
-    enum status status = piece ? STATUS_OK : STATUS_FAILED;
-    for (size_t at = 0, here; status == STATUS_OK && at < from->bytes; at += here) {
+    if (!piece) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    for (size_t at = 0, here; at < from->bytes; at += here) {
         here = from->bytes - at < PIECE_BYTES ? from->bytes - at : PIECE_BYTES;
-        status = file_input_read(from, at, here, piece);
-        if (status == STATUS_OK) status = append(to, piece, here);
+        TRY_GOTO(status, file_input_read(from, at, here, piece), done);
+        TRY_GOTO(status, append(to, piece, here), done);
     }
+done:
     mem_free(piece);
     return status;
 }

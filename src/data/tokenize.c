@@ -189,12 +189,13 @@ static enum status encode_prompt(const struct tokenizing *t, const struct jsonl_
     TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_PROMPT), &prompt, &prompt_bytes));
     TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_COMPLETION), &completion, &completion_bytes));
     struct text_buffer text = {0};
-    enum status status = text_append(&text, prompt, prompt_bytes);
-    if (status == STATUS_OK) status = text_append(&text, completion, completion_bytes);
+    enum status status;
+    TRY_GOTO(status, text_append(&text, prompt, prompt_bytes), done);
+    TRY_GOTO(status, text_append(&text, completion, completion_bytes), done);
     struct text_span trained = {prompt_bytes, text.count};
-    if (status == STATUS_OK)
-        status = example_encode(t->encoders.items[thread].examples, text.items, text.count, &trained, 1, true,
-                                t->options.eos_token, out);
+    status = example_encode(t->encoders.items[thread].examples, text.items, text.count, &trained, 1, true,
+                            t->options.eos_token, out);
+done:
     vec_free(&text);
     return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->name, (long long)line) : status;
 }

@@ -225,19 +225,21 @@ METHOD(call_splitlines) {
     const char *text = self->string.text;
     size_t bytes = self->string.bytes, at = 0, begin = 0, length;
     struct parts parts = {.rendering = rendering};
-    enum status status = jinja_charge(rendering, bytes);
     bool keep = jinja_is_true(&a[0]);
-    while (at < bytes && status == STATUS_OK) {
+    enum status status;
+    TRY_GOTO(status, jinja_charge(rendering, bytes), done);
+    while (at < bytes) {
         uint32_t code = utf8_decode_valid(text + at, &length);
         size_t end = at;
         at += length;
         if (!ends_line(code)) continue;
         if (code == '\r' && at < bytes && text[at] == '\n') at++;
-        status = add_part(&parts, begin, keep ? at : end);
+        TRY_GOTO(status, add_part(&parts, begin, keep ? at : end), done);
         begin = at;
     }
-    if (status == STATUS_OK && begin < bytes) status = add_part(&parts, begin, bytes);
-    if (status == STATUS_OK) status = list_parts(rendering, self, &parts, false, out);
+    if (begin < bytes) TRY_GOTO(status, add_part(&parts, begin, bytes), done);
+    TRY_GOTO(status, list_parts(rendering, self, &parts, false, out), done);
+done:
     vec_free(&parts.spans);
     return status;
 }

@@ -106,15 +106,17 @@ static enum status specials_mark(struct tokenizer *tokenizer) {
     struct string_table specials = {0};
     uint32_t id;
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < tokenizer->added.count; i++) {
+    for (size_t i = 0; i < tokenizer->added.count; i++) {
         const struct added_token *token = &tokenizer->added.items[i];
         if (token->special)
-            status = string_table_add(&specials, token->content, (uint32_t)token->content_bytes, token->id);
+            TRY_GOTO(status, string_table_add(&specials, token->content, (uint32_t)token->content_bytes, token->id),
+                     done);
     }
-    for (size_t i = 0; status == STATUS_OK && i < tokenizer->added.count; i++) {
+    for (size_t i = 0; i < tokenizer->added.count; i++) {
         struct tokenizer_token *token = &tokenizer->tokens.items[tokenizer->added.items[i].id];
         token->special = string_table_find(&specials, token->text, token->bytes, &id);
     }
+done:
     string_table_free(&specials);
     return status;
 }
