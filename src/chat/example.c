@@ -49,8 +49,8 @@ static enum status keep_ids(void *payload, const uint32_t *ids, size_t count) {
 static enum status encode(struct example_encoder *encoder, const char *text, size_t bytes, bool add_special_tokens,
                           struct token_ids *out) {
     out->count = 0;
-    return tokenizer_encoder_run(encoder->encoder, text, bytes, add_special_tokens,
-                                 (struct token_sink){.write = keep_ids, .payload = out});
+    return tokenizer_encoder_encode(encoder->encoder, text, bytes, add_special_tokens,
+                                    (struct token_sink){.write = keep_ids, .payload = out});
 }
 
 /* A text that is being marked. Ids from `index` on are those of the text from `at` on, encoded by itself: what comes

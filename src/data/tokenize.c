@@ -63,7 +63,8 @@ static enum status keep_ids(void *payload, const uint32_t *ids, size_t count) {
 }
 
 static enum status encode(struct tokenizer_encoder *encoder, const char *text, size_t bytes, struct token_ids *out) {
-    return tokenizer_encoder_run(encoder, text, bytes, false, (struct token_sink){.write = keep_ids, .payload = out});
+    return tokenizer_encoder_encode(encoder, text, bytes, false,
+                                    (struct token_sink){.write = keep_ids, .payload = out});
 }
 
 static const char *text_of(const struct chunk *chunk) { return chunk->room.items + chunk->before; }

@@ -1,3 +1,4 @@
+/* Policies as text and JSON: parsing, printing and checking each field. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

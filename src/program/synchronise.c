@@ -1,3 +1,4 @@
+/* The pass that decides which instructions of other streams an instruction waits for. */
 #include <string.h>
 
 #include "program/happens.h"

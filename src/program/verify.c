@@ -1,3 +1,4 @@
+/* The proof that a program is correct: checked by following its instructions, without what synchronise found. */
 #include <string.h>
 
 #include "program/proof_order.h"

@@ -1,3 +1,4 @@
+/* Lower bounds of a step's time, from costs alone. */
 #include "sim/simulate.h"
 
 /* Seconds of the critical path by stream, activity and phase. */

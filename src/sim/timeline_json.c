@@ -1,3 +1,4 @@
+/* Timelines as JSON, in the trace-event format. */
 #include <math.h>
 #include <string.h>
 

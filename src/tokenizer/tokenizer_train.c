@@ -1,3 +1,4 @@
+/* Trains a byte-level BPE tokenizer and writes its tokenizer.json. */
 #include <jansson.h>
 #include <string.h>
 
