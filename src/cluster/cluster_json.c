@@ -5,7 +5,6 @@
 
 #include "base/json.h"
 #include "cluster/cluster.h"
-#include "cluster/rates_json.h"
 
 enum { CLUSTER_FILE_LIMIT_BYTES = 1 << 20 };
 

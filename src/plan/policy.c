@@ -1,4 +1,4 @@
-/* Policies as text and JSON: parsing, printing and checking each field. */
+/* Policies: their limits, and policies as JSON. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

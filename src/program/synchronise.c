@@ -1,4 +1,4 @@
-/* The pass that decides which instructions of other streams an instruction waits for. */
+/* The pass that gives instructions their waits for instructions of other streams. */
 #include <string.h>
 
 #include "program/happens.h"

@@ -1,4 +1,4 @@
-/* The proof that a program is correct: checked by following its instructions, without what synchronise found. */
+/* The proof that conflicting uses of memory are ordered, made without the results of synchronise.c. */
 #include <string.h>
 
 #include "program/proof_order.h"

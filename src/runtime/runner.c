@@ -82,11 +82,25 @@ static void write_zeros(struct runner *runner, const struct instruction *instruc
     backend->zero(runner_address(runner, target, repetition), target->bytes, stream);
 }
 
+static struct tier_place place_of(const struct runner *runner, const struct operand *operand) {
+    const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
+    return (struct tier_place){&runner->arenas[buffer->tier], buffer->offset};
+}
+
+/* Copies a whole buffer, in whole blocks from and to the disk. */
+static enum status copy_buffer(struct runner *runner, const struct instruction *instruction, void *stream) {
+    const struct program *program = runner->executable->program;
+    int64_t bytes = program_moved_bytes(program, program->buffers.items[instruction->operands[0].buffer].bytes);
+    return tier_copy(runner->executable->backend, &runner->stages[instruction->stream],
+                     place_of(runner, &instruction->operands[0]),
+                     place_of(runner, &instruction->operands[OP_INPUTS_MAX]), bytes, instruction->stream, stream);
+}
+
 enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
     switch (instruction->opcode) {
     case OPCODE_KERNEL: return call_kernel(runner, instruction, repetition, stream);
     case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
-    case OPCODE_COPY: return runner_copy(runner, instruction, stream);
+    case OPCODE_COPY: return copy_buffer(runner, instruction, stream);
     }
     return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* Lower bounds of a step's time, from costs alone. */
+/* What a step's time is made of: the time on its critical path by stream, activity and phase. */
 #include "sim/simulate.h"
 
 /* Seconds of the critical path by stream, activity and phase. */

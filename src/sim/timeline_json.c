@@ -1,4 +1,4 @@
-/* Timelines as JSON, in the trace-event format. */
+/* Timelines as JSON: timeline.json. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "store/disk_store.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <string.h>
@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "store/disk_engine.h"
 #include "store/disk_file.h"
-#include "store/store.h"
 
 struct disk {
     char *folder; /* for messages */
