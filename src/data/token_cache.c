@@ -13,7 +13,7 @@
 
 enum { NARROW_IDS = 1 << 16 };
 
-/* What it takes to make ids; all of it goes once they are whole. */
+/* What is needed to make ids; freed once they are whole. */
 struct making {
     struct file_input text;
     struct chat_template *chat; /* of conversations */
@@ -231,7 +231,7 @@ static enum status write_ids(void *payload, const uint32_t *ids, size_t count) {
     return token_cache_writer_write(writer, ids, count);
 }
 
-/* The key says what was read, which must be what lay there when the run began. */
+/* The key holds the hash of the text that was read, which must be the text that was there when the run began. */
 static enum status keep_hash(struct token_cache *cache) {
     uint64_t read[2], *known = cache->key.text_hash;
     take_digest(cache->making.hash, read);

@@ -102,8 +102,7 @@ static bool may_cut(const char *text, size_t at) {
     return is_space(text[at]) ? !is_space(text[at - 1]) : text[at - 1] == '\n';
 }
 
-/* Makes the room hold the text from a window before the chunk to `bytes` after its beginning, as far as there is any.
- */
+/* Reads the text from a window before the chunk to `bytes` after its beginning into the room, or to the text's end. */
 static enum status read_room(const struct tokenizing *t, struct chunk *chunk, size_t bytes) {
     size_t from = chunk->first - chunk->before, left = t->text->bytes - chunk->first;
     size_t wanted = chunk->before + (bytes < left ? bytes : left), there = chunk->room.count;
@@ -201,7 +200,7 @@ done:
     return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->name, (long long)line) : status;
 }
 
-/* What is in another form than those that are read is put into one of them. */
+/* Converts lines in other tools' forms first. */
 static enum status encode_formed(const struct tokenizing *t, int thread, int64_t line, json_t *object,
                                  struct token_ids *out) {
     struct chat_encoder *chats = t->encoders.items[thread].chats;
@@ -253,7 +252,7 @@ static void add_damage(struct utf8_damage *all, const struct utf8_damage *more) 
     all->parts += more->parts;
 }
 
-/* Encodes chunks in parallel, then hands them over in order; the first that failed in the file's order decides. */
+/* Encodes chunks in parallel, then sends them in order; of several failures the first in the file is returned. */
 static enum status encode_wave(struct tokenizing *t, int count, int threads, struct token_sink sink) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int i = 0; i < count; i++) {
