@@ -53,8 +53,8 @@ static enum status encode(struct example_encoder *encoder, const char *text, siz
                                     (struct token_sink){.write = keep_ids, .payload = out});
 }
 
-/* A text that is being marked. Ids from `index` on are those of the text from `at` on, encoded by itself: what comes
- * after needs not be encoded from the beginning. */
+/* A text that is being marked. Ids from `index` on equal those of the text from `at` on encoded by itself, so later
+ * text need not be encoded from the beginning. */
 struct marking {
     struct example_encoder *encoder;
     const char *text;
@@ -87,8 +87,8 @@ static size_t common_ids(const struct marking *m, size_t index) {
 
 static bool is_space(char c) { return c == ' ' || c == '\n'; }
 
-/* Goes on from a place where the whole's ids are those of what is before and of what is after, if there is one between
- * m->at and a border: the part before it gives ids of the whole, and so does a window behind it, but for its last. */
+/* Moves m->at to a place before the border where the text can be cut without changing ids, if there is one: the part
+ * before it gives ids of the whole, and so does a window after it, except for the window's last ids. */
 static enum status move_on(struct marking *m, size_t border) {
     size_t least = m->at + (border - m->at) / 2, place = border - WINDOW_BYTES;
     for (int tries = 0; place > least && tries < CUT_TRIES; place--) {

@@ -112,7 +112,7 @@ struct parts {
     VEC(struct text_span) spans;
 };
 
-/* No more of them than the list may have that is made of them. */
+/* At most as many as a list may have. */
 static enum status add_part(struct parts *parts, size_t from, size_t to) {
     size_t most = (JINJA_MEMORY_MOST - parts->rendering->memory_bytes) / sizeof(struct jinja_value);
     TRY(jinja_charge(parts->rendering, 2));
@@ -164,7 +164,7 @@ static enum status split_at_last(const struct jinja_value *self, const struct ji
     return add_part(parts, 0, end);
 }
 
-/* At runs of white space, which parts neither begin nor end with (the last, where cuts run out, may end so). */
+/* Splits at white space. No part begins or ends with white space, but the last may where `most` cuts are made. */
 static enum status split_at_space(const struct jinja_value *self, int64_t most, struct parts *parts) {
     const char *text = self->string.text;
     size_t bytes = self->string.bytes, at = jinja_leading_space(text, bytes), length;
