@@ -2,8 +2,8 @@
  * and by messages, beside a plain copy of the same bytes in memory within the same run. usage: comm_speed [--ranks N]
  * [--mpi openmpi|mpich] [--nodes N] [--times N]        (starts its ranks itself) mpirun -n N comm_speed (as ranks of
  * one's own) BALLAST_PLUGINS names the folder of the plugins, where they are not beside the program. Each line is the
- * median of the slowest rank's times: one operation from comm_start to the end of comm_wait. GB/s are of what the
- * operation works on. */
+ * median of the slowest rank's times: one operation from comm_start to the end of comm_wait, on data just written. GB/s
+ * are of what the operation works on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,12 +65,24 @@ static double time_copy(void *to, const void *from, int64_t bytes, int count) {
     return median(times, count);
 }
 
+/* As a step does: what a rank sends it has just written, so that it lies in that core's cache. Then all begin. */
+static enum status write_anew(struct comm *comm, const struct comm_spec *spec) {
+    enum { RANKS_MOST = 1024 };
+    char ready = 0, all_ready[RANKS_MOST];
+    struct comm_group all = comm_group_all(comm);
+    if (all.count > RANKS_MOST) return status_set(STATUS_BAD_INPUT, "more than %d ranks", RANKS_MOST);
+    memset(spec->data, 1, (size_t)spec->bytes);
+    return comm_exchange(comm, &all, &ready, 1, all_ready);
+}
+
 static enum status time_operation(struct comm *comm, const struct comm_spec *spec, int count, double *out) {
     struct comm_operation *operation;
     double times[TIMES_MOST];
     TRY(comm_create(comm, spec, &operation));
     enum status status = STATUS_OK;
     for (int i = -2; i < count && status == STATUS_OK; i++) { /* twice before */
+        status = write_anew(comm, spec);
+        if (status != STATUS_OK) break;
         int64_t begin = clock_now_ns();
         comm_start(operation);
         status = comm_wait(operation);
