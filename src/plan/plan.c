@@ -212,14 +212,16 @@ enum status plan_set_model(json_t *plan, const char *model_folder) {
 enum status plan_read_model(const char *path, struct scratch *memory, const char **out) {
     json_t *object;
     const char *folder = NULL, *copy = NULL;
+    enum status status;
     TRY(json_read_object(path, PLAN_FILE_LIMIT_BYTES, &object));
-    enum status status = json_read_string(path, object, "model", &folder);
-    if (status == STATUS_OK && folder) {
+    TRY_GOTO(status, json_read_string(path, object, "model", &folder), done);
+    if (folder) {
         copy = scratch_format(memory, "%s", folder);
-        if (!copy) status = STATUS_FAILED;
+        TRY_GOTO(status, copy ? STATUS_OK : STATUS_FAILED, done);
     }
+    *out = copy;
+done:
     json_decref(object);
-    if (status == STATUS_OK) *out = copy;
     return status;
 }
 

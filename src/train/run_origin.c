@@ -36,6 +36,11 @@ static enum status refuse(const struct comparison *comparison, const char *field
     return status_hint(STATUS_BAD_INPUT, "the bits of the run depend on it: put %s back, or train anew", before);
 }
 
+/* Whether both say "not given": null now, and in earlier versions 0 or -1. */
+static bool is_absent_in_both(const json_t *now, const json_t *before) {
+    return json_is_null(now) && json_is_number(before) && json_number_value(before) <= 0;
+}
+
 /* A field that only one of the two has is of another version. */
 static enum status compare(const struct comparison *comparison, const json_t *now, const json_t *before) {
     const char *field;
@@ -43,7 +48,7 @@ static enum status compare(const struct comparison *comparison, const json_t *no
     json_object_foreach((json_t *)(uintptr_t)now, field, value) {
         const json_t *old = json_object_get(before, field);
         char text[VALUE_BYTES], old_text[VALUE_BYTES];
-        if (!old || json_equal(value, old)) continue;
+        if (!old || json_equal(value, old) || is_absent_in_both(value, old)) continue;
         (void)print_value(value, text), (void)print_value(old, old_text);
         if (comparison->is_fixed(field, value, old)) return refuse(comparison, field, text, old_text);
         log_note("%s/run.json: %s%s is %s, was %s up to step %" PRId64, comparison->run_folder, comparison->part, field,

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/run_folder.h"
 #include "data/source.h"
-#include "model/model_folder.h"
+#include "model/model.h"
 #include "session/machine_costs.h"
 #include "session/plan_document.h"
 #include "train/run_end.h"
