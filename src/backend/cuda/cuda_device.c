@@ -24,7 +24,8 @@ enum status cuda_status(cudaError_t error, const char *what) {
                      error == cudaErrorLaunchFailure || error == cudaErrorIllegalInstruction ||
                      error == cudaErrorAssert || error == cudaErrorHardwareStackError;
     if (!in_kernel) return status;
-    return status_hint(status, "what is named may have come after it: CUDA_LAUNCH_BLOCKING=1 names the very one");
+    return status_hint(
+        status, "the call named may be later than the one that failed: CUDA_LAUNCH_BLOCKING=1 names the right one");
 }
 
 enum status cuda_device_select(int device) {
@@ -71,8 +72,8 @@ enum status cuda_device_check(void) {
     if (isa[0]) return STATUS_OK;
     TRY(look_up(&properties));
     if (properties.major < LEAST_MAJOR)
-        return status_set(STATUS_FAILED, "%s is of compute capability %d.%d; %d.0 is the least", properties.name,
-                          properties.major, properties.minor, LEAST_MAJOR);
+        return status_set(STATUS_FAILED, "%s has compute capability %d.%d; Ballast needs at least %d.0",
+                          properties.name, properties.major, properties.minor, LEAST_MAJOR);
     TRY(make_context());
     name_isa(&properties);
     return STATUS_OK;

@@ -19,7 +19,7 @@ static enum status refuse(cudaError_t error) {
     (void)cudaGetLastError(); /* so that later calls do not report the failed allocation */
     if (error != cudaErrorMemoryAllocation || cudaMemGetInfo(&there, &all) != cudaSuccess)
         return cuda_status(error, "memory");
-    return status_set(STATUS_FAILED, "the GPU has not so much: %s are free", size_print((int64_t)there, text));
+    return status_set(STATUS_FAILED, "the GPU has only %s of free memory", size_print((int64_t)there, text));
 }
 
 static enum status take_device(int64_t bytes, void **out) {
@@ -42,7 +42,7 @@ static enum status take_host(int64_t bytes, void **out) {
     cudaError_t error = cudaHostAlloc(out, (size_t)bytes, cudaHostAllocPortable);
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
-        return status_set(STATUS_FAILED, "the system pins no %" PRId64 " bytes for the GPU: %s", bytes,
+        return status_set(STATUS_FAILED, "the system does not pin %" PRId64 " bytes for the GPU: %s", bytes,
                           cudaGetErrorString(error));
     }
     clear(*out, bytes);

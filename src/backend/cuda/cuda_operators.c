@@ -50,7 +50,7 @@ void cuda_refused(cudaStream_t stream, const char *what, const char *words) {
     if (noted) return;
     noted = true;
     (void)status_hint(status_set(STATUS_FAILED, "%s: %s", what, words),
-                      "the GPU itself is well: CUBLASLT_LOG_LEVEL=5 and CUDNN_LOGLEVEL_DBG=3 in the environment have "
+                      "the GPU itself works: with CUBLASLT_LOG_LEVEL=5 and CUDNN_LOGLEVEL_DBG=3 in the environment "
                       "the libraries say why they refuse");
 }
 
