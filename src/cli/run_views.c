@@ -1,9 +1,11 @@
 #include "cli/run_views.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/option_effect.h"
 #include "cli/stop_signal.h"
@@ -47,12 +49,23 @@ static json_t *path_to_json(char *path) {
     return text ? text : json_null();
 }
 
+/* The last error, which may name such a path: what is not UTF-8 is mended. */
+static json_t *message_to_json(void) {
+    struct text_buffer text = {0};
+    const char *message = status_message();
+    json_t *copy = NULL;
+    if (text_append_repaired(&text, message, strlen(message)) == STATUS_OK)
+        copy = text.count > 0 ? json_stringn(text.items, text.count) : json_string("");
+    vec_free(&text);
+    return copy;
+}
+
 static json_t *outcome_to_json(const struct console_account *account, enum status status) {
     enum run_state state = run_state_of(status);
     const char *run = account->run_folder;
     json_t *object =
-        json_pack("{s:i, s:o, s:s, s:s, s:o, s:o}", "version", 1, "run", path_to_json(mem_string(run)), "how",
-                  run_state_name(state), "message", status == STATUS_OK ? "" : status_message(), "model",
+        json_pack("{s:i, s:o, s:s, s:o, s:o, s:o}", "version", 1, "run", path_to_json(mem_string(run)), "how",
+                  run_state_name(state), "message", status == STATUS_OK ? json_string("") : message_to_json(), "model",
                   path_to_json(state == RUN_FINISHED ? path_join(run, "model") : NULL), "checkpoint",
                   path_to_json(account->checkpoint[0] ? mem_string(account->checkpoint) : NULL));
     json_t *steps = steps_to_json(account);

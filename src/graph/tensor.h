@@ -72,7 +72,7 @@ struct tensor {
 /* Elements from one row to the next in memory: the base's columns for a view. */
 int64_t tensor_row_stride(const struct tensor *tensor);
 /* The tensor that owns the bytes. */
-struct tensor *tensor_storage(struct tensor *tensor);
+static inline struct tensor *tensor_storage(struct tensor *tensor) { return tensor->base ? tensor->base : tensor; }
 /* Bytes from the storage's first to this tensor's first element. */
 int64_t tensor_storage_offset(const struct tensor *tensor);
 

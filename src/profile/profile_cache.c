@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "cluster/rates_json.h"
+#include "cluster/rates.h"
 #include "plan/plan.h"
 #include "profile/operands.h"
 

@@ -36,6 +36,11 @@ static enum status refuse(const struct comparison *comparison, const char *field
     return status_hint(STATUS_BAD_INPUT, "the bits of the run depend on it: put %s back, or train anew", before);
 }
 
+/* Whether both say "not given": null now, and in earlier versions 0 or -1. */
+static bool is_absent_in_both(const json_t *now, const json_t *before) {
+    return json_is_null(now) && json_is_number(before) && json_number_value(before) <= 0;
+}
+
 /* A field that only one of the two has is of another version. */
 static enum status compare(const struct comparison *comparison, const json_t *now, const json_t *before) {
     const char *field;
@@ -43,7 +48,7 @@ static enum status compare(const struct comparison *comparison, const json_t *no
     json_object_foreach((json_t *)(uintptr_t)now, field, value) {
         const json_t *old = json_object_get(before, field);
         char text[VALUE_BYTES], old_text[VALUE_BYTES];
-        if (!old || json_equal(value, old)) continue;
+        if (!old || json_equal(value, old) || is_absent_in_both(value, old)) continue;
         (void)print_value(value, text), (void)print_value(old, old_text);
         if (comparison->is_fixed(field, value, old)) return refuse(comparison, field, text, old_text);
         log_note("%s/run.json: %s%s is %s, was %s up to step %" PRId64, comparison->run_folder, comparison->part, field,
@@ -106,15 +111,16 @@ static enum status compare_options(struct comparison comparison, const struct ru
 
 static enum status compare_plans(struct comparison comparison, const struct plan *now, const struct plan *before) {
     json_t *new_plan = plan_to_json(now), *old_plan = plan_to_json(before);
-    enum status status = new_plan && old_plan ? STATUS_OK : STATUS_FAILED;
+    enum status status;
+    TRY_GOTO(status, new_plan && old_plan ? STATUS_OK : STATUS_FAILED, done);
     comparison.part = "plan.recipe.";
     comparison.is_fixed = recipe_is_fixed;
-    if (status == STATUS_OK)
-        status = compare(&comparison, json_object_get(new_plan, "recipe"), json_object_get(old_plan, "recipe"));
+    TRY_GOTO(status, compare(&comparison, json_object_get(new_plan, "recipe"), json_object_get(old_plan, "recipe")),
+             done);
     comparison.part = "plan.policy.";
     comparison.is_fixed = never_fixed;
-    if (status == STATUS_OK)
-        status = compare(&comparison, json_object_get(new_plan, "policy"), json_object_get(old_plan, "policy"));
+    status = compare(&comparison, json_object_get(new_plan, "policy"), json_object_get(old_plan, "policy"));
+done:
     json_decref(new_plan);
     json_decref(old_plan);
     return status;
@@ -128,9 +134,11 @@ static enum status check_changes(const char *run_folder, const struct run_settin
     struct comparison comparison = {.run_folder = run_folder, .checkpoint = checkpoint, .step = state->step};
     char *file = path_join(checkpoint, checkpoint_state_name);
     json_t *object = NULL;
-    enum status status = file ? json_read_object(file, STATE_LIMIT_BYTES, &object) : STATUS_FAILED;
-    if (status == STATUS_OK) status = compare_plans(comparison, &settings->plan, &state->plan);
-    if (status == STATUS_OK) status = compare_options(comparison, settings, object);
+    enum status status;
+    TRY_GOTO(status, file ? json_read_object(file, STATE_LIMIT_BYTES, &object) : STATUS_FAILED, done);
+    TRY_GOTO(status, compare_plans(comparison, &settings->plan, &state->plan), done);
+    status = compare_options(comparison, settings, object);
+done:
     json_decref(object);
     mem_free(file);
     return status;

@@ -185,6 +185,35 @@ static void an_edited_setting_is_said(void **state) {
     program_run_free(&again);
 }
 
+/* Numbers that were not given: null in run.json, and in checkpoints of earlier versions 0. */
+static void what_was_not_given_has_not_changed(void **state) {
+    const char *checkpoint = temp_path(*state, CHECKPOINT);
+    assert_int_equal(unlink(temp_path(checkpoint, "ballast_manifest.json")), 0);
+    edit(temp_path(checkpoint, "state.json"), "\"version\": 4", "\"version\": 3");
+    edit(temp_path(checkpoint, "state.json"), "\"epochs\": null", "\"epochs\": 0.0");
+    struct program_run again = PROGRAM(*state, "resume", RUN, "--steps", "5");
+    if (again.status != 0 || strstr(again.err, "options.")) fail_msg("status %d: %s", again.status, again.err);
+    program_run_free(&again);
+}
+
+/* Its message names the folder; the document has it mended. */
+static void a_failure_in_a_folder_that_is_not_utf8_is_said(void **state) {
+    const char *run = temp_path(*state, "r\xffn");
+    assert_int_equal(rename(RUN, run), 0);
+    assert_int_equal(unlink(temp_path(run, "end.json")), 0);
+    assert_int_equal(folder_create(temp_path(run, "end.json")), STATUS_OK);
+    assert_int_equal(folder_create(temp_path(run, "end.json/within")), STATUS_OK);
+    struct program_run failed = PROGRAM(*state, "resume", run, "--steps", "5", "--json", "--quiet");
+    assert_int_equal(failed.status, 1);
+    assert_non_null(strstr(failed.err, "r\xffn/end.json: "));
+    json_t *document = json_loads(failed.out, 0, NULL);
+    const char *message = json_string_value(json_object_get(document, "message"));
+    assert_non_null(message);
+    assert_non_null(strstr(message, "r\xEF\xBF\xBDn/end.json: "));
+    json_decref(document);
+    program_run_free(&failed);
+}
+
 static char *changes_of(const char *run) {
     char *text = read_text(temp_path(run, "run.json"));
     json_t *settings = json_loads(text, 0, NULL);
@@ -284,6 +313,8 @@ int main(void) {
         CASE(an_edited_recipe_is_refused),
         CASE(a_run_without_a_checkpoint_is_told),
         CASE(an_edited_setting_is_said),
+        CASE(what_was_not_given_has_not_changed),
+        CASE(a_failure_in_a_folder_that_is_not_utf8_is_said),
         CASE(other_threads_may_be_taken_on_purpose),
         CASE(another_instruction_set_may_be_taken_on_purpose),
         CASE(the_way_back_is_named),
