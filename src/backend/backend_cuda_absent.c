@@ -3,9 +3,7 @@
 #include "backend/cuda_facts.h"
 #include "plan/card_grain.h"
 
-static enum status refuse(void) {
-    return status_set(STATUS_BAD_INPUT, "this build has no CUDA, which it takes to use a GPU");
-}
+static enum status refuse(void) { return status_set(STATUS_BAD_INPUT, "this build has no CUDA, which a GPU needs"); }
 
 static enum status refuse_device(int device) {
     (void)device;

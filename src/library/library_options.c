@@ -153,7 +153,7 @@ static enum status read_rate(const struct ballast_train_options *given, struct t
     TAKE_WHOLE("options", steps)
     TAKE_REAL("options", epochs)
     if (SETTINGS_HAVE(out, steps) && SETTINGS_HAVE(out, epochs))
-        return status_set(STATUS_BAD_INPUT, "options.epochs: is given beside options.steps, which it is in place of");
+        return status_set(STATUS_BAD_INPUT, "options.epochs: is given together with options.steps; give one of them");
     TAKE_REAL("options", learning_rate)
     TAKE_CHOICE("options", schedule, lr_schedule_find)
     TAKE_WHOLE("options", schedule_steps)
@@ -197,7 +197,7 @@ static enum status read_length(const struct ballast_resume_options *given, struc
     TAKE_WHOLE("options", steps)
     TAKE_REAL("options", epochs)
     if (!SETTINGS_HAVE(out, steps) || !SETTINGS_HAVE(out, epochs)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "options.epochs: is given beside options.steps, which it is in place of");
+    return status_set(STATUS_BAD_INPUT, "options.epochs: is given together with options.steps; give one of them");
 }
 
 enum status library_read_resume(const struct ballast_resume_options *given, struct plan_options *plan,

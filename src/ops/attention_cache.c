@@ -27,7 +27,7 @@ static enum status infer_attention_cache(const struct node *node, struct shape o
     if (rows->dtype != DTYPE_I32 || rows->rank != 2 || rows->dims[0] != q.dims[0] || rows->dims[1] != q.dims[1])
         return status_set(STATUS_BAD_INPUT, "rows must be int32 [S, T]");
     if (cache_of(node)->positions < q.dims[1])
-        return status_set(STATUS_BAD_INPUT, "%lld tokens do not go into a cache of %lld", (long long)q.dims[1],
+        return status_set(STATUS_BAD_INPUT, "%lld tokens do not fit into a cache of %lld", (long long)q.dims[1],
                           (long long)cache_of(node)->positions);
     out[0] = q;
     out[1] = out[2] = cache_shape(&kv, cache_of(node));

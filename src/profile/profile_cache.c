@@ -165,7 +165,7 @@ static void write_quietly(struct profile_cache *cache) {
     snprintf(message, sizeof message, "%s", status_message());
     snprintf(hint, sizeof hint, "%s", status_hint_text());
     status_clear();
-    if (write_file(cache) != STATUS_OK) log_note("what was measured is not kept: %s", status_message());
+    if (write_file(cache) != STATUS_OK) log_note("measurements are not kept: %s", status_message());
     status_clear();
     if (message[0]) status_hint(status_set(STATUS_FAILED, "%s", message), "%s", hint);
 }

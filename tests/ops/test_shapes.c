@@ -54,7 +54,7 @@ static void wrong_shapes_are_refused(void **state) {
     expect_refusal(graph,
                    ops_attention_cache(graph, "attention", x, x, x, cache_rows(graph),
                                        (struct attention_cache_attributes){even, 3, 4}),
-                   "5 tokens do not go into a cache");
+                   "5 tokens do not fit into a cache");
     graph = graph_create(DTYPE_F32, 2, 5);
     q = activation(graph, 18), k = activation(graph, 8);
     expect_refusal(graph,

@@ -77,7 +77,7 @@ template <class TILES> constexpr size_t attention_shared_bytes(void) {
            sizeof(float) * (size_t)TILES::SCRATCH_FLOATS;
 }
 
-/* Scores in units of ln 2, those of keys that a query does not see below all others. */
+/* Scores in units of ln 2; a key that a query does not see gets a score below all others. */
 template <class TILES>
 __device__ void hide_scores(const struct attention &at, int sequence, int q0, int k0, const int segments[2],
                             float scores[2][TILES::SCORES]) {
@@ -90,7 +90,7 @@ __device__ void hide_scores(const struct attention &at, int sequence, int q0, in
     }
 }
 
-/* While a tile of keys is multiplied its values come, and while these are weighted the next keys. */
+/* A tile's values are copied while its keys are multiplied, and the next keys while the values are weighted. */
 template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) attention_kernel(struct attention at) {
     DYNAMIC_SHARED(shared);
     typedef typename TILES::element T;
@@ -203,7 +203,7 @@ static bool has_vectors(const struct tensor *tensor) {
     return cuda_alignment(tensor) >= 16 && tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype) % 16 == 0;
 }
 
-/* What cuDNN's engines are asked for: whole causal sequences in bf16. */
+/* Whether cuDNN is asked for an engine: for whole causal sequences in bf16. */
 static bool suits_library(const struct node *node) {
     const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
     bool whole = !node->in[3] && (attributes->window <= 0 || attributes->window >= node->in[0]->shape.dims[1]);
@@ -212,7 +212,7 @@ static bool suits_library(const struct node *node) {
            has_vectors(node->in[1]) && has_vectors(node->in[2]) && has_vectors(node->out[0]);
 }
 
-/* *out stays NULL where the library has no plan: the own kernel then does it. */
+/* *out stays NULL where the library has no plan: the backend's own kernel is then used. */
 static enum status library_create(const struct node *node, struct kernel **out) {
     const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
     const struct attention_cudnn_shape shape = {

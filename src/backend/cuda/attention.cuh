@@ -52,14 +52,14 @@ __device__ inline int segment_at(const struct attention &at, int sequence, int p
     return inside ? at.segments[(int64_t)sequence * at.length + position] : 0;
 }
 
-/* Which tile of columns comes next. */
+/* The next tile of columns. */
 struct tile_place {
     int column; /* its first */
     bool alike; /* the thread's rows and columns are of one segment */
 };
 
-/* The first tile of columns from `column` on in which any thread of the block has a column of the segment of one of its
- * rows: others need neither be read nor multiplied. At `end` or after when there is none. All threads must call it. */
+/* The first tile of columns from `column` on that shares a segment with the block's rows; tiles before it need neither
+ * be read nor multiplied. At `end` or after when there is none. All threads must call it. */
 template <class TILES>
 __device__ struct tile_place next_tile(const struct attention &at, int sequence, const int row_segments[2], int column,
                                        int end) {
@@ -77,8 +77,8 @@ __device__ struct tile_place next_tile(const struct attention &at, int sequence,
     return place;
 }
 
-/* Whether each of a warp's queries sees each of its keys, of tiles that begin so: then no pair need be looked at. What
- * is after the sequence's end is zero, adds nothing and is not written, and so may be seen. */
+/* Whether each of a warp's queries sees each key of the tile, so that no pair needs a check. Positions after the
+ * sequence's end may count as seen: they are zero, add nothing and are not written. */
 __device__ inline bool all_visible(const struct attention &at, int query, int queries, int key, int keys, bool alike) {
     int last = min(query + queries, at.length) - 1;
     return key + keys - 1 <= query && last - key < at.window && __all_sync(0xffffffffu, alike);
@@ -214,7 +214,7 @@ __device__ void tile_load(const struct attention &at, const struct heads &heads,
     }
 }
 
-/* The same, but in its own time: a group of copies. Heads that cannot be moved 16 bytes at a time are there at once. */
+/* The same by asynchronous copies, one group. Heads that cannot be moved 16 bytes at a time are copied at once. */
 template <class TILES, int POSITIONS>
 __device__ void tile_request(const struct attention &at, const struct heads &heads, int sequence, int head, int start,
                              typename TILES::element *tile) {
@@ -282,7 +282,7 @@ struct attention_pass {
     int rows;
 };
 
-/* Lets the kernel have its shared memory: above 48 KiB the device must be asked. */
+/* Allows the kernel its shared memory: more than 48 KiB must be set as an attribute. */
 enum status attention_pass_prepare(const struct attention_pass *pass);
 /* One block for each tile of each head. */
 void attention_pass_run(const struct attention_pass *pass, const struct attention &at, int heads, cudaStream_t stream);

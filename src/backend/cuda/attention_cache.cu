@@ -16,7 +16,7 @@ struct cache_query {
     float scale;
 };
 
-/* What a warp has seen of its keys: the largest score, the sum of exponentials, and the sum of values so weighted. */
+/* A warp's state over its keys so far: the largest score, the sum of exponentials, the weighted sum of values. */
 template <int EACH> struct seen { float largest, sum, values[EACH]; };
 
 /* Keys first + warp, first + warp + CACHE_WARPS, … up to `end`. Lane i has features i, i + 32, … */
@@ -92,7 +92,7 @@ static const struct attention_cache_attributes *cache_of(const struct node *node
     return NODE_ATTRIBUTES(node, attention_cache_attributes);
 }
 
-/* Keys or values of the tokens on their way into a cache. Block: a token. */
+/* Copies the tokens' keys or values into a cache. Block: a token. */
 template <typename T> struct appending {
     const T *from;
     T *to;

@@ -10,7 +10,7 @@
 enum { RANK = 4, DESCRIPTORS_MOST = 64, OPERATIONS_MOST = 16, NOTES_MOST = CUDNN_NUMERICAL_NOTE_TYPE_COUNT };
 enum { MESSAGE_BYTES = 512, VERSION_BYTES = 32, OWN_ALIGN = 256 };
 
-/* What a plan's memory is called by; what stays inside is numbered from INSIDE on. */
+/* Identifiers of a plan's tensors; intermediate tensors are numbered from INSIDE on. */
 enum { OPERAND_Q = 1, OPERAND_K, OPERAND_V, OPERAND_Y, OPERAND_LSE, OPERAND_SCALE, OPERAND_MASKED, INSIDE };
 enum { OPERAND_COUNT = INSIDE - 1 };
 
@@ -66,7 +66,7 @@ static void finish(struct attention_cudnn *at, descriptor made, const char *what
     if (at->status == CUDNN_STATUS_SUCCESS) check(at, cudnnBackendFinalize(made), what);
 }
 
-/* operand 0: a tensor that stays inside. */
+/* operand 0: an intermediate tensor. */
 static descriptor tensor(struct attention_cudnn *at, int64_t operand, cudnnDataType_t type, const int64_t dims[RANK],
                          const int64_t strides[RANK]) {
     descriptor made = begin(at, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -211,7 +211,7 @@ static void add_softmax(struct attention_cudnn *at, const struct attention_cudnn
             heads(at, OPERAND_Y, shape, shape->heads, shape->y_row, false));
 }
 
-/* The device: that of the library's handle, or the one that a text describes. */
+/* The device of the library's handle, or the one that a text describes. */
 static descriptor describe_device(struct attention_cudnn *at, const char *device) {
     if (!device) {
         check(at, cudnnCreate(&at->library), "the library");
@@ -291,7 +291,7 @@ static void build(struct attention_cudnn *at, const struct attention_cudnn_shape
     make_plan(at, config, properties);
 }
 
-/* What cuDNN has no engine for is no failure. */
+/* A shape that cuDNN has no engine for is no failure. */
 static enum status judge(const struct attention_cudnn *at) {
     char words[MESSAGE_BYTES] = "";
     if (at->status == CUDNN_STATUS_SUCCESS) return STATUS_OK;
@@ -362,7 +362,7 @@ int64_t attention_cudnn_workspace_bytes(const struct attention_cudnn *at) {
     return at->workspace_bytes > 0 ? workspace_align(at->workspace_bytes) + OWN_ALIGN - WORKSPACE_ALIGN : 0;
 }
 
-/* A list of addresses is made for each run and given back: the library keeps none that may be changed. */
+/* Creates a list of addresses for each call and frees it: the library has none whose addresses may be changed. */
 static cudnnStatus_t execute(const struct attention_cudnn *at, void *const addresses[OPERAND_COUNT], void *workspace) {
     static const int64_t names[OPERAND_COUNT] = {OPERAND_Q,   OPERAND_K,     OPERAND_V,     OPERAND_Y,
                                                  OPERAND_LSE, OPERAND_SCALE, OPERAND_MASKED};
@@ -381,7 +381,7 @@ static cudnnStatus_t execute(const struct attention_cudnn *at, void *const addre
     return status;
 }
 
-/* Kernels that share a plan may be run by several threads. */
+/* Several threads may call kernels that share a plan. */
 void attention_cudnn_run(const struct attention_cudnn *at, const struct attention_cudnn_operands *operands,
                          void *workspace, cudaStream_t stream) {
     float scale = operands->scale, masked = -FLT_MAX;
@@ -393,7 +393,7 @@ void attention_cudnn_run(const struct attention_cudnn *at, const struct attentio
     if (status == CUDNN_STATUS_SUCCESS)
         status = execute(at, addresses, at->workspace_bytes > 0 ? (void *)aligned : NULL);
     pthread_mutex_unlock(&lock);
-    /* On a device that has failed before, this fails too: that failure is what is to be told. */
+    /* On a device that has failed before, this fails too; cuda_refused then reports the device's failure. */
     if (status != CUDNN_STATUS_SUCCESS) cuda_refused(stream, "cuDNN: attention", cudnnGetErrorString(status));
 }
 

@@ -1,5 +1,5 @@
-/* cuDNN's fused attention, forward only, by its graph interface: plain causal attention in bf16. What it saves is what
- * the own kernel saves, the log of each query's sum of exponentials, so the own gradient follows either.
+/* cuDNN's fused attention, forward only, by its graph interface: plain causal attention in bf16. It saves what the
+ * backend's own kernel saves, the log of each query's sum of exponentials, so the own gradient works with either.
  *
  * A plan is made from shapes and the device's properties alone, so that its workspace is known when a program is
  * compiled; the first engine that the library's rules put forward is taken, if it says that its results are
@@ -28,7 +28,7 @@ struct attention_cudnn_operands {
 
 struct attention_cudnn;
 
-/* Whether the run asks for it (BALLAST_ATTENTION=cudnn) and the build has it. Never changes. */
+/* Whether the user asks for it (BALLAST_ATTENTION=cudnn) and the build has it. Never changes. */
 bool attention_cudnn_wanted(void);
 /* "+cudnn9.19.0", since results then depend on the library; "" where it is not wanted. */
 const char *attention_cudnn_version(void);
@@ -37,9 +37,9 @@ const char *attention_cudnn_version(void);
  * be used at all. */
 enum status attention_cudnn_create(const struct attention_cudnn_shape *shape, const char *device,
                                    struct attention_cudnn **out);
-/* Bytes that a run needs, 64-byte aligned. */
+/* Bytes of workspace that a call needs, 64-byte aligned. */
 int64_t attention_cudnn_workspace_bytes(const struct attention_cudnn *plan);
-/* Puts the work on the stream. Not of a plan for a device that is described by a text. */
+/* Queues the work on the stream. Not for a plan that was made for a described device. */
 void attention_cudnn_run(const struct attention_cudnn *plan, const struct attention_cudnn_operands *operands,
                          void *workspace, cudaStream_t stream);
 /* NULL is fine. */

@@ -1,4 +1,4 @@
-/* Where the build has no cuDNN, or was not asked for it. */
+/* In place of attention_cudnn.c in a build without cuDNN. */
 #include "backend/cuda/attention_cudnn.h"
 
 bool attention_cudnn_wanted(void) { return false; }

@@ -7,7 +7,7 @@
 
 static enum dtype fastest_dtype(void) { return DTYPE_BF16; }
 
-/* For what is done in the host tier. */
+/* Kernels of the host tier use the CPU's threads. */
 static void set_threads(int threads) { backend_cpu.set_threads(threads); }
 
 static enum status prepare(void) {
@@ -15,7 +15,7 @@ static enum status prepare(void) {
     return cuda_device_enter();
 }
 
-/* Failures of these two are found by the check that follows what is asked for. */
+/* These two return no status; callers find a failure by backend_streams.check. */
 static void zero(void *to, int64_t bytes, void *stream) { (void)cudaMemsetAsync(to, 0, (size_t)bytes, stream); }
 
 static void copy(void *to, const void *from, int64_t bytes, void *stream) {

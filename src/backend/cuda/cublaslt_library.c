@@ -1,6 +1,6 @@
-/* cuBLASLt's functions, of those that are used, under their own names: they open the library when the first one is
- * called. Linked with the program it would take every start 0.2 s and 94 MiB of memory for its relocations, also where
- * no GPU is used, which is more than a run in a small cgroup may have. */
+/* The functions of cuBLASLt that this backend uses, under their own names; the first call opens the library. Linking it
+ * would cost every start 0.2 s and 94 MiB for relocations, even without a GPU, which is more than a process in a small
+ * cgroup may have. */
 #include <cublasLt.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *library;
 
-/* Where the system's loader finds it, else where the build found it. */
+/* Looks where the system's loader looks, then where the build found it. */
 static void open_library(void) {
     library = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
     if (!library) library = dlopen(CUBLASLT_FOLDER "/" SONAME, RTLD_NOW | RTLD_LOCAL);

@@ -10,7 +10,7 @@
 #include "backend/cuda_facts.h"
 #include "plan/card_grain.h"
 
-/* The least that the kernels are built for: bf16 in hardware came with it. */
+/* The lowest compute capability that the kernels are built for, the first with bf16 in hardware. */
 enum { LEAST_MAJOR = 8 };
 
 /* Set by cuda_device_select before other threads are started. */
@@ -24,7 +24,8 @@ enum status cuda_status(cudaError_t error, const char *what) {
                      error == cudaErrorLaunchFailure || error == cudaErrorIllegalInstruction ||
                      error == cudaErrorAssert || error == cudaErrorHardwareStackError;
     if (!in_kernel) return status;
-    return status_hint(status, "what is named may have come after it: CUDA_LAUNCH_BLOCKING=1 names the very one");
+    return status_hint(
+        status, "the call named may be later than the one that failed: CUDA_LAUNCH_BLOCKING=1 names the right one");
 }
 
 enum status cuda_device_select(int device) {
@@ -49,8 +50,8 @@ static enum status look_up(struct cudaDeviceProp *out) {
     return status_set(STATUS_BAD_INPUT, "no NVIDIA GPU can be used here: %s", cudaGetErrorString(error));
 }
 
-/* cuBLAS gives the same bits for the same architecture, number of multiprocessors and version alone. A described card
- * has the first two, "sm_90-132sm"; what follows, "+cublaslt-13.0.2", is known on the card alone. */
+/* cuBLAS gives the same bits only for the same architecture, number of multiprocessors and version. A described card
+ * has the first two, "sm_90-132sm"; the rest, "+cublaslt-13.0.2", is known only on the card. */
 static void name_isa(const struct cudaDeviceProp *properties) {
     size_t version = cublasLtGetVersion();
     snprintf(isa, sizeof isa, "sm_%d%d-%dsm" CUDA_ISA_LIBRARIES "%zu.%zu.%zu%s", properties->major, properties->minor,
@@ -58,8 +59,8 @@ static void name_isa(const struct cudaDeviceProp *properties) {
              attention_cudnn_version());
 }
 
-/* Makes the context, in which a thread that waits for the device sleeps: a spinning one would take a core from updates
- * that the host makes. */
+/* Makes the context. Threads sleep while they wait for the device: spinning would take a core from updates on the host.
+ */
 static enum status make_context(void) {
     TRY(cuda_status(cudaInitDevice(selected, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid),
                     "cudaInitDevice"));
@@ -71,8 +72,8 @@ enum status cuda_device_check(void) {
     if (isa[0]) return STATUS_OK;
     TRY(look_up(&properties));
     if (properties.major < LEAST_MAJOR)
-        return status_set(STATUS_FAILED, "%s is of compute capability %d.%d; %d.0 is the least", properties.name,
-                          properties.major, properties.minor, LEAST_MAJOR);
+        return status_set(STATUS_FAILED, "%s has compute capability %d.%d; Ballast needs at least %d.0",
+                          properties.name, properties.major, properties.minor, LEAST_MAJOR);
     TRY(make_context());
     name_isa(&properties);
     return STATUS_OK;
@@ -82,8 +83,8 @@ const char *cuda_device_isa(void) { return cuda_device_check() == STATUS_OK ? is
 
 enum status cuda_device_enter(void) { return cuda_status(cudaSetDevice(selected), "cudaSetDevice"); }
 
-/* Measured when the context, cuBLASLt's handle and the code of all own kernels are there. What is taken later is
- * CUDA_LATER_BYTES at most. */
+/* Measured after the context, cuBLASLt's handle and the code of all own kernels have taken their memory. CUDA takes at
+ * most CUDA_LATER_BYTES more. */
 enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]) {
     size_t there = 0, all = 0;
     struct cluster_memory memory;
@@ -99,7 +100,7 @@ enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]) {
     return STATUS_OK;
 }
 
-/* The host's cores and page size stay: they are what its part of the work is done with. */
+/* Keeps the host's cores and page size, which the host's part of the work uses. */
 enum status cuda_device_measure(struct cluster *out) {
     struct cudaDeviceProp properties;
     int64_t bytes[TIER_COUNT];
@@ -121,7 +122,7 @@ enum status cuda_device_measure(struct cluster *out) {
     return STATUS_OK;
 }
 
-/* Driver and cuBLASLt choose algorithms, so that another version has other speeds; the slot says which link it is. */
+/* Another driver or cuBLASLt chooses other algorithms, of another speed; the slot identifies the link to the host. */
 enum status cuda_device_describe(char *text, size_t bytes) {
     struct cudaDeviceProp properties;
     char slot[32] = "";

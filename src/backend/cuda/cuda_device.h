@@ -1,4 +1,4 @@
-/* The GPU that the process uses, and how CUDA's failures are told. */
+/* The GPU that the process uses, how CUDA's failures are reported, and the backend's tables. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_DEVICE_H
 #define BALLAST_BACKEND_CUDA_CUDA_DEVICE_H
 
@@ -22,7 +22,7 @@ enum status cuda_device_describe(char *text, size_t bytes);
 int64_t cuda_device_cache_bytes(void);
 int64_t cuda_device_grain_tokens(int64_t layers, int64_t width, int64_t device_bytes);
 
-/* Makes the device that of the calling thread. */
+/* Makes the device current for the calling thread. */
 enum status cuda_device_enter(void);
 
 /* The backend's tables of streams and events, graphs, and memory; backend.h says what their functions do. Each is in

@@ -7,7 +7,7 @@
 #include "backend/cuda_facts.h"
 #include "base/mem.h"
 
-/* Graphs take memory of the device beside the arenas, of what is left there for CUDA itself (CUDA_LATER_BYTES): some 64
+/* Graphs take device memory beside the arenas, out of the part left to CUDA itself (CUDA_LATER_BYTES): some 64
  * KiB a kernel (362, 395 and 458 MB in use with one graph of 500, 1000 and 2000 empty kernels, as a user of driver 470
  * told NVIDIA's forum). So all graphs of the process together take about 128 MiB at most. */
 struct cuda_graph {
@@ -22,8 +22,8 @@ static bool are_off(void) {
     return choice && strcmp(choice, "off") == 0;
 }
 
-/* A refusal stays the runtime's last error until it is asked for. What a device that has failed says comes back with
- * the next call. */
+/* A refusal stays the runtime's last error until someone reads it, so this reads it. The error of a device that has
+ * failed returns with the next call. */
 static enum status refuse(cudaError_t error, const char *what) {
     (void)cudaGetLastError();
     return cuda_status(error, what);
@@ -37,7 +37,7 @@ static enum status begin(void *stream) {
     return error == cudaSuccess ? STATUS_OK : refuse(error, "cudaStreamBeginCapture");
 }
 
-/* Takes the nodes off what is left, if there is so much. */
+/* Takes so many nodes off the nodes left; false when there are fewer. */
 static bool take_nodes(int nodes) {
     int taken = nodes_taken;
     do
@@ -74,7 +74,7 @@ static enum status make_ready(cudaGraph_t captured, void **out) {
     return STATUS_OK;
 }
 
-/* What has failed in the capture may have told the runtime (a fill), or this call alone. */
+/* A failure within the capture is reported by the runtime's last error (a fill) or by this call alone. */
 static enum status end(void *stream, void **out) {
     cudaGraph_t captured = NULL;
     cudaError_t error = cudaStreamEndCapture(stream, &captured);

@@ -1,8 +1,8 @@
 /* What the kernels of the CUDA backend share on the host's side. Each family of operators is one file: its device code
  * and the functions that make its kernels.
  *
- * Operands are in device memory; run() puts work on the call's stream and returns cuda_outcome(). Results are the same
- * bits whenever the same kernel runs on the same card: no sum is left to the order in which threads happen to come.
+ * Operands are in device memory; a kernel's `run` queues work on the call's stream and returns cuda_outcome(). The same
+ * kernel on the same card always gives the same bits: no sum depends on the order in which threads finish.
  *
  * Files, in the order to read them:
  * cuda_kernel: this; backend_cuda: the table that struct backend is; cuda_device: the GPU in use, its memory, how
@@ -80,19 +80,18 @@ extern const struct kernel_list cuda_kernels;
 /* For the current device. FAILED, with a message that names the node, where the device or a library refuses. */
 enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 
-/* Notes a kernel, when the program starts (device.cuh): true. */
+/* Registers a kernel when the program starts (device.cuh); returns true. */
 bool cuda_kernels_add(const void *kernel);
-/* Loads the code of all of them into the device's memory, which the driver else does when each is first launched. */
+/* Loads the code of all kernels into device memory; without it the driver loads each at its first launch. */
 enum status cuda_kernels_load(void);
 
 /* STATUS_FAILED with the library's text. */
 enum status cuda_failed(cudaError_t error, const char *what);
-/* Within a run, whose calls are made without checks: notes a failure, of which the thread's first one counts. */
+/* For use in `run`, which need not check each call: notes the thread's first failure. */
 void cuda_require(cudaError_t error, const char *what);
-/* The same for a call that a library has refused, in its words: unless the device turns out to have failed before. */
+/* Notes that a library refused a call, in its words; or, if the device had failed before, the device's failure. */
 void cuda_refused(cudaStream_t stream, const char *what, const char *words);
-/* What the run comes to, at its end: OK, or FAILED with the message of what was noted, and nothing is noted any more.
- */
+/* The status to return from `run`: OK, or FAILED with the noted message. Clears the note. */
 enum status cuda_outcome(void);
 
 static inline cudaStream_t stream_of(const struct kernel_call *call) { return (cudaStream_t)call->stream; }

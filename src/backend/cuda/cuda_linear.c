@@ -13,7 +13,7 @@ static void linear_release(struct kernel *kernel) {
     mem_free(kernel);
 }
 
-/* `sums` bytes of workspace are for sums over rows. */
+/* `sums`: bytes of workspace for sums over rows. */
 static enum status linear_create(const struct node *node, struct linear_product product, int64_t sums, kernel_run *run,
                                  struct kernel **out) {
     const struct cuda_matmul_spec spec = {

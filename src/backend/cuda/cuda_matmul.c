@@ -17,15 +17,15 @@ struct choice {
     size_t workspace_bytes; /* what it needs, from a multiple of OWN_ALIGN on */
 };
 
-/* cuBLASLt's matrices are stored by columns, so c turned is what it is asked for: c^t = b^t a^t. Its first matrix is
- * our b, its second our a. */
+/* cuBLASLt stores matrices by columns, so it computes the transpose, c^t = b^t a^t: its first matrix is our b, its
+ * second our a. */
 struct cuda_matmul {
     struct choice *choice;
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t b, a, addend, c;
 };
 
-/* How an algorithm wants its workspace. */
+/* Algorithms need their workspace at a multiple of this. */
 enum { OWN_ALIGN = 256 };
 
 /* All choices in use, what the recipe says of others, and the library once it is open. */
@@ -47,7 +47,7 @@ static bool product_equal(const struct matmul_spec *a, const struct matmul_spec 
            a->dtype == b->dtype && a->out_dtype == b->out_dtype && a->bias == b->bias;
 }
 
-/* The alignment of an addend that there is not says nothing. */
+/* Without an addend, its alignment does not count. */
 static bool spec_equal(const struct cuda_matmul_spec *a, const struct cuda_matmul_spec *b) {
     return product_equal(&a->product, &b->product) && a->a_alignment == b->a_alignment &&
            a->b_alignment == b->b_alignment && a->c_alignment == b->c_alignment &&
@@ -55,7 +55,7 @@ static bool spec_equal(const struct cuda_matmul_spec *a, const struct cuda_matmu
 }
 
 /* A matrix [rows][columns] by columns, whose element (i, j) is i * row + j * column elements from the first: as it is
- * when row is 1, else turned. The stride across a single column says nothing. */
+ * when row is 1, else transposed. With a single column its stride does not count. */
 static enum status layout_init(enum dtype dtype, int64_t rows, int64_t columns, int64_t row, int64_t column,
                                cublasOperation_t *turn, cublasLtMatrixLayoutOpaque_t *out) {
     bool as_is = row == 1 && (column >= rows || columns == 1);
@@ -72,7 +72,7 @@ static enum status set_operation(struct cuda_matmul *matmul, cublasLtMatmulDescA
     return check(cublasLtMatmulDescSetAttribute(&matmul->operation, attribute, value, bytes), "an operation");
 }
 
-/* Rules for a bias may look at its address: until there is one, it is some that all buffers' alignment allows. */
+/* cuBLASLt may choose by the bias's address; until there is one, this sets an address with the alignment of buffers. */
 static enum status operation_init(struct cuda_matmul *matmul, bool bias, cublasOperation_t b_turn,
                                   cublasOperation_t a_turn) {
     cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
@@ -99,7 +99,8 @@ static enum status prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulP
     return check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, value, bytes), "a preference");
 }
 
-/* Parts of a sum may be added up in a pass of their own, in their order, but not as they happen to be ready. */
+/* Allows algorithms that add the parts of a sum in a pass of their own, in order, but none that add them as they
+ * finish. */
 static enum status preference_init(const struct cuda_matmul_spec *spec, cublasLtMatmulPreference_t preference) {
     uint64_t workspace = CUDA_PRODUCT_WORKSPACE_BYTES;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -126,7 +127,7 @@ enum status cuda_matmul_open(void) {
     return status;
 }
 
-/* The first algorithm that the library's rules put forward: they look at the spec and the card, and measure nothing. */
+/* The library's first choice of an algorithm, made from the spec and the card without measuring. */
 static enum status put_forward(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul, struct choice *choice) {
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t best = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
@@ -142,7 +143,7 @@ static enum status put_forward(const struct cuda_matmul_spec *spec, struct cuda_
     return STATUS_OK;
 }
 
-/* What the run was begun with. */
+/* The algorithm that the recipe pins. */
 static enum status take_pinned(const char *product, struct cuda_matmul *matmul, struct choice *choice) {
     cublasLtMatmulHeuristicResult_t found = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
     cublasStatus_t checked = cublasLtMatmulAlgoCheck(library, &matmul->operation, &matmul->b, &matmul->a,
@@ -283,6 +284,6 @@ void cuda_matmul_run(struct cuda_matmul *matmul, const struct matmul_operands *o
                                 &addend_factor, has_addend ? operands->addend : operands->c, &matmul->addend,
                                 operands->c, &matmul->c, &choice->algorithm,
                                 choice->workspace_bytes ? (void *)aligned : NULL, choice->workspace_bytes, stream);
-    /* On a device that has failed before, this fails too: that failure is what is to be told. */
+    /* On a device that has failed before, this fails too; cuda_refused then reports the device's failure. */
     if (status != CUBLAS_STATUS_SUCCESS) cuda_refused(stream, "cuBLASLt: a product", cublasLtGetStatusString(status));
 }

@@ -1,5 +1,5 @@
 /* Matrix products by cuBLASLt: c = a b (+ bias) (+ addend), sums in fp32 (never TF32). One algorithm for each spec,
- * chosen when the product is made: what a run was begun with, else what the library puts forward without measuring. */
+ * chosen when the product is made: the one that the recipe pins, else the library's own choice without measuring. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_MATMUL_H
 #define BALLAST_BACKEND_CUDA_CUDA_MATMUL_H
 
@@ -23,7 +23,7 @@ static inline struct cuda_matmul_spec cuda_matmul_aligned(struct matmul_spec pro
 }
 
 struct cuda_matmul;
-/* Makes the library ready on the current device: it takes what it takes of the device's memory. It stays open. */
+/* Opens the library on the current device, where it takes its memory at once. It stays open. */
 enum status cuda_matmul_open(void);
 /* backend.h says what these do. */
 enum status cuda_matmul_pin(const char *lines);
@@ -32,7 +32,7 @@ enum status cuda_matmul_list(const char **lines);
 enum status cuda_matmul_create(const struct cuda_matmul_spec *spec, struct cuda_matmul **out);
 /* Bytes that cuda_matmul_run needs, 64-byte aligned. */
 int64_t cuda_matmul_workspace_bytes(const struct cuda_matmul *matmul);
-/* Allocates nothing and does not wait. One run of a product at a time. */
+/* Allocates nothing and does not wait. Not by two threads at once for one product. */
 void cuda_matmul_run(struct cuda_matmul *matmul, const struct matmul_operands *operands, void *workspace,
                      cudaStream_t stream);
 /* NULL is fine. */

@@ -5,9 +5,9 @@
 
 #include "base/size.h"
 
-/* What is asked for outside of programs goes on the calling thread's own stream, which neither waits for the streams of
- * programs nor holds them back; whoever asks waits for it, since both a copy from pageable memory and a fill may come
- * back before the GPU has done them. */
+/* Copies and fills outside of programs use the calling thread's own stream, which does not wait for the streams of
+ * programs, nor they for it. Then the caller waits for that stream, since a copy from pageable memory or a fill may
+ * return before the GPU has done it. */
 static enum status finish(cudaError_t asked, const char *what) {
     if (asked == cudaSuccess) asked = cudaStreamSynchronize(cudaStreamPerThread);
     return cuda_status(asked, what);
@@ -16,10 +16,10 @@ static enum status finish(cudaError_t asked, const char *what) {
 static enum status refuse(cudaError_t error) {
     size_t there = 0, all = 0;
     char text[SIZE_TEXT];
-    (void)cudaGetLastError(); /* a failed allocation is no failure of what comes later */
+    (void)cudaGetLastError(); /* so that later calls do not report the failed allocation */
     if (error != cudaErrorMemoryAllocation || cudaMemGetInfo(&there, &all) != cudaSuccess)
         return cuda_status(error, "memory");
-    return status_set(STATUS_FAILED, "the GPU has not so much: %s are free", size_print((int64_t)there, text));
+    return status_set(STATUS_FAILED, "the GPU has only %s of free memory", size_print((int64_t)there, text));
 }
 
 static enum status take_device(int64_t bytes, void **out) {
@@ -30,7 +30,7 @@ static enum status take_device(int64_t bytes, void **out) {
     return status;
 }
 
-/* By all threads: one clears some 10 GB/s. */
+/* With all threads, since one clears only some 10 GB/s. */
 static void clear(char *base, int64_t bytes) {
     enum { BLOCK = 1 << 22 };
 #pragma omp parallel for schedule(static)
@@ -42,7 +42,7 @@ static enum status take_host(int64_t bytes, void **out) {
     cudaError_t error = cudaHostAlloc(out, (size_t)bytes, cudaHostAllocPortable);
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
-        return status_set(STATUS_FAILED, "the system pins no %" PRId64 " bytes for the GPU: %s", bytes,
+        return status_set(STATUS_FAILED, "the system does not pin %" PRId64 " bytes for the GPU: %s", bytes,
                           cudaGetErrorString(error));
     }
     clear(*out, bytes);
@@ -54,7 +54,7 @@ static enum status take(enum tier tier, int64_t bytes, void **out) {
     return tier == TIER_DEVICE ? take_device(bytes, out) : take_host(bytes, out);
 }
 
-/* What fails here failed before, and was told then. */
+/* A failure here is an earlier one, which was reported then. */
 static void give_back(enum tier tier, void *base) {
     if (cuda_device_enter() != STATUS_OK) return;
     if (tier == TIER_DEVICE)

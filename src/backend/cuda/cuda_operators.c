@@ -34,7 +34,7 @@ enum status cuda_kernels_load(void) {
 
 enum status cuda_failed(cudaError_t error, const char *what) { return cuda_status(error, what); }
 
-/* Its words are the thread's message. */
+/* The noted failure's text is the thread's status message. */
 static _Thread_local bool noted;
 
 void cuda_require(cudaError_t error, const char *what) {
@@ -43,14 +43,14 @@ void cuda_require(cudaError_t error, const char *what) {
     (void)cuda_status(error, what);
 }
 
-/* Libraries have words of their own for a device that had failed before they were called; a stream has the device's. */
+/* A library reports a device that failed before the call in words of its own; the stream has the device's error. */
 void cuda_refused(cudaStream_t stream, const char *what, const char *words) {
     cudaError_t error = cudaStreamQuery(stream);
     if (error != cudaErrorNotReady) cuda_require(error, what);
     if (noted) return;
     noted = true;
     (void)status_hint(status_set(STATUS_FAILED, "%s: %s", what, words),
-                      "the GPU itself is well: CUBLASLT_LOG_LEVEL=5 and CUDNN_LOGLEVEL_DBG=3 in the environment have "
+                      "the GPU itself works: with CUBLASLT_LOG_LEVEL=5 and CUDNN_LOGLEVEL_DBG=3 in the environment "
                       "the libraries say why they refuse");
 }
 

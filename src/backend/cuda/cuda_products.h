@@ -11,10 +11,11 @@ enum {
     CUDA_PRODUCT_LINE_BYTES = CUDA_PRODUCT_BYTES + 2 * CUDA_ALGORITHM_BYTES + 2
 };
 
-/* All of the spec that the choice of an algorithm depends on: "bf16>fp32:512x768x768:a768,1:b1,768:c768:d0:@64,64,64".
+/* The parts of the spec that the choice of an algorithm depends on:
+ * "bf16>fp32:512x768x768:a768,1:b1,768:c768:d0:@64,64,64".
  */
 void cuda_product_name(const struct cuda_matmul_spec *spec, char out[CUDA_PRODUCT_BYTES]);
-/* Whether the lines have the product. Its algorithm's bytes; what the text is too short for is zero. */
+/* Whether the lines have the product; copies its algorithm's bytes, followed by zeros. */
 bool cuda_product_find(const char *lines, const char *product, unsigned char *algorithm, size_t bytes);
 /* Writes the line of a spec, less than CUDA_PRODUCT_LINE_BYTES, and returns its length. */
 size_t cuda_product_print(const struct cuda_matmul_spec *spec, const unsigned char *algorithm, size_t algorithm_bytes,

@@ -1,6 +1,6 @@
 #include "backend/cuda/cuda_device.h"
 
-/* Without the implicit order that the default stream has with all others. */
+/* Non-blocking: not ordered with the default stream. */
 static enum status create(void **stream) {
     cudaStream_t created;
     TRY(cuda_status(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking), "cudaStreamCreate"));
@@ -10,7 +10,7 @@ static enum status create(void **stream) {
 
 static void free_stream(void *stream) { (void)cudaStreamDestroy(stream); }
 
-/* Without times, which would cost each record; a thread that waits sleeps, since the processor has other work. */
+/* Without times, which make recording slower. Waiting threads sleep, since the processor has other work. */
 static enum status create_event(void **event) {
     cudaEvent_t created;
     TRY(cuda_status(cudaEventCreateWithFlags(&created, cudaEventDisableTiming | cudaEventBlockingSync),

@@ -17,7 +17,7 @@ enum { WARP = 32, THREADS = 256 };
 #define DYNAMIC_SHARED(name) extern __shared__ uint4 name[]
 #endif
 
-/* A kernel that can be launched, by known<KERNEL>() alone: which has cuda_kernels_load load it, too. */
+/* A kernel that can be launched. Made by known<KERNEL>() alone, which also registers it for cuda_kernels_load. */
 template <typename... P> struct known_kernel { void (*function)(P...); };
 template <auto KERNEL> struct kernel_note { static inline const bool added = cuda_kernels_add((const void *)KERNEL); };
 template <typename... P> constexpr struct known_kernel<P...> known_as(void (*kernel)(P...)) {
@@ -73,7 +73,8 @@ template <int W> __device__ inline void load_floats(const float *from, float out
     }
 }
 
-/* To the device's memory, and no other. Left to the compiler, 16 bytes that were made one by one are stored so. */
+/* Stores to device memory, and no other, in one access. The compiler would store elements that were computed one by one
+ * one by one. */
 template <typename T, int W> __device__ inline void store(void *to, int64_t index, const vector<T, W> &value) {
     if constexpr (sizeof value == 16)
         store_whole((T *)to + index, &value);

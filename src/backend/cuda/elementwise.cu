@@ -1,4 +1,4 @@
-/* Rows that need nothing but themselves: sums, scaling, activations, rotations. */
+/* Operators that compute each element by itself: sums, scaling, activations. */
 #include "backend/cuda/device.cuh"
 
 enum { ROWS_INPUTS = 3, ROWS_OUTPUTS = 2 };
@@ -38,7 +38,7 @@ __device__ inline float activate(enum activation function, float x, float *slope
     return value;
 }
 
-/* What is done with an element of each input. */
+/* The function of each operator, for one element of each input. */
 struct add_element {
     enum { INPUTS = 2, OUTPUTS = 1 };
     static __device__ void apply(const struct rows &, const float *in, float *out) { out[0] = in[0] + in[1]; }

@@ -8,10 +8,10 @@ extern "C" {
 #include "backend/cuda_facts.h"
 }
 
-/* A block has a row of logits, and one block an SM: of rows under way, what shared memory does not hold then is in the
- * second cache when it is read again. */
+/* One row of logits a block, one block a multiprocessor: the parts of rows that shared memory does not hold are still
+ * in the second cache when they are read again. */
 constexpr int LOSS_THREADS = 1024, LOGITS_AT_ONCE = 8; /* of a thread */
-/* Beside a block's logits in shared memory, what its sums take. */
+/* Shared memory of a block's sums, beside its logits. */
 constexpr int LOSS_STATIC_BYTES = 1024;
 
 /* Products of a tile of so many tokens; NULL where not wanted. */
@@ -232,7 +232,7 @@ static void head_layout(struct head_kernel *head, bool gradient) {
     head->kernel.workspace_bytes = head->matmul_at + (products > final ? products : final);
 }
 
-/* As much of a row as a block may have of the card's shared memory. */
+/* Holds as much of a row as the card's shared memory allows a block. */
 template <typename T> static enum status loss_prepare(int64_t row, int *held) {
     int device = 0, most = 0;
     cudaError_t error = cudaGetDevice(&device);

@@ -1,5 +1,5 @@
-/* Instructions that CUDA's language has no words for (PTX ISA). The tensor cores' for bf16, mma.m16n8k16, are given by
- * a warp together: thread `lane` has group = lane / 4 and two columns from 2 * (lane % 4) on. */
+/* Instructions that CUDA C++ does not offer (PTX ISA). A warp issues the tensor cores' instruction for bf16,
+ * mma.m16n8k16, together: thread `lane` has group = lane / 4 and two columns from 2 * (lane % 4) on. */
 #ifndef BALLAST_BACKEND_CUDA_MMA_CUH
 #define BALLAST_BACKEND_CUDA_MMA_CUH
 
@@ -17,7 +17,7 @@ __device__ inline void load_matrices(uint32_t out[4], const __nv_bfloat16 *row) 
                  : "memory");
 }
 
-/* The same of the matrices turned: two neighbours down column `group`. */
+/* The same of the transposed matrices: two neighbours down column `group`. */
 __device__ inline void load_matrices_turned(uint32_t out[4], const __nv_bfloat16 *row) {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -35,8 +35,8 @@ __device__ inline void multiply_add(float c0[2], float c1[2], const uint32_t a[4
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Asks for 16 bytes to be copied to shared memory, both at multiples of 16; `inside` false: zeros, and nothing is read.
- */
+/* Begins an asynchronous copy of 16 bytes to shared memory, both at multiples of 16; `inside` false: writes zeros and
+ * reads nothing. */
 __device__ inline void copy_later(void *to, const void *from, bool inside) {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(inside ? 16 : 0)
@@ -50,7 +50,7 @@ __device__ inline void copy_word_later(void *to, const void *from, bool inside) 
                  : "memory");
 }
 
-/* What the thread has asked for since the last call is a group, be it empty. */
+/* The thread's copies since the last call become a group, which may be empty. */
 __device__ inline void copies_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 /* Returns when all of the thread's groups but the last LEFT have arrived; other threads see that after a barrier. */

@@ -1,4 +1,4 @@
-/* RMSNorm and layer norm with their gradients. A run of features that is normalised together is a group; a row of
+/* RMSNorm and layer norm with their gradients. Features that are normalised together are a group; a row of
  * activations holds one or several. A group is a warp's work, or a block's where it is long: its threads hold it in
  * registers from its only reading on. */
 #include "backend/cuda/device.cuh"

@@ -89,7 +89,7 @@ static void squares_add(struct table<squares> *table, const struct node *node, c
     *blocks += grid_size(norm_blocks(node));
 }
 
-/* Of gradients that are a block each: its sum is the result. */
+/* For gradients of one block each, whose sum is the result. */
 static enum status squared_norms_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
     struct table<squares> table = {};
     unsigned blocks = 0;
@@ -115,7 +115,7 @@ static enum status alone(const struct kernel *kernel, const struct kernel_call *
     return TOGETHER(&kernel, call, 1);
 }
 
-/* A kernel that is run with others like it. */
+/* A kernel that one launch can call together with others like it. */
 template <kernel_run_together *TOGETHER>
 static enum status together_create(const struct node *node, struct kernel **out) {
     TRY(kernel_plain(node, alone<TOGETHER>, 0, out));
@@ -139,7 +139,7 @@ enum status cuda_clip_factor_create(const struct node *node, struct kernel **out
     return kernel_plain(node, clip_factor_run, 0, out);
 }
 
-/* What AdamW's numbers of a step are made of, beside the step's values. */
+/* The constants from which a step's AdamW numbers are computed, together with the step's values. */
 struct adamw_constants {
     double weight_decay;
     float beta2, blend1, blend2, epsilon; /* as in struct adamw_step */
@@ -180,8 +180,8 @@ struct adamw {
     bool vectors;
 };
 
-/* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_optimizer.c), so that
- * both give the same bits. */
+/* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_optimizer.c), so
+ * that both give the same bits. */
 __device__ inline void adamw_element(const struct adamw_step &step, float gradient, float *weight, float *m, float *v) {
     float g = __fmul_rn(gradient, step.clip);
     *m = __fmaf_rn(step.blend1, __fsub_rn(g, *m), *m);
