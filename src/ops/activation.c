@@ -26,7 +26,7 @@ static enum status infer_alike(const struct node *node, struct shape out[OP_OUTP
 }
 
 static void key_activation(const struct node *node, struct op_key *key) {
-    op_key_add(key, " function=%d", (int)NODE_ATTRIBUTES(node, activation_attributes)->function);
+    op_key_add(key, " function=%s", activation_name(NODE_ATTRIBUTES(node, activation_attributes)->function));
 }
 
 static void differentiate_activation(struct gradients *gradients, const struct node *node) {

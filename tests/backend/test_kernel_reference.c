@@ -179,20 +179,18 @@ static void build_loss(struct graph *graph, const struct fixture *fixture) {
 static const struct {
     const char *kind;
     void (*build)(struct graph *graph, const struct fixture *fixture);
-} builders[] = {
-    {"rmsnorm", build_norm},
-    {"layernorm", build_norm},
-    {"rope", build_rope},
-    {"attention", build_attention},
-    {"gelu_tanh", build_activation},
-    {"gelu_erf", build_activation},
-    {"relu", build_activation},
-    {"silu", build_activation},
-    {"swiglu", build_swiglu},
-    {"embedding", build_embedding},
-    {"linear", build_linear},
-    {"conv1d", build_linear},
-    {"linear_cross_entropy", build_loss},
+} builders[] = {{"rmsnorm", build_norm},
+                {"layernorm", build_norm},
+                {"rope", build_rope},
+                {"attention", build_attention},
+                {"swiglu", build_swiglu},
+                {"embedding", build_embedding},
+                {"linear", build_linear},
+                {"conv1d", build_linear},
+                {"linear_cross_entropy", build_loss},
+#define ACTIVATION_BUILDER(name, text, ...) {text, build_activation},
+                ACTIVATION_LIST(ACTIVATION_BUILDER)
+#undef ACTIVATION_BUILDER
 };
 
 static void build(struct graph *graph, const struct fixture *fixture) {
@@ -203,6 +201,20 @@ static void build(struct graph *graph, const struct fixture *fixture) {
             return;
         }
     fail_msg("%s: no test for the operator %s", fixture->name, fixture->kind);
+}
+
+/* The file has a case for each builder, and so for each activation function. */
+static void require_all_kinds(json_t *cases) {
+    for (unsigned i = 0; i < sizeof builders / sizeof *builders; i++) {
+        const char *name;
+        json_t *about;
+        bool found = false;
+        json_object_foreach(cases, name, about) {
+            const char *kind = json_string_value(json_object_get(about, "operator"));
+            found |= kind && strcmp(kind, builders[i].kind) == 0;
+        }
+        if (!found) fail_msg("no case of %s (tests/reference/op_cases.py)", builders[i].kind);
+    }
 }
 
 /* Sequences and their length, from any input of the case that tells: the first of these names. */
@@ -323,6 +335,7 @@ static void check_all(enum dtype dtype, double tolerance) {
     if (safetensors_open(BALLAST_FIXTURES "/ops/ops.safetensors", &tensors) != STATUS_OK ||
         json_read_object(BALLAST_FIXTURES "/ops/ops.json", 1 << 20, &cases) != STATUS_OK)
         fail_msg("%s", status_message());
+    require_all_kinds(cases);
     const char *name;
     json_t *about;
     int count = 0;
