@@ -1,13 +1,15 @@
 #!/bin/sh
 # Shows that what `ballast train` writes loads in transformers and gives the same logits, in every family: the final model and
-# a checkpoint of each, GPT-2 and OPT trained in fp32, the others in bf16. Needs Python with tests/reference/requirements.txt.
+# a checkpoint of each, GPT-2 and OPT trained in fp32, the others in bf16. Needs Python with tests/reference/requirements.txt,
+# and the text of scripts/install-packages.sh demo.
 #
-#     bench/transformers.sh [PYTHON] [BUILD]
+#     bench/transformers.sh [PYTHON] [BUILD] [FAMILY]
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${1:-python3}
-build=${2:-$root/build}
+case $python in */*) python=$(cd "$(dirname "$python")" && pwd)/${python##*/} ;; esac
+build=$(cd "${2:-$root/build}" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 XDG_CACHE_HOME=$work/cache
@@ -19,12 +21,14 @@ check() {
     "$python" "$root/tests/reference/check_transformers.py" "$1" "$work/logits.safetensors" 2>/dev/null
 }
 cd "$work"
-for arch in $("$build/ballast" help models | sed -n 's/^## `\(.*\)`$/\1/p'); do
+# The table's rows: "| `llama` | positions | norm | MLP | grouped queries | sliding window | ...".
+"$build/ballast" help models | awk -F ' *[|] *' '$2 ~ /^`[a-z0-9]+`$/ { gsub("`", "", $2); print $2, $7 }' >families
+for arch in ${3:-$(cut -d' ' -f1 families)}; do
     dtype=bf16 window=
     case $arch in
     gpt2 | opt) dtype=fp32 ;;
-    mistral | phi3 | qwen2 | qwen3) window='--window 24' ;;
     esac
+    if grep -qx "$arch yes" families; then window='--window 24'; fi
     echo "== $arch, trained in $dtype"
     "$build/ballast" init $arch --arch $arch --hidden 192 --layers 4 --heads 6 --vocab 2048 --context 128 --tied $window \
         --tokenizer-data text.txt

@@ -116,7 +116,9 @@ struct model_family {
     const char *embedding;         /* name of the token embedding, without prefix */
     const char *const *buffers;    /* tensors in older files that are no parameters, without prefix; '#' stands for a
                                       number; ends with NULL */
-    /* What the authors of the family start from, for fields that a config leaves out. */
+    /* For a new model (model_config_init): what the authors of the family start from. The number of layers is not known
+     * yet, so a list by layer is filled to its end. Where a config lacks a key, transformers may assume something else:
+     * that is read_config's. */
     void (*set_defaults)(struct model_config *config);
     /* Reads and checks every key; a key or value that the family does not know is BAD_INPUT by name. */
     enum status (*read_config)(const char *file, const json_t *object, struct model_config *out);
@@ -125,7 +127,8 @@ struct model_family {
                             struct graph *graph);
     /* Families of model_decoder.h (else NULL): one layer, for their build; `table` is that of ops_rope_table. */
     struct tensor *(*layer)(struct builder *builder, struct tensor *x, struct tensor *table);
-    /* config.json for a model made from scratch; NULL when out of memory. */
+    /* config.json for a model made from scratch; NULL when out of memory. model_create reads it back, so a field that
+     * is not written is lost. */
     json_t *(*write_config)(const struct model_config *config);
     /* Standard deviation (0: zeros, -1: ones) with which the authors of the family start the parameter. */
     double (*initial_deviation)(const struct model_config *config, const struct tensor *parameter);

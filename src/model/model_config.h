@@ -83,7 +83,8 @@ const char *config_rope_type_name(int index);
 #define KEYS_WINDOW                                                                                                    \
     { "sliding_window", CONFIG_ELSEWHERE, false, CONFIG_FIELD(window), 0, 0, NULL }
 enum status config_read_window(const char *file, const json_t *object, struct model_config *config);
-/* A window for some layers, as the configs of Qwen2 and later have it. */
+/* A window for some layers, as the configs of Qwen2 and Qwen3 have it: by layer_types or, where that is missing, in the
+ * layers from max_window_layers on. */
 #define KEYS_LAYER_WINDOWS                                                                                             \
     KEY_ELSEWHERE("use_sliding_window"), KEYS_WINDOW, KEY_ELSEWHERE("max_window_layers"), KEY_ELSEWHERE("layer_types")
 enum status config_read_layer_windows(const char *file, const json_t *object, struct model_config *config);

@@ -1,7 +1,10 @@
 """Make the references under tests/fixtures/models, tests/fixtures/adapters, tests/fixtures/ops and tests/fixtures/configs.
 
-    python3 -m venv venv && venv/bin/pip install -r tests/reference/requirements.txt
+    python3 -m venv venv
+    venv/bin/pip install --extra-index-url https://download.pytorch.org/whl/cpu -r tests/reference/requirements.txt
     venv/bin/python tests/reference/make_fixtures.py [CASE...]     # no CASE: all, with ops and published
+
+Without the extra index, pip takes PyTorch with CUDA, which is gigabytes.
 
 The outputs are committed: only who changes a reference needs Python. Seeds fix every input. The recorded numbers
 may differ in their last digits between processors, as fp32 products do.

@@ -27,7 +27,8 @@ static void check_policy(const struct policy_subject *subject, uint64_t seed, co
 static void require_clipping(const struct policy_subject *subject, const struct outcome *plain) {
     for (int step = 0; step < OUTCOME_STEPS; step++)
         if (!(plain->norms[step] > POLICY_SUBJECT_CLIP_NORM))
-            fail_msg("%s: step %d: the norm %g is not clipped", subject->name, step, plain->norms[step]);
+            fail_msg("%s: step %d: the norm %g is not above %g, so nothing is clipped", subject->name, step,
+                     plain->norms[step], POLICY_SUBJECT_CLIP_NORM);
 }
 
 static void require_features(const char *whose, const int64_t counts[POLICY_FEATURES]) {

@@ -5,6 +5,9 @@
 /* The last grain is not full. */
 enum { GRAIN = 2, BATCH = GRAIN * POLICY_SUBJECT_GRAINS - 1, TOKENS = 13 };
 
+/* Adapters are "rank,alpha,layers" (adapter_parse). They start with B = 0, so that the norms of their gradients are
+ * small: where one is below POLICY_SUBJECT_CLIP_NORM, name more layers. Of the two dtypes, each family has one of each;
+ * which, is free. */
 #define SUBJECTS_OF(family, adapters, adapter_dtype, frozen_dtype)                                                     \
     {#family " in fp32", #family, DTYPE_F32, false, NULL, NULL},                                                       \
         {"another " #family " in bf16", #family, DTYPE_BF16, true, NULL, NULL},                                        \
