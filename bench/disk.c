@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "store/disk_file.h"
-#include "store/disk_store.h"
+#include "store/store.h"
 
 enum { ROUNDS = 3, MIB = 1 << 20 };
 

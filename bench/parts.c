@@ -15,8 +15,8 @@
 #include "cli/limit_spinning.h"
 #include "graph/differentiate.h"
 #include "model/model.h"
+#include "profile/operands.h"
 #include "profile/operator_bench.h"
-#include "profile/operator_key.h"
 #include "profile/part_node.h"
 
 static const double LARGE_FLOPS = 20e9; /* a thread's, as in profile_model.c */

@@ -39,7 +39,8 @@ static enum status documents_encode(struct tokenizer_encoder *encoder, const cha
     for (const char *end = text + bytes; text < end;) {
         const char *stop = memmem(text, (size_t)(end - text), "\n\n", 2);
         stop = stop ? stop : end;
-        TRY(tokenizer_encoder_run(encoder, text, (size_t)(stop - text), false, (struct token_sink){ids_total, total}));
+        TRY(tokenizer_encoder_encode(encoder, text, (size_t)(stop - text), false,
+                                     (struct token_sink){ids_total, total}));
         text = stop + 2;
     }
     return STATUS_OK;
@@ -53,7 +54,7 @@ static enum status text_measure(const struct tokenizer *tokenizer, const char *t
     enum status status = documents_encode(encoder, text, bytes, &documents);
     int64_t middle = clock_now_ns();
     if (status == STATUS_OK)
-        status = tokenizer_encoder_run(encoder, text, bytes, false, (struct token_sink){ids_total, &whole});
+        status = tokenizer_encoder_encode(encoder, text, bytes, false, (struct token_sink){ids_total, &whole});
     int64_t stop = clock_now_ns();
     tokenizer_encoder_free(encoder);
     if (status != STATUS_OK) return status;
@@ -93,7 +94,7 @@ static enum status runs_measure(void) {
         status = tokenizer_encoder_create(tokenizer, &encoder);
         if (status != STATUS_OK) break;
         int64_t start = clock_now_ns();
-        status = tokenizer_encoder_run(encoder, text, bytes, false, (struct token_sink){ids_total, &total});
+        status = tokenizer_encoder_encode(encoder, text, bytes, false, (struct token_sink){ids_total, &total});
         if (status == STATUS_OK) line_print("run of one letter", bytes, clock_now_ns() - start, &total);
         tokenizer_encoder_free(encoder);
     }

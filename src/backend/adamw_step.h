@@ -14,8 +14,8 @@ struct adamw_step {
     float epsilon;
 };
 
-/* All but the clip factor, which a step computes. A device that finds the call's scalars in its own memory does there
- * what this does, operation by operation (optimizer.cu). */
+/* All but the clip factor, which the step computes. A device with the call's scalars in its own memory computes the
+ * same there, operation by operation (optimizer.cu). */
 struct adamw_step adamw_step_of(const struct node *node, const struct kernel_call *call);
 
 #endif

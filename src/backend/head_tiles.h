@@ -12,16 +12,16 @@ struct head_tiles {
     int64_t tile, last;           /* tokens of a tile, and of the last one */
 };
 
-/* What a backend is fastest with. */
+/* The sizes with which a backend is fastest. */
 struct head_limits {
-    int64_t logits_bytes; /* of a tile, the most; but a tile has 32 tokens, whatever these take */
-    int64_t tile_tokens;  /* the most */
-    int64_t logits_row;   /* which rows of logits are apart by a multiple of, in elements */
+    int64_t logits_bytes; /* the most that a tile's logits take; a tile has at least 32 tokens all the same */
+    int64_t tile_tokens;  /* the most tokens of a tile */
+    int64_t logits_row;   /* the row stride of the logits is a multiple of it, in elements */
 };
 
 /* Tiles of a head's loss: as many tokens in each as the limits allow, evenly divided. */
 struct head_tiles head_tiles_of(const struct node *node, const struct head_limits *limits);
-/* One tile of all tokens, logits without gaps: for logits that are asked for themselves. */
+/* One tile of all tokens, whose logits have no gaps: for the operator whose output is the logits. */
 struct head_tiles head_tiles_whole(const struct node *node);
 /* Tokens of the tile that begins with token `first`. */
 static inline int64_t head_tile_tokens(const struct head_tiles *tiles, int64_t first) {
@@ -39,7 +39,7 @@ struct matmul_spec head_dweight_spec(const struct node *node, const struct head_
 struct head_workspace {
     int64_t gradients; /* of a tile's logits, in the dtype of x */
     int64_t losses;    /* double, of all tokens */
-    int64_t end;       /* where what the backend itself needs begins */
+    int64_t end;       /* where the backend's own part begins */
 };
 struct head_workspace head_workspace_of(const struct node *node, const struct head_tiles *tiles, bool gradient);
 

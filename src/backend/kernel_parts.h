@@ -1,4 +1,4 @@
-/* What kernels have in common, whichever backend runs them. */
+/* What the kernels of all backends have in common. */
 #ifndef BALLAST_BACKEND_KERNEL_PARTS_H
 #define BALLAST_BACKEND_KERNEL_PARTS_H
 
@@ -9,7 +9,7 @@ void *kernel_new(const struct node *node, size_t bytes, kernel_run *run);
 /* The same for kernels that are a struct kernel and no more. */
 enum status kernel_plain(const struct node *node, kernel_run *run, int64_t workspace_bytes, struct kernel **out);
 
-/* Row `row` of an operand, whose tensor says how rows are apart; NULL for an operand that is left out. */
+/* Row `row` of an operand, by its tensor's row stride; NULL for an operand that is left out. */
 void *operand_row(const struct tensor *tensor, void *data, int64_t row);
 
 /* Parts of a workspace begin at multiples of this. */

@@ -1,4 +1,4 @@
-/* Bytes that have no address: behind a store that copies them to and from memory (a tensor whose home is a disk). */
+/* Bytes that have no address, such as those of a tensor on a disk: a store copies them to and from memory. */
 #ifndef BALLAST_BASE_BYTE_STORE_H
 #define BALLAST_BASE_BYTE_STORE_H
 
@@ -14,7 +14,7 @@ struct byte_store {
     void *payload;
 };
 
-/* What goes through a store goes in pieces of at most this size. */
+/* Copies through a store are in pieces of at most this size. */
 enum { BYTE_STORE_PIECE = 1 << 20 };
 
 #endif

@@ -1,4 +1,4 @@
-/* Where what can be made again is kept between runs. */
+/* The folder for caches: files that can be made again. */
 #ifndef BALLAST_BASE_CACHE_FOLDER_H
 #define BALLAST_BASE_CACHE_FOLDER_H
 

@@ -11,7 +11,7 @@ static inline int64_t clock_now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* When today began, in UTC, in seconds since 1970. */
+/* The beginning of today in UTC, in seconds since 1970. */
 static inline int64_t clock_today_s(void) {
     enum { DAY_S = 24 * 60 * 60 };
     int64_t now_s = (int64_t)time(NULL);

@@ -16,8 +16,8 @@ struct file_behind;
 enum status file_behind_begin(int descriptor, struct file_behind **out);
 /* FILE_PIECE_BYTES of aligned memory for the next piece; waits until there are some. */
 unsigned char *file_behind_take(struct file_behind *behind);
-/* Has the piece that was taken last written. Returns 0 or the errno of the first write that failed, after which none is
- * begun. */
+/* Queues the piece that was taken last for writing. Returns 0 or the errno of the first write that failed, after which
+ * no other write begins. */
 int file_behind_put(struct file_behind *behind, size_t bytes);
 /* Waits for the last piece and ends the thread. Returns as file_behind_put. */
 int file_behind_end(struct file_behind *behind);

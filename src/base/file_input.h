@@ -1,5 +1,5 @@
-/* Files that are read at places, by any number of threads. They are not mapped: of a mapped file that somebody cuts
- * short, the pages that are gone end the process with SIGBUS; here a read of them fails and names the file. */
+/* Files that are read at places, by any number of threads. They are not mapped: where somebody shortens a
+ * mapped file, reading the lost pages ends the process with SIGBUS; here such a read fails and names the file. */
 #ifndef BALLAST_BASE_FILE_INPUT_H
 #define BALLAST_BASE_FILE_INPUT_H
 

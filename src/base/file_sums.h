@@ -1,4 +1,4 @@
-/* Checksums of a file by blocks of 64 MiB, made from its bytes as they pass by: XXH3 (64 bits) of each block. */
+/* Checksums of a file by blocks of 64 MiB, made while its bytes are written: XXH3 (64 bits) of each block. */
 #ifndef BALLAST_BASE_FILE_SUMS_H
 #define BALLAST_BASE_FILE_SUMS_H
 

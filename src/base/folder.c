@@ -113,7 +113,7 @@ static enum status sync_folders(const char *path) {
 }
 
 enum status file_rename(const char *from, const char *to) {
-    char *parent = path_parent(to); /* before the rename: what can fail early should */
+    char *parent = path_parent(to); /* before the rename, so that its failure changes nothing */
     if (!parent) return STATUS_FAILED;
     enum status status;
     if (fault_point(FAULT_RENAME) || rename(from, to) != 0)

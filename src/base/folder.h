@@ -19,7 +19,7 @@ enum status folder_create(const char *path);
 enum status folder_sync_parent(const char *path);
 /* Removes a folder and all below it; a missing one is success. Does not follow links. */
 enum status folder_remove(const char *path);
-/* Makes a finished folder appear under its name at once: syncs `from` and the folders below (files are synced by
+/* Publishes a finished folder under its name in one step: syncs `from` and the folders below (files are synced by
  * file_writer_close and all that is built on it), renames it to `to` (which must not exist, or be an empty folder) and
  * syncs the parent. On failure both are as they were, or, where only the last sync failed, the folder is at `to`. */
 enum status folder_publish(const char *from, const char *to);

@@ -41,7 +41,7 @@ enum status json_require(const char *file, const json_t *object, const char *fie
     return status_set(STATUS_BAD_INPUT, "%s: %s: missing", file, field);
 }
 
-/* What is no whole number: one with a fraction has whole neighbours. */
+/* Refuses a number that is not whole; one with a fraction has whole neighbours, which the hint names. */
 static enum status refuse_type(const char *file, const char *field, const json_t *value, int64_t least, int64_t most) {
     enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: must be a whole number", file, field);
     if (!json_is_real(value)) return status;

@@ -1,4 +1,4 @@
-/* Warnings and notes for the person at the terminal, one line each: on stderr, or to who listens in its place. */
+/* Warnings and notes for the user, one line each: on stderr, or to a listener in its place. */
 #ifndef BALLAST_BASE_LOG_H
 #define BALLAST_BASE_LOG_H
 
@@ -9,7 +9,8 @@ void log_set_quiet(bool quiet);
 void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Whom lines go to, from any thread, without a newline; NULL, as at first: stderr. Notes come even where quiet. */
+/* Sets the listener, which gets lines without a newline, from any thread; NULL (the default): stderr. It gets notes
+ * even where quiet is set. */
 typedef void log_listener(bool warning, const char *text);
 void log_listen(log_listener *listener);
 

@@ -1,5 +1,5 @@
-/* What a folder was written with: ballast_manifest.json lists its files, each with its size and the checksums of its
- * blocks (file_sums.h), and carries a checksum of itself. A changed, lost or cut file shows, by name and block.
+/* The list of a folder's files: ballast_manifest.json has each file's size and the checksums of its blocks
+ * (file_sums.h), and a checksum of itself. It shows by name and block which file was changed, lost or cut.
  *
  *     {"version": 1, "checksum": "xxh3-64", "block_bytes": 67108864,
  *      "files": [{"name": "config.json", "bytes": 712, "blocks": ["9bd21f6ac2f8fe01"]}, ...], "self": "..."}
@@ -25,8 +25,9 @@ struct manifest {
 };
 void manifest_free(struct manifest *manifest);
 
-/* Adds the file that is written to `path` (its last part is the name): what takes its bytes, valid until the next one
- * is added. FAILED without memory. A NULL manifest gives NULL sums, which all writers take for "not wanted". */
+/* Adds the file that is written to `path` (its last part is the name). Returns the sums that take its bytes, valid
+ * until the next file is added. FAILED without memory. A NULL manifest gives NULL sums, which all writers take for "not
+ * wanted". */
 enum status manifest_add(struct manifest *manifest, const char *path, struct file_sums **sums);
 /* Leaves out the files whose names do not end so. */
 void manifest_keep(struct manifest *manifest, const char *ending);

@@ -1,4 +1,4 @@
-/* The name that was probably meant. */
+/* Finds the name that the user probably meant. */
 #ifndef BALLAST_BASE_NEAREST_H
 #define BALLAST_BASE_NEAREST_H
 

@@ -1,4 +1,4 @@
-/* Runs of normals in vectors, with the values of random_normal.
+/* Many normals at once in vectors, with the values of random_normal.
  *
  * libm's log and cos take three quarters of a draw. Here both are series over a whole block, whose result is within
  * TOLERANCE of what libm gives; it is kept where all numbers within that distance round to the same float, and drawn

@@ -9,7 +9,7 @@ enum { MESSAGE_BYTES = 1024 };
 static _Thread_local char message[MESSAGE_BYTES];
 static _Thread_local char hint[MESSAGE_BYTES];
 
-/* One line and nothing that a terminal would act on, whatever a file put into a name that is quoted. */
+/* Keeps the message one line without control characters, whatever a quoted name contains. */
 static void store(char target[MESSAGE_BYTES], const char *text) {
     size_t length = 0;
     for (; text[length] != '\0' && length < MESSAGE_BYTES - 1; length++) {

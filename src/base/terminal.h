@@ -1,4 +1,4 @@
-/* What is known of the terminal behind a stream, and the one line on it that is drawn again and again. */
+/* The terminal behind a stream, and the live line on it, which is drawn again and again. */
 #ifndef BALLAST_BASE_TERMINAL_H
 #define BALLAST_BASE_TERMINAL_H
 
@@ -12,11 +12,11 @@ bool terminal_has_colour(FILE *out);
 /* Its width; 80 where it tells none. */
 int terminal_columns(FILE *out);
 
-/* Draws the live line over what stands on it. From any thread; log.h wipes it before it prints. */
+/* Draws the live line over its earlier text. From any thread; log.h clears it before it prints. */
 void live_line_draw(FILE *out, const char *text);
 /* Clears it, for other lines to be printed in its place; nothing where none is drawn. */
 void live_line_wipe(void);
-/* Ends it: what it showed last stays, and printing goes on below. */
+/* Ends it: its last text stays, and printing continues below. */
 void live_line_keep(void);
 
 #endif

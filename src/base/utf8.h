@@ -14,7 +14,7 @@ struct text_span {
     size_t from, to;
 };
 
-/* A growing run of bytes: a VEC, freed with vec_free. */
+/* A growing array of bytes: a VEC, freed with vec_free. */
 struct text_buffer {
     char *items;
     size_t count, capacity;

@@ -65,8 +65,8 @@ static enum status render_turns(struct chat_encoder *encoder) {
     return STATUS_OK;
 }
 
-/* One example: the conversation up to the last turn that is in none yet, and of the turns before it those that read
- * there as by themselves. */
+/* One example: the conversation up to the last turn that has no example yet. It trains on that turn and on the earlier
+ * turns that are rendered in it as by themselves. */
 static enum status encode_turns(struct chat_encoder *encoder, size_t last, struct token_ids *out) {
     const struct text_buffer *text = &encoder->turns.items[last].text;
     size_t end = 0;

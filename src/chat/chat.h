@@ -22,7 +22,7 @@ enum { CHAT_VERSION = 1 }; /* changes when the same conversation would give othe
 
 /* Belongs to one thread. */
 struct chat_encoder;
-/* Template and example encoder must outlive it. `now_s` is what the template is told of the time. */
+/* Template and example encoder must outlive it. `now_s` is the time that the template sees. */
 enum status chat_encoder_create(const struct chat_template *chat, struct example_encoder *examples, int64_t now_s,
                                 struct chat_encoder **out);
 void chat_encoder_free(struct chat_encoder *encoder);
@@ -30,12 +30,12 @@ void chat_encoder_free(struct chat_encoder *encoder);
 /* Appends the marked ids of a line's conversation; what is trained on are the assistant's turns, each of them once.
  *
  * Where the template has generation blocks, a conversation is one example and the blocks say what is trained on. Else
- * each turn is what the template appends for it to what it makes of the messages before it with add_generation_prompt:
- * what the model is given, and what it must then write, the marks at the turn's end included. All of the assistant's
- * words are trained on, also those that the model is given (chat_turn.h). Turns that are rendered in the whole
- * conversation as they are there (with most templates: all) share one example. Where a template renders earlier turns
- * otherwise (without their thoughts, say), such turns get an example of their own, with the conversation up to them.
- * The ids are those of the whole rendered text; example.h says how borders are found in them.
+ * a turn is the text that follows the model's prompt, which is the rendering of the messages before it with
+ * add_generation_prompt. The turn includes the marks at its end. All of the assistant's words are trained on, also
+ * those that are part of the prompt (chat_turn.h). Turns that the whole conversation renders in the same way (with most
+ * templates: all) share one example. Where a template renders earlier turns differently (without their thoughts, say),
+ * each such turn gets an example of its own, with the conversation up to it. The ids are those of the whole rendered
+ * text; example.h says how borders are found in them.
  *
  * BAD_INPUT, naming `file` and line, when the messages are malformed, the template fails, there are too many turns, or
  * it cannot be told where a turn begins or ends.

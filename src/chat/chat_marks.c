@@ -54,7 +54,7 @@ static enum status mark_words(struct marking *m, bool sparse) {
     return text_append(&m->text, m->from + m->done, m->bytes - m->done);
 }
 
-/* A string with marks; one without words, in which templates look for some, is left as it is where they are sparse. */
+/* A string with marks. With sparse marks, a string without words stays unchanged, since templates test for words. */
 static json_t *mark_string(json_t *value, bool own, bool sparse) {
     struct marking m = {.from = json_string_value(value), .bytes = json_string_length(value), .own = own};
     m.first = jinja_leading_space(m.from, m.bytes);

@@ -1,5 +1,5 @@
-/* Marks in conversations: strings that no text has, put where words begin and end, so that what a template makes of the
- * words can be found in what it writes. Private to the chat_* files. */
+/* Marks in conversations: strings that occur in no text, put where words begin and end, so that the words can be found
+ * in the rendered text. Private to the chat_* files. */
 #ifndef BALLAST_CHAT_CHAT_MARKS_H
 #define BALLAST_CHAT_CHAT_MARKS_H
 

@@ -96,9 +96,12 @@ static enum status read_json(struct chat_template *chat, const char *folder, con
     char *path = path_join(folder, name);
     if (!path) return STATUS_FAILED;
     json_t *object = NULL;
-    enum status status = file_exists(path) ? json_read_object(path, FILE_LIMIT_BYTES, &object) : STATUS_OK;
-    if (status == STATUS_OK && templates) status = read_config(chat, path, object);
-    if (status == STATUS_OK) read_tokens(chat, object);
+    enum status status = STATUS_OK;
+    if (!file_exists(path)) goto done;
+    TRY_GOTO(status, json_read_object(path, FILE_LIMIT_BYTES, &object), done);
+    if (templates) TRY_GOTO(status, read_config(chat, path, object), done);
+    read_tokens(chat, object);
+done:
     json_decref(object);
     mem_free(path);
     return status;

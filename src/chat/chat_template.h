@@ -22,7 +22,7 @@ enum status chat_template_find(const char *folder, struct chat_template **out);
 /* NULL is allowed. */
 void chat_template_free(struct chat_template *chat);
 
-/* Of all that decides what it renders, the time too where a template tells it. */
+/* A hash of all that decides what it renders, including the time where a template uses it. */
 void chat_template_hash(const struct chat_template *chat, int64_t now_s, uint64_t out[2]);
 /* Whether a conversation with these tools (NULL or null: none) is rendered with generation blocks. */
 bool chat_template_has_generation(const struct chat_template *chat, const json_t *tools);

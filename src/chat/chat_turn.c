@@ -49,7 +49,7 @@ static bool is_over(const struct chat_rendering *rendering) {
     return rendering->bytes > RENDERED_MOST_BYTES || rendering->work > WORK_MOST;
 }
 
-/* Renders with marks. *told is whether the template could do so. */
+/* Renders with marks. *told: whether the template could render them. */
 static enum status render_marked(struct chat_rendering *rendering, const json_t *messages, size_t own, bool sparse,
                                  bool prompt, bool *told) {
     json_t *marked = chat_marks_put(messages, own, sparse);
@@ -64,8 +64,8 @@ static enum status render_marked(struct chat_rendering *rendering, const json_t 
     return *told ? chat_marks_take(&rendering->marks, &rendering->output.text) : status;
 }
 
-/* Finds the marks' places in `text`, which is made of the first `count` messages. *found is whether they can be told:
- * a template that changes or looks at contents may make another text of marked ones. */
+/* Finds the marks' places in `text`, the rendering of the first `count` messages. *found is false where a template that
+ * changes or examines contents renders another text from marked ones. */
 static enum status find_marks(struct chat_rendering *rendering, size_t count, size_t own, bool prompt,
                               const struct text_buffer *text, bool *found) {
     json_t *messages = first_messages(rendering, count);
@@ -87,8 +87,8 @@ struct words {
     size_t first, end; /* SIZE_MAX: nowhere */
 };
 
-/* Where the tags of thoughts that end at a place begin. They are the assistant's also where the template writes them,
- * and where it gives them to the model. */
+/* Where the thought tags that end at a place begin. They belong to the assistant's turn even where the template writes
+ * them or gives them to the model. */
 static size_t pass_tags_back(const char *text, size_t from, size_t at) {
     enum { TAG_MOST = 32 };
     for (;;) {
@@ -133,14 +133,14 @@ static enum status refuse(size_t turn, const char *why) {
         "assistant: such blocks say what is trained on");
 }
 
-/* Where the two texts part after a word or tag, not within one that begins alike. */
+/* Where the two texts begin to differ, moved back so that no word or tag is cut. */
 static size_t floor_to_tag(const char *text, size_t common) {
     while (common > 0 && !memchr(" \n:>]", text[common - 1], 5))
         common--;
     return common;
 }
 
-/* Where the turn begins when the text does not begin with what the model is given. */
+/* Where the turn begins when the text does not begin with the model's prompt. */
 static enum status find_parting(struct chat_rendering *rendering, size_t turn, const struct text_buffer *text,
                                 const struct text_buffer *prompt, const struct words *words, size_t *start) {
     bool found;
@@ -166,7 +166,7 @@ static enum status find_start(struct chat_rendering *rendering, size_t turn, con
     return STATUS_OK;
 }
 
-/* Whether what follows the turn's words goes on the same way when the user speaks next. */
+/* Whether the text after the turn's words stays the same when a user's message follows. */
 static enum status ends_as_followed(struct chat_rendering *rendering, size_t turn, const struct text_buffer *text,
                                     size_t end, bool *out) {
     json_t *messages = first_messages(rendering, turn + 1);
@@ -187,8 +187,8 @@ static enum status ends_as_followed(struct chat_rendering *rendering, size_t tur
     return status;
 }
 
-/* Refuses a text that ends with what the model is given for an answer: a template that does not look at
- * add_generation_prompt and puts the mark of an answer behind everything. */
+/* Refuses a text that ends with the generation prompt: its template ignores add_generation_prompt and always appends
+ * the prompt. */
 static enum status check_end(struct chat_rendering *rendering, size_t turn, const struct text_buffer *text,
                              const struct text_buffer *prompt, size_t end) {
     size_t common = 0;

@@ -1,4 +1,4 @@
-/* An assistant's turn in what a template makes of a conversation. Private to the chat_* files. */
+/* Finds an assistant's turn in a rendered conversation. Private to the chat_* files. */
 #ifndef BALLAST_CHAT_CHAT_TURN_H
 #define BALLAST_CHAT_CHAT_TURN_H
 
@@ -11,7 +11,7 @@
 #include "chat/chat_marks.h"
 #include "chat/chat_template.h"
 
-/* A conversation and what rendering it took so far, which is bounded: each turn is rendered with all before it.
+/* A conversation and the work of rendering it so far, which is bounded: each turn is rendered with all turns before it.
  * Zero-initialise but for `chat` and `whole`; chat_rendering_free. */
 struct chat_rendering {
     const struct chat_template *chat;
@@ -28,13 +28,13 @@ void chat_rendering_free(struct chat_rendering *rendering);
 enum status chat_render(struct chat_rendering *rendering, size_t count, bool add_generation_prompt);
 
 /* Renders the conversation up to and with the assistant's message `turn` into *text, which is empty, and finds where
- * in it the turn begins: where what the template gives the model ends (what it makes of the messages before and
- * add_generation_prompt), and never behind the first of the message's own words. The turn ends with the text.
+ * the turn begins in it: at the end of the model's prompt (the rendering of the messages before it with
+ * add_generation_prompt), and never after the first of the message's own words. The turn ends with the text.
  *
  * The words of all messages are found by marks (chat_marks.h), so that nothing depends on what they are. They matter
- * where the model is given something else than what stands before the turn in the conversation (Mistral's system
- * prompt, which is only in the last of the user's turns; a generation prompt that opens thoughts): the turn then begins
- * where the two part after the words of the message before it.
+ * where the model's prompt differs from the text before the turn (Mistral's system prompt, which is only in the last of
+ * the user's turns; a generation prompt that opens thoughts): the turn then begins where the two first differ after the
+ * words of the message before it.
  *
  * BAD_INPUT, naming the message, when that cannot be told, and when the template puts the mark of the next answer
  * behind the turn. */

@@ -49,12 +49,12 @@ static enum status keep_ids(void *payload, const uint32_t *ids, size_t count) {
 static enum status encode(struct example_encoder *encoder, const char *text, size_t bytes, bool add_special_tokens,
                           struct token_ids *out) {
     out->count = 0;
-    return tokenizer_encoder_run(encoder->encoder, text, bytes, add_special_tokens,
-                                 (struct token_sink){.write = keep_ids, .payload = out});
+    return tokenizer_encoder_encode(encoder->encoder, text, bytes, add_special_tokens,
+                                    (struct token_sink){.write = keep_ids, .payload = out});
 }
 
-/* A text that is being marked. Ids from `index` on are those of the text from `at` on, encoded by itself: what comes
- * after needs not be encoded from the beginning. */
+/* A text that is being marked. Ids from `index` on equal those of the text from `at` on encoded by itself, so later
+ * text need not be encoded from the beginning. */
 struct marking {
     struct example_encoder *encoder;
     const char *text;
@@ -87,8 +87,8 @@ static size_t common_ids(const struct marking *m, size_t index) {
 
 static bool is_space(char c) { return c == ' ' || c == '\n'; }
 
-/* Goes on from a place where the whole's ids are those of what is before and of what is after, if there is one between
- * m->at and a border: the part before it gives ids of the whole, and so does a window behind it, but for its last. */
+/* Moves m->at to a place before the border where the text can be cut without changing ids, if there is one: the part
+ * before it gives ids of the whole, and so does a window after it, except for the window's last ids. */
 static enum status move_on(struct marking *m, size_t border) {
     size_t least = m->at + (border - m->at) / 2, place = border - WINDOW_BYTES;
     for (int tries = 0; place > least && tries < CUT_TRIES; place--) {

@@ -1,4 +1,4 @@
-/* Supervised examples as runs of marked ids: which tokens are trained on, and where examples begin. */
+/* Supervised examples as marked ids: the marks say which tokens are trained on and where examples begin. */
 #ifndef BALLAST_CHAT_EXAMPLE_H
 #define BALLAST_CHAT_EXAMPLE_H
 
@@ -22,11 +22,11 @@ void example_encoder_free(struct example_encoder *encoder);
 
 /* Appends the marked ids of a text of valid UTF-8 whose spans (in order, apart, at characters' borders) are trained on.
  *
- * The ids are those of the whole text. A border lies after as many of them as the ids of the text up to it have in
- * common with them: where a token begins there, that is exact; a token that crosses the border, or that would have been
- * another without what follows, counts as of what follows. `add_special_tokens` as for tokenizer_encode; `eos_token`,
- * unless negative or the last id already, is added at the end and trained on. BAD_INPUT when a text has too many spans
- * for its length. On failure `out` may hold a part. */
+ * The ids are those of the whole text. A border is placed after the ids that the whole text and the text up to the
+ * border begin with in common. Where a token begins at the border, this is exact. A token that crosses the border, or
+ * that depends on the text after it, counts as part of the text after it. `add_special_tokens` as for tokenizer_encode;
+ * `eos_token`, unless negative or the last id already, is added at the end and trained on. BAD_INPUT when a text has
+ * too many spans for its length. On failure `out` may hold a part. */
 enum status example_encode(struct example_encoder *encoder, const char *text, size_t bytes,
                            const struct text_span *trained, size_t count, bool add_special_tokens, int64_t eos_token,
                            struct token_ids *out);

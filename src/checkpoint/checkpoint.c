@@ -181,17 +181,18 @@ enum status checkpoint_write(const struct checkpoint_source *source, const struc
     char *folder = path_join(source->run_folder, "checkpoints");
     char *name = mem_format("%s%0*" PRId64, name_prefix, NAME_DIGITS, state->step);
     char *path = folder && name ? path_join(folder, name) : NULL;
-    enum status status = path ? write_and_publish(source, folder, name, state) : STATUS_FAILED;
-    if (status == STATUS_OK) status = move_model_home(engine_model(source->engine), path);
+    enum status status;
+    TRY_GOTO(status, path ? write_and_publish(source, folder, name, state) : STATUS_FAILED, done);
+    TRY_GOTO(status, move_model_home(engine_model(source->engine), path), done);
     /* The new one is there: what is left of the old ones goes with the next, or when the run goes on. */
-    if (status == STATUS_OK && remove_old(folder, source->options->keep) != STATUS_OK)
+    if (remove_old(folder, source->options->keep) != STATUS_OK)
         log_warning("an old checkpoint could not be removed: %s", status_message());
+    *out = path;
+    path = NULL;
+done:
     mem_free(folder);
     mem_free(name);
-    if (status == STATUS_OK)
-        *out = path;
-    else
-        mem_free(path);
+    mem_free(path);
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -199,15 +200,15 @@ enum status checkpoint_write(const struct checkpoint_source *source, const struc
 static enum status find_checkpoint(const char *run_folder, size_t newer, char **out) {
     char *folder = path_join(run_folder, "checkpoints");
     struct names names = {0};
-    enum status status = folder ? list_checkpoints(folder, &names) : STATUS_FAILED;
     char *found = NULL;
-    if (status == STATUS_OK && names.count > newer) {
-        found = path_join(folder, names.items[names.count - 1 - newer]);
-        if (!found) status = STATUS_FAILED;
-    }
+    enum status status;
+    TRY_GOTO(status, folder ? list_checkpoints(folder, &names) : STATUS_FAILED, done);
+    if (names.count > newer) found = path_join(folder, names.items[names.count - 1 - newer]);
+    if (names.count > newer && !found) TRY_GOTO(status, STATUS_FAILED, done);
+    *out = found;
+done:
     names_free(&names);
     mem_free(folder);
-    if (status == STATUS_OK) *out = found;
     return status;
 }
 

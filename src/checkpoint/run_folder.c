@@ -58,8 +58,8 @@ enum status run_folder_write(const char *path, const struct run_settings *settin
     json_t *options = train_options_to_json(&settings->options), *plan = plan_to_json(&settings->plan);
     char *file = path_join(path, "run.json");
     json_t *object = NULL, *changes = recipe_changes_to_json(&settings->changes);
-    enum status status = options && plan && file && changes ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) {
+    enum status status = STATUS_FAILED;
+    if (options && plan && file && changes) {
         object = json_pack("{s:i, s:s, s:O, s:O, s:O, s:o}", "version", RUN_VERSION, "model", settings->model_folder,
                            "options", options, "plan", plan, "recipe_changes", changes, "memory",
                            limits_to_json(&settings->limits));
@@ -125,7 +125,7 @@ static enum status read_limits(const char *file, const json_t *object, struct me
     TRY(json_read_string(file, object, "disk_folder", &folder));
     if (strlen(folder) >= sizeof out->disk_folder)
         return status_set(STATUS_BAD_INPUT, "%s: disk_folder: is longer than %d bytes", file, MEMORY_FOLDER_BYTES - 1);
-    if (folder[0]) memory_options_set_disk(out, folder);
+    memory_options_set_disk(out, folder);
     return STATUS_OK;
 }
 
@@ -163,14 +163,15 @@ enum status run_folder_read(const char *path, struct run_settings *out) {
     if (!file) return STATUS_FAILED;
     json_t *object = NULL;
     struct run_settings settings = {0};
-    enum status status = file_exists(file) ? json_read_object(file, RUN_FILE_LIMIT_BYTES, &object) : refuse_other(path);
-    if (status == STATUS_OK) status = run_settings_from_json(file, object, &settings);
+    enum status status;
+    TRY_GOTO(status, file_exists(file) ? json_read_object(file, RUN_FILE_LIMIT_BYTES, &object) : refuse_other(path),
+             done);
+    TRY_GOTO(status, run_settings_from_json(file, object, &settings), done);
+    *out = settings;
+done:
     json_decref(object);
     mem_free(file);
-    if (status != STATUS_OK)
-        run_settings_free(&settings);
-    else
-        *out = settings;
+    if (status != STATUS_OK) run_settings_free(&settings);
     return status;
 }
 
@@ -229,13 +230,14 @@ static char *prefixed(const char *folder, const char *prefix, const char *name) 
 enum status run_folder_begin(const char *folder, const char *name, char **temporary) {
     char *path = prefixed(folder, temporary_prefix, name);
     if (!path) return STATUS_FAILED;
-    enum status status = folder_remove(path);
-    if (status == STATUS_OK) status = folder_create(path);
-    if (status != STATUS_OK)
-        mem_free(path);
-    else
-        *temporary = path;
-    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+    enum status status;
+    TRY_GOTO(status, folder_remove(path), failed);
+    TRY_GOTO(status, folder_create(path), failed);
+    *temporary = path;
+    return STATUS_OK;
+failed:
+    mem_free(path);
+    return STATUS_FAILED;
 }
 
 /* Between the two renames there is no folder/name; run_folder_clear puts the old one back if the process ends there. */
@@ -273,9 +275,11 @@ void run_folder_abandon(char *temporary) {
 
 enum status run_folder_drop(const char *folder, const char *name) {
     char *path = path_join(folder, name), *aside = prefixed(folder, temporary_prefix, name);
-    enum status status = path && aside ? folder_remove(aside) : STATUS_FAILED;
-    if (status == STATUS_OK) status = file_rename(path, aside);
-    if (status == STATUS_OK) status = folder_remove(aside);
+    enum status status;
+    TRY_GOTO(status, path && aside ? folder_remove(aside) : STATUS_FAILED, done);
+    TRY_GOTO(status, file_rename(path, aside), done);
+    status = folder_remove(aside);
+done:
     mem_free(path);
     mem_free(aside);
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;

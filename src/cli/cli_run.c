@@ -1,3 +1,4 @@
+/* The whole program: finds the subcommand, runs it, and turns its status into messages and an exit status. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static enum status unknown_command(const char *name) {
         nearest_consider(&nearest, commands[i]->name);
     nearest_consider(&nearest, "help");
     nearest_consider(&nearest, "version");
-    enum status status = status_set(STATUS_BAD_INPUT, "'%s' is no command of ballast", name);
+    enum status status = status_set(STATUS_BAD_INPUT, "ballast has no command '%s'", name);
     if (nearest.best) return status_hint(status, "did you mean `ballast %s`?", nearest.best);
     return status_hint(status, "`ballast help` lists all");
 }

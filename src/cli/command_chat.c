@@ -83,7 +83,7 @@ static enum status take_line(struct chat_session *session, const struct typed_li
     else if (is_command(line, "/help"))
         fputs(help, stderr);
     else
-        log_warning("'%s' is no command; /help lists them", line);
+        log_warning("there is no command '%s'; /help lists them", line);
     return STATUS_OK;
 }
 

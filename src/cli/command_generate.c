@@ -117,12 +117,12 @@ static enum status write_many(struct request *request) {
     struct text_output output = {.file = path ? &file : NULL};
     if (options_flag(request->options, OPT_JSON) && !(output.document = json_array()))
         return status_no_memory(0, "the texts' JSON");
-    enum status status = path ? file_writer_open(path, &file) : STATUS_OK;
-    if (status == STATUS_OK) {
-        status = write_texts(request, &output);
-        enum status closed = path ? file_writer_close(&file) : STATUS_OK; /* what was written before a failure stays */
-        if (status == STATUS_OK) status = closed;
-    }
+    enum status status;
+    TRY_GOTO(status, path ? file_writer_open(path, &file) : STATUS_OK, done);
+    status = write_texts(request, &output);
+    enum status closed = path ? file_writer_close(&file) : STATUS_OK; /* what was written before a failure stays */
+    if (status == STATUS_OK) status = closed;
+done:
     json_decref(output.document);
     return status;
 }
@@ -181,10 +181,11 @@ static enum status run(const struct options *options) {
     request.encoder = (struct prompt_encoder){
         .model = &request.model, .chat = options_flag(options, OPT_CHAT), .system = options_text(options, OPT_SYSTEM)};
     TRY(check(&request));
-    enum status status = open_request(&request);
-    if (status == STATUS_OK) text_options_tell(&request.writer);
-    if (status == STATUS_OK)
-        status = request.text && !options_flag(options, OPT_JSON) ? write_one(&request) : write_many(&request);
+    enum status status;
+    TRY_GOTO(status, open_request(&request), done);
+    text_options_tell(&request.writer);
+    status = request.text && !options_flag(options, OPT_JSON) ? write_one(&request) : write_many(&request);
+done:
     writer_free(&request.writer);
     prompts_free(&request.prompts);
     prompt_encoder_close(&request.encoder);

@@ -46,7 +46,7 @@ static enum status read_plan(const char *path) {
 /* Where --cluster describes a device that is not in this machine, the plan is made for that device. */
 static enum status find_described(const struct options *options, struct plan_options *plan) {
     struct cluster cluster;
-    if (!plan->cluster_path || options_given(options, OPT_DEVICE)) return STATUS_OK;
+    if (!SETTINGS_HAVE(plan, cluster_path) || options_given(options, OPT_DEVICE)) return STATUS_OK;
     TRY(cluster_read(plan->cluster_path, &cluster));
     TRY(described_device_find(plan->cluster_path, &cluster, plan->backend, &plan->backend));
     if (plan->backend != &backend_described) return STATUS_OK;
@@ -70,10 +70,12 @@ static enum status run(const struct options *options) {
     TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &asked, &training,
                       &session, &plan));
     struct step_summary prediction;
-    enum status status = session_plan_check_memory(&plan);
-    if (status == STATUS_OK && !generate) status = session_plan_measure(&plan);
-    if (status == STATUS_OK && !generate) status = session_plan_predict(&plan, &prediction);
-    if (status == STATUS_OK) status = put_out(options, &plan, generate ? NULL : &prediction);
+    enum status status;
+    TRY_GOTO(status, session_plan_check_memory(&plan), done);
+    if (!generate) TRY_GOTO(status, session_plan_measure(&plan), done);
+    if (!generate) TRY_GOTO(status, session_plan_predict(&plan, &prediction), done);
+    status = put_out(options, &plan, generate ? NULL : &prediction);
+done:
     session_plan_free(&plan);
     session_close(&session);
     return status;

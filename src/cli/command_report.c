@@ -25,9 +25,11 @@ static enum status read_run(const char *folder, const char *beside, json_t **out
 static enum status predict(const struct options *options, json_t *document) {
     struct prediction prediction;
     json_t *timeline = NULL;
-    enum status status = prediction_make(options, &prediction);
-    if (status == STATUS_OK && !(timeline = timeline_to_json(&prediction.timeline))) status = STATUS_FAILED;
-    if (status == STATUS_OK) status = page_data_predict(document, timeline);
+    enum status status;
+    TRY_GOTO(status, prediction_make(options, &prediction), done);
+    timeline = timeline_to_json(&prediction.timeline);
+    status = timeline ? page_data_predict(document, timeline) : STATUS_FAILED;
+done:
     json_decref(timeline);
     prediction_free(&prediction);
     if (status != STATUS_BAD_INPUT) return status;
@@ -73,11 +75,12 @@ static enum status run(const struct options *options) {
         return status_set(STATUS_BAD_INPUT, "--beside %s: %s is a plan, which has no curves", beside, source);
     char *path = output ? mem_string(output) : default_output(source, folder);
     json_t *document = NULL;
-    enum status status = path ? new_file_check(path, "a page", read_page) : STATUS_FAILED;
-    if (status == STATUS_OK)
-        status = folder ? read_run(source, beside, &document) : page_data_of_plan(source, &document);
-    if (status == STATUS_OK && !folder) status = predict(options, document);
-    if (status == STATUS_OK) status = write_page(path, document);
+    enum status status;
+    TRY_GOTO(status, path ? new_file_check(path, "a page", read_page) : STATUS_FAILED, done);
+    TRY_GOTO(status, folder ? read_run(source, beside, &document) : page_data_of_plan(source, &document), done);
+    if (!folder) TRY_GOTO(status, predict(options, document), done);
+    status = write_page(path, document);
+done:
     json_decref(document);
     mem_free(path);
     return status;

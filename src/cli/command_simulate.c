@@ -16,11 +16,12 @@ enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30, TRACE_DIGITS = 12 };
 
 static enum status write_trace(const struct prediction *prediction, const char *path) {
     json_t *trace = trace_create(), *predicted = timeline_to_json(&prediction->timeline);
-    enum status status = trace && predicted ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) status = trace_add(trace, 1, prediction->path, predicted);
-    if (status == STATUS_OK && prediction->measured)
-        status = trace_add(trace, 2, prediction->measured_path, prediction->measured);
-    if (status == STATUS_OK) status = json_write_compact(path, trace, TRACE_DIGITS);
+    enum status status;
+    TRY_GOTO(status, trace && predicted ? trace_add(trace, 1, prediction->path, predicted) : STATUS_FAILED, done);
+    if (prediction->measured)
+        TRY_GOTO(status, trace_add(trace, 2, prediction->measured_path, prediction->measured), done);
+    status = json_write_compact(path, trace, TRACE_DIGITS);
+done:
     json_decref(trace);
     json_decref(predicted);
     return status;
@@ -143,9 +144,11 @@ static enum status run(const struct options *options) {
     const char *trace = options_text(options, OPT_TRACE);
     if (trace) TRY(new_file_check(trace, "a trace", is_trace));
     struct prediction prediction;
-    enum status status = prediction_make(options, &prediction);
-    if (status == STATUS_OK) status = keep(&prediction);
-    if (status == STATUS_OK) status = put_out(options, &prediction);
+    enum status status;
+    TRY_GOTO(status, prediction_make(options, &prediction), done);
+    TRY_GOTO(status, keep(&prediction), done);
+    status = put_out(options, &prediction);
+done:
     prediction_free(&prediction);
     return status;
 }

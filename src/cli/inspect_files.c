@@ -1,3 +1,4 @@
+/* What `inspect` shows of one file: weights, tokens, a tokenizer, a plan, a cluster. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -61,13 +62,13 @@ enum status inspect_tokens(const char *path, json_t **out) {
     struct token_view view;
     int64_t largest = -1;
     TRY(file_input_open(path, &file));
-    enum status status = token_file_parse(path, &file, &view);
-    if (status == STATUS_OK) status = find_largest_id(&view, &largest);
-    if (status == STATUS_OK) {
-        *out = json_pack("{s:s, s:s, s:I, s:i, s:I}", "kind", "tokens", "file", path, "tokens", (json_int_t)view.count,
-                         "token_bytes", view.token_bytes, "largest_id", (json_int_t)largest);
-        if (!*out) status = status_no_memory(0, "a summary");
-    }
+    enum status status;
+    TRY_GOTO(status, token_file_parse(path, &file, &view), done);
+    TRY_GOTO(status, find_largest_id(&view, &largest), done);
+    *out = json_pack("{s:s, s:s, s:I, s:i, s:I}", "kind", "tokens", "file", path, "tokens", (json_int_t)view.count,
+                     "token_bytes", view.token_bytes, "largest_id", (json_int_t)largest);
+    if (!*out) status = status_no_memory(0, "a summary");
+done:
     file_input_close(&file);
     return status;
 }

@@ -1,3 +1,4 @@
+/* What `inspect` shows of a folder: a model, a checkpoint, a run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The document of `inspect` as lines for people. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>

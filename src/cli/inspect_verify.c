@@ -95,18 +95,22 @@ enum status inspect_verify(const char *folder, bool json) {
     if (!file_is_folder(folder))
         return status_set(STATUS_BAD_INPUT, "%s: is not a folder: --verify takes a checkpoint's or a run's", folder);
     json_t *folders = json_array();
-    enum status status = folders ? STATUS_OK : status_no_memory(0, "a summary");
-    if (status == STATUS_OK)
-        status =
-            folder_holds(folder, "run.json") ? verify_run(folder, folders) : verify_folder(folder, folder, folders);
+    if (!folders) return status_no_memory(0, "a summary");
+    enum status status;
     size_t i;
     const json_t *row;
-    if (status == STATUS_OK && json)
-        status =
-            cli_print_json(json_pack("{s:s, s:s, s:O}", "kind", "verification", "path", folder, "folders", folders));
-    else if (status == STATUS_OK)
+    TRY_GOTO(status,
+             folder_holds(folder, "run.json") ? verify_run(folder, folders) : verify_folder(folder, folder, folders),
+             done);
+    if (json)
+        TRY_GOTO(
+            status,
+            cli_print_json(json_pack("{s:s, s:s, s:O}", "kind", "verification", "path", folder, "folders", folders)),
+            done);
+    else
         json_array_foreach(folders, i, row) print_row(row);
-    if (status == STATUS_OK) status = judge(folder, folders);
+    status = judge(folder, folders);
+done:
     json_decref(folders);
     return status;
 }

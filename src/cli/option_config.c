@@ -1,3 +1,4 @@
+/* Options from a --config file: a JSON object with options by their keys, or a run's run.json (option_run.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,12 +107,15 @@ static enum status read_keys(const char *path, json_t *object, struct options *o
     return STATUS_OK;
 }
 
+enum status options_read_object(const char *path, json_t *object, struct options *options) {
+    return options_is_run(object) ? options_read_run(path, object, options) : read_keys(path, object, options);
+}
+
 enum status options_read_config(const char *path, struct options *options) {
     json_t *object;
     TRY(check_format(path, options->command->name));
     TRY(json_read_object(path, CONFIG_FILE_LIMIT_BYTES, &object));
-    enum status status =
-        options_is_run(object) ? options_read_run(path, object, options) : read_keys(path, object, options);
+    enum status status = options_read_object(path, object, options);
     json_decref(object);
     return status;
 }

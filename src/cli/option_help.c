@@ -1,3 +1,4 @@
+/* --help and docs/options.md, from the table of options. */
 #include <stdio.h>
 #include <string.h>
 
@@ -107,7 +108,10 @@ void help_print_document(FILE *out) {
     fputs(
         "# Options\n\nMade by `ballast help options > docs/options.md`; a test compares.\n\n"
         "Each option is also a key of a `--config FILE`, a JSON object. The command line wins over the file, the file "
-        "over the\ndefault. Sizes are written `512M`, `8G`, `1.5T` (powers of 1024) or plain bytes.\n\n## Commands\n\n",
+        "over the\ndefault; but where the file is a run's run.json, or with --plan, no option changes the recipe, "
+        "which fixes the "
+        "bits of the\nresult: one that differs from it is refused. Sizes are written `512M`, `8G`, `1.5T` (powers of "
+        "1024) or plain bytes.\n\n## Commands\n\n",
         out);
     for (int i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "- `ballast %s %s`: %s. %s\n", commands[i]->name, commands[i]->arguments, commands[i]->summary,

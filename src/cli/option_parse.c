@@ -1,3 +1,4 @@
+/* From the words of a subcommand to its options and arguments. */
 #include <stdio.h>
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/json.h"
+#include "base/nearest.h"
 #include "checkpoint/run_folder.h"
 #include "cli/command.h"
 
@@ -145,6 +146,23 @@ static enum status refuse_changed(const char *path, const json_t *object) {
     return status_hint(STATUS_BAD_INPUT, "one run has one recipe, so its bits cannot be had again by training anew");
 }
 
+/* Those that are no options are read elsewhere: the plan as --plan is, the model and changes below. */
+static enum status check_keys(const char *path, const json_t *object) {
+    static const char *const known[] = {"version", "model", "options", "plan", "recipe_changes", "memory"};
+    enum { COUNT = sizeof known / sizeof *known };
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        int i = 0;
+        while (i < COUNT && strcmp(key, known[i]) != 0)
+            i++;
+        if (i < COUNT) continue;
+        enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: unknown field", path, key);
+        return nearest_hint(status, "field", key, known, COUNT);
+    }
+    return STATUS_OK;
+}
+
 static enum status check_run(const char *path, const json_t *object, const struct options *options) {
     if (options->command->bit != COMMAND_TRAIN) {
         (void)status_set(STATUS_BAD_INPUT, "--config: %s: has the settings of a run, which only `ballast train` takes",
@@ -152,6 +170,7 @@ static enum status check_run(const char *path, const json_t *object, const struc
         return status_hint(STATUS_BAD_INPUT, "`ballast resume RUN_DIR` goes on with a run");
     }
     int64_t version = 0;
+    TRY(check_keys(path, object));
     TRY(json_require(path, object, "version"));
     TRY(json_read_int(path, object, "version", RUN_VERSION, RUN_VERSION, &version));
     return refuse_changed(path, object);

@@ -1,3 +1,4 @@
+/* The value of one option from text, by its setting's type and range. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

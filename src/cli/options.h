@@ -60,6 +60,8 @@ enum status option_value_set(const struct option *option, const char *where, con
                              struct option_value *value);
 /* Fills what the command line left open from a config file. */
 enum status options_read_config(const char *path, struct options *options);
+/* The same from the file's object. */
+enum status options_read_object(const char *path, json_t *object, struct options *options);
 /* Sets a value that a config file gives, unless the command line has it. */
 enum status options_set_json(const char *where, enum option_id id, const json_t *json, enum option_source source,
                              struct options *options);

@@ -20,8 +20,9 @@ void prediction_free(struct prediction *prediction) {
 }
 
 /* The folder alone: a run may have been planned for another machine's memory. One that is gone is no disk tier. */
-static void take_disk(const char *folder, struct memory_options *out) {
-    if (file_is_folder(folder)) memory_options_set_disk(out, folder);
+static void take_disk(const struct memory_options *limits, struct memory_options *out) {
+    bool there = SETTINGS_HAVE(limits, disk_folder) && file_is_folder(limits->disk_folder);
+    if (there) memory_options_set_disk(out, limits->disk_folder);
 }
 
 static enum status read_run(struct prediction *prediction) {
@@ -30,7 +31,7 @@ static enum status read_run(struct prediction *prediction) {
     prediction->decided = settings.plan;
     prediction->model = scratch_format(&prediction->memory, "%s", settings.model_folder);
     prediction->measured_path = scratch_format(&prediction->memory, "%s/timeline.json", prediction->path);
-    take_disk(settings.limits.disk_folder, &prediction->machine.memory);
+    take_disk(&settings.limits, &prediction->machine.memory);
     run_settings_free(&settings);
     if (!prediction->model || !prediction->measured_path) return STATUS_FAILED;
     const char *plan = scratch_format(&prediction->memory, "%s/plan.json", prediction->path);
@@ -58,14 +59,14 @@ static enum status read_source(const struct options *options, struct prediction 
         return status_hint(STATUS_BAD_INPUT, "--model MODEL_DIR says which it is for");
     }
     TRY(step_options_read(options, true, &given));
-    prediction->machine.cluster_path = given.cluster_path;
-    if (given.memory.disk_folder[0]) prediction->machine.memory = given.memory;
+    if (SETTINGS_HAVE(&given, cluster_path)) SETTINGS_GIVE(&prediction->machine, cluster_path, given.cluster_path);
+    if (SETTINGS_HAVE(&given.memory, disk_folder)) prediction->machine.memory = given.memory;
     return STATUS_OK;
 }
 
 static enum status require_disk(const struct prediction *prediction) {
-    bool disk = prediction->session.machine.limits.disk_folder[0] != '\0';
-    if (prediction->plan.programs.tier_bytes[TIER_DISK] == 0 || disk) return STATUS_OK;
+    const struct memory_options *limits = &prediction->session.machine.limits;
+    if (prediction->plan.programs.tier_bytes[TIER_DISK] == 0 || SETTINGS_HAVE(limits, disk_folder)) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: uses the disk tier, whose speed is measured where it will be",
                      prediction->path);
     return status_hint(STATUS_BAD_INPUT, "--disk DIR says where");

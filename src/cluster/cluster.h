@@ -70,6 +70,8 @@ struct cluster_memory {
 enum status cluster_measure(struct cluster *out);
 /* Only the memory. FAILED where /proc does not tell. */
 enum status cluster_measure_memory(struct cluster_memory *out);
+/* The same with `root` before all paths: "" for this machine, a folder in tests. */
+enum status cluster_measure_memory_at(const char *root, struct cluster_memory *out);
 /* The same without failure: all 0 where /proc does not tell. */
 void cluster_find_memory(struct cluster_memory *out);
 /* How much more memory a capacity of so many bytes would need; 0: there is enough. */
@@ -83,7 +85,7 @@ int cluster_count_cores(int *hardware_threads);
 int64_t cluster_cache_bytes(void);
 
 /* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}], "limits": {…}}],
- * "rates": {…}}; the rates (rates_json.h) are null where they were not measured, so are limits where there are none.
+ * "rates": {…}}; the rates (rates.h) are null where they were not measured, so are limits where there are none.
  * NULL when out of memory. */
 json_t *cluster_to_json(const struct cluster *cluster);
 /* BAD_INPUT naming file and field; `file` stands for the path. */

@@ -1,10 +1,10 @@
+/* Cluster files: reading and writing cluster.json. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "cluster/cluster.h"
-#include "cluster/rates_json.h"
 
 enum { CLUSTER_FILE_LIMIT_BYTES = 1 << 20 };
 

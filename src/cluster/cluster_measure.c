@@ -1,3 +1,4 @@
+/* What the operating system says of this machine: cores, caches, memory. */
 #include <hwloc.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "cluster/cluster_memory.h"
+#include "cluster/cluster.h"
 
 #include <math.h>
 

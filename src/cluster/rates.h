@@ -3,8 +3,10 @@
 #ifndef BALLAST_CLUSTER_RATES_H
 #define BALLAST_CLUSTER_RATES_H
 
+#include <jansson.h>
 #include <stdbool.h>
 
+#include "base/status.h"
 #include "cluster/tier.h"
 
 /* What an instruction keeps busy. How much two concurrent instructions slow each other down depends on their activities
@@ -45,5 +47,14 @@ struct cluster_rates {
 /* Merges two measurements of one machine: the faster of each transfer, since other programs can only slow them down;
  * the slowdowns, which are quotients, of the less noisy measurement. */
 struct cluster_rates rates_lower(const struct cluster_rates *a, const struct cluster_rates *b);
+
+/* --- in JSON: a part of cluster files, and of what src/profile keeps (rates_json.c) --- */
+
+/* {"issue_s", "wake_s", "noise", "zero": {"latency_s", "bytes_per_s"},
+ *  "copies": [{"from", "to", "latency_s", "bytes_per_s"}], "slowdown": {ACTIVITY: {BESIDE: FACTOR}}}; copies between
+ * tiers that were not measured are left out. NULL when out of memory. */
+json_t *rates_to_json(const struct cluster_rates *rates);
+/* BAD_INPUT "FILE: rates…: what is wrong"; `out` is then as it was. */
+enum status rates_from_json(const char *file, const json_t *object, struct cluster_rates *out);
 
 #endif

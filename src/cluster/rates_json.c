@@ -1,4 +1,4 @@
-#include "cluster/rates_json.h"
+#include "cluster/rates.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* What a mixture is made of: files of one kind under one weight, as rows of T tokens each. */
+/* A component of a mixture: files of one kind with one weight, as rows of T tokens each. */
 #ifndef BALLAST_DATA_COMPONENT_H
 #define BALLAST_DATA_COMPONENT_H
 
@@ -46,16 +46,16 @@ void components_close(struct components *components);
 struct component_rows {
     int64_t train, held;
 };
-/* Returns when there are at least `train` rows for training, or all (INT64_MAX): makes what is missing, as
- * corpus_require. *out is what there surely is for training; where that is less than was asked for, it is exact, and so
- * is `held`. BAD_INPUT when all tokens there are make less than one row, or none beside those held out. */
+/* Returns when there are at least `train` rows for training, or all (INT64_MAX): makes missing tokens as
+ * corpus_require. *out is a lower bound of the rows for training; where it is less than `train`, it is exact, and so is
+ * `held`. BAD_INPUT when all tokens together make less than one row, or none besides those held out. */
 enum status component_require(const struct component *component, const struct component_options *options, int64_t train,
                               struct tokenize_effort effort, struct component_rows *out);
 
-/* Fills a row that is there; *counted is the number of targets that count. FAILED when it cannot be read. */
+/* Fills a row whose tokens are made; *counted is the number of targets that count. FAILED when it cannot be read. */
 enum status component_fill_row(const struct component *component, const struct component_options *options,
                                int64_t index, const struct row *row, int64_t *counted);
-/* Says how many examples were cut or left out, if any were, and of texts that are whole what is to be said of them. */
+/* Logs how many examples were cut or left out, and the notes about texts that are whole. */
 void component_tell_cuts(const struct component *component);
 
 #endif

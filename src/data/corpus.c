@@ -27,10 +27,10 @@ struct corpus {
     pthread_mutex_t lock; /* of what follows, and of views and places of the parts */
     pthread_cond_t changed;
     bool busy;          /* a thread makes tokens of part `whole_parts` */
-    int waiting;        /* threads that need what is not there */
-    size_t whole_parts; /* all of theirs is there */
+    int waiting;        /* threads that wait for tokens */
+    size_t whole_parts; /* parts whose tokens are all made */
     int64_t tokens;     /* that are there */
-    enum status status; /* how making failed, with its message and hint; OK: it did not */
+    enum status status; /* the failure to make tokens, with its message and hint; OK: none */
     char message[1024], hint[1024];
 };
 
@@ -54,7 +54,7 @@ static enum status open_part(const struct source *source, const struct token_cac
     return is_whole(out) && out->view.count == 0 ? refuse_empty(source->path) : STATUS_OK;
 }
 
-/* Under the lock: what was made is there for all. */
+/* Makes new tokens visible to all threads. Under the lock. */
 static void show_tokens(struct corpus *corpus) {
     for (; corpus->whole_parts < corpus->part_count; corpus->whole_parts++) {
         struct part *part = &corpus->parts[corpus->whole_parts];
@@ -108,7 +108,7 @@ struct corpus_extent corpus_extent(struct corpus *corpus) {
     return extent;
 }
 
-/* The part under way goes on. Under the lock, which is open meanwhile; the corpus is busy. */
+/* Tokenizes more of the current part. Called under the lock, which is released meanwhile; the corpus is busy. */
 static void make_tokens(struct corpus *corpus, struct tokenize_effort effort) {
     struct part *part = &corpus->parts[corpus->whole_parts];
     corpus->busy = true;
@@ -132,7 +132,7 @@ static bool is_missing(const struct corpus *corpus, int64_t tokens) {
     return extent.tokens < tokens && !extent.whole;
 }
 
-/* One who waits longer than some seconds is told how far it is. Under the lock, when the corpus is not busy. */
+/* Reports progress to a reader that waits longer than some seconds. Under the lock, when the corpus is not busy. */
 static void tell_progress(const struct corpus *corpus, int64_t *told_ns) {
     int64_t now_ns = clock_now_ns();
     if (corpus->whole_parts == corpus->part_count || now_ns - *told_ns < progress_ns) return;
@@ -148,7 +148,7 @@ static void rest(const struct corpus *corpus) {
     if (!corpus->busy && is_missing(corpus, INT64_MAX)) token_cache_rest(corpus->parts[corpus->whole_parts].cache);
 }
 
-/* Waves grow, so that little is made for who needs little. Under the lock. */
+/* Each wave is larger than the one before, so that a reader of few tokens waits for few. Under the lock. */
 static void make_missing(struct corpus *corpus, int64_t tokens, struct tokenize_effort effort) {
     int64_t told_ns = clock_now_ns();
     struct tokenize_effort wave = {effort.threads, effort.threads};
@@ -214,7 +214,7 @@ static size_t find_part(const struct corpus *corpus, int64_t token) {
     return low;
 }
 
-/* As much as lies in one part: *count of the tokens. */
+/* Reads as many of the tokens as lie in one part; sets *count to their number. */
 static enum status read_part(struct corpus *corpus, int64_t first, int64_t *count, int32_t *out) {
     pthread_mutex_lock(&corpus->lock);
     BUG_IF(first < 0 || *count < 0 || first > corpus->tokens - *count, "tokens %lld..+%lld of %lld", (long long)first,

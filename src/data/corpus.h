@@ -1,5 +1,5 @@
-/* Files of all kinds as one run of tokens, the later of which may still have to be made: what is read is made first, by
- * whoever reads it, unless another thread has done so meanwhile. Which tokens come at which place never depends on who
+/* Files of all kinds as one sequence of tokens, whose later part may not be tokenized yet. A reader makes missing
+ * tokens itself, unless another thread has made them meanwhile. The tokens at each place never depend on which thread
  * made them or when. */
 #ifndef BALLAST_DATA_CORPUS_H
 #define BALLAST_DATA_CORPUS_H
@@ -18,36 +18,36 @@ struct corpus;
  * has an id that is `vocab_size` or more. Of supervised files the tokens are marked ids (example.h), which are not
  * compared with it. The tokenizer must outlive it. */
 enum status corpus_open(const struct sources *sources, const struct token_cache_options *options, struct corpus **out);
-/* No other thread uses it any more. What is not whole leaves nothing behind. NULL is allowed. */
+/* No other thread may still use it. Caches that are not whole are removed. NULL is allowed. */
 void corpus_close(struct corpus *corpus);
 
-/* What is there; it only grows. */
+/* The tokens made so far; their number only grows. */
 struct corpus_extent {
     int64_t tokens;
     bool whole; /* nothing follows */
 };
 struct corpus_extent corpus_extent(struct corpus *corpus);
 
-/* Returns when there are at least `tokens` tokens, or all: makes what is missing, with up to `effort`. Any number of
- * threads may ask; one of them makes. BAD_INPUT or FAILED as making them failed, whoever did, when and however often it
- * is asked for what was not there then. */
+/* Returns when there are at least `tokens` tokens, or all: makes the missing ones, with up to `effort`. Any number of
+ * threads may call it; one of them makes tokens. Where making them failed, in whichever thread, each call that needs
+ * more tokens than there are returns that failure (BAD_INPUT or FAILED). */
 enum status corpus_require(struct corpus *corpus, int64_t tokens, struct tokenize_effort effort,
                            struct corpus_extent *out);
-/* For a thread beside: makes one chunk on the calling thread alone, after all who wait for theirs. False when nothing
- * is left to do, or nothing can be done any more. */
+/* For a background thread: makes one chunk on the calling thread alone, after all threads that wait for tokens. False
+ * when all tokens are made, or making them failed. */
 bool corpus_advance(struct corpus *corpus);
-/* Gives up memory that making gets anew. */
+/* Frees memory that making tokens allocates again. */
 void corpus_rest(struct corpus *corpus);
 
 /* Tokens first .. first+count-1, which must be there, into out[count]. FAILED when they cannot be read. */
 enum status corpus_read(struct corpus *corpus, int64_t first, int64_t count, int32_t *out);
 
-/* Equal for equal tokens from equal files, made or not; others almost surely differ. It may read all texts; 0 when one
- * cannot be read. */
+/* A hash that is equal for equal files and settings, whether their tokens are made or not. It may read all texts; 0
+ * when one cannot be read. */
 uint64_t corpus_identity(struct corpus *corpus);
 /* token_cache_tell_text of each text. */
 void corpus_tell_text(struct corpus *corpus, bool ended);
-/* Says once of each text that was tokenized how long that took or how far it came. */
+/* Logs once for each tokenized text how long it took or how far it got. */
 void corpus_tell(struct corpus *corpus);
 
 #endif

@@ -26,7 +26,7 @@ struct dataset {
     VEC(struct span) spans;                   /* of valid, or of train where rows are held out; once settled */
     int64_t train_sequences, valid_sequences; /* -1: not settled */
     struct jsonl_columns columns;
-    struct component_options options; /* the paths in `cache` are not valid any more once all is open */
+    struct component_options options; /* the paths in `cache` are valid only while the dataset is opened */
     struct tokenize_effort effort;    /* of those who wait for tokens */
     struct tokenize_thread *thread;   /* NULL: none */
     double valid_fraction;
@@ -102,8 +102,8 @@ enum status dataset_settle(struct dataset *dataset, enum dataset_split split) {
     return STATUS_OK;
 }
 
-/* What comes first is looked at before anything is computed: the first window of what is trained on, a row of the
- * others. */
+/* Makes the first rows before anything is computed, so that bad data is found early: the first window of the training
+ * rows, one row of the others. */
 static enum status require_first_rows(const struct dataset *dataset) {
     struct component_rows rows;
     for (size_t i = 0; i < dataset->train.count; i++)
@@ -140,7 +140,7 @@ static bool is_whole(const struct components *components) {
     return true;
 }
 
-/* Whatever takes no waiting. */
+/* All that needs no tokens to be made. */
 static enum status settle_whole(struct dataset *dataset) {
     bool train = is_whole(&dataset->train);
     bool valid = dataset->valid.count > 0 ? is_whole(&dataset->valid) : train;

@@ -9,7 +9,7 @@
  *
  * The files' tokens, one file after the other, are cut into sequences of T = sequence_tokens: sequence i has tokens
  * i*T .. i*T+T-1 as inputs and each one's successor as target, so it takes T+1 tokens and shares one with the next.
- * What is left at the end is dropped. Sequences run across documents; with `documents_apart` each document in
+ * What is left at the end is dropped. Sequences cross the borders of documents; with `documents_apart` each document in
  * a sequence is a segment of its own, with positions from 0, and its last token has no target.
  *
  * Supervised .jsonl files ({"prompt": ..., "completion": ...} or {"messages": [...]}) give examples instead: each
@@ -21,8 +21,8 @@
  * mixed in exact proportions (mixture.h), each going through epochs of its own.
  *
  * Text that no earlier run has tokenized is tokenized while it is read (corpus.h): opening makes the first rows,
- * filling a batch what it lacks, and dataset_tokenize_beside has a thread make the rest meanwhile. Batches are the same
- * however far that is. What is wrong with a text comes from the call that needs what could not be made.
+ * filling a batch makes the rows it lacks, and dataset_tokenize_beside starts a thread that makes the rest. Batches are
+ * the same however far that thread is. An error in a text is returned by the call that needs the missing tokens.
  *
  * Any number of threads may fill batches. Tokens are read from files where they are used and take no memory; making
  * them takes some (dataset_tokenize_beside).
@@ -33,7 +33,7 @@
  *   dataset: this file; source: which files are meant; component: the files of one weight;
  *   mixture: whose turn it is; row_order: which row comes; row: one sequence of a batch;
  *   packing, packing_fit: which examples share a row;
- *   corpus: files as one run of tokens that may still grow; token_file: tokens as they lie in a file;
+ *   corpus: files as one sequence of tokens that may still grow; token_file: tokens as they lie in a file;
  *   tokenize: a text to ids, in parallel; tokenize_thread: beside training;
  *   token_cache, token_cache_file: ids that later runs find;
  *   jsonl, jsonl_form: lines of JSON, and the forms of other tools. */
@@ -121,7 +121,7 @@ struct dataset_batch {
 
 /* Fills a batch row by row. *targets is the number of targets that count.
  *
- * Row r of a training step is position p = step*batch + r of an endless run. The mixture says whose turn it is, and
+ * Row r of a training step is position p = step*batch + r of an endless sequence. The mixture picks the source, and
  * each source gives its sequences in an order that the seed and its number among the sources decide (row_order.h): a
  * pure function of the arguments, so that resuming needs the step only. Validation steps go through the sequences once,
  * in order; rows beyond the last have tokens 0 and targets DATASET_IGNORE. The split must have sequences; step is at

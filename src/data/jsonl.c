@@ -147,18 +147,18 @@ static enum status add_column(const char *text, const char *from, size_t bytes, 
 
 enum status jsonl_columns_parse(const char *text, struct jsonl_columns *out) {
     struct jsonl_columns columns = {0};
-    enum status status = STATUS_OK;
+    enum status status;
     enum jsonl_kind kind;
-    for (const char *from = text; *from && status == STATUS_OK;) {
+    for (const char *from = text; *from;) {
         size_t bytes = strcspn(from, ",");
-        status = add_column(text, from, bytes, &columns);
+        TRY_GOTO(status, add_column(text, from, bytes, &columns), failed);
         from += bytes + (from[bytes] == ',');
     }
-    if (status == STATUS_OK && *text && !kind_of(&columns, &kind)) status = refuse_columns(text);
-    if (status == STATUS_OK)
-        *out = columns;
-    else
-        jsonl_columns_free(&columns);
+    if (*text && !kind_of(&columns, &kind)) TRY_GOTO(status, refuse_columns(text), failed);
+    *out = columns;
+    return STATUS_OK;
+failed:
+    jsonl_columns_free(&columns);
     return status;
 }
 

@@ -20,7 +20,7 @@ struct line_reader {
 /* The next line without its "\n"; false at the end. Bytes after the last "\n" are a line if there are any. */
 bool line_read(struct line_reader *reader, const char **line, size_t *bytes);
 
-/* What is read of a line, by the key that it has unless columns say otherwise. */
+/* The fields that are read of a line, with their keys unless columns give other keys. */
 #define JSONL_FIELD_LIST(X)                                                                                            \
     X(TEXT, "text")                                                                                                    \
     X(PROMPT, "prompt")                                                                                                \
@@ -54,9 +54,9 @@ enum jsonl_kind {
     JSONL_KIND_CHAT,    /* {"messages": [{"role": ..., "content": ...}, ...]}, or as ShareGPT has it: a conversation */
     JSONL_KIND_ALPACA,  /* {"instruction": ..., "input": ..., "output": ...}: a supervised example */
 };
-/* What columns say, else what the first line that is not blank is like; JSONL_KIND_TEXT when it is like none, so that
- * reading it then says what is wrong. "messages" come before "prompt" and "completion", these before "text", and all
- * of them before "conversations" and "instruction" with "output". */
+/* The kind that the columns name, else that of the first line that is not blank; JSONL_KIND_TEXT when it is of none, so
+ * that reading the line reports what is wrong. "messages" come before "prompt" and "completion", these before "text",
+ * and all of them before "conversations" and "instruction" with "output". */
 enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes, const struct jsonl_columns *columns);
 /* The same of a file, of which only the beginning is read. FAILED when it cannot be read. */
 enum status jsonl_find_file_kind(const struct file_input *file, const struct jsonl_columns *columns,

@@ -1,4 +1,4 @@
-/* Lines in the forms of other tools as those that are read here. */
+/* Converts lines in other tools' forms to the forms that are read here. */
 #ifndef BALLAST_DATA_JSONL_FORM_H
 #define BALLAST_DATA_JSONL_FORM_H
 

@@ -32,7 +32,7 @@ void mixture_free(struct mixture *mixture) {
     *mixture = (struct mixture){0};
 }
 
-/* How many of the first `position` positions that are left to this part and those after it are its own. */
+/* Of the first `position` positions that this part and the parts after it share, how many are this part's. */
 static int64_t count_own(const struct mixture_part *part, int64_t position) {
     return (int64_t)(((__int128)position * part->weight + part->offset) / part->rest);
 }

@@ -1,5 +1,5 @@
-/* From which of several sources each sequence of an endless run comes: exact proportions, and a pure function of the
- * position, so that there is nothing to save.
+/* Which of several sources each row of training comes from: in exact proportions, and a pure function of the position,
+ * so that there is nothing to save.
  *
  * The sources' weights are whole numbers with the sum W. Any W positions in a row hold exactly weight[k] draws of
  * source k, and any n positions at least 1 - K fewer or more than n * weight[k] / W would be (K sources). */

@@ -68,7 +68,7 @@ static enum status fit_alone(const int32_t *sizes, int64_t count, uint32_t *row_
     return STATUS_OK;
 }
 
-/* Best fit makes the long rows first; what is held out for validation must not be all of one length. */
+/* Best fit makes rows of long examples first, but rows held out for validation must have examples of all lengths. */
 static void shuffle_rows(uint32_t *row_of, int64_t count, int64_t rows) {
     for (int64_t i = 0; i < count; i++)
         if (row_of[i] != UINT32_MAX) row_of[i] = (uint32_t)random_permute(0, 0, row_of[i], (uint64_t)rows);
@@ -79,7 +79,7 @@ static enum status order_examples(struct packing *packing, const uint32_t *row_o
     packing->row_first = mem_array((size_t)packing->rows + 2, sizeof *packing->row_first);
     packing->order = mem_array((size_t)packing->examples, sizeof *packing->order);
     if (!packing->row_first || !packing->order) return STATUS_FAILED;
-    /* One place further on, so that filling leaves each row's beginning where it belongs. */
+    /* Counts are stored one place further on, so that filling moves each entry to its row's beginning. */
     int64_t *next = packing->row_first + 1;
     for (int64_t i = 0; i < packing->examples; i++)
         if (row_of[i] != UINT32_MAX) next[row_of[i] + 1]++;
@@ -115,12 +115,12 @@ enum status packing_create(struct corpus *corpus, const struct packing_options *
     enum status status = examine_ids(&examination, corpus);
     packing.starts = examination.starts.items;
     packing.examples = (int64_t)examination.sizes.count;
-    if (status == STATUS_OK) status = make_rows(&examination);
+    TRY_GOTO(status, status, done);
+    TRY_GOTO(status, make_rows(&examination), done);
+    *out = packing;
+done:
     vec_free(&examination.sizes);
-    if (status == STATUS_OK)
-        *out = packing;
-    else
-        packing_free(&packing);
+    if (status != STATUS_OK) packing_free(&packing);
     return status;
 }
 

@@ -15,7 +15,7 @@ static const struct {
     enum source_kind kind;
 } kinds[] = {{".txt", SOURCE_TEXT}, {".jsonl", SOURCE_JSONL}, {".bin", SOURCE_TOKENS}};
 
-/* Files in which data often come, and what makes them such that are read. */
+/* Common kinds of data files that are not read, and the command that converts each. */
 static const struct {
     const char *extension, *what, *way;
 } unread[] = {

@@ -17,7 +17,7 @@ enum source_kind {
     SOURCE_CHAT,    /* .jsonl: a conversation a line, {"messages": [...]}, or as ShareGPT has it */
     SOURCE_ALPACA,  /* .jsonl: a supervised example a line, {"instruction": ..., "input": ..., "output": ...} */
 };
-/* Whether it holds examples, as marked ids (example.h), and not documents. */
+/* Whether it holds examples (marked ids, example.h) instead of documents. */
 static inline bool source_is_supervised(enum source_kind kind) {
     return kind == SOURCE_PROMPTS || kind == SOURCE_CHAT || kind == SOURCE_ALPACA;
 }

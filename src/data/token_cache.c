@@ -13,7 +13,7 @@
 
 enum { NARROW_IDS = 1 << 16 };
 
-/* What it takes to make ids; all of it goes once they are whole. */
+/* What is needed to make ids; freed once they are whole. */
 struct making {
     struct file_input text;
     struct chat_template *chat; /* of conversations */
@@ -84,12 +84,14 @@ static enum status make_key(const struct token_cache_options *options, enum sour
 static enum status hash_part(const struct file_input *text, size_t from, size_t to, XXH3_state_t *state) {
     enum { PIECE_BYTES = 1 << 16 };
     unsigned char *piece = mem_array(PIECE_BYTES, 1);
-    enum status status = piece ? STATUS_OK : STATUS_FAILED;
-    for (size_t here; status == STATUS_OK && from < to; from += here) {
+    if (!piece) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    for (size_t here; from < to; from += here) {
         here = to - from < PIECE_BYTES ? to - from : PIECE_BYTES;
-        status = file_input_read(text, from, here, piece);
-        if (status == STATUS_OK) XXH3_128bits_update(state, piece, here);
+        TRY_GOTO(status, file_input_read(text, from, here, piece), done);
+        XXH3_128bits_update(state, piece, here);
     }
+done:
     mem_free(piece);
     return status;
 }
@@ -105,9 +107,11 @@ static enum status hash_text(struct token_cache *cache) {
     XXH3_state_t *state = XXH3_createState();
     if (!state) return status_set(STATUS_FAILED, "out of memory for a hash");
     XXH3_128bits_reset(state);
-    enum status status = hash_part(&cache->making.text, 0, cache->making.text.bytes, state);
-    if (status == STATUS_OK) take_digest(state, cache->key.text_hash);
-    cache->text_hashed = status == STATUS_OK;
+    enum status status;
+    TRY_GOTO(status, hash_part(&cache->making.text, 0, cache->making.text.bytes, state), done);
+    take_digest(state, cache->key.text_hash);
+    cache->text_hashed = true;
+done:
     XXH3_freeState(state);
     return status;
 }
@@ -227,7 +231,7 @@ static enum status write_ids(void *payload, const uint32_t *ids, size_t count) {
     return token_cache_writer_write(writer, ids, count);
 }
 
-/* The key says what was read, which must be what lay there when the run began. */
+/* The key holds the hash of the text that was read, which must be the text that was there when the run began. */
 static enum status keep_hash(struct token_cache *cache) {
     uint64_t read[2], *known = cache->key.text_hash;
     take_digest(cache->making.hash, read);

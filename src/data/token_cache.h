@@ -34,22 +34,22 @@ struct token_cache;
  * `vocab_size` or more. */
 enum status token_cache_open(const struct token_cache_options *options, const struct source *source,
                              struct token_cache **out);
-/* What is not whole leaves nothing behind. NULL is allowed. */
+/* A cache that is not whole is removed. NULL is allowed. */
 void token_cache_close(struct token_cache *cache);
 
 /* Whether all ids are there. */
 bool token_cache_whole(const struct token_cache *cache);
-/* The ids that are there. Its file stays open until token_cache_close. */
+/* The ids made so far. Their file stays open until token_cache_close. */
 struct token_view token_cache_view(const struct token_cache *cache);
 /* Makes some more ids of a text that is not whole. BAD_INPUT for a bad text or an id of `vocab_size` or more, FAILED
  * when the text cannot be read; it is then never whole, and what was there stays there. A cache that cannot be written
  * is only warned of: its ids are then kept for this run alone. */
 enum status token_cache_advance(struct token_cache *cache, struct tokenize_effort effort);
-/* Gives up memory that advancing gets anew. */
+/* Frees memory that advancing allocates again. */
 void token_cache_rest(struct token_cache *cache);
 
-/* Equal for texts that give equal ids by the same settings, whether or not they are there; others almost surely differ.
- * It may read the whole text, beside a thread that advances; 0 when it cannot be read. */
+/* A hash of the text and the settings that decide its ids, whether the ids are made or not. It may read the whole
+ * text, beside a thread that advances; 0 when it cannot be read. */
 uint64_t token_cache_identity(struct token_cache *cache);
 
 struct token_cache_progress {
@@ -57,10 +57,10 @@ struct token_cache_progress {
     size_t done, bytes;
 };
 struct token_cache_progress token_cache_progress(const struct token_cache *cache);
-/* Says once, of a text that this process tokenized, how long that took or how far it came. */
+/* Logs once, for a text that this process tokenized, how long it took or how far it got. */
 void token_cache_tell(struct token_cache *cache);
-/* Says once, of a text that is whole, or that is no further when the run has `ended`, what of it is not UTF-8, and how
- * Alpaca's examples are read. */
+/* Logs once, for a text that is whole or when the training run has `ended`, what of it is not UTF-8 and how Alpaca's
+ * examples are read. */
 void token_cache_tell_text(struct token_cache *cache, bool ended);
 
 #endif

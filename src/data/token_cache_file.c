@@ -93,7 +93,7 @@ static bool is_unfinished(const char *name) {
     return at && sscanf(at, ".tokens.%*u.%*u.new%n", &length) == 0 && length > 0 && at[length] == '\0';
 }
 
-/* A file that its writer does not hold any more. One that cannot be removed stays. */
+/* Removes a file whose writer no longer holds its lock. One that cannot be removed stays. */
 static void remove_abandoned(const char *path) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return;
@@ -152,17 +152,19 @@ static enum status append(struct file_input *file, const void *data, size_t byte
 static enum status copy_ids(const struct file_input *from, struct file_input *to) {
     enum { PIECE_BYTES = 1 << 16 };
     unsigned char *piece = mem_array(PIECE_BYTES, 1);
-    enum status status = piece ? STATUS_OK : STATUS_FAILED;
-    for (size_t at = 0, here; status == STATUS_OK && at < from->bytes; at += here) {
+    if (!piece) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    for (size_t at = 0, here; at < from->bytes; at += here) {
         here = from->bytes - at < PIECE_BYTES ? from->bytes - at : PIECE_BYTES;
-        status = file_input_read(from, at, here, piece);
-        if (status == STATUS_OK) status = append(to, piece, here);
+        TRY_GOTO(status, file_input_read(from, at, here, piece), done);
+        TRY_GOTO(status, append(to, piece, here), done);
     }
+done:
     mem_free(piece);
     return status;
 }
 
-/* Opens the writer's place and takes what is written so far there. */
+/* Opens a file at the writer's place and copies the ids written so far to it. */
 static enum status begin_place(struct token_cache_writer *writer, const char *folder) {
     TRY(vec_reserve(&writer->files, writer->files.count + 1));
     struct file_input file = {.path = mem_string(writer->path), .descriptor = -1};
@@ -190,7 +192,7 @@ static void warn_without_cache(const char *path) {
                 getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
 }
 
-/* From the first place that can be had after the writer's, which failed as the message says. */
+/* Moves to the next place that works. The writer's own place failed; the message says why. */
 static enum status move_on(struct token_cache_writer *writer) {
     if (writer->place == PLACE_CACHE) warn_without_cache(writer->path);
     drop_beside(writer);

@@ -31,11 +31,11 @@ char *token_cache_path(const char *folder, const char *text_path);
 bool token_cache_file_open(const char *path, const struct token_cache_key *key, struct file_input *file,
                            struct token_view *view, struct utf8_damage *damage);
 
-/* Where ids are kept that are being made. A file that cannot be written any more is left for the next place, with what
- * it holds: without a cache, text is tokenized again by the next run, and that is all. */
+/* Where ids are kept while they are made. When a file can no longer be written, its ids are copied to the next place.
+ * So without a cache the only cost is that the next run tokenizes the text again. */
 enum token_cache_place {
     PLACE_CACHE,  /* beside the cache's path, which it then gets */
-    PLACE_SPARE,  /* a file without a name in $TMPDIR, or /var/tmp: it goes with the process */
+    PLACE_SPARE,  /* a file without a name in $TMPDIR, or /var/tmp: it ends with the process */
     PLACE_MEMORY, /* the same in memory */
     PLACES
 };
@@ -49,14 +49,14 @@ struct token_cache_writer {
     int64_t count; /* ids written */
 };
 
-/* Begins a cache in `folder`, which is created when missing; what processes left there that ended before theirs were
- * whole is removed. FAILED where there is no place at all, or no memory. */
+/* Begins a cache in `folder`, which is created when missing; unfinished caches that ended processes left there
+ * are removed. FAILED where there is no place at all, or no memory. */
 enum status token_cache_writer_open(const char *folder, const char *path, int token_bytes,
                                     struct token_cache_writer *out);
 enum status token_cache_writer_write(struct token_cache_writer *writer, const uint32_t *ids, size_t count);
 /* What was written, to be read for as long as the writer is not closed. */
 struct token_view token_cache_writer_view(const struct token_cache_writer *writer, int64_t id_limit);
-/* All is written: in PLACE_CACHE the file gets its name. One that cannot is only warned of. */
+/* All ids are written: in PLACE_CACHE the file gets its name. A failure is only a warning. */
 void token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit,
                                 const struct utf8_damage *damage);
 /* Removes what was not published. One that is closed is left alone. */

@@ -104,13 +104,13 @@ static enum status examine_all(const char *name, const struct token_view *view, 
 enum status token_view_examine(const char *name, const struct token_view *view, int64_t vocab_size, uint64_t *hash) {
     XXH3_state_t *state = XXH3_createState();
     int32_t *room = mem_array(BLOCK_TOKENS, sizeof *room);
-    enum status status = room ? STATUS_OK : STATUS_FAILED;
-    if (!state) status = status_set(STATUS_FAILED, "out of memory for a hash");
-    if (status == STATUS_OK) {
-        XXH3_64bits_reset(state);
-        status = examine_all(name, view, vocab_size, state, room);
-    }
-    if (status == STATUS_OK) *hash = XXH3_64bits_digest(state);
+    enum status status;
+    TRY_GOTO(status, room ? STATUS_OK : STATUS_FAILED, done);
+    TRY_GOTO(status, state ? STATUS_OK : status_set(STATUS_FAILED, "out of memory for a hash"), done);
+    XXH3_64bits_reset(state);
+    TRY_GOTO(status, examine_all(name, view, vocab_size, state, room), done);
+    *hash = XXH3_64bits_digest(state);
+done:
     XXH3_freeState(state);
     mem_free(room);
     return status;

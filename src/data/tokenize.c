@@ -63,7 +63,8 @@ static enum status keep_ids(void *payload, const uint32_t *ids, size_t count) {
 }
 
 static enum status encode(struct tokenizer_encoder *encoder, const char *text, size_t bytes, struct token_ids *out) {
-    return tokenizer_encoder_run(encoder, text, bytes, false, (struct token_sink){.write = keep_ids, .payload = out});
+    return tokenizer_encoder_encode(encoder, text, bytes, false,
+                                    (struct token_sink){.write = keep_ids, .payload = out});
 }
 
 static const char *text_of(const struct chunk *chunk) { return chunk->room.items + chunk->before; }
@@ -101,8 +102,7 @@ static bool may_cut(const char *text, size_t at) {
     return is_space(text[at]) ? !is_space(text[at - 1]) : text[at - 1] == '\n';
 }
 
-/* Makes the room hold the text from a window before the chunk to `bytes` after its beginning, as far as there is any.
- */
+/* Reads the text from a window before the chunk to `bytes` after its beginning into the room, or to the text's end. */
 static enum status read_room(const struct tokenizing *t, struct chunk *chunk, size_t bytes) {
     size_t from = chunk->first - chunk->before, left = t->text->bytes - chunk->first;
     size_t wanted = chunk->before + (bytes < left ? bytes : left), there = chunk->room.count;
@@ -189,17 +189,18 @@ static enum status encode_prompt(const struct tokenizing *t, const struct jsonl_
     TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_PROMPT), &prompt, &prompt_bytes));
     TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_COMPLETION), &completion, &completion_bytes));
     struct text_buffer text = {0};
-    enum status status = text_append(&text, prompt, prompt_bytes);
-    if (status == STATUS_OK) status = text_append(&text, completion, completion_bytes);
+    enum status status;
+    TRY_GOTO(status, text_append(&text, prompt, prompt_bytes), done);
+    TRY_GOTO(status, text_append(&text, completion, completion_bytes), done);
     struct text_span trained = {prompt_bytes, text.count};
-    if (status == STATUS_OK)
-        status = example_encode(t->encoders.items[thread].examples, text.items, text.count, &trained, 1, true,
-                                t->options.eos_token, out);
+    status = example_encode(t->encoders.items[thread].examples, text.items, text.count, &trained, 1, true,
+                            t->options.eos_token, out);
+done:
     vec_free(&text);
     return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", t->name, (long long)line) : status;
 }
 
-/* What is in another form than those that are read is put into one of them. */
+/* Converts lines in other tools' forms first. */
 static enum status encode_formed(const struct tokenizing *t, int thread, int64_t line, json_t *object,
                                  struct token_ids *out) {
     struct chat_encoder *chats = t->encoders.items[thread].chats;
@@ -251,7 +252,7 @@ static void add_damage(struct utf8_damage *all, const struct utf8_damage *more) 
     all->parts += more->parts;
 }
 
-/* Encodes chunks in parallel, then hands them over in order; the first that failed in the file's order decides. */
+/* Encodes chunks in parallel, then sends them in order; of several failures the first in the file is returned. */
 static enum status encode_wave(struct tokenizing *t, int count, int threads, struct token_sink sink) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int i = 0; i < count; i++) {

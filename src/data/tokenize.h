@@ -1,9 +1,9 @@
 /* Text files into token ids, in parallel.
  *
  * Text is cut into chunks of about 256 KiB that depend on the text and the tokenizer alone, so ids are the same for any
- * number of threads. A .jsonl file is cut between lines. A .txt file is cut where encoding a window about the cut gives
- * the same ids whole and in two, so its ids are those of tokenizer_encode on all of it; only where half a chunk holds
- * no such place (no blank, no newline) it is cut between two characters all the same. */
+ * number of threads. A .jsonl file is cut between lines. A .txt file is cut where a window around the cut gives the
+ * same ids whole and in two parts, so its ids are those of tokenizer_encode on the whole file. Only where half a chunk
+ * has no such place (no blank, no newline) is it cut between two characters. */
 #ifndef BALLAST_DATA_TOKENIZE_H
 #define BALLAST_DATA_TOKENIZE_H
 
@@ -34,26 +34,24 @@ struct tokenize_effort {
 };
 enum { TOKENIZE_MOST_CHUNKS = 64 };
 
-/* A file on its way to ids. Not for several threads at once. */
+/* A file that is being tokenized. Used by one thread at a time. */
 struct tokenizing;
 /* `name` stands for the path in messages. `name`, the text and what the options point to must outlive it. */
 enum status tokenizing_create(const struct tokenize_options *options, const char *name, const struct file_input *text,
                               struct tokenizing **out);
 void tokenizing_free(struct tokenizing *tokenizing);
 
-/* Bytes whose ids have been sent, from the beginning; all of them: the end. */
+/* How many bytes, from the beginning, have had their ids sent; all bytes at the end. */
 size_t tokenizing_done(const struct tokenizing *tokenizing);
-/* Of these bytes, for .txt files. */
+/* What of these bytes is not UTF-8, for .txt files. */
 struct utf8_damage tokenizing_damage(const struct tokenizing *tokenizing);
 /* Encodes the next chunks and sends their ids to the sink, in order, from the calling thread: `eos_token` follows each
- * document that is not empty. The template of the tokenizer's post-processor is not applied. Of supervised files they
- * are marked ids: prompt and completion are one text, with the template, and `eos_token` is trained on (example.h); for
- * conversations see chat.h.
- * BAD_INPUT for text that is not as it must be: what comes before its chunk is sent all the same. FAILED when it cannot
- * be read. After a failure there
- * is nothing to do but to free. */
+ * document that is not empty. The template of the tokenizer's post-processor is not applied. Supervised
+ * files give marked ids: prompt and completion are one text, with the template, and `eos_token` is trained on
+ * (example.h); for conversations see chat.h. BAD_INPUT for malformed text: the chunks before it are sent all the same.
+ * FAILED when the text cannot be read. After a failure the caller can only free it. */
 enum status tokenizing_advance(struct tokenizing *tokenizing, struct tokenize_effort effort, struct token_sink sink);
-/* Gives up memory that the next call gets anew. */
+/* Frees memory that the next call allocates again. */
 void tokenizing_rest(struct tokenizing *tokenizing);
 
 #endif

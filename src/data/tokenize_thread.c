@@ -9,7 +9,7 @@
 #include "base/fault.h"
 #include "base/mem.h"
 
-/* Chunks of a corpus before the next one's turn, which must find out its text's words anew. */
+/* Chunks of one corpus before the next corpus has its turn: each change starts with an empty cache of words. */
 enum { TURN_CHUNKS = 16 };
 
 struct tokenize_thread {
@@ -27,7 +27,7 @@ static bool take_turn(struct tokenize_thread *thread, struct corpus *corpus) {
     return true;
 }
 
-static void *run(void *payload) {
+static void *tokenize_all(void *payload) {
     struct tokenize_thread *thread = payload;
     (void)setpriority(PRIO_PROCESS, 0, 19); /* on Linux a thread's */
     for (bool more = true; more;) {
@@ -43,7 +43,7 @@ enum status tokenize_thread_start(struct corpus *const *corpora, size_t count, s
     if (!thread) return STATUS_FAILED;
     thread->count = count;
     memcpy(thread->corpora, corpora, count * sizeof *corpora);
-    int error = fault_point(FAULT_SUBMIT) ? EAGAIN : pthread_create(&thread->thread, NULL, run, thread);
+    int error = fault_point(FAULT_SUBMIT) ? EAGAIN : pthread_create(&thread->thread, NULL, tokenize_all, thread);
     if (error != 0) {
         mem_free(thread);
         return status_set(STATUS_FAILED, "cannot start a thread that tokenizes: %s", strerror(error));

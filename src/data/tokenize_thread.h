@@ -1,8 +1,8 @@
-/* Tokenizing beside training: a thread that makes what corpora still lack, one chunk of text at a time.
+/* Tokenizing beside training: a thread that makes the missing tokens of corpora, one chunk of text at a time.
  *
- * It is one thread, and last in line for the processor (nice 19): while the compute threads have every core it takes
- * 1.5% of one, where a core is idle all of it. That a reader waits for rows is no loss against tokenizing before the
- * first step: it then makes them itself with all threads. So nothing needs to be guessed of how fast training reads. */
+ * It is one thread with the lowest priority (nice 19): it takes 1.5% of a core while the compute threads use every
+ * core, and all of an idle core. A reader that has to wait for rows makes them itself with all threads, which takes no
+ * longer than tokenizing before the first step. So nothing depends on how fast training reads. */
 #ifndef BALLAST_DATA_TOKENIZE_THREAD_H
 #define BALLAST_DATA_TOKENIZE_THREAD_H
 

@@ -50,10 +50,12 @@ static enum status write_text(struct writer *writer, struct written_text *text, 
 enum status generate_continue(struct writer *writer, uint32_t text, struct token_ids *ids, generate_sink *sink,
                               void *payload, struct generate_result *result) {
     struct written_text written;
-    struct generate_result done = {.prompt_tokens = (int64_t)ids->count};
-    enum status status = written_text_begin(writer, text, ids, sink, payload, &written);
-    if (status == STATUS_OK) status = write_text(writer, &written, &done);
+    struct generate_result made = {.prompt_tokens = (int64_t)ids->count};
+    enum status status;
+    TRY_GOTO(status, written_text_begin(writer, text, ids, sink, payload, &written), done);
+    TRY_GOTO(status, write_text(writer, &written, &made), done);
+    if (result) *result = made;
+done:
     written_text_free(&written);
-    if (status == STATUS_OK && result) *result = done;
     return status;
 }

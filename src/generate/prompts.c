@@ -37,11 +37,14 @@ static enum status add_prompt(json_t *source, struct prompts *prompts, struct pr
 enum status prompts_add_text(struct prompt_encoder *encoder, const char *text, struct prompts *prompts) {
     struct text_buffer repaired = {0};
     struct prompt *prompt = NULL;
-    enum status status = text_append_repaired(&repaired, text, strlen(text));
-    if (status == STATUS_OK)
-        status = add_prompt(json_pack("{s:s%}", "prompt", repaired.items ? repaired.items : "", repaired.count),
-                            prompts, &prompt);
-    if (status == STATUS_OK) status = encode_text(encoder, text, &prompt->ids);
+    enum status status;
+    TRY_GOTO(status, text_append_repaired(&repaired, text, strlen(text)), done);
+    TRY_GOTO(status,
+             add_prompt(json_pack("{s:s%}", "prompt", repaired.items ? repaired.items : "", repaired.count), prompts,
+                        &prompt),
+             done);
+    status = encode_text(encoder, text, &prompt->ids);
+done:
     vec_free(&repaired);
     return status;
 }

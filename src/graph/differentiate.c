@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* What is known of the gradient of one tensor, by tensor id of the forward graph. */
+/* The state of one tensor's gradient; entries are indexed by the tensor's id in the forward graph. */
 struct entry {
     struct tensor *gradient; /* sum over the uses seen so far; for the base of views: whose columns they write */
     bool wanted;             /* some trainable parameter lies behind it, or it is one */
@@ -25,7 +25,7 @@ static struct entry *entry_of(const struct gradients *gradients, const struct te
     return &gradients->entries[tensor->id];
 }
 
-/* The gradient of a view is the same columns of its base's gradient, so that what writes them fills the base's. */
+/* The gradient of a view is the same columns of its base's gradient: nodes that write it fill the base's. */
 static struct tensor *matching_view(struct gradients *gradients, const struct tensor *view) {
     struct tensor *base = entry_of(gradients, view->base)->gradient;
     return base ? graph_view(gradients->graph, base, view->base_column, shape_columns(&view->shape)) : NULL;
@@ -83,8 +83,7 @@ void gradient_deliver(struct gradients *gradients, struct tensor *tensor, struct
     entry->gradient = gradient;
 }
 
-/* A rule may read those of its node's operands that the operator declares as saved, and whatever is no operand of it.
- */
+/* Of its node's operands, a rule may read only those that the operator declares as saved. */
 static bool may_read(const struct node *node, const struct tensor *tensor) {
     bool operand = false;
     for (int i = 0; i < OP_INPUTS_MAX; i++) {
@@ -121,7 +120,7 @@ void gradient_contribute(struct gradients *gradients, struct tensor *tensor, str
     entry->gradient = gradient;
 }
 
-/* A tensor's gradient is wanted when a trainable parameter lies behind it. */
+/* A tensor's gradient is wanted when the tensor depends on a trainable parameter. */
 static void mark_wanted(struct gradients *gradients) {
     const struct graph *graph = gradients->graph;
     for (size_t i = 0; i < gradients->count; i++) {

@@ -7,8 +7,8 @@
 #include "base/half.h"
 #include "base/wide_vectors.h"
 
-/* What is not finite has an exponent of ones. The loops have no exit, so that they are vectorised; blocks bound what is
- * looked at beyond the first such value. */
+/* Values that are not finite have an exponent of ones. The loops have no early exit, so that compilers vectorise them;
+ * blocks bound how far they read beyond the first such value. */
 enum { BLOCK = 1 << 14 };
 
 WIDE_VECTORS static bool any_f32(const float *values, int64_t count) {

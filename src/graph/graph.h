@@ -1,8 +1,8 @@
-/* The graph: tensors and nodes of one grain of a model, in an order in which they can run.
+/* The graph: tensors and nodes of one grain of a model, in an order in which they can be executed.
  *
  * Files, in the order to read them:
  *     tensor: shapes, and what a tensor is for;
- *     op: all that is asked about an operator;
+ *     op: all properties of an operator;
  *     graph: nodes, and adding them;
  *     differentiate: adding the nodes of the gradients, by the operators' rules;
  *     finite: the first value that is not finite.
@@ -26,7 +26,7 @@ enum phase {
 const char *phase_name(enum phase phase);
 
 struct node {
-    int id; /* index in its graph; nodes run in this order unless the program says otherwise */
+    int id; /* index in its graph; nodes are executed in this order unless the program says otherwise */
     const struct op *op;
     const char *name;
     const void *attributes;           /* op->attribute_bytes bytes, of the type that ops.h names for the operator */
@@ -82,13 +82,13 @@ struct node *graph_add(struct graph *graph, const struct op *op, const char *nam
  * size, neither is kept, and no other operand of the node shares the bytes. -1 when there is none. */
 int node_in_place_input(const struct node *node);
 
-/* Blocks that have forward or backward nodes: what an update adds is not one. */
+/* Blocks that have forward or backward nodes; the update's nodes are in none. */
 int32_t graph_count_blocks(const struct graph *graph);
-/* Whether it trains; others are evaluated or generated with. */
+/* Whether the graph trains; others evaluate or generate. */
 bool graph_has_backward(const struct graph *graph);
 
-/* Decoding: the input "rows" [S,T] int32, made where it is first asked for: in caches [N,P,…] of N texts each token's
- * row, text * P + position; -1 for a token that does not count. */
+/* Decoding: the input "rows" [S,T] int32, created by the first call: each token's row in caches [N,P,…] of N texts,
+ * text * P + position; -1 for a token that does not count. */
 struct tensor *graph_cache_rows(struct graph *graph);
 
 /* The parameter, input or result of that name, or NULL. */

@@ -1,4 +1,4 @@
-/* What an operator's definition comes to for one node, with the defaults of what it leaves out. */
+/* An operator's properties for one node, with defaults for fields that its definition leaves out. */
 #include "graph/op.h"
 
 #include <stdarg.h>
@@ -54,8 +54,8 @@ static double default_integer(const struct tensor *tensor, int64_t index) {
     return is_named(tensor, "positions") ? (double)column : 0;
 }
 
-/* Tensors differ: logits of rows that equal a row of the weight would be so much larger than all others that these have
- * denormal probabilities, which makes the loss ten times as slow. */
+/* Each tensor has other values. If a row of x equalled a row of the weight, its logit would be so much larger than all
+ * others that their probabilities were denormal, which makes the loss ten times as slow. */
 double op_example_default(const struct node *node, const struct tensor *tensor, int64_t index) {
     (void)node;
     if (tensor->shape.dtype == DTYPE_I32) return default_integer(tensor, index);

@@ -1,7 +1,7 @@
-/* What is true of an operator without hardware. All that the rest of Ballast asks about an operator is a field here, so
- * that adding one is one file that defines its `struct op`, and a kernel of its name in each backend that has it: no
- * other code knows operators by name. Nodes point to their operator, so it need not be in any list either; `op_table`
- * (ops/ops.h) is there for tests that go through all of them. */
+/* The properties of an operator, apart from hardware. Every property that other rooms need is a field here, and no
+ * other code knows operators by name. So a new operator is one file that defines its `struct op`, and a kernel of its
+ * name in each backend that has it. Nodes point to their operator, so it need not be in any list either; `op_table`
+ * (ops/ops.h) is for tests that go through all operators. */
 #ifndef BALLAST_GRAPH_OP_H
 #define BALLAST_GRAPH_OP_H
 
@@ -26,7 +26,7 @@ struct op_cost {
 /* The class of an operator's work: what its FLOPs are spent on. It says how time is estimated where nothing can be
  * measured (profile/roofline.h), and how a large node is measured on a part of its operands (profile/part_node.h). */
 enum op_work {
-    OP_WORK_STREAM,           /* goes through its operands once; what is not said otherwise */
+    OP_WORK_STREAM,           /* goes through its operands once; the default */
     OP_WORK_PRODUCT,          /* one matrix product, whose result is output 0 */
     OP_WORK_ATTENTION,        /* of a whole sequence; attributes begin with struct attention_attributes, */
     OP_WORK_ATTENTION_GRAD,   /* here too, */
@@ -43,7 +43,7 @@ enum op_work {
     OP_WORK_COUNT
 };
 
-/* A text that nodes have in common exactly when they cost the same (profile/operator_key.h). */
+/* A text that is the same for two nodes exactly when they cost the same (operator_key of profile/operands.h). */
 enum { OP_KEY_BYTES = 4096 };
 struct op_key {
     char text[OP_KEY_BYTES];
@@ -95,7 +95,7 @@ struct op {
 };
 
 void op_cost(const struct node *node, struct op_cost *out);
-/* Adds the operator's name and what its attributes say of its time. */
+/* Adds the operator's name and the attributes that its time depends on. */
 void op_key_begin(const struct node *node, struct op_key *key);
 /* For `cost_key`. */
 void op_key_nothing(const struct node *node, struct op_key *key);

@@ -67,10 +67,6 @@ int64_t tensor_row_stride(const struct tensor *tensor) {
     return shape_columns(tensor->base ? &tensor->base->shape : &tensor->shape);
 }
 
-struct tensor *tensor_storage(struct tensor *tensor) {
-    return tensor->base ? tensor->base : tensor;
-}
-
 int64_t tensor_storage_offset(const struct tensor *tensor) {
     return tensor->base_column * dtype_bytes(tensor->shape.dtype);
 }

@@ -42,7 +42,7 @@ enum { SHAPE_TEXT = 96 };
 
 /* What a tensor is for decides how many instances it has and how long they live. */
 enum tensor_kind {
-    TENSOR_ACTIVATION, /* made in a pass: one instance for each grain in flight and each run of its producer */
+    TENSOR_ACTIVATION, /* made in a pass: one instance for each grain in flight and execution of its producer */
     TENSOR_INPUT,      /* set by the caller before a step, one slice for each grain of the step */
     TENSOR_PARAMETER,  /* weights in the compute dtype; persistent */
     TENSOR_GRADIENT,   /* fp32 sum over the grains of a step for one use of a parameter; zeroed when the step begins */
@@ -72,7 +72,7 @@ struct tensor {
 /* Elements from one row to the next in memory: the base's columns for a view. */
 int64_t tensor_row_stride(const struct tensor *tensor);
 /* The tensor that owns the bytes. */
-struct tensor *tensor_storage(struct tensor *tensor);
+static inline struct tensor *tensor_storage(struct tensor *tensor) { return tensor->base ? tensor->base : tensor; }
 /* Bytes from the storage's first to this tensor's first element. */
 int64_t tensor_storage_offset(const struct tensor *tensor);
 

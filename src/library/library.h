@@ -26,8 +26,10 @@
 /* Around a public call:
  *
  *     struct library_call call;
- *     enum status status = library_begin("ballast_plan", &call);
- *     if (status == STATUS_OK) status = …;
+ *     enum status status;
+ *     TRY_GOTO(status, library_begin("ballast_plan", &call), done);
+ *     TRY_GOTO(status, …, done);
+ * done:
  *     return library_end(&call, status); */
 struct library_call {
     bool begun;

@@ -1,3 +1,4 @@
+/* Around every public call: one call at a time, the process's state, the last error, log and progress. */
 #include <fenv.h>
 #include <float.h>
 #include <omp.h>

@@ -1,3 +1,4 @@
+/* ballast_evaluate. */
 #include "library/library.h"
 
 static struct ballast_evaluation public_file(const struct eval_file *file) {
@@ -36,12 +37,13 @@ enum ballast_status ballast_evaluate(const char *model, const struct ballast_pla
                                      ballast_file_callback *file, void *payload) {
     struct library_call call;
     struct eval_result result;
-    enum status status = library_begin("ballast_evaluate", &call);
-    if (status == STATUS_OK) status = require_out(out);
-    if (status == STATUS_OK) status = evaluate(model, plan, options, &result);
-    if (status != STATUS_OK) return library_end(&call, status);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_evaluate", &call), done);
+    TRY_GOTO(status, require_out(out), done);
+    TRY_GOTO(status, evaluate(model, plan, options, &result), done);
     tell_files(&result, file, payload);
     *out = public_file(&result.total);
     eval_result_free(&result);
-    return library_end(&call, STATUS_OK);
+done:
+    return library_end(&call, status);
 }

@@ -1,3 +1,4 @@
+/* The public option structs: their initialisers, and their fields as internal options. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

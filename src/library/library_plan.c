@@ -1,3 +1,4 @@
+/* ballast_plan, and the session, which plans without training. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 #include "base/mem.h"
 #include "checkpoint/run_folder.h"
 #include "library/library.h"
-#include "model/model_folder.h"
+#include "model/model.h"
 #include "model/model_preset.h"
 #include "session/plan_document.h"
 
@@ -20,7 +21,7 @@ struct ballast_session {
     struct session_plan plan;
     struct step_summary prediction; /* step_s 0: not made yet */
     char *model;                    /* as it was given */
-    char *json;                     /* what was handed out last; NULL: nothing */
+    char *json;                     /* the text returned last; NULL: none */
 };
 
 static enum status read_options(const char *model, const struct ballast_plan_options *plan,
@@ -50,13 +51,14 @@ static enum status session_create(const char *model, const struct ballast_plan_o
     struct ballast_session *session = mem_array(1, sizeof *session);
     if (!session) return STATUS_FAILED;
     session->model = mem_string(model);
-    enum status status = session->model ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK)
-        status = session_begin(model, PROGRAMS_TO_TRAIN, &planning, &optimizer, &session->session, &session->plan);
-    if (status == STATUS_OK)
-        *out = session;
-    else
-        session_free(session);
+    enum status status;
+    TRY_GOTO(status, session->model ? STATUS_OK : STATUS_FAILED, failed);
+    TRY_GOTO(status, session_begin(model, PROGRAMS_TO_TRAIN, &planning, &optimizer, &session->session, &session->plan),
+             failed);
+    *out = session;
+    return STATUS_OK;
+failed:
+    session_free(session);
     return status;
 }
 
@@ -69,9 +71,11 @@ static enum status predict(struct ballast_session *session) {
 enum ballast_status ballast_session_open(const char *model, const struct ballast_plan_options *plan,
                                          const struct ballast_train_options *training, struct ballast_session **out) {
     struct library_call call;
-    enum status status = library_begin("ballast_session_open", &call);
-    if (status == STATUS_OK) status = library_require(out, "out");
-    if (status == STATUS_OK) status = session_create(model, plan, training, out);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_session_open", &call), done);
+    TRY_GOTO(status, library_require(out, "out"), done);
+    TRY_GOTO(status, session_create(model, plan, training, out), done);
+done:
     return library_end(&call, status);
 }
 
@@ -79,9 +83,11 @@ void ballast_session_close(struct ballast_session *session) { session_free(sessi
 
 enum ballast_status ballast_session_require_fit(struct ballast_session *session) {
     struct library_call call;
-    enum status status = library_begin("ballast_session_require_fit", &call);
-    if (status == STATUS_OK) status = library_require(session, "session");
-    if (status == STATUS_OK) status = session_plan_check_memory(&session->plan);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_session_require_fit", &call), done);
+    TRY_GOTO(status, library_require(session, "session"), done);
+    TRY_GOTO(status, session_plan_check_memory(&session->plan), done);
+done:
     return library_end(&call, status);
 }
 
@@ -111,18 +117,22 @@ static enum status read_memory(const struct ballast_session *session, enum balla
 enum ballast_status ballast_session_memory(const struct ballast_session *session, enum ballast_tier tier,
                                            struct ballast_tier_memory *out) {
     struct library_call call;
-    enum status status = library_begin("ballast_session_memory", &call);
-    if (status == STATUS_OK) status = read_memory(session, tier, out);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_session_memory", &call), done);
+    TRY_GOTO(status, read_memory(session, tier, out), done);
+done:
     return library_end(&call, status);
 }
 
 enum ballast_status ballast_session_predict(struct ballast_session *session, double *step_s) {
     struct library_call call;
-    enum status status = library_begin("ballast_session_predict", &call);
-    if (status == STATUS_OK) status = library_require(session, "session");
-    if (status == STATUS_OK) status = library_require(step_s, "step_s");
-    if (status == STATUS_OK) status = predict(session);
-    if (status == STATUS_OK) *step_s = session->prediction.step_s;
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_session_predict", &call), done);
+    TRY_GOTO(status, library_require(session, "session"), done);
+    TRY_GOTO(status, library_require(step_s, "step_s"), done);
+    TRY_GOTO(status, predict(session), done);
+    *step_s = session->prediction.step_s;
+done:
     return library_end(&call, status);
 }
 
@@ -160,8 +170,10 @@ static enum status print_plan(struct ballast_session *session, const char **out)
 
 enum ballast_status ballast_session_plan_json(struct ballast_session *session, const char **out) {
     struct library_call call;
-    enum status status = library_begin("ballast_session_plan_json", &call);
-    if (status == STATUS_OK) status = print_plan(session, out);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_session_plan_json", &call), done);
+    TRY_GOTO(status, print_plan(session, out), done);
+done:
     return library_end(&call, status);
 }
 
@@ -188,11 +200,13 @@ enum ballast_status ballast_plan(const char *model, const struct ballast_plan_op
                                  const struct ballast_train_options *training, struct ballast_plan_result *out) {
     struct library_call call;
     struct ballast_session *session = NULL;
-    enum status status = library_begin("ballast_plan", &call);
-    if (status == STATUS_OK) status = library_require(out, "out");
-    if (status == STATUS_OK) status = library_require_version(out->version, BALLAST_PLAN_RESULT_VERSION, "out");
-    if (status == STATUS_OK) status = session_create(model, plan, training, &session);
-    if (status == STATUS_OK) status = describe_plan(session, out);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_plan", &call), done);
+    TRY_GOTO(status, library_require(out, "out"), done);
+    TRY_GOTO(status, library_require_version(out->version, BALLAST_PLAN_RESULT_VERSION, "out"), done);
+    TRY_GOTO(status, session_create(model, plan, training, &session), done);
+    TRY_GOTO(status, describe_plan(session, out), done);
+done:
     session_free(session);
     return library_end(&call, status);
 }

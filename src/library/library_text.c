@@ -1,3 +1,4 @@
+/* ballast_generate, and the writer, which keeps a model loaded for several texts. */
 #include "base/mem.h"
 #include "generate/generate_batch.h"
 #include "library/library.h"
@@ -12,7 +13,7 @@ struct ballast_writer {
     struct writer_model model;
 };
 
-/* A text that is asked for. */
+/* The text to generate. */
 struct text_request {
     struct generate_options options;
     struct prompt_encoder encoder;
@@ -56,7 +57,7 @@ static enum status open_model(const char *model, const struct ballast_plan_optio
     return writer_model_open(model, &planning, out);
 }
 
-/* What a chat template adds to what ends a text is for that text alone. */
+/* Reads the generation config again: the ends of text that a chat template added hold for one text alone. */
 static enum status refresh_config(struct writer_model *model) {
     struct generation_config config;
     TRY(generation_config_read(model->session.model, &config));
@@ -86,14 +87,16 @@ static enum status write_text(struct writer_model *model, struct text_request *r
     return status;
 }
 
-/* What is wrong with the prompt is said before memory is taken. */
+/* Checks the prompt before it loads the weights. */
 static enum status generate_once(const char *model_folder, const struct ballast_plan_options *plan, const char *prompt,
                                  struct text_request *request, struct ballast_text *out) {
     struct writer_model model = {.tokenizer = NULL};
-    enum status status = open_model(model_folder, plan, &model);
-    if (status == STATUS_OK) status = encode(&model, prompt, request);
-    if (status == STATUS_OK) status = writer_model_load(&model);
-    if (status == STATUS_OK) status = write_text(&model, request, out);
+    enum status status;
+    TRY_GOTO(status, open_model(model_folder, plan, &model), done);
+    TRY_GOTO(status, encode(&model, prompt, request), done);
+    TRY_GOTO(status, writer_model_load(&model), done);
+    TRY_GOTO(status, write_text(&model, request, out), done);
+done:
     drop_request(request); /* it borrows from the model */
     writer_model_close(&model);
     return status;
@@ -104,27 +107,36 @@ enum ballast_status ballast_generate(const char *model, const struct ballast_pla
                                      ballast_piece_callback *piece, void *payload, struct ballast_text *out) {
     struct library_call call;
     struct text_request request = {.piece = piece, .payload = payload};
-    enum status status = library_begin("ballast_generate", &call);
-    if (status == STATUS_OK) status = read_request(options, prompt, out, &request);
-    if (status == STATUS_OK) status = generate_once(model, plan, prompt, &request, out);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_generate", &call), done);
+    TRY_GOTO(status, read_request(options, prompt, out, &request), done);
+    TRY_GOTO(status, generate_once(model, plan, prompt, &request, out), done);
+done:
     return library_end(&call, status);
+}
+
+static enum status open_writer(const char *model, const struct ballast_plan_options *plan,
+                               struct ballast_writer **out) {
+    struct ballast_writer *writer = mem_array(1, sizeof *writer);
+    if (!writer) return STATUS_FAILED;
+    enum status status;
+    TRY_GOTO(status, open_model(model, plan, &writer->model), failed);
+    TRY_GOTO(status, writer_model_load(&writer->model), failed);
+    *out = writer;
+    return STATUS_OK;
+failed:
+    ballast_writer_close(writer);
+    return status;
 }
 
 enum ballast_status ballast_writer_open(const char *model, const struct ballast_plan_options *plan,
                                         struct ballast_writer **out) {
     struct library_call call;
-    struct ballast_writer *writer = NULL;
-    enum status status = library_begin("ballast_writer_open", &call);
-    if (status == STATUS_OK) status = library_require(out, "out");
-    if (status == STATUS_OK && !(writer = mem_array(1, sizeof *writer))) status = STATUS_FAILED;
-    if (status == STATUS_OK) status = open_model(model, plan, &writer->model);
-    if (status == STATUS_OK) status = writer_model_load(&writer->model);
-    if (status == STATUS_OK) {
-        *out = writer;
-    } else if (writer) {
-        writer_model_close(&writer->model);
-        mem_free(writer);
-    }
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_writer_open", &call), done);
+    TRY_GOTO(status, library_require(out, "out"), done);
+    TRY_GOTO(status, open_writer(model, plan, out), done);
+done:
     return library_end(&call, status);
 }
 
@@ -142,10 +154,12 @@ enum ballast_status ballast_writer_write(struct ballast_writer *writer, const st
                                          struct ballast_text *out) {
     struct library_call call;
     struct text_request request = {.piece = piece, .payload = payload};
-    enum status status = library_begin("ballast_writer_write", &call);
-    if (status == STATUS_OK) status = library_require(writer, "writer");
-    if (status == STATUS_OK) status = read_request(options, prompt, out, &request);
-    if (status == STATUS_OK) status = write_next(writer, prompt, &request, out);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_writer_write", &call), done);
+    TRY_GOTO(status, library_require(writer, "writer"), done);
+    TRY_GOTO(status, read_request(options, prompt, out, &request), done);
+    TRY_GOTO(status, write_next(writer, prompt, &request, out), done);
+done:
     drop_request(&request);
     return library_end(&call, status);
 }

@@ -1,7 +1,8 @@
+/* ballast_train and ballast_resume, and the trainer, which goes step by step. */
 #include "base/mem.h"
 #include "library/library.h"
 
-/* What the caller wants to be told, and the last step. */
+/* The caller's callbacks, and the last step. */
 struct watch {
     struct ballast_train_events events;
     struct ballast_step last;
@@ -112,10 +113,12 @@ enum ballast_status ballast_train(const char *model, const char *run, const stru
     struct library_call call;
     struct watch watch;
     struct train_run *opened = NULL;
-    enum status status = library_begin("ballast_train", &call);
-    if (status == STATUS_OK) status = begin_watch(events, &watch);
-    if (status == STATUS_OK) status = open_new(model, run, plan, options, &watch, &opened);
-    if (status == STATUS_OK) status = finish(opened);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_train", &call), done);
+    TRY_GOTO(status, begin_watch(events, &watch), done);
+    TRY_GOTO(status, open_new(model, run, plan, options, &watch, &opened), done);
+    TRY_GOTO(status, finish(opened), done);
+done:
     return library_end(&call, status);
 }
 
@@ -125,10 +128,12 @@ enum ballast_status ballast_resume(const char *run, const struct ballast_plan_op
     struct library_call call;
     struct watch watch;
     struct train_run *opened = NULL;
-    enum status status = library_begin("ballast_resume", &call);
-    if (status == STATUS_OK) status = begin_watch(events, &watch);
-    if (status == STATUS_OK) status = open_resumed(run, plan, options, &watch, &opened);
-    if (status == STATUS_OK) status = finish(opened);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_resume", &call), done);
+    TRY_GOTO(status, begin_watch(events, &watch), done);
+    TRY_GOTO(status, open_resumed(run, plan, options, &watch, &opened), done);
+    TRY_GOTO(status, finish(opened), done);
+done:
     return library_end(&call, status);
 }
 
@@ -141,20 +146,12 @@ struct ballast_trainer {
 static enum status trainer_create(const struct ballast_train_events *events, struct ballast_trainer **out) {
     struct ballast_trainer *trainer = mem_array(1, sizeof *trainer);
     if (!trainer) return STATUS_FAILED;
-    enum status status = begin_watch(events, &trainer->watch);
-    if (status != STATUS_OK)
-        mem_free(trainer);
-    else
-        *out = trainer;
-    return status;
-}
-
-/* The trainer whose run was opened with this status; *out is set only on success. */
-static enum status trainer_opened(struct ballast_trainer *trainer, enum status status, struct ballast_trainer **out) {
-    if (status == STATUS_OK)
-        *out = trainer;
-    else
-        mem_free(trainer);
+    enum status status;
+    TRY_GOTO(status, begin_watch(events, &trainer->watch), failed);
+    *out = trainer;
+    return STATUS_OK;
+failed:
+    mem_free(trainer);
     return status;
 }
 
@@ -163,11 +160,14 @@ enum ballast_status ballast_trainer_open(const char *model, const char *run, con
                                          const struct ballast_train_events *events, struct ballast_trainer **out) {
     struct library_call call;
     struct ballast_trainer *trainer = NULL;
-    enum status status = library_begin("ballast_trainer_open", &call);
-    if (status == STATUS_OK) status = library_require(out, "out");
-    if (status == STATUS_OK) status = trainer_create(events, &trainer);
-    if (trainer)
-        status = trainer_opened(trainer, open_new(model, run, plan, options, &trainer->watch, &trainer->run), out);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_trainer_open", &call), done);
+    TRY_GOTO(status, library_require(out, "out"), done);
+    TRY_GOTO(status, trainer_create(events, &trainer), done);
+    TRY_GOTO(status, open_new(model, run, plan, options, &trainer->watch, &trainer->run), done);
+    *out = trainer;
+done:
+    if (status != STATUS_OK) mem_free(trainer);
     return library_end(&call, status);
 }
 
@@ -176,11 +176,14 @@ enum ballast_status ballast_trainer_resume(const char *run, const struct ballast
                                            const struct ballast_train_events *events, struct ballast_trainer **out) {
     struct library_call call;
     struct ballast_trainer *trainer = NULL;
-    enum status status = library_begin("ballast_trainer_resume", &call);
-    if (status == STATUS_OK) status = library_require(out, "out");
-    if (status == STATUS_OK) status = trainer_create(events, &trainer);
-    if (trainer)
-        status = trainer_opened(trainer, open_resumed(run, plan, options, &trainer->watch, &trainer->run), out);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_trainer_resume", &call), done);
+    TRY_GOTO(status, library_require(out, "out"), done);
+    TRY_GOTO(status, trainer_create(events, &trainer), done);
+    TRY_GOTO(status, open_resumed(run, plan, options, &trainer->watch, &trainer->run), done);
+    *out = trainer;
+done:
+    if (status != STATUS_OK) mem_free(trainer);
     return library_end(&call, status);
 }
 
@@ -202,28 +205,34 @@ static enum status take_step(struct ballast_trainer *trainer) {
 
 enum ballast_status ballast_trainer_step(struct ballast_trainer *trainer, const struct ballast_step **out) {
     struct library_call call;
-    enum status status = library_begin("ballast_trainer_step", &call);
-    if (status == STATUS_OK) status = library_require(out, "out");
-    if (status == STATUS_OK) status = require_open(trainer);
-    if (status == STATUS_OK) status = take_step(trainer);
-    if (status == STATUS_OK) *out = trainer->watch.stepped ? &trainer->watch.last : NULL;
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_trainer_step", &call), done);
+    TRY_GOTO(status, library_require(out, "out"), done);
+    TRY_GOTO(status, require_open(trainer), done);
+    TRY_GOTO(status, take_step(trainer), done);
+    *out = trainer->watch.stepped ? &trainer->watch.last : NULL;
+done:
     return library_end(&call, status);
 }
 
 enum ballast_status ballast_trainer_save(struct ballast_trainer *trainer) {
     struct library_call call;
-    enum status status = library_begin("ballast_trainer_save", &call);
-    if (status == STATUS_OK) status = require_open(trainer);
-    if (status == STATUS_OK) status = train_save(trainer->run);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_trainer_save", &call), done);
+    TRY_GOTO(status, require_open(trainer), done);
+    TRY_GOTO(status, train_save(trainer->run), done);
+done:
     return library_end(&call, status);
 }
 
 enum ballast_status ballast_trainer_hash(struct ballast_trainer *trainer, uint64_t *out) {
     struct library_call call;
-    enum status status = library_begin("ballast_trainer_hash", &call);
-    if (status == STATUS_OK) status = library_require(out, "out");
-    if (status == STATUS_OK) status = require_open(trainer);
-    if (status == STATUS_OK) status = train_hash(trainer->run, out);
+    enum status status;
+    TRY_GOTO(status, library_begin("ballast_trainer_hash", &call), done);
+    TRY_GOTO(status, library_require(out, "out"), done);
+    TRY_GOTO(status, require_open(trainer), done);
+    TRY_GOTO(status, train_hash(trainer->run, out), done);
+done:
     return library_end(&call, status);
 }
 

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "model/adapter.h"
 
-/* Read here, or without a say in what the adapter computes. */
+/* Settings that are read here, or that do not change what the adapter computes. */
 static const char *const known[] = {
     "peft_type",      "task_type",         "r",
     "lora_alpha",     "target_modules",    "base_model_name_or_path",

@@ -1,4 +1,4 @@
-/* An adapter's folder, written. */
+/* Writes an adapter's folder. */
 #include "base/json.h"
 #include "model/model_adapter.h"
 

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "model/model_adapter.h"
 #include "model/model_config.h"
-#include "model/model_folder.h"
 #include "model/model_preset.h"
 #include "model/model_weights.h"
 
@@ -35,7 +34,7 @@ enum status model_family_find(const char *file, const char *field, const char *n
     return status_hint(STATUS_BAD_INPUT, "supported: %s", known);
 }
 
-/* Drops a model that could not be made. */
+/* Hands out the model on success; frees it on failure. */
 static enum status keep_model(enum status status, struct model *model, struct model **out) {
     if (status == STATUS_OK)
         *out = model;

@@ -1,21 +1,21 @@
 /* Models: from a Hugging Face directory to a forward graph, and the weights' names and layout.
  *
  * Files, in the order to read them:
- *     model: what can be done with a model;
- *     model_folder: which folder is meant by what is given;
+ *     model: opening, creating and building models;
+ *     model_folder: finds the model's folder for what the user gave;
  *     model_config, config_rope, config_window: config.json by a family's table of keys;
  *     model_build: what the families' builders share;
  *     model_gpt2, model_opt: families with a builder of their own;
  *     model_decoder: Llama's form, put together by
  *     model_llama, model_mistral, model_phi3, model_qwen2, model_qwen3: one layer each;
  *     safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_write: weight files;
- *     foreign_weights: formats that are not read, by their first bytes;
+ *     foreign_weights: recognises formats that are not read, by their first bytes;
  *     model_weights: the weights of a model, read and checked;
  *     model_write: the directory that is written;
  *     adapter, adapter_config, adapter_write: LoRA adapters and their folder;
  *     model_adapter, model_merge: adapters in a model, and merged into its weights;
  *     model_preset: published models by name;
- *     model_summary, model_document: what is told of a model, and docs/models.md.
+ *     model_summary, model_document: a model's description for the user, and docs/models.md.
  *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
  * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
@@ -52,7 +52,7 @@
 
 enum { MODEL_LAYERS_MAX = 1024 };
 
-/* What config.json says, for all families; a family uses the fields that it has. */
+/* The contents of config.json, for all families; a family uses the fields that it has. */
 struct model_config {
     const struct model_family *family;
     int64_t vocab_size, hidden, layers, heads, kv_heads, head_dim, ffn, context;
@@ -138,12 +138,18 @@ extern const int model_family_count;
 /* BAD_INPUT naming the families that there are when `name` is none of them; `file` and `field` are for the message. */
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
 
+/* The folder of the model that `given` names, for the caller to free: `given` itself where it holds config.json or
+ * adapter_config.json; RUN_DIR/model where it is a run's folder. BAD_INPUT where there is no model: the message says
+ * what `given` is instead, if that can be told (a name on the Hugging Face hub, a file, a run that has no model yet,
+ * weights of another format), and what to do. */
+enum status model_folder_find(const char *given, char **out);
+
 /* Reads config.json of a Hugging Face directory (not the weights' contents, but their headers are checked against the
  * config: names, shapes, dtypes, offsets). A folder with adapter_config.json is opened by model_open_adapter; that
- * of a run stands for RUN_DIR/model (model_folder.h). */
+ * of a run stands for RUN_DIR/model (model_folder_find). */
 enum status model_open(const char *given, struct model **out);
-/* The same for who needs no weights: they may be missing from the folder (all or some of their files, which is noted),
- * and where there is no such folder, `name` may be a preset's (model_preset.h). */
+/* The same for callers that need no weights: these may be missing from the folder (all or some of their files, which is
+ * noted), and where there is no such folder, `name` may be a preset's (model_preset.h). */
 enum status model_open_outline(const char *name, struct model **out);
 enum status model_open_preset(const struct model_preset *preset, struct model **out);
 /* An adapter's folder with the model that it belongs to: in `base_folder` or, when that is NULL, where its config says.

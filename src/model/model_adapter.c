@@ -5,9 +5,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "model/model.h"
 #include "model/model_adapter.h"
 #include "model/model_build.h"
-#include "model/model_folder.h"
 #include "model/model_weights.h"
 
 enum { ADAPTER_CONFIG_LIMIT_BYTES = 1 << 20 };

@@ -1,4 +1,4 @@
-#include "model/model_folder.h"
+#include "model/model.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -73,17 +73,16 @@ static enum status merge_one(const struct model *model, struct graph *graph, str
     target->dtype = b ? DTYPE_F32 : dtype;
     TRY(load(model, weight, target->dtype, &target->data));
     if (!b) return STATUS_OK;
-    enum status status = load(model, a, DTYPE_F32, &a_data);
-    if (status == STATUS_OK) status = load(model, b, DTYPE_F32, &b_data);
-    if (status == STATUS_OK) {
-        struct linear_sizes sizes = {.in = a->shape.dims[1],
-                                     .out = b->shape.dims[0],
-                                     .weight_is_kn = NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn};
-        const struct adapter *adapter = &model->config.adapter;
-        add_product(target->data, a_data, b_data, &sizes, adapter->rank,
-                    (float)(adapter->alpha / (double)adapter->rank));
-        round_to(target, dtype);
-    }
+    const struct adapter *adapter = &model->config.adapter;
+    struct linear_sizes sizes = {.in = a->shape.dims[1],
+                                 .out = b->shape.dims[0],
+                                 .weight_is_kn = NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn};
+    enum status status;
+    TRY_GOTO(status, load(model, a, DTYPE_F32, &a_data), done);
+    TRY_GOTO(status, load(model, b, DTYPE_F32, &b_data), done);
+    add_product(target->data, a_data, b_data, &sizes, adapter->rank, (float)(adapter->alpha / (double)adapter->rank));
+    round_to(target, dtype);
+done:
     mem_free(a_data);
     mem_free(b_data);
     return status;

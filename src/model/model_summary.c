@@ -1,4 +1,4 @@
-/* What a model is, in words and as JSON. */
+/* The description of a model, as text and as JSON. */
 #include <string.h>
 
 #include "base/size.h"

@@ -86,7 +86,7 @@ static enum status missing(const struct model *model, const char *name) {
 }
 
 static bool is_quantised(const struct safetensors_tensor *tensor) {
-    /* What GPTQ, AWQ, bitsandbytes and compressed-tensors put beside the numbers. */
+    /* Names of the tensors that GPTQ, AWQ, bitsandbytes and compressed-tensors add. */
     static const char *const suffixes[] = {".qweight", ".qzeros", ".absmax", ".SCB", ".weight_packed", ".weight_scale"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
         if (name_ends(tensor->name, suffixes[i])) return true;
@@ -258,10 +258,11 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
     struct safetensors_load *loads = mem_array((size_t)count, sizeof *loads);
     if (!loads) return STATUS_FAILED;
     size_t load_count = 0;
-    enum status status = STATUS_OK;
-    for (int i = 0; i < count && status == STATUS_OK; i++)
-        status = add_load(model, &targets[i], loads, &load_count);
-    if (status == STATUS_OK) status = safetensors_load(loads, load_count);
+    enum status status;
+    for (int i = 0; i < count; i++)
+        TRY_GOTO(status, add_load(model, &targets[i], loads, &load_count), done);
+    TRY_GOTO(status, safetensors_load(loads, load_count), done);
+done:
     mem_free(loads);
     return status;
 }

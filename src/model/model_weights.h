@@ -1,4 +1,4 @@
-/* What model_open checks of the weight files. */
+/* The checks of weight files that model_open makes. */
 #ifndef BALLAST_MODEL_MODEL_WEIGHTS_H
 #define BALLAST_MODEL_MODEL_WEIGHTS_H
 

@@ -1,4 +1,4 @@
-/* A model's Hugging Face directory, written. */
+/* Writes a model's Hugging Face directory. */
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 static const char config_name[] = "config.json", weights_name[] = "model.safetensors";
 
-/* What else makes a Hugging Face directory usable: tokenizer and generation settings. */
+/* The other files of a usable Hugging Face directory: tokenizer and generation settings. */
 static const char *const companions[] = {
     "tokenizer.json",
     "tokenizer_config.json",
@@ -105,13 +105,14 @@ enum status model_write(const struct model *model, const char *folder, const str
     bool adapter = model->config.adapter.rank > 0;
     char *config = path_join(folder, adapter ? adapter_config_name : config_name);
     char *weights = path_join(folder, adapter ? adapter_weights_name : weights_name);
-    enum status status = config && weights ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && !adapter) status = write_config(model, config, written_dtype(sources, count), manifest);
-    for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++)
-        status = copy_companion(model->folder, folder, companions[i], manifest);
-    if (status == STATUS_OK)
-        status = adapter ? adapter_write(model, config, weights, sources, count, manifest)
-                         : write_weights(weights, sources, count, manifest);
+    enum status status;
+    TRY_GOTO(status, config && weights ? STATUS_OK : STATUS_FAILED, done);
+    if (!adapter) TRY_GOTO(status, write_config(model, config, written_dtype(sources, count), manifest), done);
+    for (int i = 0; model->folder && i < COMPANIONS; i++)
+        TRY_GOTO(status, copy_companion(model->folder, folder, companions[i], manifest), done);
+    status = adapter ? adapter_write(model, config, weights, sources, count, manifest)
+                     : write_weights(weights, sources, count, manifest);
+done:
     if (status != STATUS_OK) remove_files(folder);
     mem_free(config);
     mem_free(weights);

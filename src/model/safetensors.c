@@ -8,7 +8,6 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "model/foreign_weights.h"
-#include "model/safetensors_header.h"
 
 static const char index_name[] = "model.safetensors.index.json";
 enum { INDEX_LIMIT_BYTES = 256 << 20 };
@@ -131,18 +130,18 @@ static enum status add_shards(struct safetensors *set, const char *folder, const
 }
 
 static enum status add_indexed(struct safetensors *set, const char *folder, const char *index) {
-    json_t *object, *shards = json_object();
+    json_t *object = NULL, *shards = json_object();
     if (!shards) return status_no_memory(0, "a list of weight files");
-    enum status status = json_read_object(index, INDEX_LIMIT_BYTES, &object);
-    if (status == STATUS_OK) {
-        json_t *weight_map = json_object_get(object, "weight_map");
-        if (!json_is_object(weight_map) || json_object_size(weight_map) == 0)
-            status = status_set(STATUS_BAD_INPUT, "%s: weight_map: missing, empty or not an object", index);
-        if (status == STATUS_OK) status = collect_shards(index, weight_map, shards);
-        if (status == STATUS_OK) status = add_shards(set, folder, index, shards);
-        if (status == STATUS_OK) status = check_index(index, weight_map, set);
-        json_decref(object);
-    }
+    enum status status;
+    TRY_GOTO(status, json_read_object(index, INDEX_LIMIT_BYTES, &object), done);
+    json_t *weight_map = json_object_get(object, "weight_map");
+    if (!json_is_object(weight_map) || json_object_size(weight_map) == 0)
+        TRY_GOTO(status, status_set(STATUS_BAD_INPUT, "%s: weight_map: missing, empty or not an object", index), done);
+    TRY_GOTO(status, collect_shards(index, weight_map, shards), done);
+    TRY_GOTO(status, add_shards(set, folder, index, shards), done);
+    TRY_GOTO(status, check_index(index, weight_map, set), done);
+done:
+    json_decref(object);
     json_decref(shards);
     return status;
 }
@@ -167,7 +166,7 @@ enum status safetensors_open_folder(const char *folder, struct safetensors **out
     return status;
 }
 
-/* A file that the index names and that is elsewhere is as one that is not there: whoever reads the weights says so. */
+/* Whether the folder holds every shard that the index names. Opening the weights refuses bad names. */
 static bool has_shards(const char *folder, const json_t *weight_map) {
     const char *tensor;
     json_t *shard;

@@ -134,4 +134,8 @@ struct safetensors_item {
 enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count,
                               struct file_sums *sums);
 
+/* For safetensors.c: checks the header of the set's last file in full and appends its tensors, unsorted. `file`, its
+ * path, must live as long as the set. */
+enum status safetensors_parse(struct safetensors *set, const char *file);
+
 #endif

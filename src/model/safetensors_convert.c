@@ -1,4 +1,4 @@
-/* Elements of a tensor in another dtype. */
+/* Converts elements of a tensor to another dtype. */
 #include <string.h>
 
 #include "base/half.h"

@@ -1,4 +1,4 @@
-#include "model/safetensors_header.h"
+#include "model/safetensors.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Tensors read from the files into memory. */
+/* Reads whole tensors from the files into memory or a store, by all threads. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,8 +8,8 @@
 
 /* Work is handed to threads in pieces of this many elements; pieces change nothing in the values. */
 enum { PIECE_ELEMENTS = BYTE_STORE_PIECE / 4 };
-/* Pieces that the disk reads ahead of those that are being converted: reading alone would ask it for little at a time,
- * and wait for each. */
+/* Pieces that the disk reads ahead of those being converted: without it each thread would request little at a time and
+ * wait for it. */
 enum { AHEAD = 16 };
 
 struct piece {
@@ -94,7 +94,7 @@ static void begin_progress(const struct safetensors_load *loads, size_t count) {
         progress_begin(PROGRESS_BYTES, bytes, "reading %s", path_name(loads[0].tensor->file));
 }
 
-/* A failure of any thread, with its message: that stays with the thread that set it. */
+/* The first failure of any thread. The message is copied, since status messages belong to the thread that set them. */
 struct failure {
     enum status status;
     char message[1024];
@@ -121,18 +121,26 @@ static enum status convert_all(const struct pieces *pieces) {
     return failure.status == STATUS_OK ? STATUS_OK : status_set(failure.status, "%s", failure.message);
 }
 
+static enum status load_sorted(struct pieces *pieces) {
+    qsort(pieces->items, pieces->count, sizeof *pieces->items, compare_pieces);
+    TRY(convert_all(pieces));
+    return put_all(pieces);
+}
+
+static enum status load_pieces(struct pieces *pieces, const struct safetensors_load *loads, size_t count) {
+    begin_progress(loads, count);
+    enum status status = load_sorted(pieces);
+    progress_end();
+    return status;
+}
+
 enum status safetensors_load(const struct safetensors_load *loads, size_t count) {
     struct pieces pieces = {0};
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status = add_pieces(&loads[i], &pieces);
-    if (status == STATUS_OK && pieces.count > 0) {
-        begin_progress(loads, count);
-        qsort(pieces.items, pieces.count, sizeof *pieces.items, compare_pieces);
-        status = convert_all(&pieces);
-        if (status == STATUS_OK) status = put_all(&pieces);
-        progress_end();
-    }
+    for (size_t i = 0; i < count; i++)
+        TRY_GOTO(status, add_pieces(&loads[i], &pieces), done);
+    if (pieces.count > 0) status = load_pieces(&pieces, loads, count);
+done:
     vec_free(&pieces);
     return status;
 }

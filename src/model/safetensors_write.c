@@ -1,4 +1,4 @@
-/* A safetensors file, written. */
+/* Writes a safetensors file. */
 #include <inttypes.h>
 #include <string.h>
 #include <xxhash.h>
@@ -66,7 +66,7 @@ static void write_header(struct file_writer *writer, const char *text) {
     file_writer_write(writer, spaces, padding);
 }
 
-/* A file with what its items pass through. */
+/* The file being written, with the buffers that items pass through. */
 struct stream {
     struct file_writer file;
     XXH3_state_t *hash;

@@ -34,7 +34,7 @@ static enum status infer_attention_cache(const struct node *node, struct shape o
     return STATUS_OK;
 }
 
-/* With full caches: what is the most that a step can take. */
+/* With full caches, the most that a step can cost. */
 static double flops_attention_cache(const struct node *node) {
     const struct attention_attributes *attention = &cache_of(node)->attention;
     int64_t seen = cache_of(node)->positions;
@@ -46,7 +46,7 @@ static void key_attention_cache(const struct node *node, struct op_key *key) {
     key_heads(&cache_of(node)->attention, key);
 }
 
-/* Rows of tokens that follow what fills half of their text's cache. */
+/* Rows of new tokens whose text already fills half of its cache. */
 static double example_attention_cache(const struct node *node, const struct tensor *tensor, int64_t index) {
     if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
     const struct attention_cache_attributes *cache = cache_of(node);

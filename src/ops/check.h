@@ -1,4 +1,4 @@
-/* What the operators' definitions share: rules of shapes, and of gradients. */
+/* Helpers of the operators' definitions: checks of shapes, and a rule of gradients. */
 #ifndef BALLAST_OPS_CHECK_H
 #define BALLAST_OPS_CHECK_H
 
@@ -17,11 +17,11 @@ struct shape with_columns(struct shape shape, int64_t columns);
 struct shape as_accumulator(struct shape shape);
 struct shape vector_of(enum dtype dtype, int64_t count);
 
-/* What the time of attention depends on, with and without a cache. */
+/* Adds the attributes that attention's time depends on, with or without a cache. */
 void key_heads(const struct attention_attributes *attributes, struct op_key *key);
 
-/* gradient_deliver for a gradient of `of` that was made without an addend: where the tensor has other uses, a node adds
- * what they gave. */
+/* gradient_deliver for a gradient that node `of` made without an addend: where the tensor has other uses, adds a node
+ * that sums it with their gradients. */
 void gradient_deliver_sum(struct gradients *gradients, const struct node *of, struct tensor *tensor,
                           struct tensor *gradient);
 

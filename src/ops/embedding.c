@@ -1,4 +1,4 @@
-/* Rows of a table that ids name, and the sum of their gradients. */
+/* The embedding: the table's rows of the given ids; and the sum of their gradients. */
 #include "ops/check.h"
 
 static enum status infer_embedding(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {

@@ -1,4 +1,4 @@
-/* Logits of the vocabulary, and the cross-entropy loss of them with its gradient in one operator. */
+/* Logits of the vocabulary; their cross-entropy loss, alone or with its gradients in one operator. */
 #include "ops/check.h"
 
 static enum status check_head(const struct node *node, int bias) {

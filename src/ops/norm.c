@@ -1,7 +1,7 @@
 /* RMSNorm and layer norm, of tokens or of heads, and their gradients. */
 #include "ops/check.h"
 
-/* Input `at` is the weight, whose length says how many features are normalised together. */
+/* Input `at` is the weight; its length is the number of features that are normalised together. */
 static enum status check_group(const struct node *node, int at, const struct shape *x) {
     const struct shape *found = &node->in[at]->shape;
     int64_t columns = shape_columns(x);

@@ -94,7 +94,7 @@ OP_LIST(OP_DECLARE)
 extern const struct op *const op_table[];
 extern const int op_table_count;
 
-/* Runtime values that a step is given, by slot. */
+/* Values that each step gets, by slot. */
 enum scalar {
     SCALAR_LOSS_SCALE,         /* 1 / unmasked tokens of the whole step, over all grains and ranks */
     SCALAR_LEARNING_RATE,      /* of this step */
@@ -207,7 +207,7 @@ struct tensor *ops_embedding_from(struct graph *graph, const char *name, struct 
 /* `bias` and `residual` may be NULL. */
 struct tensor *ops_linear(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                           struct tensor *bias, struct tensor *residual, struct linear_attributes attributes);
-/* The weight's length says what is normalised: a token's features, or each run of that many of them. */
+/* The weight's length says what is normalised: a token's features, or each group of that many. */
 struct tensor *ops_rms_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                             double epsilon);
 struct tensor *ops_layer_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,

@@ -1,4 +1,4 @@
-/* What follows the gradients: their sums and norms, the clip factor, AdamW; and the nodes of all that. */
+/* The update: sums and norms of gradients, the clip factor, AdamW; and adding the nodes of these to a graph. */
 #include <string.h>
 
 #include "ops/check.h"
@@ -48,7 +48,7 @@ const struct op op_clip_factor = {
     .cost_key = op_key_nothing,
 };
 
-/* The parameter's own shape gives the node's; its state comes along as outputs that are given. */
+/* Output 0 has the parameter's shape; the state's tensors are existing ones, given as outputs. */
 static enum status infer_adamw(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct shape *gradient = &node->in[0]->shape;
     const struct adamw_attributes *attributes = NODE_ATTRIBUTES(node, adamw_attributes);

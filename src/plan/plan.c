@@ -26,7 +26,7 @@ const char *document_attention_name(enum document_attention attention) {
 
 enum document_attention document_attention_find(const char *name) {
     if (strcmp(name, "across") == 0) return DOCUMENT_ATTENTION_ACROSS;
-    return strcmp(name, "within") == 0 ? DOCUMENT_ATTENTION_WITHIN : DOCUMENT_ATTENTION_NONE;
+    return strcmp(name, "within") == 0 ? DOCUMENT_ATTENTION_WITHIN : DOCUMENT_ATTENTION_COUNT;
 }
 
 /* One list of the recipe's numbers serves checking, writing, reading and comparing: type, least, most and why. What may
@@ -116,9 +116,8 @@ static enum status read_document_attention(const char *file, const json_t *objec
     const char *name = "";
     TRY(json_read_string(file, object, "document_attention", &name));
     *out = document_attention_find(name);
-    if (*out != DOCUMENT_ATTENTION_NONE) return STATUS_OK;
-    enum status status = status_set(
-        STATUS_BAD_INPUT, "%s: document_attention: '%s' is no way to go about borders of documents", file, name);
+    if (*out != DOCUMENT_ATTENTION_COUNT) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: document_attention: '%s' is not known", file, name);
     return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
 }
 
@@ -213,14 +212,16 @@ enum status plan_set_model(json_t *plan, const char *model_folder) {
 enum status plan_read_model(const char *path, struct scratch *memory, const char **out) {
     json_t *object;
     const char *folder = NULL, *copy = NULL;
+    enum status status;
     TRY(json_read_object(path, PLAN_FILE_LIMIT_BYTES, &object));
-    enum status status = json_read_string(path, object, "model", &folder);
-    if (status == STATUS_OK && folder) {
+    TRY_GOTO(status, json_read_string(path, object, "model", &folder), done);
+    if (folder) {
         copy = scratch_format(memory, "%s", folder);
-        if (!copy) status = STATUS_FAILED;
+        TRY_GOTO(status, copy ? STATUS_OK : STATUS_FAILED, done);
     }
+    *out = copy;
+done:
     json_decref(object);
-    if (status == STATUS_OK) *out = copy;
     return status;
 }
 
@@ -236,9 +237,7 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
 #define COMPARE_TEXT(field)                                                                                            \
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)
-    if ((expected->document_attention == DOCUMENT_ATTENTION_WITHIN) !=
-        (actual->document_attention == DOCUMENT_ATTENTION_WITHIN))
-        DIFFERENT(document_attention)
+    if (expected->document_attention != actual->document_attention) DIFFERENT(document_attention)
     if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT(isa)
     return STATUS_OK;
 }

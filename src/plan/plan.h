@@ -22,12 +22,12 @@ enum { PLAN_VERSION = 1, RECIPE_NAME_BYTES = 64, RECIPE_TEXT_BYTES = 1024, POLIC
 
 /* Whether attention within a sequence crosses the borders of documents. */
 enum document_attention {
-    DOCUMENT_ATTENTION_NONE,   /* not given; in a recipe: the same as across */
     DOCUMENT_ATTENTION_ACROSS, /* a sequence is attended to as a whole */
     DOCUMENT_ATTENTION_WITHIN, /* each document by itself: the graph has the input "segments", positions begin anew */
+    DOCUMENT_ATTENTION_COUNT
 };
 const char *document_attention_name(enum document_attention attention);
-/* DOCUMENT_ATTENTION_NONE when there is none of that name. */
+/* DOCUMENT_ATTENTION_COUNT when there is none of that name. */
 enum document_attention document_attention_find(const char *name);
 
 struct recipe {

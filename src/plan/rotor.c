@@ -181,13 +181,16 @@ enum status rotor_solve(const struct chain *chain, int64_t slots, struct recompu
                           (long long)slots);
     struct recompute_schedule schedule;
     struct recompute_cost found;
-    enum status status = rotor_solve_each(chain, &slots, 1, &schedule, &found);
-    if (status == STATUS_OK && schedule.count == 0)
-        status = status_set(STATUS_NO_FIT, "no order of computing %d stages again fits in %lld slots", chain->count,
-                            (long long)slots);
-    if (status == STATUS_OK)
-        *out = schedule, *cost = found;
-    else
-        vec_free(&schedule);
+    enum status status;
+    TRY_GOTO(status, rotor_solve_each(chain, &slots, 1, &schedule, &found), failed);
+    if (schedule.count == 0)
+        TRY_GOTO(status,
+                 status_set(STATUS_NO_FIT, "no order of computing %d stages again fits in %lld slots", chain->count,
+                            (long long)slots),
+                 failed);
+    *out = schedule, *cost = found;
+    return STATUS_OK;
+failed:
+    vec_free(&schedule);
     return status;
 }

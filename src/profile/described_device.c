@@ -48,7 +48,7 @@ static int64_t head_workspace_bytes(const struct node *node) {
     return head_workspace_of(node, &tiles, node->op->work == OP_WORK_LOSS_GRAD).end + CUDA_PRODUCT_WORKSPACE_BYTES;
 }
 
-/* As the CUDA backend's kernels ask for it (cuda_matmul.c, head.cu); where a device alone knows, the most. */
+/* The workspace of the CUDA backend's kernels (cuda_matmul.c, head.cu); the most possible where only a device knows. */
 static int64_t workspace_bytes(const struct node *node) {
     switch (node->op->work) {
     case OP_WORK_PRODUCT:
@@ -62,14 +62,14 @@ static int64_t workspace_bytes(const struct node *node) {
     }
 }
 
-/* Without a function: a described kernel cannot be called. */
+/* The kernel has no function, since a described device cannot execute it. */
 static enum status create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
 static const struct kernel_entry all = {.op = NULL, .create = create};
 static const struct kernel_list kernels = {.entries = &all, .count = 1};
 
-/* Its presence says that the device has memory of its own. */
+/* Without functions: its presence says that the device has memory of its own. */
 static const struct backend_memory memory;
 
 const struct backend backend_described = {

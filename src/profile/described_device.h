@@ -8,9 +8,9 @@
 /* The device that described_device_find was last given; its kernels cannot be called. Costs: profile/roofline.h. */
 extern const struct backend backend_described;
 
-/* Whether plans for this cluster are made without its device: it is of another kind or instruction set than what
- * `here` uses. Sets *out to backend_described then, and to `here` otherwise. BAD_INPUT where the file (`file` stands
- * for it in messages) then lacks what a plan needs: limits and rates. Called once, before other threads are started. */
+/* Sets *out to the backend to plan with: `here` where the cluster's device is the one that `here` uses, and
+ * backend_described where its kind or instruction set is another. BAD_INPUT where a described device's file (named
+ * `file` in messages) lacks the limits and rates that a plan needs. Called once, before other threads are started. */
 enum status described_device_find(const char *file, const struct cluster *cluster, const struct backend *here,
                                   const struct backend **out);
 

@@ -12,7 +12,7 @@
 
 enum { INSTRUCTIONS = 300, HOPS = 100, ROUNDS = 9 };
 static const double LEAST_S = 1e-9;
-static const int64_t WORK_NS = 60 * 1000; /* longer than it takes to fall asleep */
+static const int64_t WORK_NS = 60 * 1000; /* long enough for the waiter to fall asleep */
 
 struct issuing {
     pthread_mutex_t lock;
@@ -22,7 +22,7 @@ struct issuing {
     int waked;
 };
 
-/* Waits for each, as a stream does that has nothing else to do. */
+/* Waits for each instruction, as an idle stream does. */
 static void *wait_for_each(void *argument) {
     struct issuing *issuing = argument;
     pthread_mutex_lock(&issuing->lock);
@@ -94,8 +94,8 @@ static void close_hopping(struct hopping *hopping) {
         if (events[i]) streams->free_event(events[i]);
 }
 
-/* Instructions that wait for the other stream's event and record their own: all on the first of two streams, where the
- * wait is always met, or in turns, where each waits for the one before it. */
+/* Queues instructions that wait for the other stream's event and then record their own. With `used` 1 all are on the
+ * first stream, and no wait delays them; with 2 they alternate, and each waits for the one before it. */
 static enum status ask_for_hops(const struct hopping *hopping, int used) {
     const struct backend_streams *streams = hopping->streams;
     TRY(streams->record(hopping->begin, hopping->stream[0]));
@@ -118,10 +118,10 @@ static enum status time_hops(const struct hopping *hopping, int used, double *se
     struct sample rounds[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         rounds[i] = (struct sample){0};
-        enum status status = ask_for_hops(hopping, used), finished = finish_hops(hopping);
-        if (status == STATUS_OK) status = finished;
-        if (status == STATUS_OK) status = hopping->streams->elapsed(hopping->begin, hopping->end, &rounds[i].seconds);
-        if (status != STATUS_OK) return status;
+        enum status asked = ask_for_hops(hopping, used), finished = finish_hops(hopping);
+        TRY(asked);
+        TRY(finished);
+        TRY(hopping->streams->elapsed(hopping->begin, hopping->end, &rounds[i].seconds));
         rounds[i].seconds = fmax(rounds[i].seconds / HOPS, LEAST_S);
     }
     *seconds = measurement_of(rounds, ROUNDS).seconds;
@@ -131,11 +131,13 @@ static enum status time_hops(const struct hopping *hopping, int used, double *se
 static enum status measure_streams(const struct backend_streams *streams, double *issue_s, double *wake_s) {
     struct hopping hopping = {.streams = streams};
     double hop_s = 0;
-    enum status status = open_hopping(&hopping);
-    if (status == STATUS_OK) status = time_hops(&hopping, 1, issue_s);
-    if (status == STATUS_OK) status = time_hops(&hopping, 2, &hop_s);
+    enum status status;
+    TRY_GOTO(status, open_hopping(&hopping), done);
+    TRY_GOTO(status, time_hops(&hopping, 1, issue_s), done);
+    TRY_GOTO(status, time_hops(&hopping, 2, &hop_s), done);
+    *wake_s = fmax(hop_s - *issue_s, 0);
+done:
     close_hopping(&hopping);
-    if (status == STATUS_OK) *wake_s = fmax(hop_s - *issue_s, 0);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* All rates of the machine that no operator has: zeros, copies between tiers, the cost of an instruction, slowdowns. */
+/* The rates of the machine apart from operators: zeros, copies between tiers, the cost of an instruction, slowdowns. */
 #ifndef BALLAST_PROFILE_MACHINE_RATES_H
 #define BALLAST_PROFILE_MACHINE_RATES_H
 
@@ -12,10 +12,10 @@ struct rates_options {
     int64_t memory_bytes; /* the most to take, about */
 };
 
-/* Measures through the backend and src/store, as programs do it: about 0.1 s, 2 s with all tiers, and
+/* Measures through the backend and src/store, as programs use them: about 0.1 s, 2 s with all tiers, and
  * hardly more than 2.5 s on a busy machine, where there are fewer repeats. With the device tier alone nothing is
  * concurrent, and slowdowns are 1. Takes up to 300 MiB (of a device whose grains are four times the CPU's, 1 GiB) for
- * that time and a file of 32 MiB without a name in the disk's folder. What is not there has rates of 0 and slowdowns
+ * that time and a file of 32 MiB without a name in the disk's folder. Missing tiers have rates of 0 and slowdowns
  * of 1. Sets the backend's threads. BAD_INPUT and FAILED as arena_open for the folder. */
 enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
                                   struct cluster_rates *out);

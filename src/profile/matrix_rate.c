@@ -1,3 +1,4 @@
+/* The rate of matrix products, from calls of the backend's linear operator at two sizes. */
 #include "base/half.h"
 #include "base/mem.h"
 #include "ops/ops.h"
@@ -144,12 +145,13 @@ static enum status measure_turns(const struct bench benches[SIZES], struct measu
 
 static enum status measure(const struct backend *backend, enum dtype dtype, struct measurement *out) {
     struct bench benches[SIZES] = {0};
-    enum status status = STATUS_OK;
-    for (int i = 0; i < SIZES && status == STATUS_OK; i++) {
+    enum status status;
+    for (int i = 0; i < SIZES; i++) {
         struct product product = product_for(backend, products[i]);
-        status = bench_open(backend, dtype, &product, &benches[i]);
+        TRY_GOTO(status, bench_open(backend, dtype, &product, &benches[i]), done);
     }
-    if (status == STATUS_OK) status = measure_turns(benches, out);
+    TRY_GOTO(status, measure_turns(benches, out), done);
+done:
     for (int i = 0; i < SIZES; i++)
         bench_close(&benches[i]);
     return status;
@@ -171,7 +173,7 @@ enum status profile_find_matrix_rate(const struct backend *backend, enum dtype d
         TRY(measure(backend, dtype, &gflop));
         TRY(profile_cache_put_product(cache, dtype, &gflop));
         (*measured)++;
-        (void)profile_cache_find_product(cache, dtype, &gflop); /* the lower of the new and the old one */
+        (void)profile_cache_find_product(cache, dtype, &gflop); /* now the lower of the new and the old value */
     }
     *flops_per_s = rate_of(&gflop);
     return STATUS_OK;

@@ -1,7 +1,9 @@
-/* A node's operands as a measurement sees them: which share bytes, which are cold, which output is in place. */
+/* A node's operands as a measurement sees them: which share bytes, which are cold, which output is in place; and the
+ * text by which a measurement is kept. */
 #ifndef BALLAST_PROFILE_OPERANDS_H
 #define BALLAST_PROFILE_OPERANDS_H
 
+#include "base/mem.h"
 #include "graph/graph.h"
 
 enum { OPERAND_COUNT = OP_INPUTS_MAX + OP_OUTPUTS_MAX };
@@ -25,5 +27,13 @@ struct operands {
 void operands_find(const struct graph *graph, const struct node *node, struct operands *out);
 /* NULL for an operand that is left out. */
 const struct tensor *operand_tensor(const struct node *node, int operand);
+
+/* Changes when the same text would stand for another measurement. */
+enum { OPERATOR_KEY_VERSION = 1 };
+/* Two nodes have the same text when they cost the same: the same operator, attributes, shapes, dtypes and row strides,
+ * with the same operands sharing bytes and the same operands cold. For example
+ * "linear kn=1 0w:fp32[1,1024,768] 1c:fp32[768,2304] … > 4w:fp32[1,1024,2304]": the number of the storage, w for warm
+ * or c for cold; a view ends with "/" and the elements of its base's rows. In `memory`; NULL when there is none. */
+const char *operator_key(const struct operands *operands, struct scratch *memory);
 
 #endif

@@ -6,9 +6,9 @@
 #include "profile/operator_values.h"
 
 enum { CALLS_MOST = 9, ROW_MOST = 10, ALIGNMENT = 4096 };
-static const double LONG_CALL_S = 0.3; /* what a first call has more to do is little of it */
+static const double LONG_CALL_S = 0.3; /* the extra work of a first call is little beside it */
 static const double CALLS_MOST_S = 0.06, ROW_S = 1e-3;
-/* What comes from memory in some microseconds: not worth emptying the caches for, which takes milliseconds. */
+/* Memory delivers fewer bytes within microseconds; emptying the caches for them would take milliseconds. */
 static const int64_t COLD_LEAST_BYTES = (int64_t)64 << 10;
 static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20;
 
@@ -24,14 +24,14 @@ static enum status grow(const struct backend *backend, struct bench_memory *memo
     return arena_open(TIER_DEVICE, bytes, &settings, &memory->arena);
 }
 
-/* Half again the last cache: what passes through it when so much is touched. */
+/* Touching 1.5 times the bytes of the last cache replaces all that it holds. */
 static int64_t flush_bytes(const struct backend *backend) {
     int64_t cache = backend->cache_bytes();
     return (cache > 0 ? cache : CACHE_DEFAULT_BYTES) / 2 * 3;
 }
 
-/* As many copies as fill the caches, but no more than there are calls, and than memory is left. On a device, where a
- * row of calls is one sample, a copy's turn comes again. */
+/* As many copies as fill the caches, but no more than there are calls or room for. On a device, where several calls are
+ * one sample, calls use a copy more than once. */
 static int count_copies(const struct backend *backend, int64_t bytes, int64_t left_bytes) {
     int64_t most = backend->streams ? INT16_MAX : CALLS_MOST + 1;
     if (bytes == 0 || (backend->streams && bytes < COLD_LEAST_BYTES)) return 1;
@@ -41,7 +41,7 @@ static int count_copies(const struct backend *backend, int64_t bytes, int64_t le
     return (int)(copies < 1 ? 1 : copies > most ? most : copies);
 }
 
-/* Offsets of all storages; returns the bytes of all. */
+/* Sets the offsets of all storages; returns their bytes together. */
 static int64_t lay_out(struct operator_bench *bench, int64_t most_bytes) {
     int64_t warm = 0, cold = 0;
     for (int i = 0; i < bench->operands.storage_count; i++) {
@@ -63,8 +63,8 @@ static char *storage_data(const struct operator_bench *bench, int storage, int c
     return bench->base + (cold ? bench->cold_offset + copy * bench->cold_bytes : 0) + bench->offset[storage];
 }
 
-/* Has as much as the caches hold pass through them, so that nothing of what was filled is left there: read, since what
- * is written would have to be written back; where the CPU cannot read, cleared. */
+/* Empties the caches of the operands' values by reading as many bytes as they hold (written ones would have to be
+ * written back); memory that the CPU cannot read is cleared instead. */
 static void flush(const struct operator_bench *bench, char *from) {
     enum { LINE_BYTES = 64 };
     const struct backend *backend = bench->clock.backend;
@@ -88,7 +88,7 @@ static void fill_mapped(const struct operator_bench *bench, int storage) {
         operator_values_fill(bench->operands.node, tensor, storage_data(bench, storage, copy));
 }
 
-/* The values are made once, where the CPU can. */
+/* Makes the values once, in memory of the CPU, and copies them to the device. */
 static enum status fill_device(const struct operator_bench *bench, int storage) {
     const struct tensor *tensor = bench->operands.storages[storage].tensor;
     int64_t bytes = shape_bytes(&tensor->shape);
@@ -176,7 +176,7 @@ static enum status time_calls(struct operator_bench *bench, int calls, struct sa
     return work_clock_time(&bench->clock, ask, bench, calls, out);
 }
 
-/* Calls that are one sample. */
+/* The number of calls that make one sample. */
 static int row_calls(const struct operator_bench *bench, double call_s) {
     if (!bench->clock.stream || call_s > ROW_S) return 1;
     return call_s * ROW_MOST <= ROW_S ? ROW_MOST : (int)(ROW_S / call_s);

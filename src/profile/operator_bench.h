@@ -1,4 +1,4 @@
-/* Times one operator: its kernel from the backend, operands in memory as arenas have it. */
+/* Times one operator: the backend's kernel, with operands in memory like that of arenas. */
 #ifndef BALLAST_PROFILE_OPERATOR_BENCH_H
 #define BALLAST_PROFILE_OPERATOR_BENCH_H
 
@@ -37,7 +37,7 @@ struct operator_bench {
 enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
                                 struct bench_memory *memory, struct operator_bench *out);
 void operator_bench_close(struct operator_bench *bench);
-/* One call, which a backend with streams is only asked for, on the clock's. FAILED when the kernel does. */
+/* Calls the kernel once; a backend with streams queues it on the clock's. FAILED when the kernel does. */
 enum status operator_bench_run(struct operator_bench *bench);
 
 /* Calls until `budget_s` or 60 ms are spent, at most 10 of them and at least two: the first, which may take twice the

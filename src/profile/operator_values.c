@@ -17,7 +17,7 @@ static void write_value(void *to, enum dtype dtype, int64_t index, double value)
     }
 }
 
-/* The first values one by one, the rest of numbers as copies of them. */
+/* Computes the first values one by one and copies them to the rest; integers are all computed. */
 void operator_values_fill(const struct node *node, const struct tensor *tensor, void *to) {
     enum dtype dtype = tensor->shape.dtype;
     int64_t count = shape_elements(&tensor->shape), bytes = dtype_bytes(dtype);

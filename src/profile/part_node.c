@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_LEAST = 1024 };
-/* Of a table whose rows are looked up: more than that is out of the caches whatever it is. */
+/* The most of a lookup's table that is measured: a table of this size is already out of the caches. */
 static const int64_t TABLE_MOST_BYTES = (int64_t)256 << 20;
 
 /* The shape [S, T, …] that the node works on. */
@@ -53,7 +53,7 @@ static struct parts table_parts(const struct tensor *table) {
     return (struct parts){.count = 1, .part = {{.vocab = rows}}};
 }
 
-/* Of an operator whose FLOPs are more than what is measured as it is. */
+/* The parts of an operator that is too large to be measured whole. */
 static struct parts large_parts(const struct node *node, double large_flops) {
     switch (node->op->work) {
     case OP_WORK_PRODUCT: return product_parts(node, large_flops);

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "profile/operator_key.h"
+#include "profile/operands.h"
 
 enum {
     ELEMENT_BYTES = 4 * 4,
@@ -104,7 +104,8 @@ static int by_work(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Of a curve's point what fits the memory: weight, gradient and two moments. What it takes is in proportion there. */
+/* The elements of a curve's point whose weight, gradient and two moments fit the memory. Time is in proportion there.
+ */
 static int64_t elements_within(int64_t elements, int64_t memory_bytes) {
     while (elements > 1 && elements * ELEMENT_BYTES > memory_bytes)
         elements /= 2;
@@ -134,7 +135,7 @@ static enum status measure_once(struct measuring *measuring, struct point *point
     measuring->measured++;
     TRY(profile_cache_put(measuring->cache, point->key, &point->measurement));
     (void)profile_cache_find(measuring->cache, point->key,
-                             &point->measurement); /* the lower of the new and the old one */
+                             &point->measurement); /* now the lower of the new and the old value */
     return STATUS_OK;
 }
 
@@ -142,7 +143,7 @@ static bool lacks(const struct point *point) {
     return point->measurement.seconds == 0 || measurement_noisy(&point->measurement);
 }
 
-/* Logged before the first measurement, when it is known how many the cache has. */
+/* Logs, before the first measurement, how many the cache lacks. */
 static void note_begin(const struct measuring *measuring, const struct points *points) {
     int parts = 0, again = 0;
     char of_parts[64] = "";

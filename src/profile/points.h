@@ -9,7 +9,7 @@
 #include "profile/size_curve.h"
 
 struct point {
-    const char *key; /* operator_key.h */
+    const char *key; /* operator_key */
     struct operands operands;
     int64_t elements; /* of the parameter, on a curve; 0: none */
     struct part part; /* that is measured; all zero: the operator as it is */

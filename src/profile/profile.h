@@ -1,8 +1,8 @@
 /* Measures the machine, through the backend that will compute: seconds of operators, rates, slowdowns.
  *
  * Files, in the order to read them: profile (this), profile_model (a model's costs), measurement (repeated times and
- * their spread), profile_cache (what was measured, in a file); operators: operator_key (equal ones), operator_values
- * (operands' contents), operands (shared and cold ones), operator_bench (timing), points (what is to be measured),
+ * their spread), profile_cache (what was measured, in a file); operators: operands (shared and cold ones, and the key
+ * of equal operators), operator_values (operands' contents), operator_bench (timing), points (what is to be measured),
  * part_node (large ones on a part), size_curve (updates by size); rates: machine_rates (all of them), matrix_rate
  * (products), rate_work and work_clock (repeated work and its time), transfer_rates (copies), issue_rate (an
  * instruction without work), slowdown (concurrent activities); without the machine: described_device, roofline. */

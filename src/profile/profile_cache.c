@@ -10,16 +10,16 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "cluster/rates_json.h"
+#include "cluster/rates.h"
 #include "plan/plan.h"
-#include "profile/operator_key.h"
+#include "profile/operands.h"
 
 enum { DEVICE_BYTES = 512, CACHE_VERSION = 2, FILE_LIMIT_BYTES = 64 << 20 };
 enum section { SECTION_OPERATORS, SECTION_PRODUCTS, SECTION_RATES, SECTIONS };
 static const char *const sections[SECTIONS] = {"operators", "products", "rates"};
 /* Less time than any measurement can have. */
 static const double LEAST_S = 1e-10, MOST_S = 1e30;
-/* Disks are never quiet. */
+/* Larger than for operators: the times of disks always vary. */
 static const double NOISY_RATES = 0.5;
 
 /* The lower of the available memory and the caller's limit; the least value where the system does not tell. */
@@ -98,7 +98,7 @@ static void merge_section(struct profile_cache *cache, enum section section, jso
     }
 }
 
-/* Takes the values from a file that the cache lacks or has worse ones of. Files of other machines are ignored. */
+/* Adds a file's values that the cache lacks, or has worse values of. Ignores files of other machines. */
 static void merge_file(struct profile_cache *cache, const char *path, const char *of_machine) {
     json_t *file;
     if (!file_exists(path) || json_read_object(path, FILE_LIMIT_BYTES, &file) != STATUS_OK) {
@@ -121,7 +121,7 @@ static enum status name_file(const char *folder, bool anew, struct profile_cache
     return cache->path ? STATUS_OK : STATUS_FAILED;
 }
 
-/* From here on: the file of the same machine with little memory. */
+/* Switches to the file of the same machine with little memory. */
 static enum status narrow(const char *folder, bool anew, struct profile_cache *cache) {
     char *machine = mem_format("%s; in %" PRId64 " MiB", cache->machine, cache->memory_bytes >> 20);
     if (!machine) return STATUS_FAILED;

@@ -1,12 +1,12 @@
-/* Measurements of a machine, kept between runs: one file for each machine (processor, cores, device, instruction set,
- * threads, version of the kernels), values by text keys.
+/* Measurements of a machine, kept between processes: one file for each machine (processor, cores, device, instruction
+ * set, threads, version of the kernels), values by text keys.
  *
  * Noisy values (measurement.h, rates_noisy) were taken beside other programs. They are found like the rest, and the
  * caller measures again; of two values of one key the lower is kept (rates_lower).
  *
- * A file that is damaged or of another machine is ignored. Before the file is replaced, values that other runs wrote
- * meanwhile are read in, so runs may share a folder. A failure to write is logged and is no error: the values are
- * measured again next time. */
+ * A file that is damaged or of another machine is ignored. Before the file is replaced, values that other processes
+ * wrote meanwhile are read in, so processes may share a folder. A failure to write is logged and is no error: the
+ * values are measured again next time. */
 #ifndef BALLAST_PROFILE_PROFILE_CACHE_H
 #define BALLAST_PROFILE_PROFILE_CACHE_H
 
@@ -40,7 +40,7 @@ enum status profile_cache_open(const char *folder, const struct backend *backend
 /* Writes new values. An earlier failure's message stays. */
 void profile_cache_close(struct profile_cache *cache);
 
-/* False when it is not there. */
+/* False when the cache lacks it. */
 bool profile_cache_find(const struct profile_cache *cache, const char *key, struct measurement *out);
 enum status profile_cache_put(struct profile_cache *cache, const char *key, const struct measurement *measurement);
 bool profile_cache_find_rates(const struct profile_cache *cache, const char *key, struct cluster_rates *out);

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "profile/machine_rates.h"
-#include "profile/operator_key.h"
+#include "profile/operands.h"
 #include "profile/points.h"
 #include "profile/profile.h"
 
@@ -37,12 +37,12 @@ struct profile {
 };
 
 /* The update of a parameter, which a policy may place in the host tier. */
-static bool may_run_on_host(const struct backend *backend, const struct node *node) {
+static bool may_be_on_host(const struct backend *backend, const struct node *node) {
     return backend->host && node->phase == PHASE_UPDATE && curve_fits(node);
 }
 
 static enum status find_entry(struct profile *profile, const struct node *node, int32_t *out) {
-    struct entry entry = {.node = node, .on_host = may_run_on_host(profile->backend, node)};
+    struct entry entry = {.node = node, .on_host = may_be_on_host(profile->backend, node)};
     operands_find(profile->graph, node, &entry.operands);
     entry.key = operator_key(&entry.operands, &profile->keys);
     if (!entry.key) return STATUS_FAILED;
@@ -160,16 +160,16 @@ static enum status find_rates(const struct backend *backend, const struct profil
     const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads,
                                           cache->memory_bytes};
     char *key = rates_key(options);
-    enum status status = key ? STATUS_OK : STATUS_FAILED;
-    if (key && (!profile_cache_find_rates(cache, key, rates) || rates_noisy(rates))) {
-        note_machine(*measured);
-        if (options->disk_folder) log_note("measuring the disk of %s", options->disk_folder);
-        status = machine_rates_measure(backend, &machine, rates);
-        if (status == STATUS_OK) status = profile_cache_put_rates(cache, key, rates);
-        if (status == STATUS_OK)
-            (void)profile_cache_find_rates(cache, key, rates); /* merged with those that were there */
-        (*measured)++;
-    }
+    if (!key) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    if (profile_cache_find_rates(cache, key, rates) && !rates_noisy(rates)) goto done;
+    note_machine(*measured);
+    if (options->disk_folder) log_note("measuring the disk of %s", options->disk_folder);
+    (*measured)++;
+    TRY_GOTO(status, machine_rates_measure(backend, &machine, rates), done);
+    TRY_GOTO(status, profile_cache_put_rates(cache, key, rates), done);
+    (void)profile_cache_find_rates(cache, key, rates); /* the merge of the new and the old rates */
+done:
     mem_free(key);
     return status;
 }
@@ -203,8 +203,8 @@ static enum status measure_all(struct profile *profile, struct cluster *cluster)
     return measure_entries(profile);
 }
 
-/* By what bounds the operator: arithmetic where its FLOPs a byte exceed the machine's rate of FLOPs over its bandwidth.
- */
+/* Arithmetic bounds the operator where its FLOPs a byte exceed the machine's FLOPs a second over its bandwidth; else
+ * memory does. */
 static enum activity activity_of(const struct node *node, const struct cluster *cluster) {
     const struct cluster_device *device = &cluster->device;
     bool bf16 = node->in[0] && node->in[0]->shape.dtype == DTYPE_BF16;
@@ -284,14 +284,16 @@ enum status profile_model(const struct backend *backend, const struct graph *gra
                               .host_points = {.on_host = true},
                               .begin_ns = clock_now_ns()};
     struct costs costs = {0};
-    enum status status = measure_all(&profile, cluster);
-    if (status == STATUS_OK) status = fill_costs(&profile, cluster, &costs);
-    if (status == STATUS_OK && report) status = fill_report(&profile, &costs, report);
+    enum status status;
+    TRY_GOTO(status, measure_all(&profile, cluster), failed);
+    TRY_GOTO(status, fill_costs(&profile, cluster, &costs), failed);
+    if (report) TRY_GOTO(status, fill_report(&profile, &costs, report), failed);
     close_profile(&profile);
-    if (status == STATUS_OK)
-        *out = costs;
-    else
-        costs_free(&costs);
+    *out = costs;
+    return STATUS_OK;
+failed:
+    close_profile(&profile);
+    costs_free(&costs);
     return status;
 }
 
@@ -329,7 +331,7 @@ static enum status is_all_kept(struct profile *profile, const struct cluster *cl
     int32_t measured = 0;
     *kept = is_machine_kept(profile, cluster);
     if (!*kept) return STATUS_OK;
-    TRY(find_products(profile->backend, &profile->cache, &known.device, &measured)); /* all of them are kept */
+    TRY(find_products(profile->backend, &profile->cache, &known.device, &measured)); /* the cache has all of them */
     TRY(find_entries(profile, &known));
     *kept =
         are_points_kept(&profile->cache, &profile->points) && are_points_kept(&profile->cache, &profile->host_points);

@@ -23,7 +23,7 @@ struct rate_machine rate_machine_make(const struct backend *backend, int threads
     return machine;
 }
 
-/* How many times the CPU's tokens its grains have. */
+/* The tokens of its grains, over those of the CPU's. */
 static int64_t scale_of(const struct backend *backend) {
     int64_t scale = backend->grain_tokens / CPU_GRAIN_TOKENS;
     return scale > 1 ? scale : 1;
@@ -107,7 +107,7 @@ void rate_work_close(struct rate_work *work) {
     arena_close(&work->device);
 }
 
-/* On the disk a piece further each time, in memory always the same bytes. */
+/* Moves on by a piece on the disk; the bytes in memory are always the same. */
 static enum status copy_disk(struct rate_work *work) {
     const struct rate_machine *machine = work->machine;
     struct tier_place disk = {&machine->disk, work->at}, memory = {&work->device, 0};

@@ -10,14 +10,14 @@
 enum { RATE_WORK_CHANNELS = 2 };
 #define RATE_WORK_PIECE_BYTES ((int64_t)4 << 20)
 #define RATE_WORK_BLOCK_BYTES ((int64_t)16 << 20)
-/* The range of bytes that disk works use: the least size of a rate_machine's disk. */
+/* Bytes of the disk that works use; the disk of a rate_machine has at least these. */
 #define RATE_WORK_DISK_BYTES ((int64_t)32 << 20)
 
 /* Shared by all works: the disk tier's file, where there is a folder for it. */
 struct rate_machine {
     const struct backend *backend;
     int threads;
-    struct arena disk;    /* of no bytes without a folder */
+    struct arena disk;    /* empty without a folder */
     int64_t piece_bytes;  /* of copies: a divisor of RATE_WORK_DISK_BYTES and of block_bytes */
     int64_t block_bytes;  /* the largest copy; works of copies in memory go over so much */
     int64_t kernel_bytes; /* the most that a kernel's operands and their copies take, about; 0: as they need it */

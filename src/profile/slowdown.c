@@ -32,7 +32,7 @@ struct racer {
     enum status status;
     char message[MESSAGE_BYTES];
     double seconds; /* of a piece */
-    double busy;    /* part of the time that it was at work */
+    double busy;    /* share of the time that it worked */
 };
 
 static bool is_kernel(enum activity activity) { return activity == ACTIVITY_PRODUCT || activity == ACTIVITY_STREAMING; }
@@ -103,7 +103,7 @@ struct slowdowns {
     struct sample alone[ACTIVITY_COUNT][RACERS][SLOWDOWN_ROUNDS];
     struct beside {
         double seconds; /* of a piece of the first beside the second, */
-        double busy;    /* which is so much of the time at work */
+        double busy;    /* the share of the time that the second worked */
     } beside[ACTIVITY_COUNT][ACTIVITY_COUNT][SLOWDOWN_ROUNDS];
 };
 
@@ -152,7 +152,7 @@ static enum status race_pairs(struct slowdowns *slowdowns, int round) {
     return STATUS_OK;
 }
 
-/* The least of all rounds. A round in which the other one hardly worked gives an uncertain, large value. */
+/* The least of all rounds. A round in which the other hardly worked gives an uncertain, large value. */
 static double least_slowdown(const struct beside *rounds, int count, double alone_s) {
     double least = INFINITY;
     for (int i = 0; i < count; i++)

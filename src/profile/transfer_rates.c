@@ -10,12 +10,12 @@ static const int64_t MEMORY_SMALL = (int64_t)256 << 10;
 static const int64_t DISK_SMALL = (int64_t)1 << 20;
 static const double DISK_LONG_S = 0.1, DISK_SLOW_S = 0.02;
 
-/* One way of moving bytes; `at` goes round the memory, so that it is no longer in the caches when it comes again. */
+/* One way of moving bytes. `at` cycles through the memory, so that bytes have left the caches when they come again. */
 struct transfer {
     const struct rate_machine *machine;
     const struct arena *from, *to; /* zeros have no source */
     struct work_clock clock;
-    struct copy_stage stage;  /* between the disk and memory without addresses */
+    struct copy_stage stage;  /* between the disk and a device's own memory */
     int64_t limit, at, bytes; /* sizes that are moved divide the limit and the memory's bytes */
 };
 
@@ -34,7 +34,7 @@ static void close_transfer(struct transfer *transfer) {
     work_clock_close(&transfer->clock);
 }
 
-/* The memory may be less than what it is copied to or from, and then goes round by itself. */
+/* An arena smaller than the transfer's range wraps around. */
 static struct tier_place place_at(const struct arena *arena, int64_t at, int64_t bytes) {
     int64_t offset = at % arena->bytes;
     return (struct tier_place){arena, offset + bytes <= arena->bytes ? offset : 0};
@@ -52,7 +52,7 @@ static enum status move(void *payload) {
     return STATUS_OK;
 }
 
-/* Several of this size; the first of all is not counted. */
+/* Times several transfers of this size, after one that does not count. */
 static enum status time_size(struct transfer *transfer, int64_t bytes, struct measurement *out) {
     double budget_s = fmin(allowance_next(transfer->machine->allowance), BUDGET_MOST_S), spent = 0;
     int row = transfer->clock.stream && !uses_disk(transfer) ? ROW : 1, count = 0;
@@ -67,7 +67,7 @@ static enum status time_size(struct transfer *transfer, int64_t bytes, struct me
     return STATUS_OK;
 }
 
-/* The line through two sizes. */
+/* Latency and rate, from the line through the times of two sizes. */
 static enum status measure_line(struct transfer *transfer, int64_t small, int64_t large, struct cluster_rates *rates,
                                 struct transfer_rate *out) {
     struct measurement few, many;
@@ -102,24 +102,26 @@ enum status transfer_measure_zero(const struct rate_machine *machine, struct clu
     return status;
 }
 
-/* Whether the way back between the memory tiers has a link and an engine of its own. */
+/* Whether copies from the device have a link and an engine of their own. */
 static bool has_ways(const struct rate_machine *machine) { return machine->backend->memory != NULL; }
 
 enum status transfer_measure_host(const struct rate_machine *machine, struct cluster_rates *rates) {
     struct arena host = {0}, device = {0};
     struct transfer_rate *in = &rates->copy[TIER_HOST][TIER_DEVICE], *back = &rates->copy[TIER_DEVICE][TIER_HOST];
-    enum status status = rate_arena_open(machine, TIER_HOST, 2 * machine->block_bytes, &host);
-    if (status == STATUS_OK) status = rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device);
-    if (status == STATUS_OK) status = measure_memory(machine, &host, &device, rates, in);
+    enum status status;
+    TRY_GOTO(status, rate_arena_open(machine, TIER_HOST, 2 * machine->block_bytes, &host), done);
+    TRY_GOTO(status, rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device), done);
+    TRY_GOTO(status, measure_memory(machine, &host, &device, rates, in), done);
     *back = *in; /* the same copy between two blocks of memory */
-    if (status == STATUS_OK && has_ways(machine)) status = measure_memory(machine, &device, &host, rates, back);
+    if (has_ways(machine)) TRY_GOTO(status, measure_memory(machine, &device, &host, rates, back), done);
+done:
     arena_close(&host);
     arena_close(&device);
     return status;
 }
 
-/* Writes all of the file, so that no later write is the first to its place and no read finds nothing there. *large: the
- * larger size, a block where the disk is quick; the pieces of other measurements follow it. */
+/* Writes the whole file, so that later writes do not allocate and reads find data. Sets *large to the larger size: a
+ * block on a quick disk, less on a slow one, where it also lowers the pieces of other measurements. */
 static enum status write_all(struct transfer *write, struct rate_machine *machine, int64_t *large) {
     int64_t begin = clock_now_ns();
     write->bytes = machine->block_bytes;
@@ -134,18 +136,20 @@ static enum status write_all(struct transfer *write, struct rate_machine *machin
     return STATUS_OK;
 }
 
-/* Writes and reads of one memory tier. */
+/* Measures writes from and reads to one memory tier. */
 static enum status measure_disk(struct rate_machine *machine, const struct arena *memory, struct cluster_rates *rates) {
     struct transfer transfer = {
         .machine = machine, .from = memory, .to = &machine->disk, .limit = RATE_WORK_DISK_BYTES};
     struct transfer_rate *out = &rates->copy[memory->tier][TIER_DISK], *in = &rates->copy[TIER_DISK][memory->tier];
     int64_t small = DISK_SMALL, large = 0;
-    enum status status = open_transfer(&transfer);
-    if (status == STATUS_OK) status = write_all(&transfer, machine, &large);
+    enum status status;
+    TRY_GOTO(status, open_transfer(&transfer), done);
+    TRY_GOTO(status, write_all(&transfer, machine, &large), done);
     if (large <= small) small = large / 4; /* where there is little memory */
-    if (status == STATUS_OK) status = measure_line(&transfer, small, large, rates, out);
+    TRY_GOTO(status, measure_line(&transfer, small, large, rates, out), done);
     transfer.from = &machine->disk, transfer.to = memory;
-    if (status == STATUS_OK) status = measure_line(&transfer, small, large, rates, in);
+    TRY_GOTO(status, measure_line(&transfer, small, large, rates, in), done);
+done:
     close_transfer(&transfer);
     return status;
 }

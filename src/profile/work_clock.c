@@ -1,6 +1,6 @@
 #include "profile/work_clock.h"
 
-/* Less than any clock tells. */
+/* Shorter than any clock resolves. */
 static const double LEAST_S = 1e-9;
 
 enum status work_clock_open(const struct backend *backend, struct work_clock *out) {
@@ -33,17 +33,21 @@ static enum status time_calls(work_call *work, void *payload, int calls, struct 
     return STATUS_OK;
 }
 
+static enum status call_on_stream(const struct work_clock *clock, work_call *work, void *payload, int calls) {
+    TRY(repeat(work, payload, calls));
+    TRY(clock->backend->streams->check());
+    return clock->backend->streams->record(clock->end, clock->stream);
+}
+
 static enum status time_stream(const struct work_clock *clock, work_call *work, void *payload, int calls,
                                struct sample *out) {
     const struct backend_streams *streams = clock->backend->streams;
     *out = (struct sample){0};
     TRY(streams->record(clock->begin, clock->stream));
-    enum status status = repeat(work, payload, calls);
-    if (status == STATUS_OK) status = streams->check();
-    if (status == STATUS_OK) status = streams->record(clock->end, clock->stream);
-    enum status finished = streams->finish(clock->stream);
-    if (status == STATUS_OK) status = finished;
-    return status == STATUS_OK ? streams->elapsed(clock->begin, clock->end, &out->seconds) : status;
+    enum status called = call_on_stream(clock, work, payload, calls), finished = streams->finish(clock->stream);
+    TRY(called);
+    TRY(finished);
+    return streams->elapsed(clock->begin, clock->end, &out->seconds);
 }
 
 enum status work_clock_time(const struct work_clock *clock, work_call *work, void *payload, int calls,

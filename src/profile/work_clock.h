@@ -1,6 +1,6 @@
-/* Times work that a backend is asked for: on a processor by the clock around the calls, on a device by the device's own
- * clock between two events of a stream. There several calls in a row are asked for, as programs do, so that what it
- * takes to ask for one passes while another is worked on. */
+/* Times calls of a backend: on a processor by the clock around them, on a device by its own clock between two events of
+ * a stream. On a device several calls are queued in a row, as programs do, so that queueing one overlaps with the work
+ * of another. */
 #ifndef BALLAST_PROFILE_WORK_CLOCK_H
 #define BALLAST_PROFILE_WORK_CLOCK_H
 
@@ -9,7 +9,7 @@
 
 struct work_clock {
     const struct backend *backend;
-    void *stream;      /* the work is to be asked for on it; NULL where the backend has none */
+    void *stream;      /* queue the work on it; NULL where the backend has none */
     void *begin, *end; /* timed events */
 };
 
@@ -18,11 +18,11 @@ enum status work_clock_open(const struct backend *backend, struct work_clock *ou
 void work_clock_close(struct work_clock *clock);
 
 typedef enum status work_call(void *payload);
-/* Calls `work` so often and returns when all of it is done: *out is for one call. FAILED when a call or the device
- * does. */
+/* Calls `work` `calls` times and returns when all of it is done; *out is the time of one call. FAILED when a call or
+ * the device does. */
 enum status work_clock_time(const struct work_clock *clock, work_call *work, void *payload, int calls,
                             struct sample *out);
-/* Returns when all is done that was asked for on the clock's stream. */
+/* Blocks until all work queued on the clock's stream is done. */
 enum status work_clock_finish(const struct work_clock *clock);
 
 #endif

@@ -184,17 +184,19 @@ static enum status sweep_pass(const struct graph *graph, int64_t slots, size_t b
     size_t count = executions->list.count - begin;
     struct sweep sweep = {graph, mem_array(graph->tensors.count * (size_t)slots + 1, sizeof(bool))};
     bool *useful = mem_array(count, sizeof *useful);
-    enum status status = sweep.needed && useful ? STATUS_OK : STATUS_FAILED;
-    for (size_t i = 0; i < graph->tensors.count * (size_t)slots && status == STATUS_OK; i++)
+    enum status status;
+    TRY_GOTO(status, sweep.needed && useful ? STATUS_OK : STATUS_FAILED, done);
+    for (size_t i = 0; i < graph->tensors.count * (size_t)slots; i++)
         sweep.needed[i] = graph->tensors.items[i % graph->tensors.count]->kept;
-    for (size_t end = begin + count, first; end > begin && status == STATUS_OK; end = first) {
+    for (size_t end = begin + count, first; end > begin; end = first) {
         for (first = end; first > begin && items[first - 1].group == items[end - 1].group;) {
             first--;
             useful[first - begin] = sweep_execution(&sweep, &items[first]);
         }
         forget_outputs(&sweep, items + first, end - first);
     }
-    if (status == STATUS_OK) keep_useful(executions, begin, useful);
+    keep_useful(executions, begin, useful);
+done:
     mem_free(sweep.needed);
     mem_free(useful);
     return status;

@@ -251,17 +251,19 @@ static enum status hold_parameters(struct mover *mover) {
     struct timed *order = mem_array(mover->visits.count, sizeof *order);
     struct places places = {.mover = mover, .most = mover->policy->buffers, .section = -1};
     places.items = mem_array((size_t)places.most, sizeof *places.items);
-    enum status status = order && places.items ? STATUS_OK : STATUS_FAILED;
     size_t count = 0;
-    for (size_t v = 0; v < mover->visits.count && status == STATUS_OK; v++)
+    enum status status;
+    TRY_GOTO(status, order && places.items ? STATUS_OK : STATUS_FAILED, done);
+    for (size_t v = 0; v < mover->visits.count; v++)
         if (is_parameter_visit(mover, &mover->visits.items[v]))
             order[count++] = (struct timed){mover->visits.items[v].first, v};
     if (count > 0) qsort(order, count, sizeof *order, compare_timed);
-    for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status = hold_visit(&places, order[i].visit);
+    for (size_t i = 0; i < count; i++)
+        TRY_GOTO(status, hold_visit(&places, order[i].visit), done);
+    drop_merged(mover);
+done:
     mem_free(order);
     mem_free(places.items);
-    drop_merged(mover);
     return status;
 }
 
@@ -483,16 +485,18 @@ static enum status rewrite(struct mover *mover) {
 
 enum status program_move(struct program *program, const struct policy *policy) {
     struct mover mover = {.program = program, .policy = policy};
-    enum status status = collect_uses(&mover);
-    if (status == STATUS_OK) status = find_groups(&mover);
-    if (status == STATUS_OK) status = find_visits(&mover);
-    if (status == STATUS_OK) status = hold_parameters(&mover);
-    if (status == STATUS_OK) status = place_transfers(&mover);
-    if (status == STATUS_OK) status = rewrite(&mover);
+    enum status status;
+    TRY_GOTO(status, collect_uses(&mover), done);
+    TRY_GOTO(status, find_groups(&mover), done);
+    TRY_GOTO(status, find_visits(&mover), done);
+    TRY_GOTO(status, hold_parameters(&mover), done);
+    TRY_GOTO(status, place_transfers(&mover), done);
+    TRY_GOTO(status, rewrite(&mover), done);
+    program_set_lifetimes(program);
+done:
     vec_free(&mover.uses);
     vec_free(&mover.visits);
     vec_free(&mover.transfers);
     mem_free(mover.begin);
-    if (status == STATUS_OK) program_set_lifetimes(program);
     return status;
 }

@@ -64,17 +64,18 @@ static enum status make(const struct graph *graph, const struct plan *plan, cons
     TRY(plan_check(plan));
     struct program *program;
     TRY(program_schedule(graph, plan, workspace, &program));
-    enum status status = program_move(program, &plan->policy);
-    if (status == STATUS_OK && resident) {
+    enum status status;
+    TRY_GOTO(status, program_move(program, &plan->policy), failed);
+    if (resident) {
         reserve_persistent(program, resident);
         share_persistent(program, resident);
     }
-    if (status == STATUS_OK) status = program_place(program);
-    if (status == STATUS_OK) status = program_synchronise(program);
-    if (status == STATUS_OK)
-        *out = program;
-    else
-        program_free(program);
+    TRY_GOTO(status, program_place(program), failed);
+    TRY_GOTO(status, program_synchronise(program), failed);
+    *out = program;
+    return STATUS_OK;
+failed:
+    program_free(program);
     return status;
 }
 

@@ -30,9 +30,10 @@ static enum status add_borders(struct segments *segments, enum tier tier, int64_
 /* Most operands are whole buffers, whose borders are added once. */
 static enum status collect(const struct program *program, struct segments *segments) {
     bool *whole = mem_array(program->buffers.count, sizeof *whole);
-    enum status status = whole ? STATUS_OK : STATUS_FAILED;
+    if (!whole) return STATUS_FAILED;
+    enum status status = STATUS_OK;
     for (size_t i = 0; i < program->instructions.count; i++)
-        for (int k = 0; k < OPERANDS_MAX && status == STATUS_OK; k++) {
+        for (int k = 0; k < OPERANDS_MAX; k++) {
             const struct operand *operand = &program->instructions.items[i].operands[k];
             if (operand->buffer < 0) continue;
             const struct buffer *buffer = &program->buffers.items[operand->buffer];
@@ -41,8 +42,9 @@ static enum status collect(const struct program *program, struct segments *segme
             bool all = begin == buffer->offset && end == padded_end(program, buffer);
             if (all && whole[operand->buffer]) continue;
             whole[operand->buffer] |= all;
-            status = add_borders(segments, buffer->tier, begin, end);
+            TRY_GOTO(status, add_borders(segments, buffer->tier, begin, end), done);
         }
+done:
     mem_free(whole);
     return status;
 }

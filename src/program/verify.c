@@ -1,3 +1,4 @@
+/* The proof that conflicting uses of memory are ordered, made without the results of synchronise.c. */
 #include <string.h>
 
 #include "program/proof_order.h"
@@ -465,15 +466,17 @@ static enum status check_deferred(const struct program *program) {
     unsigned char *users = mem_array(program->buffers.count, 1);
     if (!users) return STATUS_FAILED;
     enum status status = STATUS_OK;
-    for (int32_t i = 0; i < (int32_t)program->instructions.count && status == STATUS_OK; i++)
-        for (int k = 0; k < OPERANDS_MAX && status == STATUS_OK; k++) {
+    for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
+        for (int k = 0; k < OPERANDS_MAX; k++) {
             const struct instruction *instruction = &program->instructions.items[i];
             const struct operand *operand = &instruction->operands[k];
             if (operand->buffer < 0 || program->buffers.items[operand->buffer].persistent) continue;
             users[operand->buffer] |= instruction->deferred ? DEFERRED : OTHER;
             if (users[operand->buffer] == (DEFERRED | OTHER))
-                status = FAULT(program, i, operand, "used by deferred instructions and by others, and not kept");
+                TRY_GOTO(status,
+                         FAULT(program, i, operand, "used by deferred instructions and by others, and not kept"), done);
         }
+done:
     mem_free(users);
     return status;
 }

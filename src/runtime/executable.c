@@ -64,17 +64,17 @@ enum status executable_create_beside(const struct backend *backend, struct graph
     }
     *executable = (struct executable){.backend = backend, .graph = graph, .threads = plan->recipe.threads};
     executable->kernels = mem_array(graph->nodes.count, sizeof(struct kernel *));
-    enum status status = executable->kernels ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && backend->pin_products) status = backend->pin_products(plan->recipe.products);
-    if (status == STATUS_OK) status = create_kernels(executable);
-    if (status == STATUS_OK) status = compile(executable, plan, resident ? resident->program : NULL);
-    if (status == STATUS_OK) status = create_host_kernels(executable);
-    if (status != STATUS_OK) {
-        executable_free(executable);
-        return status;
-    }
+    enum status status;
+    TRY_GOTO(status, executable->kernels ? STATUS_OK : STATUS_FAILED, failed);
+    if (backend->pin_products) TRY_GOTO(status, backend->pin_products(plan->recipe.products), failed);
+    TRY_GOTO(status, create_kernels(executable), failed);
+    TRY_GOTO(status, compile(executable, plan, resident ? resident->program : NULL), failed);
+    TRY_GOTO(status, create_host_kernels(executable), failed);
     *out = executable;
     return STATUS_OK;
+failed:
+    executable_free(executable);
+    return status;
 }
 
 enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,

@@ -118,19 +118,30 @@ static enum status mix(struct mixer *mixer) {
     }
 }
 
+static enum status step(struct mixer *mixer, const double *scalars) {
+    struct runner *runner = mixer->runner;
+    enum status status;
+    runner_begin(runner, PART_STEP, scalars);
+    TRY_GOTO(status, runner_mirrors_send(runner), ended);
+    TRY_GOTO(status, mix(mixer), ended);
+ended:
+    runner_finish_stream(runner, runner->streams[0]);
+    runner_end(runner);
+    TRY(status);
+    TRY(runner_status(runner));
+    return runner_mirrors_fetch(runner);
+}
+
 enum status runner_step_interleaved(struct runner *runner, const double *scalars, uint64_t seed) {
     const struct program *program = runner->executable->program;
     struct mixer mixer = {.runner = runner, .program = program, .seed = seed};
     mixer.ended = mem_array(program->instructions.count, sizeof *mixer.ended);
-    enum status status = mixer.ended ? count_uses(&mixer) : STATUS_FAILED;
-    runner_begin(runner, PART_STEP, scalars);
-    if (status == STATUS_OK) status = runner_mirrors_send(runner);
-    if (status == STATUS_OK) status = mix(&mixer);
-    runner_finish_stream(runner, runner->streams[0]);
-    runner_end(runner);
+    enum status status;
+    TRY_GOTO(status, mixer.ended ? count_uses(&mixer) : STATUS_FAILED, done);
+    TRY_GOTO(status, step(&mixer, scalars), done);
+done:
     mem_free(mixer.ended);
     mem_free(mixer.pieces);
     mem_free(mixer.uses_left);
-    if (status == STATUS_OK) status = runner_status(runner);
-    return status == STATUS_OK ? runner_mirrors_fetch(runner) : status;
+    return status;
 }

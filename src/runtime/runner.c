@@ -82,11 +82,25 @@ static void write_zeros(struct runner *runner, const struct instruction *instruc
     backend->zero(runner_address(runner, target, repetition), target->bytes, stream);
 }
 
+static struct tier_place place_of(const struct runner *runner, const struct operand *operand) {
+    const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
+    return (struct tier_place){&runner->arenas[buffer->tier], buffer->offset};
+}
+
+/* Copies a whole buffer, in whole blocks from and to the disk. */
+static enum status copy_buffer(struct runner *runner, const struct instruction *instruction, void *stream) {
+    const struct program *program = runner->executable->program;
+    int64_t bytes = program_moved_bytes(program, program->buffers.items[instruction->operands[0].buffer].bytes);
+    return tier_copy(runner->executable->backend, &runner->stages[instruction->stream],
+                     place_of(runner, &instruction->operands[0]),
+                     place_of(runner, &instruction->operands[OP_INPUTS_MAX]), bytes, instruction->stream, stream);
+}
+
 enum status runner_ask(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
     switch (instruction->opcode) {
     case OPCODE_KERNEL: return call_kernel(runner, instruction, repetition, stream);
     case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
-    case OPCODE_COPY: return runner_copy(runner, instruction, stream);
+    case OPCODE_COPY: return copy_buffer(runner, instruction, stream);
     }
     return STATUS_OK;
 }
@@ -122,10 +136,12 @@ void runner_execute_instruction(struct runner *runner, const struct instruction 
     if (runner->gate && runner_changes_state(runner->executable->program, instruction))
         runner->gate(runner->gate_payload);
     const struct backend_streams *streams = runner->executable->backend->streams;
-    enum status status = STATUS_OK;
-    if (streams && runner_on_host(runner->executable->program, instruction)) status = streams->finish(stream);
-    if (status == STATUS_OK) status = runner_ask(runner, instruction, repetition, stream);
-    if (streams && status == STATUS_OK) status = streams->check();
+    enum status status;
+    if (streams && runner_on_host(runner->executable->program, instruction))
+        TRY_GOTO(status, streams->finish(stream), named);
+    TRY_GOTO(status, runner_ask(runner, instruction, repetition, stream), named);
+    if (streams) status = streams->check();
+named:
     if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
@@ -335,18 +351,18 @@ enum status runner_create(const struct executable *executable, const struct aren
     *runner = (struct runner){.executable = executable, .arenas = arenas};
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->changed, NULL);
-    enum status status = make_room(runner);
-    if (status == STATUS_OK) status = runner_streams_open(runner);
-    if (status == STATUS_OK) status = runner_spans_open(runner);
-    if (status == STATUS_OK) status = batches_find(executable, &runner->batches);
-    if (status == STATUS_OK) status = runner_mirrors_open(runner);
-    if (status == STATUS_OK) status = start_workers(runner);
-    if (status != STATUS_OK) {
-        runner_free(runner);
-        return status;
-    }
+    enum status status;
+    TRY_GOTO(status, make_room(runner), failed);
+    TRY_GOTO(status, runner_streams_open(runner), failed);
+    TRY_GOTO(status, runner_spans_open(runner), failed);
+    TRY_GOTO(status, batches_find(executable, &runner->batches), failed);
+    TRY_GOTO(status, runner_mirrors_open(runner), failed);
+    TRY_GOTO(status, start_workers(runner), failed);
     *out = runner;
     return STATUS_OK;
+failed:
+    runner_free(runner);
+    return status;
 }
 
 void runner_free(struct runner *runner) {

@@ -1,9 +1,8 @@
-/* Executes a program in given arenas: one worker for each stream, waits between them, no allocation in a
- * step.
+/* Executes a program in given arenas: one worker for each stream, waits between them, no allocation in a step.
  *
  * Files, in the order to read them: executable (a program with its kernels), runner (this; workers and steps),
  * runner_state (what the runner's files share), runner_data (tensors between steps), runner_mirror (CPU copies of
- * inputs and results), runner_copy and tier_copy (copies between tiers), runner_streams (a backend's streams and
+ * inputs and results), tier_copy (copies between tiers), runner_streams (a backend's streams and
  * events), batches (kernels of one call), spans and runner_spans (graphs), interleave (a step in random order, for
  * tests).
  *

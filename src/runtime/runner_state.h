@@ -82,8 +82,6 @@ enum status runner_name_failure(const struct instruction *instruction, enum stat
 void runner_keep_failure(struct runner *runner);
 /* The operand's address for kernels and copies; NULL on the disk. */
 void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition);
-/* Copies a whole buffer, in whole blocks from and to the disk. */
-enum status runner_copy(struct runner *runner, const struct instruction *instruction, void *stream);
 
 /* Streams of the backend (runner_streams.c). All do nothing where it has none. */
 enum status runner_streams_open(struct runner *runner);

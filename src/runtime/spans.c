@@ -73,15 +73,17 @@ enum status spans_find(const struct program *program, struct spans *out) {
     struct finder finder = {.program = program, .out = out};
     *out = (struct spans){.at = mem_array(count, sizeof *out->at)};
     finder.waited = mem_array(count, sizeof *finder.waited);
-    enum status status = out->at && finder.waited ? STATUS_OK : STATUS_FAILED;
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+    enum status status;
+    TRY_GOTO(status, out->at && finder.waited ? STATUS_OK : STATUS_FAILED, done);
+    for (size_t i = 0; i < count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         out->at[i] = -1;
         for (int32_t w = 0; w < instruction->wait_count; w++)
             finder.waited[instruction->waits[w]] = true;
     }
-    if (status == STATUS_OK) status = find(&finder);
-    if (status == STATUS_OK) sort(out);
+    TRY_GOTO(status, find(&finder), done);
+    sort(out);
+done:
     mem_free(finder.waited);
     return status;
 }

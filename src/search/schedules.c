@@ -52,8 +52,10 @@ static enum status add_stages(struct schedule_list *out, enum schedule_kind kind
 static enum status add_split(struct schedule_list *out, enum schedule_kind kind, enum tier tier, int32_t blocks,
                              struct split split) {
     struct stage_list stages = {0};
-    enum status status = write_stages(blocks, &split, tier, &stages);
-    if (status == STATUS_OK) status = add_stages(out, kind, tier, &stages);
+    enum status status;
+    TRY_GOTO(status, write_stages(blocks, &split, tier, &stages), done);
+    TRY_GOTO(status, add_stages(out, kind, tier, &stages), done);
+done:
     stage_list_free(&stages);
     return status;
 }
@@ -76,20 +78,27 @@ static enum status add_moving(struct schedule_list *out, enum tier tier, int32_t
 }
 
 /* Segments of `length` layers, each computed again from the input of its first, then once more layer by layer. */
+static enum status write_nested(int32_t blocks, int32_t length, struct stage_list *stages) {
+    for (int32_t i = 0; i < blocks; i++)
+        TRY(push(stages, STAGE_FORWARD, i, TIER_DEVICE));
+    for (int32_t i = blocks; i-- > 0;) {
+        bool layer = i > 0 && i < blocks - 1;
+        int32_t first = layer ? i - (i - 1) % length : i;
+        bool ends = layer && (i == blocks - 2 || i % length == 0);
+        for (int32_t k = first; ends && k < i; k++)
+            TRY(push(stages, STAGE_FORWARD, k, TIER_DEVICE));
+        if (layer) TRY(push(stages, STAGE_FORWARD, i, TIER_DEVICE));
+        TRY(push(stages, STAGE_BACKWARD, i, TIER_DEVICE));
+    }
+    return STATUS_OK;
+}
+
 static enum status add_nested(struct schedule_list *out, int32_t blocks, int32_t length) {
     struct stage_list stages = {0};
-    enum status status = STATUS_OK;
-    for (int32_t i = 0; i < blocks && status == STATUS_OK; i++)
-        status = push(&stages, STAGE_FORWARD, i, TIER_DEVICE);
-    for (int32_t i = blocks; i-- > 0 && status == STATUS_OK;) {
-        int32_t first = i > 0 && i < blocks - 1 ? i - (i - 1) % length : i;
-        bool ends = i > 0 && i < blocks - 1 && (i == blocks - 2 || i % length == 0);
-        for (int32_t k = first; ends && k < i && status == STATUS_OK; k++)
-            status = push(&stages, STAGE_FORWARD, k, TIER_DEVICE);
-        if (status == STATUS_OK && i > 0 && i < blocks - 1) status = push(&stages, STAGE_FORWARD, i, TIER_DEVICE);
-        if (status == STATUS_OK) status = push(&stages, STAGE_BACKWARD, i, TIER_DEVICE);
-    }
-    if (status == STATUS_OK) status = add_stages(out, SCHEDULE_NESTED, TIER_DEVICE, &stages);
+    enum status status;
+    TRY_GOTO(status, write_nested(blocks, length, &stages), done);
+    TRY_GOTO(status, add_stages(out, SCHEDULE_NESTED, TIER_DEVICE, &stages), done);
+done:
     stage_list_free(&stages);
     return status;
 }

@@ -352,13 +352,14 @@ static enum status rank(struct search *search) {
     if (count > 0) qsort(ranks, count, sizeof *ranks, compare_ranked);
     enum status status = STATUS_OK;
     int64_t least = INT64_MAX;
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (ranks[i].bytes < least) {
             least = ranks[i].bytes;
-            status = vec_push(&search->result->front, search->result->tried.items[ranks[i].index]);
+            TRY_GOTO(status, vec_push(&search->result->front, search->result->tried.items[ranks[i].index]), done);
         }
-        if (status == STATUS_OK && i > 0) status = add_runner_up(search, ranks, i);
+        if (i > 0) TRY_GOTO(status, add_runner_up(search, ranks, i), done);
     }
+done:
     mem_free(ranks);
     return status;
 }

@@ -76,11 +76,13 @@ static enum status add_fastest(struct space *space, struct execution_list *execu
     struct chain chain = {0};
     int64_t budgets[BUDGETS_MOST];
     TRY(schedule_list_executions(&space->source, "", executions));
-    enum status status =
-        schedule_cost_measure(&space->source, executions, input->workspace, input->costs, "", 0, &keep);
-    if (status == STATUS_OK) status = step_chain_create(input->graph, input->costs, &keep, &chain);
-    if (status == STATUS_OK)
-        status = schedules_add_fastest(&chain, budgets, list_budgets(space, &keep, budgets), &space->schedules);
+    enum status status;
+    TRY_GOTO(status, schedule_cost_measure(&space->source, executions, input->workspace, input->costs, "", 0, &keep),
+             done);
+    TRY_GOTO(status, step_chain_create(input->graph, input->costs, &keep, &chain), done);
+    int count = list_budgets(space, &keep, budgets);
+    TRY_GOTO(status, schedules_add_fastest(&chain, budgets, count, &space->schedules), done);
+done:
     chain_free(&chain);
     schedule_cost_free(&keep);
     return status;

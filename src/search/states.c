@@ -101,31 +101,33 @@ static int compare_ints(const void *a, const void *b) {
 static enum status find_users(const struct graph *graph, struct states *states) {
     VEC(int32_t) uses = {0};
     int32_t chunks = states_count(states);
-    enum status status = STATUS_OK;
-    for (size_t n = 0; n < graph->nodes.count && status == STATUS_OK; n++) {
+    enum status status;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
-        for (int i = 0; i < node->op->inputs && node->phase <= PHASE_BACKWARD && status == STATUS_OK; i++) {
+        int32_t row = (int32_t)node->phase * states->blocks + node->block;
+        for (int i = 0; i < node->op->inputs && node->phase <= PHASE_BACKWARD; i++) {
             int32_t chunk = node->in[i] ? states->chunks.chunk_of[node->in[i]->id] : -1;
-            if (chunk >= 0)
-                status = vec_push(&uses, ((int32_t)node->phase * states->blocks + node->block) * chunks + chunk);
+            if (chunk >= 0) TRY_GOTO(status, vec_push(&uses, row * chunks + chunk), done);
         }
     }
     if (uses.count > 0) qsort(uses.items, uses.count, sizeof *uses.items, compare_ints);
     states->users_first = mem_array(2 * (size_t)states->blocks + 1, sizeof *states->users_first);
     states->users = mem_array(uses.count + 1, sizeof *states->users);
     states->users_bytes = mem_array(uses.count + 1, sizeof *states->users_bytes);
-    if (!states->users_first || !states->users || !states->users_bytes) status = STATUS_FAILED;
+    bool room = states->users_first && states->users && states->users_bytes;
+    TRY_GOTO(status, room ? STATUS_OK : STATUS_FAILED, done);
     int32_t block = 0, count = 0;
-    for (size_t i = 0; i < uses.count && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < uses.count; i++) {
         if (i > 0 && uses.items[i] == uses.items[i - 1]) continue;
         while (block < uses.items[i] / chunks)
             states->users_first[++block] = count;
         states->users[count++] = uses.items[i] % chunks;
     }
-    while (status == STATUS_OK && block < 2 * states->blocks)
+    while (block < 2 * states->blocks)
         states->users_first[++block] = count;
-    for (int32_t i = count; i-- > 0 && status == STATUS_OK;)
+    for (int32_t i = count; i-- > 0;)
         states->users_bytes[i] = states->users_bytes[i + 1] + states_parameters(states, states->users[i]);
+done:
     vec_free(&uses);
     return status;
 }

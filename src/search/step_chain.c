@@ -60,13 +60,13 @@ enum status step_chain_create(const struct graph *graph, const struct costs *cos
                               struct chain *out) {
     TRY(chain_create(graph_count_blocks(graph), out));
     struct use *uses = mem_array(graph->tensors.count + 1, sizeof *uses);
-    enum status status = uses ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) {
-        find_uses(graph, uses);
-        add_nodes(graph, costs, uses, out);
-        add_temporaries(keep, out);
-        status = chain_check(out);
-    }
+    enum status status;
+    TRY_GOTO(status, uses ? STATUS_OK : STATUS_FAILED, done);
+    find_uses(graph, uses);
+    add_nodes(graph, costs, uses, out);
+    add_temporaries(keep, out);
+    status = chain_check(out);
+done:
     mem_free(uses);
     if (status != STATUS_OK) chain_free(out);
     return status;

@@ -195,13 +195,14 @@ static enum status add_load(const struct safetensors *set, const char *path, con
 static enum status load_state(const struct safetensors *set, const char *path, const struct weight_target *targets,
                               size_t count) {
     struct safetensors_load *loads = mem_array(count, sizeof *loads);
-    enum status status = loads ? STATUS_OK : STATUS_FAILED;
-    for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        status = add_load(set, path, &targets[i], &loads[i]);
-    if (status == STATUS_OK && set->tensors.count != count)
-        status = status_set(STATUS_BAD_INPUT, "%s: holds %zu tensors, the optimizer has %zu", path, set->tensors.count,
-                            count);
-    if (status == STATUS_OK) status = safetensors_load(loads, count);
+    enum status status = STATUS_FAILED;
+    if (!loads) return status;
+    for (size_t i = 0; i < count; i++)
+        TRY_GOTO(status, add_load(set, path, &targets[i], &loads[i]), done);
+    status = set->tensors.count == count ? safetensors_load(loads, count)
+                                         : status_set(STATUS_BAD_INPUT, "%s: holds %zu tensors, the optimizer has %zu",
+                                                      path, set->tensors.count, count);
+done:
     mem_free(loads);
     return status;
 }
@@ -211,8 +212,10 @@ enum status engine_load_state(struct engine *engine, const char *path) {
     struct weight_target *targets = NULL;
     int count = 0;
     TRY(safetensors_open(path, &set));
-    enum status status = engine_list_tensors(engine, TENSOR_STATE, NULL, &targets, &count);
-    if (status == STATUS_OK) status = load_state(set, path, targets, (size_t)count);
+    enum status status;
+    TRY_GOTO(status, engine_list_tensors(engine, TENSOR_STATE, NULL, &targets, &count), done);
+    status = load_state(set, path, targets, (size_t)count);
+done:
     mem_free(targets);
     safetensors_close(set);
     return status == STATUS_OK ? round_masters(engine) : status;

@@ -21,9 +21,9 @@ static enum status measure_disk(const char *folder, int64_t *bytes) {
 
 static enum status find_disk(const struct memory_options *limits, int64_t *capacity_bytes) {
     int64_t free_bytes = 0;
-    if (SETTINGS_HAVE(limits, disk_bytes) && !limits->disk_folder[0])
+    if (SETTINGS_HAVE(limits, disk_bytes) && !SETTINGS_HAVE(limits, disk_folder))
         return status_set(STATUS_BAD_INPUT, "disk: names no folder before its size");
-    if (limits->disk_folder[0]) TRY(measure_disk(limits->disk_folder, &free_bytes));
+    if (SETTINGS_HAVE(limits, disk_folder)) TRY(measure_disk(limits->disk_folder, &free_bytes));
     *capacity_bytes = SETTINGS_HAVE(limits, disk_bytes) ? limits->disk_bytes : free_bytes;
     return STATUS_OK;
 }
@@ -47,7 +47,7 @@ static enum status find_memory(const struct backend *backend, const struct memor
 enum status machine_open(const struct plan_options *options, const struct recipe *decided, struct machine *out) {
     struct machine machine = {.backend = plan_options_backend(options, decided), .limits = options->memory};
     TRY(machine.backend->check());
-    machine.has_cluster = options->cluster_path != NULL;
+    machine.has_cluster = SETTINGS_HAVE(options, cluster_path);
     if (machine.has_cluster) TRY(cluster_read(options->cluster_path, &machine.cluster));
     TRY(find_memory(machine.backend, &machine.limits, machine.capacity_bytes));
     TRY(find_disk(&machine.limits, &machine.capacity_bytes[TIER_DISK]));

@@ -24,11 +24,13 @@ struct asking {
 
 static enum status begin_asking(const struct machine *machine, const struct programs *programs,
                                 const struct measuring *measuring, int threads, struct asking *out) {
-    const char *disk = machine->limits.disk_folder, *cache = measuring->cache_folder;
+    const struct memory_options *limits = &machine->limits;
+    bool disk = has_tier(machine, programs, TIER_DISK) && SETTINGS_HAVE(limits, disk_folder);
+    const char *cache = measuring->cache_folder;
     out->cache = cache ? mem_string(cache) : cache_folder();
     if (!out->cache) return STATUS_FAILED;
     out->options = (struct profile_options){
-        .disk_folder = has_tier(machine, programs, TIER_DISK) && disk[0] ? disk : NULL,
+        .disk_folder = disk ? limits->disk_folder : NULL,
         .host_tier = has_tier(machine, programs, TIER_HOST),
         .cache_folder = out->cache[0] ? out->cache : NULL,
         .anew = measuring->anew,

@@ -1,3 +1,4 @@
+/* From given options to a recipe and a policy: over a plan file's or a run's, or over the defaults. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 void plan_options_init(struct plan_options *out) { *out = (struct plan_options){0}; }
 
 void memory_options_set_disk(struct memory_options *options, const char *folder) {
+    if (!folder[0]) return;
     options->given |= SETTING_BIT(disk_folder);
     snprintf(options->disk_folder, sizeof options->disk_folder, "%s", folder);
 }
@@ -224,7 +226,9 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     choose_shape(&resolver, options, &defaults, &from->recipe, &plan.recipe);
     choose_optimizer(&resolver, training, &from->recipe, &plan.recipe);
     if (resolver.status != STATUS_OK)
-        return status_hint(resolver.status, "the recipe fixes the bits of the result: leave the option out");
+        return status_hint(resolver.status,
+                           "the recipe fixes the bits of the result: leave the option out, or begin anew without %s",
+                           base_name);
     TRY(recipe_check_optimizer(&plan.recipe));
     plan.policy =
         base ? base->policy : (struct policy){.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};

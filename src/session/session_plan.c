@@ -73,12 +73,15 @@ enum status session_begin(const char *model_folder, unsigned uses, const struct 
                           const struct train_options *training, struct session *session, struct session_plan *plan) {
     struct plan_request request;
     struct plan read;
-    const struct plan *base = options->plan_path ? &read : NULL;
+    const struct plan *base = SETTINGS_HAVE(options, plan_path) ? &read : NULL;
     if (base) TRY(plan_read(options->plan_path, &read));
     TRY(session_open(model_folder, options, base ? &base->recipe : NULL, session));
-    enum status status = plan_request_make(session, uses, options, training, base, &request);
-    if (status == STATUS_OK) status = plan_requested(session, &request, plan);
-    if (status != STATUS_OK) session_close(session);
+    enum status status;
+    TRY_GOTO(status, plan_request_make(session, uses, options, training, base, &request), failed);
+    TRY_GOTO(status, plan_requested(session, &request, plan), failed);
+    return STATUS_OK;
+failed:
+    session_close(session);
     return status;
 }
 
@@ -96,9 +99,12 @@ enum status session_begin_step(const char *model_folder, const struct plan *deci
                                const struct plan_options *options, struct session *session, struct session_plan *plan) {
     struct plan_request request;
     TRY(session_open(model_folder, options, &decided->recipe, session));
-    enum status status = plan_request_step(session, decided, origin, &request);
-    if (status == STATUS_OK) status = plan_requested(session, &request, plan);
-    if (status != STATUS_OK) session_close(session);
+    enum status status;
+    TRY_GOTO(status, plan_request_step(session, decided, origin, &request), failed);
+    TRY_GOTO(status, plan_requested(session, &request, plan), failed);
+    return STATUS_OK;
+failed:
+    session_close(session);
     return status;
 }
 

@@ -28,7 +28,7 @@ struct memory_options {
     int64_t disk_bytes;                    /* not given: what is free in the folder */
     char disk_folder[MEMORY_FOLDER_BYTES]; /* not given: there is no disk tier */
 };
-/* Sets the folder of the disk tier; one that is too long is cut. */
+/* Sets the folder of the disk tier, unless it is ""; one that is too long is cut. */
 void memory_options_set_disk(struct memory_options *options, const char *folder);
 
 /* Plan options. What is not given has its default, or, on resume and with a plan file, the value that is written there.

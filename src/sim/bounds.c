@@ -1,3 +1,4 @@
+/* What a step's time is made of: the time on its critical path by stream, activity and phase. */
 #include "sim/simulate.h"
 
 /* Seconds of the critical path by stream, activity and phase. */

@@ -1,3 +1,4 @@
+/* Timelines as JSON: timeline.json. */
 #include <math.h>
 #include <string.h>
 

@@ -111,18 +111,17 @@ static enum status sum_changes(const struct change *changes, size_t count, struc
 enum status timeline_memory(const struct timeline *timeline, enum tier tier, struct memory_points *out) {
     struct lives lives;
     struct memory_points points = {0};
-    enum status status = create_lives(timeline, &lives);
     struct change *changes = NULL;
-    if (status == STATUS_OK) {
-        changes = mem_array(2 * lives.first[timeline->program->buffers.count], sizeof *changes);
-        status = changes ? sum_changes(changes, list_changes(&lives, tier, changes), &points) : STATUS_FAILED;
-    }
+    enum status status;
+    TRY_GOTO(status, create_lives(timeline, &lives), done);
+    changes = mem_array(2 * lives.first[timeline->program->buffers.count], sizeof *changes);
+    TRY_GOTO(status, changes ? STATUS_OK : STATUS_FAILED, done);
+    TRY_GOTO(status, sum_changes(changes, list_changes(&lives, tier, changes), &points), done);
+    *out = points;
+done:
     mem_free(changes);
     mem_free(lives.first);
     mem_free(lives.all);
-    if (status == STATUS_OK)
-        *out = points;
-    else
-        vec_free(&points.list);
+    if (status != STATUS_OK) vec_free(&points.list);
     return status;
 }

@@ -1,4 +1,4 @@
-#include "store/disk_store.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <string.h>
@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "store/disk_engine.h"
 #include "store/disk_file.h"
-#include "store/store.h"
 
 struct disk {
     char *folder; /* for messages */
@@ -42,18 +41,17 @@ static enum status open_disk(struct arena *arena, const struct arena_settings *s
     if (!disk) return STATUS_FAILED;
     *disk = (struct disk){.channels = settings->channels, .folder = mem_string(settings->folder)};
     disk->requests = mem_array((size_t)settings->channels * DISK_REQUESTS, sizeof *disk->requests);
-    enum status status = disk->folder && disk->requests ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) status = disk_file_open(settings->folder, arena->bytes, settings->buffered, &disk->file);
-    if (status == STATUS_OK) {
-        status = open_engine(disk, settings->engine);
-        if (status != STATUS_OK) close(disk->file.descriptor);
-    }
-    if (status != STATUS_OK) {
-        free_disk(disk);
-        return status;
-    }
+    enum status status;
+    TRY_GOTO(status, disk->folder && disk->requests ? STATUS_OK : STATUS_FAILED, failed);
+    TRY_GOTO(status, disk_file_open(settings->folder, arena->bytes, settings->buffered, &disk->file), failed);
+    TRY_GOTO(status, open_engine(disk, settings->engine), opened);
     arena->state = disk;
     return STATUS_OK;
+opened:
+    close(disk->file.descriptor);
+failed:
+    free_disk(disk);
+    return status;
 }
 
 static void close_disk(struct arena *arena) {

@@ -20,4 +20,11 @@ struct store {
 extern const struct store memory_store, device_store;
 extern const struct store disk_store;
 
+/* How an open disk tier works, for reports. */
+struct disk_description {
+    const char *engine; /* "io_uring" or "threads" */
+    bool direct;        /* past the page cache */
+};
+struct disk_description disk_store_describe(const struct arena *arena);
+
 #endif

@@ -197,7 +197,7 @@ FILTER(filter_abs) {
     return STATUS_OK;
 }
 
-/* Each line but the first (and blank ones, unless asked for) behind so many blanks, or a string. */
+/* Puts so many blanks, or a string, before each line but the first (and before blank lines only if asked). */
 static enum status indent_lines(struct jinja_rendering *rendering, const struct jinja_value *text, const char *indent,
                                 bool first, bool blank, struct text_buffer *out) {
     const char *from = text->string.text, *end = from + text->string.bytes;

@@ -64,8 +64,8 @@ static size_t find_tag(const struct lexer *lexer) {
     return lexer->bytes;
 }
 
-/* What is left of the text before a tag: nothing of its last white space with "-"; for tags that print nothing, without
- * the blanks that its line begins with. */
+/* The length of the text before a tag: without its last white space where the tag begins with "-", and for tags that
+ * print nothing without the blanks that the tag's line begins with. */
 static size_t trim_before(const struct lexer *lexer, const char *text, size_t bytes, char sign, bool output) {
     if (sign == '-') return bytes - jinja_trailing_space(text, bytes);
     if (sign == '+' || output) return bytes;

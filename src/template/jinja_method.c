@@ -112,7 +112,7 @@ struct parts {
     VEC(struct text_span) spans;
 };
 
-/* No more of them than the list may have that is made of them. */
+/* At most as many as a list may have. */
 static enum status add_part(struct parts *parts, size_t from, size_t to) {
     size_t most = (JINJA_MEMORY_MOST - parts->rendering->memory_bytes) / sizeof(struct jinja_value);
     TRY(jinja_charge(parts->rendering, 2));
@@ -164,7 +164,7 @@ static enum status split_at_last(const struct jinja_value *self, const struct ji
     return add_part(parts, 0, end);
 }
 
-/* At runs of white space, which parts neither begin nor end with (the last, where cuts run out, may end so). */
+/* Splits at white space. No part begins or ends with white space, but the last may where `most` cuts are made. */
 static enum status split_at_space(const struct jinja_value *self, int64_t most, struct parts *parts) {
     const char *text = self->string.text;
     size_t bytes = self->string.bytes, at = jinja_leading_space(text, bytes), length;
@@ -225,19 +225,21 @@ METHOD(call_splitlines) {
     const char *text = self->string.text;
     size_t bytes = self->string.bytes, at = 0, begin = 0, length;
     struct parts parts = {.rendering = rendering};
-    enum status status = jinja_charge(rendering, bytes);
     bool keep = jinja_is_true(&a[0]);
-    while (at < bytes && status == STATUS_OK) {
+    enum status status;
+    TRY_GOTO(status, jinja_charge(rendering, bytes), done);
+    while (at < bytes) {
         uint32_t code = utf8_decode_valid(text + at, &length);
         size_t end = at;
         at += length;
         if (!ends_line(code)) continue;
         if (code == '\r' && at < bytes && text[at] == '\n') at++;
-        status = add_part(&parts, begin, keep ? at : end);
+        TRY_GOTO(status, add_part(&parts, begin, keep ? at : end), done);
         begin = at;
     }
-    if (status == STATUS_OK && begin < bytes) status = add_part(&parts, begin, bytes);
-    if (status == STATUS_OK) status = list_parts(rendering, self, &parts, false, out);
+    if (begin < bytes) TRY_GOTO(status, add_part(&parts, begin, bytes), done);
+    TRY_GOTO(status, list_parts(rendering, self, &parts, false, out), done);
+done:
     vec_free(&parts.spans);
     return status;
 }

@@ -151,7 +151,7 @@ static enum status append_repr(struct jinja_rendering *rendering, const struct j
     }
 }
 
-/* Every level and item counts, so that no value prints for ever; a number takes some work. */
+/* Every level and item is charged, so that printing a value always ends; a number is charged more. */
 static enum status enter(struct jinja_rendering *rendering, const struct text_buffer *out) {
     TRY(jinja_charge(rendering, 8));
     if (out->count > JINJA_OUTPUT_MOST) return jinja_fail(rendering, "a text of more than %d bytes", JINJA_OUTPUT_MOST);

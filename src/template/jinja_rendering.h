@@ -53,7 +53,7 @@ enum status jinja_fail(struct jinja_rendering *rendering, const char *format, ..
 enum status jinja_fail_unsupported(struct jinja_rendering *rendering, const char *what, const char *name, size_t bytes);
 /* Counts work, before it is done; BAD_INPUT when it is too much. A unit is some 20 ns on a core: a node or a step of a
  * loop, 16 bytes that are moved or compared, a byte that is searched for several others, a character that is decoded.
- * Whatever a rendering does more often than it evaluates nodes must be charged, so that the bound is one of time. */
+ * All work that a rendering does more often than it evaluates nodes must be charged, so that the bound limits time. */
 enum status jinja_charge(struct jinja_rendering *rendering, size_t amount);
 enum status jinja_charge_moved(struct jinja_rendering *rendering, size_t bytes);
 enum status jinja_charge_searched(struct jinja_rendering *rendering, size_t bytes, size_t part_bytes);
@@ -65,7 +65,7 @@ enum status jinja_enter_scope(struct jinja_rendering *rendering, struct jinja_sc
 
 enum status jinja_evaluate(struct jinja_rendering *rendering, const struct jinja_node *node, struct jinja_value *out);
 enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node);
-/* Runs a body with its output in *out. */
+/* Renders a body with its output in *out. */
 enum status jinja_capture(struct jinja_rendering *rendering, const struct jinja_node *body, struct jinja_value *out);
 /* Appends text to the present output. */
 enum status jinja_write(struct jinja_rendering *rendering, const char *text, size_t bytes);

@@ -1,4 +1,4 @@
-/* What Python says of characters and strings; private to the jinja_* and chat_* files. */
+/* Python's tests and lengths of characters and strings; private to the jinja_* and chat_* files. */
 #ifndef BALLAST_TEMPLATE_JINJA_TEXT_H
 #define BALLAST_TEMPLATE_JINJA_TEXT_H
 

@@ -23,7 +23,7 @@ enum jinja_kind {
     JINJA_GENERATOR, /* what map, select, … give: true even when empty, without length, gone over once */
     JINJA_DICT,
     JINJA_NAMESPACE,
-    JINJA_SELF,     /* the name `self`: the template, of which nothing is known but that it is there */
+    JINJA_SELF,     /* the name `self`: the template; only its existence can be tested */
     JINJA_LOOP,     /* `loop` within a for */
     JINJA_MACRO,    /* defined in the template */
     JINJA_FUNCTION, /* range, namespace, … */
@@ -117,7 +117,7 @@ enum status jinja_contains(struct jinja_rendering *rendering, const struct jinja
                            const struct jinja_value *item, bool *out);
 /* len(value). */
 enum status jinja_length(struct jinja_rendering *rendering, const struct jinja_value *value, size_t *out);
-/* What a for goes over: a list's items, a dict's keys, a string's characters, nothing for what is undefined. */
+/* The items of a for loop: a list's items, a dict's keys, a string's characters; none for an undefined value. */
 enum status jinja_iterate(struct jinja_rendering *rendering, const struct jinja_value *value,
                           const struct jinja_list **out);
 

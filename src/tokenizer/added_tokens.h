@@ -1,4 +1,4 @@
-/* Tokens that stand outside of the model: found in the text as they are written, before anything else splits it. */
+/* Tokens that the model does not make: they are found in the text as written, before anything else splits it. */
 #ifndef BALLAST_TOKENIZER_ADDED_TOKENS_H
 #define BALLAST_TOKENIZER_ADDED_TOKENS_H
 
@@ -9,7 +9,7 @@
 struct added_token {
     const char *content; /* as in the file */
     size_t content_bytes;
-    const char *pattern; /* what is looked for: the content, normalized if `normalized` */
+    const char *pattern; /* the text to find: the content, normalized if `normalized` */
     size_t pattern_bytes;
     uint32_t id;
     bool single_word; /* only where no word character touches it */
@@ -19,15 +19,15 @@ struct added_token {
     bool special;     /* can be left out of decoded text */
 };
 
-/* Those that are looked for at one stage. */
+/* The tokens that one stage looks for. */
 struct added_set {
-    const struct added_token *tokens; /* the trie's values count in here */
+    const struct added_token *tokens; /* the trie's values are indices into it */
     struct token_trie trie;
     bool strips_left;
 };
 
-/* Settings: a struct added_set with at least one token. Tokens close the segment and their ids go to output->ids; what
- * lies between goes on. Leftmost, then longest match; matches do not overlap. */
+/* Settings: a struct added_set with at least one token. A token closes the segment and its id goes to output->ids; the
+ * text between tokens is handed on. Leftmost, then longest match; matches do not overlap. */
 extern const struct text_stage_type text_added_stage;
 
 #endif

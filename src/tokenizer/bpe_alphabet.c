@@ -128,7 +128,7 @@ static struct bpe_character *end_find(struct bpe_alphabet *alphabet, const char 
 enum status bpe_alphabet_note_merge(struct bpe_alphabet *alphabet, const char *left, size_t left_bytes,
                                     const char *right, size_t right_bytes) {
     uint32_t codes[2];
-    /* Tokens that stand for something else than the characters that they are written with. */
+    /* Tokens whose meaning is not the characters that they are written with. */
     if (left_bytes == 0 || right_bytes == 0 || is_start_token(alphabet, left, left_bytes) ||
         is_start_token(alphabet, right, right_bytes))
         return alphabet->uncut = true, STATUS_OK;
@@ -147,7 +147,7 @@ bool bpe_alphabet_may_cut(const struct bpe_alphabet *alphabet, uint32_t left, ui
     if (alphabet->uncut) return false;
     const struct bpe_character *before = bpe_alphabet_find(alphabet, left);
     const struct bpe_character *after = bpe_alphabet_find(alphabet, right);
-    /* Unknown characters may become one token, or come out late: see bpe_encode.c. */
+    /* Unknown characters may become one token, or come out late: see bpe_model.c. */
     if (!before || !after) return alphabet->all_known;
     if (!before->left || !after->right || alphabet->border_count == 0) return true;
     return *border_find(alphabet, border_of(left, right)) == 0;

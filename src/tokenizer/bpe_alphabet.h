@@ -1,8 +1,8 @@
-/* What characters of words begin as, and between which of them a word may be cut.
+/* The first tokens of a word's characters, and the places where a word may be cut.
  *
  * A merge joins two neighbours, so it spans the border between the last character of one token and the first one of
- * another. Where no merge spans the border between two characters, what stands before it and what stands behind it
- * never meet: the ids of the whole are those of the parts. So even a text without any pre-tokenizer falls into short
+ * another. Where no merge spans the border between two characters, the text before it and the text after it are never
+ * merged: the ids of the whole are those of the two parts. So even a text without a pre-tokenizer is cut into short
  * words. */
 #ifndef BALLAST_TOKENIZER_BPE_ALPHABET_H
 #define BALLAST_TOKENIZER_BPE_ALPHABET_H
@@ -16,11 +16,11 @@
 
 enum { BPE_NO_ID = -1, BPE_MOST_START_IDS = 4 };
 
-/* A character as the vocabulary has it. */
+/* What the vocabulary says of a character. */
 struct bpe_character {
     uint32_t id;
     bool known; /* it is a token */
-    bool left;  /* a merge spans the border behind it ... */
+    bool left;  /* a merge spans the border after it ... */
     bool right; /* ... the one before it */
 };
 
@@ -28,8 +28,8 @@ struct bpe_character {
 struct bpe_alphabet {
     bool bytes;         /* characters are bytes, and their tokens written in the byte alphabet; else they are UTF-8's */
     bool byte_fallback; /* characters that are no token become the tokens of their bytes */
-    bool fuse_unknown;  /* a run of unknown characters is one unknown token */
-    bool uncut;         /* a merge is not about characters: words are never cut */
+    bool fuse_unknown;  /* unknown characters in a row become one unknown token */
+    bool uncut;         /* some merge joins tokens that are no characters: words are never cut */
     int64_t unknown_id; /* stands for characters that are not known; BPE_NO_ID: they are dropped */
     int64_t byte_ids[256];             /* of byte_fallback: BPE_NO_ID where there is none */
     bool all_known;                    /* no character is unknown */

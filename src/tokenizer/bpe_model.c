@@ -56,7 +56,7 @@ void bpe_model_free(struct bpe_model *model) {
 struct word_start {
     const struct bpe_alphabet *alphabet;
     struct bpe_workspace *workspace;
-    bool unknown; /* an unknown token is to come */
+    bool unknown; /* an unknown token has still to be added */
 };
 
 static enum status symbol_add(struct bpe_workspace *workspace, uint32_t id) {
@@ -73,8 +73,8 @@ static enum status unknown_flush(struct word_start *start) {
     return symbol_add(start->workspace, (uint32_t)start->alphabet->unknown_id);
 }
 
-/* The library adds an unknown token only when it comes to another unknown or to a known character, or to the end: the
- * bytes of characters in between come before it. */
+/* The `tokenizers` library adds an unknown token only at the next unknown character, the next known one, or the end. So
+ * the byte tokens of characters in between come before it. */
 static enum status character_start(struct word_start *start, uint32_t code) {
     const struct bpe_alphabet *alphabet = start->alphabet;
     const struct bpe_character *character = bpe_alphabet_find(alphabet, code);

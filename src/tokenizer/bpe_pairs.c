@@ -78,7 +78,7 @@ struct bpe_pair_count *bpe_pairs_take(struct bpe_pairs *pairs) {
             if (pairs->queue.count > 0) queue_sink(pairs);
             return pair;
         }
-        first->count = pair->count; /* it fell since: find its place anew */
+        first->count = pair->count; /* its count fell: put it back in order */
         queue_sink(pairs);
     }
     return NULL;

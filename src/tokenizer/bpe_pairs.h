@@ -8,7 +8,7 @@
 struct bpe_pair_count {
     uint32_t left, right;
     int64_t count;
-    VEC(uint32_t) words; /* where it occurs, or did; ascending */
+    VEC(uint32_t) words; /* where it occurs or once occurred; ascending */
 };
 
 /* A pair and the count that it had when it was put in the queue; counts only fall after that. */
@@ -28,7 +28,7 @@ struct bpe_pairs {
 /* Adds `change` to the count of a pair in a word. Words must come in ascending order, except that a merge (all of
  * whose new pairs have not occurred before) begins again. */
 enum status bpe_pairs_count(struct bpe_pairs *pairs, uint32_t left, uint32_t right, uint32_t word, int64_t change);
-/* Puts the pairs from index `from` on, as far as they occur, in the queue. */
+/* Queues the pairs from index `from` on whose count is not 0. */
 enum status bpe_pairs_queue(struct bpe_pairs *pairs, size_t from);
 /* Takes the most frequent pair from the queue; NULL when there is none. Valid until the next bpe_pairs_count. */
 struct bpe_pair_count *bpe_pairs_take(struct bpe_pairs *pairs);

@@ -1,16 +1,16 @@
 /* The pairs of a word in the order in which they are merged: lowest rank first, of equal ones the leftmost.
  *
- * Pairs of a rank mostly come from left to right, since they come to be while another rank is merged from left to
- * right. So each rank has a list in that order, and adding and taking are constant time. A pair that comes out of
- * order, and those of short words, go to a binary heap beside the lists; the earlier of both is taken. */
+ * Pairs of a rank are mostly added from left to right, since merging another rank, from left to right, makes them. So
+ * each rank has a list in that order, and adding and taking are constant time. Pairs that come out of order, and those
+ * of short words, go to a binary heap beside the lists; the earlier of the two heads is taken. */
 #ifndef BALLAST_TOKENIZER_BPE_QUEUE_H
 #define BALLAST_TOKENIZER_BPE_QUEUE_H
 
 #include "base/mem.h"
 #include "tokenizer/rank_set.h"
 
-/* A word is a list of symbols, at first its characters or bytes. A merge makes the left one the pair and drops the
- * right one. Places are indices; BPE_NO_PLACE at the ends. */
+/* A word is a list of symbols, at first its characters or bytes. A merge turns the left one into the pair and removes
+ * the right one. Places are indices; BPE_NO_PLACE at the ends. */
 struct bpe_symbol {
     uint32_t id;
     uint32_t previous, next; /* in the word */
@@ -31,11 +31,11 @@ struct bpe_queue {
 enum status bpe_queue_open(struct bpe_queue *queue, size_t count, size_t ranks);
 /* Adds the pair of a symbol, whose rank is set. */
 enum status bpe_queue_add(struct bpe_queue *queue, struct bpe_symbol *symbols, uint32_t place);
-/* Takes a symbol's pair out, before its rank changes. */
+/* Removes a symbol's pair, before its rank changes. */
 void bpe_queue_remove(struct bpe_queue *queue, struct bpe_symbol *symbols, uint32_t place);
 /* Takes the first pair; false when there is none. */
 bool bpe_queue_take(struct bpe_queue *queue, struct bpe_symbol *symbols, uint32_t *place);
-/* Drops what is in it. */
+/* Empties it. */
 void bpe_queue_clear(struct bpe_queue *queue);
 void bpe_queue_free(struct bpe_queue *queue);
 

@@ -1,3 +1,4 @@
+/* The stage that turns words into ids, with a cache of words. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -65,7 +66,7 @@ static enum status word_encode(const struct bpe_model *model, struct bpe_stage_s
     return sink->write(sink->payload, own->ids.items, own->ids.count);
 }
 
-/* The words that a segment may be cut into, but for the last: that begins at *rest. */
+/* The words that a segment may be cut into, except the last, which begins at *rest. */
 static enum status words_encode(const struct bpe_model *model, struct bpe_stage_state *own, struct text_view view,
                                 const struct token_sink *sink, size_t *rest) {
     const struct bpe_alphabet *alphabet = &model->alphabet;
@@ -86,13 +87,13 @@ static enum status words_encode(const struct bpe_model *model, struct bpe_stage_
     return STATUS_OK;
 }
 
-/* A word that may be a token as a whole is looked at as a whole. A short one is not worth cutting. */
+/* A word that may be a token as a whole is not cut; nor is a short one, which gains nothing. */
 static bool may_cut(const struct bpe_model *model, struct text_view view) {
     return !model->ignore_merges && !model->alphabet.uncut && !(view.end && view.bytes <= CACHED_WORD_BYTES);
 }
 
-static enum status bpe_run(const void *settings, void *state, struct text_view view, const struct text_output *output,
-                           size_t *consumed) {
+static enum status bpe_apply(const void *settings, void *state, struct text_view view, const struct text_output *output,
+                             size_t *consumed) {
     size_t rest = 0;
     *consumed = 0;
     if (view.bytes == 0) return STATUS_OK;
@@ -115,7 +116,7 @@ const struct text_stage_type text_bpe_stage = {
     .name = "bpe",
     .state_bytes = sizeof(struct bpe_stage_state),
     .start = bpe_start,
-    .run = bpe_run,
+    .apply = bpe_apply,
     .reset = bpe_reset,
     .stop = bpe_stop,
 };

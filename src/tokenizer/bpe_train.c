@@ -66,7 +66,7 @@ struct span {
 };
 
 struct training {
-    uint32_t *symbols; /* of all words, each shrinking where it stands */
+    uint32_t *symbols; /* of all words, each of which shrinks in place */
     struct span *words;
     struct bpe_pairs pairs;
     struct bpe_vocabulary *vocabulary;
@@ -100,7 +100,7 @@ static enum status pairs_fill(struct training *training, size_t word_count) {
     return bpe_pairs_queue(&training->pairs, 0);
 }
 
-/* Replaces the pair by `made` in one word, and counts the neighbours that go and come. */
+/* Replaces the pair by `made` in one word, and updates the counts of its neighbouring pairs. */
 static enum status word_merge(struct training *training, uint32_t index, struct bpe_merge pair, uint32_t made) {
     struct span *word = &training->words[index];
     uint32_t *symbols = training->symbols + word->start, written = 0;

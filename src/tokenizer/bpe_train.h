@@ -31,7 +31,7 @@ struct bpe_vocabulary {
     VEC(struct bpe_merge) merges;
     struct scratch memory;
 };
-/* The id of a token, which is new if there was none of this text. */
+/* The id of the token with this text, which is added if it was missing. */
 enum status bpe_vocabulary_add(struct bpe_vocabulary *vocabulary, const char *text, size_t bytes, uint32_t *id);
 /* Adds the 256 bytes in the order of their characters. */
 enum status bpe_vocabulary_add_bytes(struct bpe_vocabulary *vocabulary, uint32_t ids[256]);

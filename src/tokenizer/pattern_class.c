@@ -20,9 +20,9 @@ enum status pattern_write_range(struct text_buffer *out, uint32_t first, uint32_
     return pattern_write_code(out, last);
 }
 
-/* Written out, since PCRE2's \s also takes U+180E. */
+/* Listed here, since PCRE2's \s also matches U+180E. */
 enum status pattern_write_space(struct text_buffer *out, bool negated) {
-    uint32_t from = 0; /* start of the run of characters that are of the same kind */
+    uint32_t from = 0; /* first of the characters of the same kind up to here */
     for (uint32_t code = 1; code <= 0x3001; code++) {
         if (unicode_is_space(code) == unicode_is_space(from)) continue;
         if (unicode_is_space(from) != negated) TRY(pattern_write_range(out, from, code - 1));
@@ -31,9 +31,9 @@ enum status pattern_write_space(struct text_buffer *out, bool negated) {
     return negated ? pattern_write_range(out, from, LAST_CODE) : STATUS_OK;
 }
 
-/* Written out, since PCRE2's has what Unicode 16 took out of it. */
+/* Listed here, since PCRE2's class has characters that Unicode 16 removed from it. */
 static enum status write_nonspacing(struct text_buffer *out) {
-    uint32_t from = 0; /* start of the run of characters that are of the same kind */
+    uint32_t from = 0; /* first of the characters of the same kind up to here */
     for (uint32_t code = 1; code <= LAST_CODE + 1; code++) {
         bool ends = code > LAST_CODE || unicode_is_nonspacing(code) != unicode_is_nonspacing(from);
         if (!ends) continue;

@@ -9,7 +9,7 @@
 /* \x{H} */
 enum status pattern_write_code(struct text_buffer *out, uint32_t code);
 enum status pattern_write_range(struct text_buffer *out, uint32_t first, uint32_t last);
-/* White space, or all else. */
+/* White space, or everything else. */
 enum status pattern_write_space(struct text_buffer *out, bool negated);
 /* True for the name of a general category that pattern_write_category can write: "L", "Lu", "Nd" ... */
 bool pattern_category_known(const char *name, size_t bytes);

@@ -11,7 +11,7 @@ struct translator {
     const char *where, *in;
     size_t bytes, place;
     struct text_buffer *out;
-    size_t atom;       /* where in `out` the thing that a repeat would repeat begins */
+    size_t atom;       /* where in `out` the last atom begins, to which a repeat applies */
     uint32_t previous; /* the literal just before, within (?i:...) */
     bool caseless;
 };

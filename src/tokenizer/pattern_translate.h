@@ -1,6 +1,6 @@
 /* Regular expressions of a tokenizer.json (Oniguruma, Ruby syntax) written for PCRE2 with the same meaning.
  *
- * Only what is known to mean the same is let through, so that a text is never split otherwise than the `tokenizers`
+ * Only constructs that are known to mean the same are accepted, so that a text is always split as the `tokenizers`
  * library splits it:
  *
  *     literals   any character; \ before a punctuation mark; \a \e \f \n \r \t \v \uHHHH \xHH (below 80) \x{H...}
@@ -10,7 +10,7 @@
  *     repeats    * + ? {n} {n,} {n,m}, lazy with ?, possessive with + (after braces the + repeats, as in Ruby)
  *
  * All else (other anchors, \w, \b, look-behind, back-references, sets within sets ...) is refused by name. So a match
- * never looks at more before it than one character. */
+ * depends on at most one character before it. */
 #ifndef BALLAST_TOKENIZER_PATTERN_TRANSLATE_H
 #define BALLAST_TOKENIZER_PATTERN_TRANSLATE_H
 

@@ -1,4 +1,4 @@
-/* A set of whole numbers below a bound that gives its least: bits, and bits that say which words of bits are not 0. */
+/* A set of whole numbers below a bound; finds the least. Bits, and above them bits that say which words are not 0. */
 #ifndef BALLAST_TOKENIZER_RANK_SET_H
 #define BALLAST_TOKENIZER_RANK_SET_H
 

@@ -11,11 +11,11 @@ enum {
     /* Steps that one match may take: far more than any pattern in use needs, few enough to end a runaway one. */
     MATCH_STEPS = 1 << 20,
     MATCH_STEPS_PER_BYTE = 32,
-    /* A match is first looked for in so many bytes, then in four times as many: a pattern that looks ahead to the end
-     * of a line is then seen to do so, which the JIT does not count. */
+    /* A match is searched in so many bytes first, then in four times as many. This shows a pattern that looks ahead to
+     * the end of a line, which the JIT does not count. */
     WINDOW_BYTES = 256,
     WINDOW_GROWTH = 4,
-    /* Bytes of grown windows that a text may take: so many, and some for each of its bytes. */
+    /* Limit on the bytes of grown windows that a text may need: a constant and a multiple of its bytes. */
     WINDOW_WORK = 64 << 20,
     WINDOW_WORK_PER_BYTE = 16
 };
@@ -29,7 +29,7 @@ struct split_matcher {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
-    bool within_line;    /* what comes next does not begin one */
+    bool within_line;    /* the next text does not begin a line */
     uint64_t work, done; /* bytes of grown windows, and of what was found, since the text's beginning */
 };
 
@@ -71,7 +71,7 @@ static enum status pattern_compile(const char *where, const struct text_buffer *
         if (!out_of_memory) status = status_set(STATUS_BAD_INPUT, "%s: not a pattern: %s", where, message);
         goto done;
     }
-    /* Where there is no JIT the interpreter serves. */
+    /* Without a JIT the interpreter is used. */
     (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     if (!out_of_memory) status = pattern_check(where, *out);
 done:
@@ -170,7 +170,7 @@ static size_t window_end(const char *text, size_t bytes, size_t from, size_t win
     return end;
 }
 
-/* A match that does not depend on what follows the window is the one that the whole text has. */
+/* A match that does not depend on the text after the window is also the match in the whole text. */
 static int match_in_windows(const struct split_pattern *pattern, struct split_matcher *matcher, const char *text,
                             size_t bytes, size_t from, bool end) {
     for (size_t window = WINDOW_BYTES;; window *= WINDOW_GROWTH) {

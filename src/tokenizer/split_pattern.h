@@ -19,15 +19,15 @@ void split_pattern_free(struct split_pattern *pattern);
 struct split_matcher;
 enum status split_matcher_create(const struct split_pattern *pattern, struct split_matcher **out);
 void split_matcher_free(struct split_matcher *matcher);
-/* What it is asked of next is another text (as after creation), or goes on behind these bytes: whether a line begins
- * there. */
+/* Tells the matcher that the next call is about another text (as after creation), or about the text after these bytes,
+ * which say whether a line begins there. */
 void split_matcher_reset(struct split_matcher *matcher);
 void split_matcher_pass(struct split_matcher *matcher, const char *text, size_t bytes);
 
 enum split_result {
     SPLIT_FOUND,
     SPLIT_NONE, /* no match begins at `from` or later */
-    SPLIT_MORE  /* how it goes on decides: ask again with more text */
+    SPLIT_MORE  /* the text that follows decides: ask again with more of it */
 };
 /* The first match in valid UTF-8 `text` that begins at `from` or later. With `end` false the text goes on beyond
  * `bytes` and only matches that no continuation can change are found. Never an empty match. */

@@ -1,4 +1,4 @@
-/* A table from byte strings to 32-bit ids. The strings are borrowed: their owner keeps them as long as the table. */
+/* A table from byte strings to 32-bit ids. The strings are borrowed and must outlive the table. */
 #ifndef BALLAST_TOKENIZER_STRING_TABLE_H
 #define BALLAST_TOKENIZER_STRING_TABLE_H
 

@@ -5,8 +5,8 @@
 #include "tokenizer/text_stages.h"
 #include "tokenizer/unicode_class.h"
 
-static enum status mend_run(const void *settings, void *state, struct text_view view, const struct text_output *output,
-                            size_t *consumed) {
+static enum status mend_apply(const void *settings, void *state, struct text_view view,
+                              const struct text_output *output, size_t *consumed) {
     (void)settings, (void)state;
     static const char replacement[] = "\xEF\xBF\xBD";
     const struct text_sink *next = &output->next;
@@ -26,7 +26,7 @@ static enum status mend_run(const void *settings, void *state, struct text_view 
     return view.end ? next->write(next->payload, "", 0, true) : STATUS_OK;
 }
 
-const struct text_stage_type text_mend_stage = {.name = "mend", .run = mend_run};
+const struct text_stage_type text_mend_stage = {.name = "mend", .apply = mend_apply};
 
 struct prefix_state {
     bool begun; /* the segment's beginning was handed on */
@@ -41,8 +41,8 @@ static bool is_there(const struct text_prefix *prefix, struct text_view view) {
     return view.bytes >= prefix->bytes && memcmp(view.text, prefix->text, prefix->bytes) == 0;
 }
 
-static enum status prefix_run(const void *settings, void *state, struct text_view view,
-                              const struct text_output *output, size_t *consumed) {
+static enum status prefix_apply(const void *settings, void *state, struct text_view view,
+                                const struct text_output *output, size_t *consumed) {
     const struct text_prefix *prefix = settings;
     struct prefix_state *now = state;
     const struct text_sink *next = &output->next;
@@ -59,7 +59,7 @@ static void prefix_reset(void *state) { *(struct prefix_state *)state = (struct 
 const struct text_stage_type text_prefix_stage = {
     .name = "prefix",
     .state_bytes = sizeof(struct prefix_state),
-    .run = prefix_run,
+    .apply = prefix_apply,
     .reset = prefix_reset,
 };
 
@@ -87,8 +87,8 @@ struct map_state {
     struct text_buffer text;
 };
 
-static enum status map_run(const void *settings, void *state, struct text_view view, const struct text_output *output,
-                           size_t *consumed) {
+static enum status map_apply(const void *settings, void *state, struct text_view view, const struct text_output *output,
+                             size_t *consumed) {
     const struct text_map *map = settings;
     struct text_buffer *text = &((struct map_state *)state)->text;
     text->count = 0;
@@ -107,7 +107,7 @@ static void map_stop(void *state) { vec_free(&((struct map_state *)state)->text)
 const struct text_stage_type text_map_stage = {
     .name = "map",
     .state_bytes = sizeof(struct map_state),
-    .run = map_run,
+    .apply = map_apply,
     .stop = map_stop,
 };
 
@@ -138,8 +138,8 @@ static size_t stop_find(const struct text_strip *strip, struct text_view view, s
     return place;
 }
 
-static enum status strip_run(const void *settings, void *state, struct text_view view, const struct text_output *output,
-                             size_t *consumed) {
+static enum status strip_apply(const void *settings, void *state, struct text_view view,
+                               const struct text_output *output, size_t *consumed) {
     struct strip_state *own = state;
     own->begun |= view.position == SEGMENT_CONTINUES;
     size_t start = start_find(settings, own, view), stop = stop_find(settings, view, start);
@@ -152,6 +152,6 @@ static void strip_reset(void *state) { *(struct strip_state *)state = (struct st
 const struct text_stage_type text_strip_stage = {
     .name = "strip",
     .state_bytes = sizeof(struct strip_state),
-    .run = strip_run,
+    .apply = strip_apply,
     .reset = strip_reset,
 };

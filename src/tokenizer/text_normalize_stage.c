@@ -2,7 +2,7 @@
  *
  * The text is cut into clusters at characters that neither combine with nor are reordered past what stands before
  * them, and each cluster is normalized by itself. Data and composition are utf8proc's; marks are put in order here,
- * since a run of them may be long. */
+ * since there may be many in a row. */
 #include <string.h>
 #include <utf8proc.h>
 
@@ -139,7 +139,7 @@ static enum status code_classify(struct normalize_state *state, const struct tex
     return STATUS_OK;
 }
 
-struct normalize_run {
+struct normalize_pass {
     struct normalize_state *state;
     const struct text_normal_form *form;
     struct text_view view;
@@ -150,43 +150,43 @@ struct normalize_run {
 };
 
 /* The cluster under way ends at `stop`. */
-static enum status cluster_finish(struct normalize_run *run, size_t stop) {
-    if (run->plain || stop == run->start) return STATUS_OK;
-    const struct text_sink *next = run->next;
-    const char *text = run->view.text;
-    run->state->text.count = 0;
-    TRY(cluster_normalize(run->state, run->form, text + run->start, stop - run->start));
-    if (run->start > run->plain_start)
-        TRY(next->write(next->payload, text + run->plain_start, run->start - run->plain_start, false));
-    run->plain_start = stop;
-    return next->write(next->payload, run->state->text.items, run->state->text.count, false);
+static enum status cluster_finish(struct normalize_pass *pass, size_t stop) {
+    if (pass->plain || stop == pass->start) return STATUS_OK;
+    const struct text_sink *next = pass->next;
+    const char *text = pass->view.text;
+    pass->state->text.count = 0;
+    TRY(cluster_normalize(pass->state, pass->form, text + pass->start, stop - pass->start));
+    if (pass->start > pass->plain_start)
+        TRY(next->write(next->payload, text + pass->plain_start, pass->start - pass->plain_start, false));
+    pass->plain_start = stop;
+    return next->write(next->payload, pass->state->text.items, pass->state->text.count, false);
 }
 
-static enum status normalize_run(const void *settings, void *state, struct text_view view,
-                                 const struct text_output *output, size_t *consumed) {
-    struct normalize_run run = {state, settings, view, &output->next, 0, 0, true};
+static enum status normalize_apply(const void *settings, void *state, struct text_view view,
+                                   const struct text_output *output, size_t *consumed) {
+    struct normalize_pass pass = {state, settings, view, &output->next, 0, 0, true};
     for (size_t place = 0, length; place < view.bytes; place += length) {
         size_t ascii = utf8_ascii_bytes(view.text + place, view.bytes - place);
         if (ascii > 0) {
-            TRY(cluster_finish(&run, place));
-            run.start = place + ascii - 1; /* marks may follow the last one */
-            run.plain = true;
+            TRY(cluster_finish(&pass, place));
+            pass.start = place + ascii - 1; /* marks may follow the last one */
+            pass.plain = true;
             length = ascii;
             continue;
         }
         struct cluster_kind kind;
-        TRY(code_classify(run.state, run.form, utf8_decode_valid(view.text + place, &length), &kind));
+        TRY(code_classify(pass.state, pass.form, utf8_decode_valid(view.text + place, &length), &kind));
         if (kind.begins) {
-            TRY(cluster_finish(&run, place));
-            run.start = place;
+            TRY(cluster_finish(&pass, place));
+            pass.start = place;
         }
-        run.plain = kind.begins && kind.plain;
+        pass.plain = kind.begins && kind.plain;
     }
-    size_t stop = view.end ? view.bytes : run.start;
-    if (view.end) TRY(cluster_finish(&run, stop));
+    size_t stop = view.end ? view.bytes : pass.start;
+    if (view.end) TRY(cluster_finish(&pass, stop));
     *consumed = stop;
-    const struct text_sink *next = run.next;
-    return next->write(next->payload, view.text + run.plain_start, stop - run.plain_start, view.end);
+    const struct text_sink *next = pass.next;
+    return next->write(next->payload, view.text + pass.plain_start, stop - pass.plain_start, view.end);
 }
 
 static void normalize_stop(void *state) {
@@ -199,6 +199,6 @@ static void normalize_stop(void *state) {
 const struct text_stage_type text_normalize_stage = {
     .name = "normalize",
     .state_bytes = sizeof(struct normalize_state),
-    .run = normalize_run,
+    .apply = normalize_apply,
     .stop = normalize_stop,
 };

@@ -1,3 +1,4 @@
+/* The stage that replaces matches of a pattern or a string. */
 #include <string.h>
 
 #include "tokenizer/text_stages.h"
@@ -33,8 +34,8 @@ static enum status match_find(const struct text_replace *replace, struct replace
                               stop);
 }
 
-static enum status replace_run(const void *settings, void *state, struct text_view view,
-                               const struct text_output *output, size_t *consumed) {
+static enum status replace_apply(const void *settings, void *state, struct text_view view,
+                                 const struct text_output *output, size_t *consumed) {
     const struct text_replace *replace = settings;
     struct replace_state *own = state;
     const struct text_sink *next = &output->next;
@@ -79,7 +80,7 @@ const struct text_stage_type text_replace_stage = {
     .name = "replace",
     .state_bytes = sizeof(struct replace_state),
     .start = replace_start,
-    .run = replace_run,
+    .apply = replace_apply,
     .reset = replace_reset,
     .stop = replace_stop,
 };

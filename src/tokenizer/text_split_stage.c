@@ -1,14 +1,15 @@
+/* The stage that cuts a segment into pieces by the matches of a pattern. */
 #include "tokenizer/text_stages.h"
 
-/* The segment is a sequence of parts: matches, and what lies between them. A part is held back as long as a later one
- * may join it; the held part is always the beginning of the view. */
+/* The segment is a sequence of parts: matches and the text between them. A part is held as long as a later one may join
+ * it; the held part is always the beginning of the view. */
 struct split_state {
     struct split_matcher *matcher;
     size_t held_bytes; /* 0 when none is held */
     bool held_match, previous_match;
 };
 
-struct split_run {
+struct split_pass {
     const struct text_split *settings;
     struct split_state *state;
     const char *text;
@@ -16,58 +17,58 @@ struct split_run {
     size_t start; /* of the held part, or of what has not been looked at */
 };
 
-static enum status held_write(struct split_run *run) {
-    struct split_state *state = run->state;
+static enum status held_write(struct split_pass *pass) {
+    struct split_state *state = pass->state;
     if (state->held_bytes == 0) return STATUS_OK;
-    bool removed = run->settings->behavior == SPLIT_REMOVED && state->held_match;
-    const char *text = run->text + run->start;
+    bool removed = pass->settings->behavior == SPLIT_REMOVED && state->held_match;
+    const char *text = pass->text + pass->start;
     size_t bytes = state->held_bytes;
-    run->start += bytes;
+    pass->start += bytes;
     state->held_bytes = 0;
-    /* Empty segments are handed on, since what follows them is not the text's first. */
-    return run->next->write(run->next->payload, text, removed ? 0 : bytes, true);
+    /* Empty segments are handed on too, since the segment after them must not count as the text's first. */
+    return pass->next->write(pass->next->payload, text, removed ? 0 : bytes, true);
 }
 
-static bool joins(const struct split_run *run, bool match) {
-    if (run->state->held_bytes == 0) return false;
-    switch (run->settings->behavior) {
-    case SPLIT_CONTIGUOUS: return match == run->state->previous_match;
-    case SPLIT_MERGED_WITH_PREVIOUS: return match && !run->state->previous_match;
-    case SPLIT_MERGED_WITH_NEXT: return !match && run->state->previous_match;
+static bool joins(const struct split_pass *pass, bool match) {
+    if (pass->state->held_bytes == 0) return false;
+    switch (pass->settings->behavior) {
+    case SPLIT_CONTIGUOUS: return match == pass->state->previous_match;
+    case SPLIT_MERGED_WITH_PREVIOUS: return match && !pass->state->previous_match;
+    case SPLIT_MERGED_WITH_NEXT: return !match && pass->state->previous_match;
     default: return false;
     }
 }
 
-static enum status part_take(struct split_run *run, size_t bytes, bool found) {
+static enum status part_take(struct split_pass *pass, size_t bytes, bool found) {
     if (bytes == 0) return STATUS_OK;
-    struct split_state *state = run->state;
-    bool match = found != run->settings->invert;
-    if (!joins(run, match)) TRY(held_write(run));
+    struct split_state *state = pass->state;
+    bool match = found != pass->settings->invert;
+    if (!joins(pass, match)) TRY(held_write(pass));
     state->held_bytes += bytes;
     state->held_match = state->previous_match = match;
-    bool waits = run->settings->behavior != SPLIT_ISOLATED && run->settings->behavior != SPLIT_REMOVED;
-    return waits ? STATUS_OK : held_write(run);
+    bool waits = pass->settings->behavior != SPLIT_ISOLATED && pass->settings->behavior != SPLIT_REMOVED;
+    return waits ? STATUS_OK : held_write(pass);
 }
 
-static enum status split_run(const void *settings, void *state, struct text_view view, const struct text_output *output,
-                             size_t *consumed) {
-    struct split_run run = {settings, state, view.text, &output->next, 0};
-    size_t place = run.state->held_bytes;
+static enum status split_apply(const void *settings, void *state, struct text_view view,
+                               const struct text_output *output, size_t *consumed) {
+    struct split_pass pass = {settings, state, view.text, &output->next, 0};
+    size_t place = pass.state->held_bytes;
     enum split_result result = SPLIT_FOUND;
     while (place < view.bytes && result == SPLIT_FOUND) {
         size_t start, stop;
-        TRY(split_pattern_find(run.settings->pattern, run.state->matcher, view.text, view.bytes, place, view.end,
+        TRY(split_pattern_find(pass.settings->pattern, pass.state->matcher, view.text, view.bytes, place, view.end,
                                &result, &start, &stop));
         if (result == SPLIT_NONE && view.end) start = stop = view.bytes;
         if (result != SPLIT_FOUND && !view.end) break;
-        TRY(part_take(&run, start - place, false));
-        TRY(part_take(&run, stop - start, true));
+        TRY(part_take(&pass, start - place, false));
+        TRY(part_take(&pass, stop - start, true));
         place = stop;
     }
-    if (view.end) TRY(held_write(&run));
-    *consumed = run.start;
-    split_matcher_pass(run.state->matcher, view.text, run.start);
-    return view.end && view.bytes == 0 ? run.next->write(run.next->payload, "", 0, true) : STATUS_OK;
+    if (view.end) TRY(held_write(&pass));
+    *consumed = pass.start;
+    split_matcher_pass(pass.state->matcher, view.text, pass.start);
+    return view.end && view.bytes == 0 ? pass.next->write(pass.next->payload, "", 0, true) : STATUS_OK;
 }
 
 static enum status split_start(const void *settings, void *state) {
@@ -87,7 +88,7 @@ const struct text_stage_type text_split_stage = {
     .name = "split",
     .state_bytes = sizeof(struct split_state),
     .start = split_start,
-    .run = split_run,
+    .apply = split_apply,
     .reset = split_reset,
     .stop = split_stop,
 };

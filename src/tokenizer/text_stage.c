@@ -8,7 +8,7 @@ struct text_stage {
     struct text_stage_spec spec;
     void *state;
     struct text_buffer kept;     /* bytes not yet consumed */
-    size_t retry_bytes;          /* how many there should be before the stage looks again */
+    size_t retry_bytes;          /* how many must be kept before the stage is called again */
     enum text_position position; /* of the segment under way */
     struct text_output output;
 };
@@ -27,7 +27,7 @@ static void stage_reset(struct text_stage *stage) {
 
 static enum status keep_rest(struct text_stage *stage, struct text_view view, size_t consumed) {
     size_t rest = view.bytes - consumed;
-    /* A stage that waits for the end of something long sees it again only when it has doubled: linear time in all. */
+    /* A stage that waits for more text is called again only when the text has doubled: linear time in all. */
     stage->retry_bytes = rest < LEAST_LONG_BYTES ? 0 : 2 * rest;
     if (view.text != stage->kept.items) return text_append(&stage->kept, view.text + consumed, rest);
     if (consumed > 0) memmove(stage->kept.items, stage->kept.items + consumed, rest);
@@ -46,7 +46,7 @@ static enum status stage_write(void *payload, const char *text, size_t bytes, bo
     }
     if (view.bytes == 0 && !end) return STATUS_OK;
     size_t consumed = 0;
-    TRY(stage->spec.type->run(stage->spec.settings, stage->state, view, &stage->output, &consumed));
+    TRY(stage->spec.type->apply(stage->spec.settings, stage->state, view, &stage->output, &consumed));
     BUG_IF(end ? consumed != view.bytes : consumed > view.bytes, "stage %s consumed %zu of %zu bytes",
            stage->spec.type->name, consumed, view.bytes);
     if (!end) return keep_rest(stage, view, consumed);

@@ -1,9 +1,9 @@
-/* The road of a text through a tokenizer: a chain of stages, each of which takes text in parts and hands text on.
+/* A chain of stages that text passes through: each stage takes text in parts and hands text on.
  *
- * Text comes in segments: parts of one segment follow each other, the last has `end` set. Whatever a stage does depends
- * on segments alone, never on how they were cut into parts; so a text larger than memory goes through in parts with
- * the same result as in one. Text between stages is valid UTF-8, cut between characters, except before the stage that
- * mends it (text_mend_stage). */
+ * Text comes in segments: the parts of one segment follow each other, and the last has `end` set. What a stage does
+ * depends on the segments alone, not on how they were cut into parts. So a text larger than memory can be passed in
+ * parts, with the same result as in one piece. Text between stages is valid UTF-8, cut between characters, except
+ * before the stage that mends it (text_mend_stage). */
 #ifndef BALLAST_TOKENIZER_TEXT_STAGE_H
 #define BALLAST_TOKENIZER_TEXT_STAGE_H
 
@@ -23,7 +23,7 @@ struct text_sink {
 
 enum text_position {
     SEGMENT_FIRST,     /* the text begins with it */
-    SEGMENT_CONTINUES, /* it goes on a segment whose beginning went elsewhere: what befalls beginnings did so there */
+    SEGMENT_CONTINUES, /* continues a segment that another chain began, so nothing is done to its beginning */
     SEGMENT_LATER      /* a segment or a token came before it */
 };
 
@@ -45,14 +45,14 @@ struct text_stage_type {
     size_t state_bytes;
     /* Prepares zeroed state; NULL if zeroes will do. On failure `stop` is called all the same. */
     enum status (*start)(const void *settings, void *state);
-    /* Hands on what it can and says how many bytes are done with; the others are shown again with more behind them.
-     * With view.end set all must be consumed and the segment closed. */
-    enum status (*run)(const void *settings, void *state, struct text_view view, const struct text_output *output,
-                       size_t *consumed);
+    /* Hands on what it can and sets how many bytes it consumed; the rest is passed again with more text after it. Where
+     * view.end is set it must consume all bytes and close the segment. */
+    enum status (*apply)(const void *settings, void *state, struct text_view view, const struct text_output *output,
+                         size_t *consumed);
     /* Makes the state ready for a new segment; may be NULL. */
     void (*reset)(void *state);
-    /* For stages that join segments, else NULL: hands on what is left when the text ends, and drops it when a new text
-     * begins instead. */
+    /* For stages that join segments, else NULL: `finish` hands on what is left when the text ends, `drop` discards it
+     * when a new text begins instead. */
     enum status (*finish)(const void *settings, void *state, const struct text_output *output);
     void (*drop)(void *state);
     void (*stop)(void *state); /* may be NULL */
@@ -69,9 +69,9 @@ struct text_chain;
 enum status text_chain_create(const struct text_stage_spec *specs, size_t count, struct text_sink last,
                               struct token_sink ids, struct text_chain **out);
 enum status text_chain_write(struct text_chain *chain, const char *text, size_t bytes, bool end);
-/* After the last segment of a text: hands on what stages hold of it, and makes the chain ready for the next text. */
+/* After the last segment of a text: hands on what the stages still hold and makes the chain ready for the next text. */
 enum status text_chain_finish(struct text_chain *chain);
-/* Drops what is under way. The next text begins, or goes on (`continues`) where another chain's part of it ended. */
+/* Discards the text under way. The next text is a new one, or continues one that another chain began (`continues`). */
 void text_chain_reset(struct text_chain *chain, bool continues);
 /* NULL is allowed. */
 void text_chain_free(struct text_chain *chain);

@@ -25,9 +25,9 @@ struct text_replace {
     const struct split_pattern *pattern;
     const char *string;
     size_t string_bytes;
-    const char *content; /* what takes their place */
+    const char *content; /* the replacement */
     size_t content_bytes;
-    bool drop_in_first; /* nothing takes their place in the text's first segment */
+    bool drop_in_first; /* matches in the text's first segment are deleted instead */
 };
 
 /* Each character replaced by up to two. Settings: one of those below. */
@@ -35,11 +35,11 @@ extern const struct text_stage_type text_map_stage;
 struct text_map;
 extern const struct text_map text_lowercase, text_strip_accents;
 
-/* Characters taken from the ends of each segment. */
+/* Removes a character from the ends of each segment. */
 extern const struct text_stage_type text_strip_stage;
 enum { STRIP_SPACE = 0x110000 };
 struct text_strip {
-    uint32_t code;      /* what is taken: a character, or STRIP_SPACE for all white space */
+    uint32_t code;      /* the character to remove, or STRIP_SPACE for all white space */
     size_t start, stop; /* how many at most, at the beginning and at the end; SIZE_MAX for all */
 };
 
@@ -50,10 +50,10 @@ extern const struct text_stage_type text_fuse_stage;
 /* Characters of the byte alphabet -> bytes, all segments -> one: to be mended. A segment with any other character is
  * taken as it is. No settings. */
 extern const struct text_stage_type text_byte_level_stage;
-/* Segments <0x00> to <0xFF> -> bytes: a run of them is one segment if it is UTF-8, else one U+FFFD for each byte. No
- * settings. */
+/* Segments <0x00> to <0xFF> -> bytes: byte tokens in a row become one segment if they are UTF-8, else one U+FFFD
+ * for each byte. No settings. */
 extern const struct text_stage_type text_byte_fallback_stage;
-/* The same, but a character goes on as soon as its bytes are there, and only those behind it become U+FFFD. */
+/* The same, but each character is handed on as soon as it is complete, so only the bytes after it become U+FFFD. */
 extern const struct text_stage_type text_byte_fallback_early_stage;
 
 /* --- */
@@ -66,8 +66,8 @@ extern const struct text_normal_form text_nfc, text_nfd, text_nfkc, text_nfkd;
 /* Segments -> pieces, each a segment of its own, by the matches of a pattern. */
 extern const struct text_stage_type text_split_stage;
 enum split_behavior {
-    SPLIT_ISOLATED,             /* matches and what lies between them are pieces */
-    SPLIT_REMOVED,              /* only what lies between */
+    SPLIT_ISOLATED,             /* matches are pieces, and so is the text between them */
+    SPLIT_REMOVED,              /* only the text between matches */
     SPLIT_CONTIGUOUS,           /* matches that touch are one piece */
     SPLIT_MERGED_WITH_PREVIOUS, /* a match belongs to the piece before it */
     SPLIT_MERGED_WITH_NEXT      /* ... after it */
@@ -75,7 +75,7 @@ enum split_behavior {
 struct text_split {
     const struct split_pattern *pattern;
     enum split_behavior behavior;
-    bool invert; /* what lies between counts as match, and the other way round */
+    bool invert; /* swaps matches and the text between them */
 };
 
 #endif

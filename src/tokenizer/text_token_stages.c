@@ -2,8 +2,8 @@
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/text_stages.h"
 
-static enum status fuse_run(const void *settings, void *state, struct text_view view, const struct text_output *output,
-                            size_t *consumed) {
+static enum status fuse_apply(const void *settings, void *state, struct text_view view,
+                              const struct text_output *output, size_t *consumed) {
     (void)settings, (void)state;
     *consumed = view.bytes;
     return output->next.write(output->next.payload, view.text, view.bytes, false);
@@ -14,14 +14,14 @@ static enum status fuse_finish(const void *settings, void *state, const struct t
     return output->next.write(output->next.payload, "", 0, true);
 }
 
-const struct text_stage_type text_fuse_stage = {.name = "fuse", .run = fuse_run, .finish = fuse_finish};
+const struct text_stage_type text_fuse_stage = {.name = "fuse", .apply = fuse_apply, .finish = fuse_finish};
 
 struct byte_level_state {
     struct text_buffer bytes;
 };
 
-static enum status byte_level_run(const void *settings, void *state, struct text_view view,
-                                  const struct text_output *output, size_t *consumed) {
+static enum status byte_level_apply(const void *settings, void *state, struct text_view view,
+                                    const struct text_output *output, size_t *consumed) {
     (void)settings;
     struct text_buffer *bytes = &((struct byte_level_state *)state)->bytes;
     *consumed = view.end ? view.bytes : 0;
@@ -41,7 +41,7 @@ static void byte_level_stop(void *state) { vec_free(&((struct byte_level_state *
 const struct text_stage_type text_byte_level_stage = {
     .name = "byte level",
     .state_bytes = sizeof(struct byte_level_state),
-    .run = byte_level_run,
+    .apply = byte_level_apply,
     .finish = byte_level_finish,
     .stop = byte_level_stop,
 };
@@ -49,8 +49,8 @@ const struct text_stage_type text_byte_level_stage = {
 static const char replacement[] = "\xEF\xBF\xBD";
 
 struct fallback_state {
-    struct text_buffer bytes; /* of the run of byte tokens, those not handed on */
-    bool open;                /* early: a part of the run was handed on */
+    struct text_buffer bytes; /* of the byte tokens in a row that were not handed on yet */
+    bool open;                /* early: some of these bytes were handed on */
     bool broken;              /* ... and what follows in it is not UTF-8 */
 };
 
@@ -110,8 +110,8 @@ static enum status token_take(struct fallback_state *own, struct text_view view,
     return next->write(next->payload, view.text, view.bytes, true);
 }
 
-static enum status fallback_run(const void *settings, void *state, struct text_view view,
-                                const struct text_output *output, size_t *consumed) {
+static enum status fallback_apply(const void *settings, void *state, struct text_view view,
+                                  const struct text_output *output, size_t *consumed) {
     (void)settings;
     return token_take(state, view, &output->next, false, consumed);
 }
@@ -121,8 +121,8 @@ static enum status fallback_finish(const void *settings, void *state, const stru
     return run_end(state, &output->next);
 }
 
-static enum status fallback_early_run(const void *settings, void *state, struct text_view view,
-                                      const struct text_output *output, size_t *consumed) {
+static enum status fallback_early_apply(const void *settings, void *state, struct text_view view,
+                                        const struct text_output *output, size_t *consumed) {
     (void)settings;
     return token_take(state, view, &output->next, true, consumed);
 }
@@ -143,7 +143,7 @@ static void fallback_stop(void *state) { vec_free(&((struct fallback_state *)sta
 const struct text_stage_type text_byte_fallback_stage = {
     .name = "byte fallback",
     .state_bytes = sizeof(struct fallback_state),
-    .run = fallback_run,
+    .apply = fallback_apply,
     .finish = fallback_finish,
     .drop = fallback_drop,
     .stop = fallback_stop,
@@ -152,7 +152,7 @@ const struct text_stage_type text_byte_fallback_stage = {
 const struct text_stage_type text_byte_fallback_early_stage = {
     .name = "byte fallback, early",
     .state_bytes = sizeof(struct fallback_state),
-    .run = fallback_early_run,
+    .apply = fallback_early_apply,
     .finish = fallback_early_finish,
     .drop = fallback_drop,
     .stop = fallback_stop,

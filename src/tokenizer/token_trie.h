@@ -1,4 +1,4 @@
-/* A set of byte strings that finds the longest one that begins at a place in a text. */
+/* A set of byte strings; finds the longest one at a place in a text. */
 #ifndef BALLAST_TOKENIZER_TOKEN_TRIE_H
 #define BALLAST_TOKENIZER_TOKEN_TRIE_H
 

@@ -47,7 +47,7 @@
 
 struct tokenizer;
 
-/* Token ids in order: a VEC, so that vec_push and vec_free serve. */
+/* Token ids in order: a VEC, for vec_push and vec_free. */
 struct token_ids {
     uint32_t *items;
     size_t count, capacity;
@@ -80,9 +80,9 @@ enum status tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *
 
 /* Decoding ids as they come, as in generation. Text goes to the sink as soon as its characters are complete and no
  * later id can change them, so the end of it may wait for an id or for the finish; each call of the sink gets whole
- * characters. All text together is that of tokenizer_decode, but for one case: where tokens of single bytes (byte
- * fallback) make characters and then something that is not UTF-8, these characters have gone out, and only the bytes
- * behind them become U+FFFD, one for each. */
+ * characters. All text together is that of tokenizer_decode, except in one case: where tokens of single bytes (byte
+ * fallback) make whole characters and then bytes that are not UTF-8, the characters have already gone to the sink, and
+ * only the bytes after them become U+FFFD, one for each. */
 struct tokenizer_decoder;
 /* Where text goes. A result other than STATUS_OK stops the decoding and is returned by it. */
 struct tokenizer_text_sink {
@@ -103,9 +103,9 @@ enum status tokenizer_decoder_finish(struct tokenizer_decoder *decoder, struct t
 /* Encoding many texts, or one larger than memory.
  *
  * An encoder keeps its buffers and a bounded cache of words between calls. Ids go to a sink as they become known, in
- * runs of at most a few thousand, so the memory that is used does not grow with the text (only with its
- * longest word, as the pre-tokenizer and the model's merges allow to cut it).
- * One call is one text: its ids are those of tokenizer_encode, wherever the runs happen to end. */
+ * pieces of at most a few thousand. So memory grows with the longest word that the pre-tokenizer and the merges leave
+ * uncut, not with the text.
+ * One call is one text: its ids are those of tokenizer_encode, whatever the pieces are. */
 struct tokenizer_encoder;
 /* Where ids go. A result other than STATUS_OK stops the encoding and is returned by it. */
 struct token_sink {
@@ -117,13 +117,13 @@ struct token_sink {
 enum status tokenizer_encoder_create(const struct tokenizer *tokenizer, struct tokenizer_encoder **out);
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder);
 /* After a failure the encoder is ready for the next text. */
-enum status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text, size_t bytes,
-                                  bool add_special_tokens, struct token_sink sink);
+enum status tokenizer_encoder_encode(struct tokenizer_encoder *encoder, const char *text, size_t bytes,
+                                     bool add_special_tokens, struct token_sink sink);
 /* The same for a text that comes in parts, cut anywhere, even within a character: begin, any number of push, finish.
  * The sink may be called from each of them. */
 enum status tokenizer_encoder_begin(struct tokenizer_encoder *encoder, bool add_special_tokens, struct token_sink sink);
-/* Begins in the middle of a text whose beginning another encoder has: nothing is put before what follows, or taken from
- * it, that belongs to a beginning. No special tokens of the template are added. */
+/* Begins in the middle of a text whose beginning another encoder encodes: nothing is added to or removed from the text
+ * as at a beginning, and no special tokens of the template are added. */
 enum status tokenizer_encoder_continue(struct tokenizer_encoder *encoder, struct token_sink sink);
 enum status tokenizer_encoder_push(struct tokenizer_encoder *encoder, const char *text, size_t bytes);
 enum status tokenizer_encoder_finish(struct tokenizer_encoder *encoder);

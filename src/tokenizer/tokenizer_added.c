@@ -28,8 +28,8 @@ static enum status token_parse(struct tokenizer *tokenizer, const char *where, c
     return STATUS_OK;
 }
 
-/* The `tokenizers` library does not use the ids that the file states: it gives a token that the model knows the model's
- * id, and numbers the others from the size of the vocabulary. A file that states anything else has two meanings. */
+/* The `tokenizers` library does not use the ids that the file states: a token of the model keeps the model's id, and
+ * the others are numbered from the size of the vocabulary. A file that states other ids is ambiguous. */
 static enum status id_check(const struct tokenizer *tokenizer, const char *where, const struct added_token *token,
                             uint32_t *next_id) {
     uint32_t id, other;
@@ -56,7 +56,7 @@ static enum status ids_drop(void *payload, const uint32_t *ids, size_t count) {
     return STATUS_OK;
 }
 
-/* The content, in its normalized form where that is what will be looked for. */
+/* The content, normalized where the token is looked for in normalized text. */
 static enum status pattern_make(struct tokenizer *tokenizer, const char *where, struct added_token *token) {
     token->pattern = token->content;
     token->pattern_bytes = token->content_bytes;
@@ -88,7 +88,7 @@ static enum status set_add(struct tokenizer *tokenizer, const char *where, const
     return status_set(STATUS_BAD_INPUT, "%s: content: %.60s is another's when normalized", where, token->content);
 }
 
-/* Decoding sees the pattern, as the library's does. */
+/* Decoding gives the pattern, as the library does. */
 static enum status token_place(struct tokenizer *tokenizer, const struct added_token *token) {
     size_t old = tokenizer->tokens.count, wanted = (size_t)token->id + 1;
     if (wanted > old) {
@@ -106,15 +106,17 @@ static enum status specials_mark(struct tokenizer *tokenizer) {
     struct string_table specials = {0};
     uint32_t id;
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < tokenizer->added.count; i++) {
+    for (size_t i = 0; i < tokenizer->added.count; i++) {
         const struct added_token *token = &tokenizer->added.items[i];
         if (token->special)
-            status = string_table_add(&specials, token->content, (uint32_t)token->content_bytes, token->id);
+            TRY_GOTO(status, string_table_add(&specials, token->content, (uint32_t)token->content_bytes, token->id),
+                     done);
     }
-    for (size_t i = 0; status == STATUS_OK && i < tokenizer->added.count; i++) {
+    for (size_t i = 0; i < tokenizer->added.count; i++) {
         struct tokenizer_token *token = &tokenizer->tokens.items[tokenizer->added.items[i].id];
         token->special = string_table_find(&specials, token->text, token->bytes, &id);
     }
+done:
     string_table_free(&specials);
     return status;
 }

@@ -41,7 +41,7 @@ const struct tokenizer_component tokenizer_pre_tokenizers[] = {
     {NULL, NULL, NULL},
 };
 
-/* It changes only offsets, which Ballast has no use for. */
+/* It changes only offsets, which Ballast does not use. */
 static enum status read_byte_level_post(struct tokenizer *tokenizer, const char *where, const json_t *object) {
     (void)tokenizer;
     bool unused = false;

@@ -1,3 +1,4 @@
+/* Ids to text, whole or as they come. */
 #include "tokenizer/tokenizer_parts.h"
 
 struct tokenizer_decoder {
@@ -9,7 +10,7 @@ struct tokenizer_decoder {
 
 static enum status text_take(void *payload, const char *text, size_t bytes, bool end) {
     struct tokenizer_decoder *decoder = payload;
-    (void)end; /* tokens follow each other without anything between them */
+    (void)end; /* tokens are joined without a separator */
     return bytes > 0 ? decoder->sink.write(decoder->sink.payload, text, bytes) : STATUS_OK;
 }
 
@@ -18,7 +19,7 @@ static enum status ids_refuse(void *payload, const uint32_t *ids, size_t count) 
     BUG("ids came out of a decoder");
 }
 
-/* `early` says that what can no longer be held back matters more than what the whole would become. */
+/* `early`: text goes out as soon as possible, even where later tokens would have changed what it becomes. */
 static enum status chain_make(struct tokenizer_decoder *decoder, bool early) {
     const struct tokenizer *tokenizer = decoder->tokenizer;
     size_t count = tokenizer->decoders.count;

@@ -1,3 +1,4 @@
+/* Text to ids, whole or in parts. */
 #include <string.h>
 
 #include "tokenizer/tokenizer_parts.h"
@@ -98,8 +99,8 @@ enum status tokenizer_encoder_finish(struct tokenizer_encoder *encoder) {
     return ids_flush(encoder);
 }
 
-enum status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text, size_t bytes,
-                                  bool add_special_tokens, struct token_sink sink) {
+enum status tokenizer_encoder_encode(struct tokenizer_encoder *encoder, const char *text, size_t bytes,
+                                     bool add_special_tokens, struct token_sink sink) {
     TRY(tokenizer_encoder_begin(encoder, add_special_tokens, sink));
     TRY(tokenizer_encoder_push(encoder, text, bytes));
     return tokenizer_encoder_finish(encoder);
@@ -118,7 +119,7 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text
     struct tokenizer_encoder *encoder;
     TRY(tokenizer_encoder_create(tokenizer, &encoder));
     enum status status =
-        tokenizer_encoder_run(encoder, text, bytes, add_special_tokens, (struct token_sink){ids_append, out});
+        tokenizer_encoder_encode(encoder, text, bytes, add_special_tokens, (struct token_sink){ids_append, out});
     tokenizer_encoder_free(encoder);
     return status;
 }

@@ -16,7 +16,7 @@ static const char *const settings[] = {"type",
                                        "merges",
                                        NULL};
 
-/* What would change ids and is not done here. */
+/* Settings that would change ids and are not supported. */
 static enum status settings_check(const char *where, const json_t *model) {
     const char *type = "BPE", *prefix = "", *suffix = "";
     double dropout = 0;
@@ -140,7 +140,7 @@ static enum status alphabet_read(struct tokenizer *tokenizer, const char *where,
     TRY(json_read_bool(where, model, "fuse_unk", &alphabet->fuse_unknown));
     TRY(json_read_string(where, model, "unk_token", &unknown));
     TRY(bpe_alphabet_read(alphabet, &tokenizer->model.vocabulary));
-    /* Only a vocabulary that lacks characters has a use for it. */
+    /* Used only by a vocabulary that lacks characters. */
     if (alphabet->all_known || !unknown) return STATUS_OK;
     if (!string_table_find(&tokenizer->model.vocabulary, unknown, strlen(unknown), &id))
         return status_set(STATUS_BAD_INPUT, "%s: unk_token: %.60s is not in the vocabulary", where, unknown);

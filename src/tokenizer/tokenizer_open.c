@@ -1,3 +1,4 @@
+/* Reads a tokenizer.json and puts its stages together. */
 #include <string.h>
 
 #include "base/file.h"

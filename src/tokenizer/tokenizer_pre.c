@@ -77,7 +77,7 @@ enum status tokenizer_read_byte_level(struct tokenizer *tokenizer, const char *w
 
 /* --- splits by classes of characters --- */
 
-/* Appends \x{first}-\x{last} for each run of the class's characters. */
+/* Appends \x{first}-\x{last} for each range of the class's characters. */
 static enum status class_write(struct text_buffer *out, bool (*is)(uint32_t)) {
     enum { CODES = 0x110000, SURROGATES = 0xD800, SURROGATES_END = 0xE000 };
     uint32_t first = CODES;

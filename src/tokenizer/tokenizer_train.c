@@ -1,3 +1,4 @@
+/* Trains a byte-level BPE tokenizer and writes its tokenizer.json. */
 #include <jansson.h>
 #include <string.h>
 
@@ -131,9 +132,11 @@ enum status tokenizer_train_file(const struct file_input *text, int64_t vocab_si
                           TOKENIZER_MOST_IDS);
     struct bpe_words words = {0};
     struct bpe_vocabulary vocabulary = {0};
-    enum status status = train(text, (size_t)vocab_size, special_tokens, special_token_count, &words, &vocabulary);
+    enum status status;
+    TRY_GOTO(status, train(text, (size_t)vocab_size, special_tokens, special_token_count, &words, &vocabulary), done);
+    TRY_GOTO(status, file_write(&vocabulary, special_token_count, out_tokenizer_json), done);
+done:
     bpe_words_free(&words);
-    if (status == STATUS_OK) status = file_write(&vocabulary, special_token_count, out_tokenizer_json);
     bpe_vocabulary_free(&vocabulary);
     return status;
 }

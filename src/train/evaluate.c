@@ -155,15 +155,15 @@ enum status evaluate_files(const char *model_folder, const struct plan_options *
     struct evaluation evaluation = {.options = options, .all_text = true};
     TRY(session_begin(model_folder, PROGRAMS_TO_EVALUATE, plan, NULL, &evaluation.session, &evaluation.plan));
     struct eval_result result = {.plan = evaluation.plan.chosen};
-    enum status status = checkpoint_verify_model(model_folder, evaluation.session.model);
-    if (status == STATUS_OK) status = evaluate(&evaluation, &result);
+    enum status status;
+    TRY_GOTO(status, checkpoint_verify_model(model_folder, evaluation.session.model), done);
+    TRY_GOTO(status, evaluate(&evaluation, &result), done);
+    *out = result;
+done:
     engine_close(&evaluation.engine);
     session_plan_free(&evaluation.plan);
     session_close(&evaluation.session);
-    if (status != STATUS_OK)
-        eval_result_free(&result);
-    else
-        *out = result;
+    if (status != STATUS_OK) eval_result_free(&result);
     return status;
 }
 

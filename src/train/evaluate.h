@@ -13,7 +13,7 @@ struct eval_options {
     size_t data_path_count;
     int64_t most_batches; /* of each file; 0: all */
     const char *columns;  /* as in struct train_options; NULL: none */
-    int64_t chat_time_s;  /* as in struct train_options */
+    int64_t chat_time_s;  /* as in struct train_options; 0: today */
     bool loss_on_all;     /* of supervised examples the prompts too */
 };
 

@@ -81,12 +81,13 @@ static enum status create_file(const char *folder, struct event_file *file) {
 
 enum status event_file_open(const char *folder, int64_t done, struct event_file *out) {
     struct event_file file = {.descriptor = -1};
-    enum status status = create_file(folder, &file);
-    if (status == STATUS_OK) status = write_beginning(&file, done);
-    if (status != STATUS_OK)
-        event_file_close(&file);
-    else
-        *out = file;
+    enum status status;
+    TRY_GOTO(status, create_file(folder, &file), failed);
+    TRY_GOTO(status, write_beginning(&file, done), failed);
+    *out = file;
+    return STATUS_OK;
+failed:
+    event_file_close(&file);
     return status;
 }
 

@@ -71,7 +71,7 @@ static enum status read_end(const char *path, enum run_state *state, char **mess
     while (found < RUN_INTERRUPTED && strcmp(run_state_name(found), how) != 0)
         found++;
     if (found == RUN_INTERRUPTED)
-        TRY_GOTO(status, status_set(STATUS_BAD_INPUT, "%s: how: '%s' is no way to end", path, how), done);
+        TRY_GOTO(status, status_set(STATUS_BAD_INPUT, "%s: how: '%s' is not known", path, how), done);
     *message = mem_string(said);
     TRY_GOTO(status, *message ? STATUS_OK : STATUS_FAILED, done);
     *state = found;

@@ -111,15 +111,16 @@ static enum status compare_options(struct comparison comparison, const struct ru
 
 static enum status compare_plans(struct comparison comparison, const struct plan *now, const struct plan *before) {
     json_t *new_plan = plan_to_json(now), *old_plan = plan_to_json(before);
-    enum status status = new_plan && old_plan ? STATUS_OK : STATUS_FAILED;
+    enum status status;
+    TRY_GOTO(status, new_plan && old_plan ? STATUS_OK : STATUS_FAILED, done);
     comparison.part = "plan.recipe.";
     comparison.is_fixed = recipe_is_fixed;
-    if (status == STATUS_OK)
-        status = compare(&comparison, json_object_get(new_plan, "recipe"), json_object_get(old_plan, "recipe"));
+    TRY_GOTO(status, compare(&comparison, json_object_get(new_plan, "recipe"), json_object_get(old_plan, "recipe")),
+             done);
     comparison.part = "plan.policy.";
     comparison.is_fixed = never_fixed;
-    if (status == STATUS_OK)
-        status = compare(&comparison, json_object_get(new_plan, "policy"), json_object_get(old_plan, "policy"));
+    status = compare(&comparison, json_object_get(new_plan, "policy"), json_object_get(old_plan, "policy"));
+done:
     json_decref(new_plan);
     json_decref(old_plan);
     return status;
@@ -133,9 +134,11 @@ static enum status check_changes(const char *run_folder, const struct run_settin
     struct comparison comparison = {.run_folder = run_folder, .checkpoint = checkpoint, .step = state->step};
     char *file = path_join(checkpoint, checkpoint_state_name);
     json_t *object = NULL;
-    enum status status = file ? json_read_object(file, STATE_LIMIT_BYTES, &object) : STATUS_FAILED;
-    if (status == STATUS_OK) status = compare_plans(comparison, &settings->plan, &state->plan);
-    if (status == STATUS_OK) status = compare_options(comparison, settings, object);
+    enum status status;
+    TRY_GOTO(status, file ? json_read_object(file, STATE_LIMIT_BYTES, &object) : STATUS_FAILED, done);
+    TRY_GOTO(status, compare_plans(comparison, &settings->plan, &state->plan), done);
+    status = compare_options(comparison, settings, object);
+done:
     json_decref(object);
     mem_free(file);
     return status;

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/run_folder.h"
 #include "data/source.h"
-#include "model/model_folder.h"
+#include "model/model.h"
 #include "session/machine_costs.h"
 #include "session/plan_document.h"
 #include "train/run_end.h"
@@ -109,9 +109,9 @@ static enum status open_metrics(struct train_run *run) {
     struct metrics_cut cut = {run->state.step, run->options->valid_every, true};
     enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
     mem_free(path);
-    if (status == STATUS_OK) status = event_file_open(run->folder, run->state.step, &run->events_file);
-    if (status == STATUS_OK) status = samples_open(run->folder, run->state.step, &run->samples);
-    return status;
+    TRY(status);
+    TRY(event_file_open(run->folder, run->state.step, &run->events_file));
+    return samples_open(run->folder, run->state.step, &run->samples);
 }
 
 /* What a failed run can go on from. */
@@ -175,12 +175,13 @@ enum status train_close(struct train_run *run) {
 
 /* A run whose first part came to `status`: begun, or closed. */
 static enum status open_steps(struct train_run *run, enum status status, struct train_run **out) {
-    if (status == STATUS_OK) status = begin_steps(run);
-    if (status != STATUS_OK && run->begun) status = end_steps(run, status);
-    if (status == STATUS_OK)
-        *out = run;
-    else
-        free_run(run);
+    if (status != STATUS_OK) goto failed;
+    TRY_GOTO(status, begin_steps(run), failed);
+    *out = run;
+    return STATUS_OK;
+failed:
+    if (run->begun) status = end_steps(run, status);
+    free_run(run);
     return status;
 }
 
@@ -264,7 +265,7 @@ static enum status prepare_first(struct train_run *run, const char *model_folder
                                  const struct train_options *options) {
     struct run_settings *settings = &run->settings;
     TRY(make_settings(model_folder, options, settings));
-    run->plan_path = plan->plan_path;
+    if (SETTINGS_HAVE(plan, plan_path)) run->plan_path = plan->plan_path;
     TRY(session_begin(settings->model_folder, PROGRAMS_TO_TRAIN, plan, &settings->options, &run->session, &run->plan));
     TRY(prepare_run(run, &settings->options));
     return write_first(run);
@@ -301,8 +302,9 @@ static enum status load_checkpoint(struct train_run *run, const char *checkpoint
     if (!path) return STATUS_FAILED;
     enum status status = engine_load_state(&run->engine, path);
     mem_free(path);
-    if (status == STATUS_OK) status = check_bits(run, checkpoint);
-    return status == STATUS_OK ? engine_require_finite(&run->engine, checkpoint) : status;
+    TRY(status);
+    TRY(check_bits(run, checkpoint));
+    return engine_require_finite(&run->engine, checkpoint);
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {
@@ -331,7 +333,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
                                struct run_origin *origin) {
     struct plan resolved;
     struct plan_options given = *plan;
-    given.plan_path = NULL;
+    SETTINGS_DROP(&given, plan_path);
     TRY(run_origin_resolve(origin, run->folder, &given, settings, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
     TRY(session_begin_decided(model, &resolved, plan, &settings->options, &run->session, &run->plan));
@@ -380,6 +382,7 @@ static enum status clear_leftovers(const char *run_folder) {
 static enum status prepare_resumed(struct train_run *run, const struct plan_options *plan,
                                    const struct resume_options *options, struct run_origin *origin) {
     struct run_settings *settings = &run->settings;
+    TRY(run_folder_lock(run->folder, &run->lock));
     TRY(run_folder_read(run->folder, settings));
     TRY(check_options(run->folder, &settings->options));
     TRY(require_checkpoints(run->folder, &settings->options));
@@ -397,9 +400,7 @@ enum status train_open_resumed(const char *run_folder, const struct plan_options
     struct run_origin origin = {0};
     struct train_run *run = create_run(run_folder, events);
     if (!run) return STATUS_FAILED;
-    enum status status = run_folder_lock(run_folder, &run->lock);
-    if (status == STATUS_OK) status = prepare_resumed(run, plan, options, &origin);
-    status = open_steps(run, status, out);
+    enum status status = open_steps(run, prepare_resumed(run, plan, options, &origin), out);
     mem_free(origin.checkpoint);
     return status;
 }

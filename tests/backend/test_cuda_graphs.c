@@ -5,7 +5,7 @@
 #include "support/unit.h"
 
 #ifdef BALLAST_CUDA
-#include "backend/cuda/cuda_graphs.h"
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_kernel.h"
 
 static struct runtime {

@@ -74,7 +74,7 @@ static void errors_go_to_stderr_with_status_2(void **state) {
     assert_non_null(strstr(run.err, "\nhint: did you mean `ballast train`?\n"));
     program_run_free(&run);
     EXPECT(*state, 2, TEXTS("no command given"), NULL);
-    EXPECT(*state, 2, TEXTS("'deploy' is no command"), "deploy", "plan.json");
+    EXPECT(*state, 2, TEXTS("no command 'deploy'"), "deploy", "plan.json");
     EXPECT(*state, 2, TEXTS("plan.json"), "simulate", "plan.json");
     EXPECT(*state, 2, TEXTS("--output (-o) RUN_DIR is missing"), "train", "model", "data.txt");
     EXPECT(*state, 2, TEXTS("--batch", "of a model"), "profile", "--batch", "4");

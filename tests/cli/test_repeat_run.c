@@ -140,10 +140,12 @@ static void any_limit_can_be_repeated(void **state) {
 static void what_cannot_be_repeated_is_refused(void **state) {
     EXPECT(*state, 0, NULL, "train", "model", "text.txt", "-o", "first", "--steps", "2", "--batch", "3", "--seq", "16");
 #define REFUSED(texts, ...) EXPECT(*state, 2, texts, __VA_ARGS__)
-    REFUSED(TEXTS("batch: 8 differs from the 3 of first/run.json"), "train", "--config", "first/run.json", "-o", "new",
-            "--batch", "8");
+    REFUSED(TEXTS("batch: 8 differs from the 3 of first/run.json", "begin anew without first/run.json"), "train",
+            "--config", "first/run.json", "-o", "new", "--batch", "8");
     REFUSED(TEXTS("only `ballast train` takes", "resume"), "eval", "model", "text.txt", "--config", "first/run.json");
     REFUSED(TEXTS("-o) RUN_DIR is missing"), "train", "--config", "first/run.json");
+    write_changed(*state, NULL, "memori", json_object());
+    REFUSED(TEXTS("changed.json: memori: unknown field", "memory"), "train", "--config", "changed.json", "-o", "new");
     write_changed(*state, "options", "stepz", json_integer(4));
     REFUSED(TEXTS("changed.json: options.stepz: unknown field"), "train", "--config", "changed.json", "-o", "new");
     write_changed(*state, "options", "learning_rate", json_integer(2000));

@@ -77,22 +77,35 @@ static void wait_for_steps(const char *run) {
     fail_msg("%s: no steps within a minute", run);
 }
 
+/* The document of --json, also where a signal ended the run. */
+static void expect_stopped(const char *out, size_t steps, const char *checkpoint) {
+    json_t *document = json_loads(out, 0, NULL);
+    if (!document) fail_msg("stdout is no JSON document: %s", out);
+    assert_string_equal(json_string_value(json_object_get(document, "how")), "stopped");
+    assert_int_equal(json_integer_value(json_object_get(document, "step")), steps);
+    assert_true(json_is_null(json_object_get(document, "model")));
+    const char *told = json_string_value(json_object_get(document, "checkpoint"));
+    assert_non_null(told);
+    assert_non_null(strstr(told, checkpoint));
+    json_decref(document);
+}
+
 static size_t stop_by(const char *folder, const char *run, int signal, int status) {
     const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
-    const char *const words[] = {"train", model, text, "-o", run, "--steps", "1000000", SETTINGS, NULL};
+    const char *const words[] = {"train", model, text, "-o", run, "--steps", "1000000", SETTINGS, "--json", NULL};
     pid_t process = program_start(folder, words);
     wait_for_steps(run);
     assert_int_equal(kill(process, signal), 0);
     struct program_run done = program_finish(folder, process);
     if (done.status != status) fail_msg("exit status %d, expected %d: %s", done.status, status, done.err);
-    assert_string_equal(done.out, "");
     if (!strstr(done.err, "ballast resume")) fail_msg("no way to go on is told: %s", done.err);
-    program_run_free(&done);
     json_t *steps;
     size_t count = read_metrics(run, &steps);
     char name[64];
     snprintf(name, sizeof name, "checkpoints/step-%08zu", count);
     assert_true(file_is_folder(temp_path(run, name)));
+    expect_stopped(done.out, count, name);
+    program_run_free(&done);
     json_decref(steps);
     return count;
 }

@@ -4,7 +4,7 @@
 
 #include "base/folder.h"
 #include "cluster/cgroup.h"
-#include "cluster/cluster_memory.h"
+#include "cluster/cluster.h"
 #include "cluster/kernel_file.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "graph/differentiate.h"
 #include "model/model.h"
-#include "profile/operator_key.h"
+#include "profile/operands.h"
 #include "profile/profile_model.h"
 #include "profile/roofline.h"
 #include "runtime/runner.h"

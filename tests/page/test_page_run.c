@@ -95,7 +95,7 @@ static void the_end_of_a_run_is_told(void **state) {
     expect_end(folder, "interrupted", "");
     json_t *document = json_object();
     temp_write_text(temp_path(folder, "end.json"), "{\"version\": 1, \"how\": \"goes on\"}");
-    expect_status(page_run_end(folder, document), STATUS_BAD_INPUT, "end.json: how: 'goes on' is no way to end");
+    expect_status(page_run_end(folder, document), STATUS_BAD_INPUT, "end.json: how: 'goes on' is not known");
     json_decref(document);
 }
 

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "graph/differentiate.h"
 #include "model/model.h"
-#include "profile/operator_key.h"
+#include "profile/operands.h"
 #include "profile/profile_cache.h"
 #include "profile/profile_model.h"
 #include "profile/size_curve.h"

@@ -14,7 +14,7 @@
 
 #include "base/folder.h"
 #include "store/disk_file.h"
-#include "store/disk_store.h"
+#include "store/store.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 

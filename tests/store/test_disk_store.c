@@ -1,7 +1,7 @@
 /* The disk tier moves the right bytes, by each engine, past the page cache and through it, and says so when it cannot.
  */
 /* ctest: PROCESSORS 2 */
-#include "store/disk_store.h"
+#include "store/store.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -73,8 +73,8 @@ static enum status ids_gather(void *payload, const uint32_t *ids, size_t count) 
 static enum status encode_again(void *payload) {
     struct repeated *repeated = payload;
     vec_free(&repeated->ids);
-    return tokenizer_encoder_run(repeated->encoder, text, sizeof text - 1, true,
-                                 (struct token_sink){ids_gather, &repeated->ids});
+    return tokenizer_encoder_encode(repeated->encoder, text, sizeof text - 1, true,
+                                    (struct token_sink){ids_gather, &repeated->ids});
 }
 
 /* One encoder, failing again and again in the middle of a text, starts afresh each time. */

@@ -164,11 +164,11 @@ static void a_sink_stops_the_encoding(void **state) {
     text_make(&text, 20000);
     assert_int_equal(tokenizer_encoder_create(tokenizer, &encoder), STATUS_OK);
     assert_int_equal(
-        tokenizer_encoder_run(encoder, text.items, text.count, true, (struct token_sink){sink_fails, &left}),
+        tokenizer_encoder_encode(encoder, text.items, text.count, true, (struct token_sink){sink_fails, &left}),
         STATUS_INTERRUPTED);
     assert_string_equal(status_message(), "enough");
     /* It is ready for the next text, with nothing left of this one. */
-    assert_int_equal(tokenizer_encoder_run(encoder, "hello", 5, true, (struct token_sink){ids_gather, &ids}),
+    assert_int_equal(tokenizer_encoder_encode(encoder, "hello", 5, true, (struct token_sink){ids_gather, &ids}),
                      STATUS_OK);
     assert_int_equal(tokenizer_encode(tokenizer, "hello", 5, true, &want), STATUS_OK);
     assert_same_ids("llama3", 5, &want, &ids);

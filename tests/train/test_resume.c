@@ -149,7 +149,7 @@ static void expect_same_mixed(void **state, enum document_attention attention) {
 }
 
 static void mixtures_go_on(void **state) {
-    expect_same_mixed(state, DOCUMENT_ATTENTION_NONE);
+    expect_same_mixed(state, DOCUMENT_ATTENTION_ACROSS);
     expect_same_mixed(state, DOCUMENT_ATTENTION_WITHIN);
 }
 

@@ -41,20 +41,20 @@ static void copy(void *to, const void *from, int64_t bytes, void *stream) {
 static int64_t found_cache_bytes;
 static void find_cache(void) { found_cache_bytes = cluster_cache_bytes(); }
 
-/* Asked for each operator that is measured: looked for once. */
+/* Found once: every operator that is measured asks for it. */
 static int64_t cache_bytes(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_cache);
     return found_cache_bytes;
 }
 
-/* Where bf16 products are done in hardware and not in steps: what is used says it, not what the processor has. */
+/* bf16 where oneDNN multiplies bf16 in hardware. The instruction set in use decides, not the one the processor has. */
 static enum dtype fastest_dtype(void) {
     const char *isa = cpu_isa_name();
     return strstr(isa, "+amx") || strstr(isa, "+bf16") ? DTYPE_BF16 : DTYPE_F32;
 }
 
-/* All memory is the device tier's: a host tier is a part of it that is asked for. */
+/* All memory counts as the device tier's; a host tier, where the user asks for one, is a part of it. */
 static enum status capacity(int64_t bytes[TIER_COUNT]) {
     struct cluster_memory memory;
     TRY(cluster_measure_memory(&memory));

@@ -39,7 +39,7 @@ struct sum_run {
     float *out;
 };
 
-/* A range of columns goes through all rows, so that the order of a sum is that of the rows. */
+/* Each range of columns goes through all rows in order, which fixes the order of every sum. */
 static void sum_body(const void *context, int64_t begin, int64_t end) {
     const struct sum_run *run = context;
     int64_t bytes = dtype_bytes(run->dtype);

@@ -3,7 +3,7 @@
  * Files, in the order to read them:
  *     cpu_kernel: the list of kernels, and kernels that go row by row;
  *     backend_cpu: the backend's table;
- *     cpu_isa: which of the vector kernels (simd/) this processor runs;
+ *     cpu_isa: which of the vector kernels (simd/) this processor uses;
  *     parallel: loops over threads;
  *     kernel_elementwise, kernel_activation, kernel_norm, kernel_rope, kernel_embedding, kernel_linear, kernel_head,
  *         kernel_attention, kernel_attention_grad, kernel_attention_cache, kernel_optimizer: the kernels of the
@@ -67,10 +67,10 @@
 CPU_KERNEL_LIST(KERNEL_DECLARE)
 #undef KERNEL_DECLARE
 
-/* A kernel that treats rows apart from each other: `rows` does rows [begin, end) of out[0]. */
+/* A kernel that computes each row by itself: `rows` computes rows [begin, end) of out[0]. */
 typedef void kernel_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end);
 enum status cpu_rows_create(const struct node *node, kernel_rows *rows, struct kernel **out);
-/* For such kernels: what out[0] has, and rows of operands; NULL for an operand that is left out. */
+/* For such kernels: columns and dtype of out[0], and rows of operands; NULL for an operand that is left out. */
 static inline int64_t columns_of(const struct node *node) { return shape_columns(&node->out[0]->shape); }
 static inline enum dtype dtype_of(const struct node *node) { return node->out[0]->shape.dtype; }
 static inline void *in_row(const struct node *node, const struct kernel_call *call, int input, int64_t row) {

@@ -4,7 +4,7 @@
 struct attention_run {
     const struct node *node;
     const struct kernel_call *call;
-    int64_t workspace; /* floats of one thread's */
+    int64_t workspace; /* floats of each thread */
 };
 
 void *attention_head_data(const struct tensor *tensor, void *data, struct head_place place, int64_t head_dim) {

@@ -9,7 +9,7 @@ struct attention_kernel {
     int threads;
 };
 
-/* Where a head's features lie: of a sequence, from its first position on. */
+/* A head of a sequence. */
 struct head_place {
     int64_t sequence, head;
 };
@@ -18,13 +18,13 @@ struct head_place {
 enum status attention_kernel_create(const struct node *node, kernel_run *run, int64_t shared, int64_t own,
                                     struct kernel **out);
 
-/* The head with what attention and its gradient read: q, k and v are inputs from index `q` on, then, at index
- * `segments`, perhaps segments. */
+/* The operands of a head that attention and its gradient both read: inputs q, q + 1 and q + 2 are q, k and v; input
+ * `segments`, which may be left out, is the segments. */
 struct attention_head attention_head_of(const struct node *node, const struct kernel_call *call, int q, int segments,
                                         struct head_place place);
 /* First element of a head's features in the first position of the place's sequence. */
 void *attention_head_data(const struct tensor *tensor, void *data, struct head_place place, int64_t head_dim);
-/* The place's part of values of every query: [sequences][heads][length]. */
+/* The values of the place's queries in an array [sequences][heads][length]. */
 float *attention_row_values(const struct node *node, void *values, int64_t length, struct head_place place);
 
 static inline const struct attention_attributes *attention_of(const struct node *node) {

@@ -104,7 +104,7 @@ static void head_pairs(const struct gradient_run *run, struct head_place place, 
     }
 }
 
-/* The numbers by which parallel_tasks calls say nothing about when a task begins. */
+/* Takes the next tile in order instead of its own number: parallel_tasks does not say in which order tasks begin. */
 static void key_task(const void *context, int64_t number, int thread) {
     (void)number;
     const struct gradient_run *run = context;

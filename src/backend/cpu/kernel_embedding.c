@@ -1,4 +1,4 @@
-/* Rows of the table that tokens name, and sums of gradients in them. */
+/* The embedding: looks up the rows of tokens, and adds their gradients to those rows. */
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
@@ -23,7 +23,8 @@ struct embedding_run {
     const struct kernel_call *call;
 };
 
-/* A table's column range goes through all tokens in order: no two threads meet, and the order of a sum is fixed. */
+/* Each range of columns goes through all tokens in order: no two threads write one element, and each sum's order is
+ * fixed. */
 static void embedding_grad_columns(const void *context, int64_t begin, int64_t end) {
     const struct embedding_run *run = context;
     const struct tensor *dy = run->node->in[1], *table = run->node->out[0];

@@ -21,7 +21,7 @@ struct head_kernel {
     struct head_workspace workspace;      /* then that of the products */
 };
 
-/* One tile on its way; pointers are to its first token. */
+/* The tile being computed; pointers are to its first token. */
 struct head_tile {
     const struct head_kernel *head;
     int64_t rows;

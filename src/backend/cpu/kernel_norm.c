@@ -1,5 +1,5 @@
 /* Norms and their gradients. A gradient goes through rows in blocks, each with its own partial sums of the weights'
- * gradients, which run over the groups of a row in order. */
+ * gradients, which go over the groups of a row in order. */
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
@@ -42,7 +42,7 @@ enum status cpu_layer_norm_create(const struct node *node, struct kernel **out) 
     return cpu_rows_create(node, layer_norm_rows, out);
 }
 
-/* Where the operands of a kind of norm stand. */
+/* The indices of operands, which differ between the kinds of norm. */
 struct norm_operands {
     int mean; /* input, or -1 */
     int rstd, addend;

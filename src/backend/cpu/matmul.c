@@ -5,24 +5,24 @@
 #include "base/mem.h"
 
 struct matmul {
-    struct panels_matmul panels;  /* panels.onednn NULL: not this way */
-    struct onednn_matmul *onednn; /* NULL: not this way either */
+    struct panels_matmul panels;  /* used unless panels.onednn is NULL */
+    struct onednn_matmul *onednn; /* else used unless NULL; else `packed` */
     struct packed_matmul packed;
 };
 
-/* Fewer rows of a do not make up for packing all of b first; panels of more steps outgrow the last cache. */
+/* Packing all of b costs more than it saves with fewer rows of a; deeper panels do not fit into the last cache. */
 enum { FEW_ROWS = 64, PANEL_DEPTH_MOST = 4096 };
 
-/* oneDNN 2.6 by itself reads b where it lies when that is by rows, unless these are a power of two apart. GPT-2's and
- * Llama's products of 1024 tokens then run at 0.6 to 0.95 of the speed that they have from panels, packing included,
- * slowest where rows are a multiple of 4 KiB apart and so fall into the same sets of the first cache. Columns it packs
- * as it goes, as well as panels would. */
+/* oneDNN 2.6 does not pack a b that lies by rows, unless its row stride is a power of two. GPT-2's and Llama's products
+ * of 1024 tokens then reach 0.6 to 0.95 of the speed of panels, packing included. They are slowest where the stride is
+ * a multiple of 4 KiB, so that all rows fall into the same sets of the first cache. A b that lies by columns oneDNN
+ * packs itself, no slower than panels would be. */
 static bool reads_rows(const struct matmul_spec *spec) {
     return spec->dtype == DTYPE_F32 && spec->b_column == 1 && spec->m > FEW_ROWS && spec->n >= ONEDNN_PANEL_COLUMNS;
 }
 
-/* Where k is large (the head's gradient, 50257), the packed product is 1.6 times as fast as oneDNN on rows. Panels by
- * parts of k are not for oneDNN: it takes no a with gaps between its rows. */
+/* With a large k (the head's gradient: 50257) the packed product is 1.6 times as fast as oneDNN on rows. oneDNN cannot
+ * work on parts of k, since it takes no a with gaps between its rows. */
 static enum status create(const struct matmul_spec *spec, struct matmul *matmul) {
     packed_matmul_init(spec, &matmul->packed);
     if (reads_rows(spec) && spec->k > PANEL_DEPTH_MOST) return STATUS_OK;

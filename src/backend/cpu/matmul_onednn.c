@@ -39,7 +39,7 @@ static enum status onednn_failed(const char *what, dnnl_status_t status) {
 
 static dnnl_data_type_t data_type(enum dtype dtype) { return dtype == DTYPE_BF16 ? dnnl_bf16 : dnnl_f32; }
 
-/* Releases differ in how a product is described, here and nowhere else. */
+/* Only these descriptions differ between the releases of oneDNN. */
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t description_t;
 
@@ -151,7 +151,7 @@ static dnnl_status_t create_attributes(const struct matmul_spec *spec, dnnl_prim
     return status;
 }
 
-/* Leaves matmul->primitive NULL when what oneDNN offers is not the fast kind. */
+/* Leaves matmul->primitive NULL when oneDNN has no fast implementation. */
 static enum status create_primitive(const struct matmul_spec *spec, const description_t operands[4],
                                     struct onednn_matmul *matmul) {
     dnnl_primitive_attr_t attributes = NULL;
@@ -192,6 +192,12 @@ static enum status add_arguments(const struct matmul_spec *spec, const descripti
     return status;
 }
 
+static enum status create_from(const struct matmul_spec *spec, const description_t operands[4],
+                               struct onednn_matmul *matmul) {
+    TRY(create_primitive(spec, operands, matmul));
+    return matmul->primitive ? add_arguments(spec, operands, matmul) : STATUS_OK;
+}
+
 enum status onednn_matmul_create(const struct matmul_spec *spec, enum onednn_b b, struct onednn_matmul **out) {
     pthread_once(&onednn.once, onednn_start);
     if (!onednn.stream) return status_set(STATUS_FAILED, "oneDNN does not start");
@@ -201,8 +207,7 @@ enum status onednn_matmul_create(const struct matmul_spec *spec, enum onednn_b b
     description_t operands[4];
     enum status status = describe_operands(spec, b, operands);
     if (status == STATUS_OK) {
-        status = create_primitive(spec, operands, matmul);
-        if (status == STATUS_OK && matmul->primitive) status = add_arguments(spec, operands, matmul);
+        status = create_from(spec, operands, matmul);
         for (int i = 0; i < 4; i++)
             forget(&operands[i]);
     }
@@ -228,7 +233,7 @@ static void copy_rows(const void *context, int64_t begin, int64_t end) {
                (const char *)run->operands->addend + row * spec->addend_row * bytes, (size_t)(spec->n * bytes));
 }
 
-/* oneDNN adds to what c holds. */
+/* Copies the addend to c, since oneDNN adds its product to c. */
 static void put_addend(const struct matmul_spec *spec, const struct matmul_operands *operands) {
     if (!operands->addend || operands->addend == operands->c) return;
     parallel_for(spec->m, parallel_rows(spec->n), copy_rows, &(struct copy_run){spec, operands});

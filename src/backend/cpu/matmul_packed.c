@@ -12,7 +12,7 @@ static int64_t at_most(int64_t value, int64_t most) { return value < most ? valu
 static int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 static int64_t rounded_up(int64_t value, int64_t multiple) { return divided_up(value, multiple) * multiple; }
 
-/* The size of equal parts, each at most `most` (rounded up to a multiple). */
+/* Divides `all` into equal parts of at most `most`, and rounds their size up to a multiple. */
 static int64_t part(int64_t all, int64_t most, int64_t multiple) {
     return rounded_up(divided_up(all, divided_up(all, most)), multiple);
 }
@@ -61,7 +61,7 @@ static const void *element(const void *data, enum dtype dtype, int64_t index) {
     return (const char *)data + index * dtype_bytes(dtype);
 }
 
-/* One operand of a chunk on its way into panels: its element at the chunk's corner, and how many rows or columns. */
+/* An operand of a chunk that is packed into panels: its element at the chunk's corner, and how many rows or columns. */
 struct packing {
     const struct packed_chunk *chunk;
     const void *from;

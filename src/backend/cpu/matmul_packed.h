@@ -1,6 +1,6 @@
-/* Matrix products by the kernels of simd/. A product is done in chunks; the parts of a and b that a chunk needs are
- * first packed by all threads, converted to fp32; then blocks of c are tasks. An element of c is summed over k in
- * order, whatever the chunks, blocks and threads. */
+/* Matrix products by the kernels of simd/, in chunks. All threads first pack a chunk's parts of a and b, converted to
+ * fp32; then each task computes a block of c. An element of c is summed over k in order, whatever the chunks, blocks
+ * and threads. */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_PACKED_H
 #define BALLAST_BACKEND_CPU_MATMUL_PACKED_H
 

@@ -31,7 +31,7 @@ struct packing {
     float *to;
 };
 
-/* Blocks of TASK_STEPS steps in one panel, numbered along the rows of b, so that these are read in long pieces. */
+/* Blocks of TASK_STEPS steps of one panel, numbered along the rows of b, so that a thread reads rows in long pieces. */
 static void pack_blocks(const void *context, int64_t begin, int64_t end) {
     const struct packing *packing = context;
     const struct matmul_spec *spec = packing->spec;

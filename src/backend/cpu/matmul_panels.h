@@ -1,5 +1,5 @@
-/* Matrix products whose b lies by rows, in fp32: b is packed into panels as oneDNN's kernels read it fastest, then
- * multiplied by oneDNN. */
+/* Matrix products in fp32 whose b lies by rows: packs b into panels, the layout that oneDNN's kernels read fastest, and
+ * calls oneDNN. */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_PANELS_H
 #define BALLAST_BACKEND_CPU_MATMUL_PANELS_H
 

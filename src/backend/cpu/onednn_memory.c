@@ -34,7 +34,7 @@ static bool slot_give(const void *block) {
     return true;
 }
 
-/* The C++ library's own functions, or the C library's where a program has no C++ in it. */
+/* Calls the C++ library's operator, or malloc and free in a program without the C++ library. */
 static void *pass_on_new(size_t bytes) {
     static void *(*_Atomic next)(size_t);
     void *(*function)(size_t) = atomic_load(&next);

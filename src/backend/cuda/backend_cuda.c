@@ -1,10 +1,7 @@
 /* The backend of NVIDIA GPUs. */
 #include "backend/cuda/cuda_device.h"
-#include "backend/cuda/cuda_graphs.h"
 #include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_matmul.h"
-#include "backend/cuda/cuda_memory.h"
-#include "backend/cuda/cuda_streams.h"
 #include "backend/cuda_facts.h"
 #include "plan/card_grain.h"
 

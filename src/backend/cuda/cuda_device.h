@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "cluster/cluster.h"
 #include "cluster/tier.h"
@@ -23,5 +24,11 @@ int64_t cuda_device_grain_tokens(int64_t layers, int64_t width, int64_t device_b
 
 /* Makes the device that of the calling thread. */
 enum status cuda_device_enter(void);
+
+/* The backend's tables of streams and events, graphs, and memory; backend.h says what their functions do. Each is in
+ * the file of its name. */
+extern const struct backend_streams cuda_streams;
+extern const struct backend_graphs cuda_graphs;
+extern const struct backend_memory cuda_memory;
 
 #endif

@@ -1,10 +1,9 @@
-#include "backend/cuda/cuda_graphs.h"
+#include "backend/cuda/cuda_device.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda/cuda_device.h"
 #include "backend/cuda_facts.h"
 #include "base/mem.h"
 

@@ -224,14 +224,16 @@ enum status cuda_matmul_create(const struct cuda_matmul_spec *spec, struct cuda_
            "a bias of another dtype than the result");
     struct cuda_matmul *matmul = mem_array(1, sizeof *matmul);
     if (!matmul) return STATUS_FAILED;
+    enum status status;
     pthread_mutex_lock(&lock);
-    enum status status = describe(&spec->product, matmul);
-    if (status == STATUS_OK) status = find_or_choose(spec, matmul);
+    TRY_GOTO(status, describe(&spec->product, matmul), failed);
+    TRY_GOTO(status, find_or_choose(spec, matmul), failed);
     pthread_mutex_unlock(&lock);
-    if (status == STATUS_OK)
-        *out = matmul;
-    else
-        mem_free(matmul);
+    *out = matmul;
+    return STATUS_OK;
+failed:
+    pthread_mutex_unlock(&lock);
+    mem_free(matmul);
     return status;
 }
 

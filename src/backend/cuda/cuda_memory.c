@@ -1,9 +1,8 @@
-#include "backend/cuda/cuda_memory.h"
+#include "backend/cuda/cuda_device.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "backend/cuda/cuda_device.h"
 #include "base/size.h"
 
 /* What is asked for outside of programs goes on the calling thread's own stream, which neither waits for the streams of

@@ -1,3 +1,4 @@
+/* The CUDA backend's list of kernels, loading their code, and failures within a call. */
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_kernel.h"
 

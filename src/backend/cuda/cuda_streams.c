@@ -1,5 +1,3 @@
-#include "backend/cuda/cuda_streams.h"
-
 #include "backend/cuda/cuda_device.h"
 
 /* Without the implicit order that the default stream has with all others. */

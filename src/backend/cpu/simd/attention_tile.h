@@ -95,8 +95,8 @@ INLINE int32_t segment_at(const struct attention_head *head, int64_t position) {
     return head->segments ? head->segments[position] : 0;
 }
 
-/* Calls rows [begin, end) of the next tile into the cache: they lie in pages of their own, where no prefetcher follows.
- * A few at a time, between products, since a core waits for no more than a dozen lines at once. */
+/* Prefetches rows [begin, end) of the next tile: rows lie in different pages, which hardware prefetchers do not cross.
+ * Called for a few rows at a time, between products, since a core has no more than a dozen lines under way. */
 INLINE void rows_call(const struct attention_head *head, const void *from, int64_t stride, int64_t begin, int64_t end) {
     int64_t size = head->dtype == DTYPE_BF16 ? 2 : 4;
     for (int64_t row = begin; row < end; row++)

@@ -2,15 +2,15 @@
  *
  * Files, in the order to read them:
  *     kernels: the table of them, for their callers;
- *     table, simd_table: the table of the instruction set that is being compiled;
- *     simd: vectors of floats;
+ *     simd_table: the table of the instruction set that is being compiled;
+ *     simd: vectors of floats, and the declarations of that table's functions;
  *     simd_elementwise, simd_activation, simd_norm, simd_rope, simd_head, simd_optimizer: rows, for the operators of
  *         src/ops by these names;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
  *     gemm_tile, simd_gemm: products of matrices;
  *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention.
  *
- * They work on single rows, tiles and tasks; their callers in backend/cpu know of graphs and threads. `dtype` is
+ * They work on single rows, tiles and tasks; their callers in backend/cpu know graphs and threads. `dtype` is
  * DTYPE_F32 or DTYPE_BF16, `n` counts elements; rows are contiguous and of `dtype` unless said otherwise, and need no
  * alignment. Where an output may be an input, it may only be the very same row. */
 #ifndef BALLAST_BACKEND_CPU_SIMD_KERNELS_H
@@ -23,7 +23,7 @@
 #include "graph/tensor.h"
 #include "ops/ops.h"
 
-/* Rows of a norm's gradient; NULL for what is not wanted. */
+/* Rows of a norm's gradient; outputs that are not wanted are NULL. */
 struct norm_grad_row {
     const void *dy, *x, *weight, *addend;
     void *dx;
@@ -142,7 +142,7 @@ struct simd_kernels {
 #undef SIMD_MEMBER
 };
 
-/* Those that this build holds; which of them the processor can run is found in cpu_isa.c. */
+/* The tables of this build; cpu_isa.c finds which of them the processor supports. */
 extern const struct simd_kernels simd_kernels_avx512, simd_kernels_avx2, simd_kernels_generic;
 
 #endif

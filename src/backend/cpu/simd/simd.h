@@ -1,15 +1,17 @@
 /* Vectors of floats, for the kernels of this folder: each of its files is compiled once for each instruction set, with
  * CPU_ISA as its name, and sees LANES floats in a `vf`. Written with the vector extensions of gcc and clang; the few
- * operations that they cannot say are at the top.
+ * operations that these lack are at the top.
  *
  * Operands come in fp32 or bf16 (`bf16` says which): loads widen, stores round to nearest even. Sums over lanes have
- * one fixed order, so a result depends on the instruction set but not on the run. */
+ * one fixed order, so a result depends on the instruction set alone. */
 #ifndef BALLAST_BACKEND_CPU_SIMD_SIMD_H
 #define BALLAST_BACKEND_CPU_SIMD_SIMD_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "backend/cpu/simd/kernels.h"
 
 #define SIMD_JOIN_(a, b) a##_##b
 #define SIMD_JOIN(a, b) SIMD_JOIN_(a, b)
@@ -210,5 +212,10 @@ INLINE vf vf_normal(vf x, vf *bell) {
     vf tail = 0.5f * t * q * *bell;
     return vf_select(x > 0.0f, 1.0f - tail, tail);
 }
+
+/* Declares every function of SIMD_LIST for the instruction set that is being compiled; simd_table.c makes the table. */
+#define SIMD_DECLARE(result, name, arguments) result SIMD_NAME(simd_##name) arguments;
+SIMD_LIST(SIMD_DECLARE)
+#undef SIMD_DECLARE
 
 #endif

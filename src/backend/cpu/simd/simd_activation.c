@@ -1,6 +1,5 @@
 /* Activation functions with their derivatives. */
 #include "backend/cpu/simd/simd.h"
-#include "backend/cpu/simd/table.h"
 
 INLINE vf relu(vf x, vf *slope) {
     *slope = (vf)((vi)vf_set(1.0f) & (x > 0.0f));

@@ -4,9 +4,9 @@
 #include <math.h>
 
 #include "backend/cpu/simd/attention_tile.h"
-#include "backend/cpu/simd/table.h"
+#include "backend/cpu/simd/simd.h"
 
-/* A tile of queries on its way over the keys. */
+/* The state of a tile of queries while it passes over the keys. */
 struct running {
     float *queries;       /* times scale, turned */
     float *keys, *values; /* tiles */

@@ -1,7 +1,6 @@
 /* Attention of a single query: a dot product for each key, a softmax, a weighted sum. For generating text, where tiles
  * of queries would be nearly empty. */
 #include "backend/cpu/simd/simd.h"
-#include "backend/cpu/simd/table.h"
 
 /* Keys that are worked on side by side, so that their chains of additions overlap. */
 enum { KEYS = 4 };

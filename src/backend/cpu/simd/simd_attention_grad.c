@@ -4,7 +4,7 @@
  * Scores are [query][ATTENTION_TILE keys]. Rows and columns are in groups of TILE_ROWS; of a group of queries and one
  * of keys all scores are made, or none. */
 #include "backend/cpu/simd/attention_tile.h"
-#include "backend/cpu/simd/table.h"
+#include "backend/cpu/simd/simd.h"
 
 struct backward {
     float *queries, *gradients; /* q times scale, and dy: tiles */

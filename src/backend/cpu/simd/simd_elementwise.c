@@ -1,6 +1,5 @@
 /* Sums and multiples of rows. */
 #include "backend/cpu/simd/simd.h"
-#include "backend/cpu/simd/table.h"
 
 INLINE void add_row(bool bf16, int64_t n, const void *a, const void *b, void *out) {
     for (int64_t i = 0; i < n; i += LANES)

@@ -1,7 +1,8 @@
+/* Products of packed panels, and packing a and b into panels. */
 #include "backend/cpu/simd/gemm_tile.h"
-#include "backend/cpu/simd/table.h"
+#include "backend/cpu/simd/simd.h"
 
-/* A tile of c stays in registers while k runs. */
+/* Keeps a tile of c in registers for all of k. */
 INLINE void tile_multiply(int64_t k, const float *a, const float *b, float *c, int64_t c_row, bool accumulate) {
     vf sum[GEMM_TILE_ROWS][GEMM_VECTORS];
     for (int i = 0; i < GEMM_TILE_ROWS; i++)
@@ -22,7 +23,7 @@ INLINE void tile_multiply(int64_t k, const float *a, const float *b, float *c, i
             vf_store(c + i * c_row + j * LANES, sum[i][j]);
 }
 
-/* A panel of b stays in the first cache, or near it, while the rows of a run. */
+/* A panel of b stays in or near the first cache while all rows of a pass. */
 void SIMD_NAME(simd_gemm)(int64_t m, int64_t n, int64_t k, int64_t depth, const float *a, const float *b, float *c,
                           int64_t c_row, bool accumulate) {
     for (int64_t j = 0; j < n; j += GEMM_COLUMNS)
@@ -70,7 +71,7 @@ INLINE void transpose(vf rows[LANES]) {
         memcpy(rows, other, sizeof other);
 }
 
-/* Steps lie apart, and what follows in the matrix is the next step: turned in squares of LANES. */
+/* The rows or columns of a step lie apart in the matrix, and neighbours are steps: transposes squares of LANES. */
 INLINE void pack_across(bool bf16, int64_t panel, int64_t k, int64_t left, const void *from, int64_t stride,
                         float *to) {
     for (int64_t p = 0; p < k; p += LANES)

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "backend/cpu/simd/simd.h"
-#include "backend/cpu/simd/table.h"
 
 /* Elements that are summed in fp32 before their sum goes on in double. */
 enum { SUM_RUN = 1024 };

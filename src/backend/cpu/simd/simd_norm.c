@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "backend/cpu/simd/simd.h"
-#include "backend/cpu/simd/table.h"
 
 INLINE float row_sum(bool bf16, int64_t n, const void *x) {
     vf sum = {0};

@@ -1,6 +1,5 @@
 /* AdamW, and sums of squares. */
 #include "backend/cpu/simd/simd.h"
-#include "backend/cpu/simd/table.h"
 
 /* Every operation is exactly rounded (fused multiply-add, division, square root), so that the result is the same on
  * every processor. */

@@ -1,6 +1,5 @@
 /* The rotation of a head by a row of the table of angles. */
 #include "backend/cpu/simd/simd.h"
-#include "backend/cpu/simd/table.h"
 
 /* Both halves are read before either is written, so that y may be x. */
 INLINE void rope_row(bool bf16, int64_t half, float sign, const void *x, const float *table, void *y) {

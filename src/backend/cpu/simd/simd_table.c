@@ -1,7 +1,7 @@
 /* The table of the functions of this folder, for one instruction set. */
 #include "backend/cpu/simd/attention_tile.h"
 #include "backend/cpu/simd/gemm_tile.h"
-#include "backend/cpu/simd/table.h"
+#include "backend/cpu/simd/simd.h"
 
 #define SIMD_TEXT_(name) #name
 #define SIMD_TEXT(name) SIMD_TEXT_(name)

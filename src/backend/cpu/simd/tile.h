@@ -1,4 +1,4 @@
-/* The inner product of everything: a tile of c that stays in registers while k runs. */
+/* The inner product of all tiles: a tile of c stays in registers for all of k. */
 #ifndef BALLAST_BACKEND_CPU_SIMD_TILE_H
 #define BALLAST_BACKEND_CPU_SIMD_TILE_H
 

@@ -1,4 +1,4 @@
-/* The backends of this build, and which of them computes. */
+/* The backends of this build: which of them computes, and which operators each has kernels for. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static enum status use(const struct backend *backend, int number) {
     return backend->check();
 }
 
-/* The last one's failure is told: it is the one that every machine should have. */
+/* If all fail, the message is the last backend's, which every machine should have. */
 static enum status find_default(const struct backend **out) {
     enum status status = STATUS_FAILED;
     for (int i = 0; i < backend_count && status != STATUS_OK; i++) {
@@ -78,4 +78,36 @@ const struct backend *backend_of_isa(const char *isa) {
     for (int i = 0; i < backend_count; i++)
         if (strncmp(isa, backends[i]->isa_prefix, strlen(backends[i]->isa_prefix)) == 0) return backends[i];
     return backends[backend_count - 1];
+}
+
+static kernel_maker *find_maker(const struct kernel_list *list, const struct op *op) {
+    for (; list; list = list->next)
+        for (int i = 0; i < list->count; i++)
+            if (list->entries[i].op == op || !list->entries[i].op) return list->entries[i].create;
+    return NULL;
+}
+
+bool backend_has_kernel(const struct backend *backend, const struct op *op) {
+    return find_maker(backend->kernels, op) != NULL;
+}
+
+static enum status refuse_operator(const struct backend *backend, const struct node *node) {
+    char others[256] = "";
+    size_t used = 0;
+    for (int i = 0; i < backend_count && used < sizeof others; i++)
+        if (backend_has_kernel(backends[i], node->op))
+            used += (size_t)snprintf(others + used, sizeof others - used, "%s--device %s", used ? " or " : "",
+                                     backends[i]->name);
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: the %s backend has no kernel for the operator %s",
+                                    node->name, backend->name, node->op->name);
+    if (used > 0) return status_hint(status, "%s has one", others);
+    return status_hint(status, "no backend of this build has one: see \"An operator\" in CONTRIBUTING.md");
+}
+
+enum status backend_kernel_create(const struct backend *backend, const struct node *node, struct kernel **out) {
+    kernel_maker *create = find_maker(backend->kernels, node->op);
+    if (!create) return refuse_operator(backend, node);
+    if (backend->prepare) TRY(backend->prepare());
+    enum status status = create(node, out);
+    return status == STATUS_OK ? status : status_prefix(status, "%s (%s)", node->name, node->op->name);
 }
