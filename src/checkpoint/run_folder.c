@@ -129,9 +129,10 @@ static enum status read_limits(const char *file, const json_t *object, struct me
     return STATUS_OK;
 }
 
-static enum status read_settings(const char *file, const json_t *object, struct run_settings *out) {
+enum status run_settings_from_json(const char *file, const json_t *object, struct run_settings *out) {
     int64_t version = 0;
     const char *model = NULL;
+    *out = (struct run_settings){0};
     TRY(json_require(file, object, "version"));
     TRY(json_read_int(file, object, "version", RUN_VERSION, RUN_VERSION, &version));
     TRY(json_require(file, object, "model"));
@@ -165,7 +166,7 @@ enum status run_folder_read(const char *path, struct run_settings *out) {
     enum status status;
     TRY_GOTO(status, file_exists(file) ? json_read_object(file, RUN_FILE_LIMIT_BYTES, &object) : refuse_other(path),
              done);
-    TRY_GOTO(status, read_settings(file, object, &settings), done);
+    TRY_GOTO(status, run_settings_from_json(file, object, &settings), done);
     *out = settings;
 done:
     json_decref(object);

@@ -36,6 +36,8 @@ enum status run_folder_check_new(const char *path);
 enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock);
 /* BAD_INPUT when the folder is not a run's. The caller calls run_settings_free. */
 enum status run_folder_read(const char *path, struct run_settings *out);
+/* What run.json holds; `file` is its name in messages. The caller calls run_settings_free, after an error too. */
+enum status run_settings_from_json(const char *file, const json_t *object, struct run_settings *out);
 /* Writes run.json again. */
 enum status run_folder_write(const char *path, const struct run_settings *settings);
 void run_settings_free(struct run_settings *settings);

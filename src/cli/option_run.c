@@ -2,6 +2,7 @@
  * taken as --plan takes one, so that the bits are the same or it is refused; its model and data stand in for arguments
  * that are not given; its options and memory are settings like those of any config file. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,11 +26,13 @@ static json_t *date_of(const json_t *seconds) {
     return strftime(text, sizeof text, "%Y-%m-%d", &date) > 0 ? json_string(text) : NULL;
 }
 
-/* Bytes as "900K" where they are whole KiB: the parser refuses small sizes without a unit. */
+/* Bytes as KiB, exactly: the parser refuses small sizes without a unit. */
 static json_t *size_of(const json_t *bytes) {
     int64_t value = (int64_t)json_integer_value(bytes);
-    if (value <= 0 || value % 1024 != 0) return json_incref((json_t *)(uintptr_t)bytes);
-    return json_sprintf("%" PRId64 "K", value / 1024);
+    if (value <= 0 || value >= (int64_t)1 << 40) return json_incref((json_t *)(uintptr_t)bytes);
+    char text[32];
+    snprintf(text, sizeof text, value % 1024 == 0 ? "%.0fK" : "%.10fK", (double)value / 1024);
+    return json_string(text);
 }
 
 /* DIR or DIR:SIZE. */
@@ -78,14 +81,26 @@ static enum status take_field(const char *path, const char *part, const json_t *
 
 /* Earlier versions wrote 0 or -1 for what was not given. */
 static bool is_old_absence(const char *field, const json_t *value) {
-    bool number = strcmp(field, "epochs") == 0 || strcmp(field, "schedule_steps") == 0;
+    bool number =
+        strcmp(field, "epochs") == 0 || strcmp(field, "schedule_steps") == 0 || strcmp(field, "chat_time_s") == 0;
     return (number && json_number_value(value) <= 0) ||
            (strcmp(field, "warmup_steps") == 0 && json_number_value(value) < 0);
+}
+
+/* The library takes seconds, the command line days. */
+static enum status require_day(const char *path, const json_t *object, const struct options *options) {
+    enum { DAY_S = 24 * 60 * 60 };
+    int64_t time_s = (int64_t)json_integer_value(json_object_get(object, "chat_time_s"));
+    if (time_s % DAY_S == 0 || options_given(options, OPT_CHAT_DATE)) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "%s: options.chat_time_s: %" PRId64 " is a time within a day", path, time_s);
+    return status_hint(STATUS_BAD_INPUT, "--chat-date names whole days: the run cannot be repeated bit for bit where "
+                                         "its template asks for the time; give one");
 }
 
 static enum status take_options(const char *path, const json_t *object, struct options *options) {
     const char *field;
     json_t *value;
+    TRY(require_day(path, object, options));
     bool by_epochs = json_number_value(json_object_get(object, "epochs")) > 0; /* of which steps are the outcome */
     json_object_foreach((json_t *)(uintptr_t)object, field, value) {
         if (strcmp(field, "data") == 0 || is_old_absence(field, value)) continue;
@@ -131,7 +146,7 @@ static enum status refuse_changed(const char *path, const json_t *object) {
 }
 
 /* Those that are no options are read elsewhere: the plan as --plan is, model and changes below. */
-static enum status check_fields(const char *path, const json_t *object) {
+static enum status refuse_unknown(const char *path, const json_t *object) {
     static const char *const run[] = {"version", "model", "options", "plan", "recipe_changes", "memory"};
     static const char *const plan[] = {"version", "recipe", "policy"};
     TRY(json_refuse_unknown(path, "", object, run, sizeof run / sizeof *run));
@@ -145,9 +160,18 @@ static enum status check_run(const char *path, const json_t *object, const struc
         return status_hint(STATUS_BAD_INPUT, "`ballast resume RUN_DIR` goes on with a run");
     }
     int64_t version = 0;
+    TRY(json_require(path, object, "version"));
     TRY(json_read_int(path, object, "version", RUN_VERSION, RUN_VERSION, &version));
-    TRY(check_fields(path, object));
+    TRY(refuse_unknown(path, object));
     return refuse_changed(path, object);
+}
+
+/* What `ballast resume` would refuse: above all fields of another type. */
+static enum status check_fields(const char *path, const json_t *object) {
+    struct run_settings settings;
+    enum status status = run_settings_from_json(path, object, &settings);
+    run_settings_free(&settings);
+    return status;
 }
 
 bool options_is_run(const json_t *object) {
@@ -159,6 +183,7 @@ enum status options_read_run(const char *path, const json_t *object, struct opti
     TRY(take_arguments(path, object, options));
     TRY(take_options(path, json_object_get(object, "options"), options));
     TRY(take_memory(path, json_object_get(object, "memory"), options));
+    TRY(check_fields(path, object));
     struct option_value *plan = &options->values[OPT_PLAN];
     if (plan->source != SOURCE_NONE) return STATUS_OK;
     plan->text = scratch_format(&options->memory, "%s", path);

@@ -116,9 +116,25 @@ static void settings_may_be_given_anew(void **state) {
 /* The run's settings with one field changed. */
 static void write_changed(const char *folder, const char *part, const char *field, json_t *value) {
     json_t *run = json_load_file(temp_path(folder, "first/run.json"), 0, NULL);
-    json_object_set_new(part ? json_object_get(run, part) : run, field, value);
+    json_t *object = part ? json_object_get(run, part) : run;
+    assert_int_equal(value ? json_object_set_new(object, field, value) : json_object_del(object, field), 0);
     assert_int_equal(json_dump_file(run, temp_path(folder, "changed.json"), 0), 0);
     json_decref(run);
+}
+
+/* Sizes that the command line takes only with a unit, and a date that --chat-date gives in place of a time. */
+static void any_limit_can_be_repeated(void **state) {
+    EXPECT(*state, 0, NULL, "train", "model", "text.txt", "-o", "first", "--steps", "2", "--batch", "1", "--seq", "8",
+           "--device-memory", "900.001K");
+    json_t *run = json_load_file(temp_path(*state, "first/run.json"), 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(run, "memory"), "device_bytes")), 921601);
+    EXPECT(*state, 0, NULL, "train", "--config", "first/run.json", "-o", "again");
+    json_t *again = json_load_file(temp_path(*state, "again/run.json"), 0, NULL);
+    assert_true(json_equal(json_object_get(run, "memory"), json_object_get(again, "memory")));
+    json_decref(run);
+    json_decref(again);
+    write_changed(*state, "options", "chat_time_s", json_integer(1600000123));
+    EXPECT(*state, 0, NULL, "train", "--config", "changed.json", "-o", "dated", "--chat-date", "2024-07-26");
 }
 
 static void what_cannot_be_repeated_is_refused(void **state) {
@@ -139,6 +155,17 @@ static void what_cannot_be_repeated_is_refused(void **state) {
             "new");
     write_changed(*state, NULL, "version", json_integer(9));
     REFUSED(TEXTS("changed.json: version"), "train", "--config", "changed.json", "-o", "new");
+    write_changed(*state, NULL, "version", NULL);
+    REFUSED(TEXTS("changed.json: version: missing"), "train", "--config", "changed.json", "-o", "new");
+    write_changed(*state, "options", "epochs", json_string("two"));
+    REFUSED(TEXTS("changed.json: epochs: must be a number"), "train", "--config", "changed.json", "-o", "new");
+    write_changed(*state, "options", "schedule_steps", json_integer(-2));
+    REFUSED(TEXTS("changed.json: schedule_steps: -2 is outside"), "train", "--config", "changed.json", "-o", "new");
+    write_changed(*state, "memory", "disk_folder", json_integer(3));
+    REFUSED(TEXTS("changed.json: disk_folder: must be a string"), "train", "--config", "changed.json", "-o", "new");
+    write_changed(*state, "options", "chat_time_s", json_integer(1600000123));
+    REFUSED(TEXTS("changed.json: options.chat_time_s: 1600000123 is a time within a day"), "train", "--config",
+            "changed.json", "-o", "new");
     write_changed(*state, NULL, "recipe_changes",
                   json_pack("[{s:i, s:s, s:s, s:s}]", "step", 1, "field", "threads", "from", "1", "to", "2"));
     REFUSED(TEXTS("recipe_changes", "another recipe after step 1"), "train", "--config", "changed.json", "-o", "new");
@@ -147,9 +174,8 @@ static void what_cannot_be_repeated_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(a_repeated_run_has_the_same_bits),
-        CASE(repeated_adapters_have_the_same_bits),
-        CASE(settings_may_be_given_anew),
+        CASE(a_repeated_run_has_the_same_bits),   CASE(repeated_adapters_have_the_same_bits),
+        CASE(settings_may_be_given_anew),         CASE(any_limit_can_be_repeated),
         CASE(what_cannot_be_repeated_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
