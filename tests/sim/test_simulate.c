@@ -220,7 +220,8 @@ static void check_order(const struct timeline *timeline) {
             assert_true(before <= event->start_s && event->start_s < event->end_s && event->end_s <= timeline->step_s);
             before = event->end_s;
             for (int32_t w = 0; w < self->wait_count; w++) {
-                int64_t issues = program_issues_required(program, self->waits[w], event->instruction, 0, event->repetition);
+                int64_t issues =
+                    program_issues_required(program, self->waits[w], event->instruction, 0, event->repetition);
                 for (int64_t run = 0; run < issues; run++)
                     assert_true(timeline_find(timeline, self->waits[w], run)->end_s <= event->start_s);
             }
