@@ -42,6 +42,12 @@ static enum status read_types(const char *file, const json_t *types, struct mode
     return STATUS_OK;
 }
 
+enum status config_read_layer_types(const char *file, const json_t *object, struct model_config *config, bool *listed) {
+    const json_t *types = json_object_get(object, "layer_types");
+    *listed = types && !json_is_null(types);
+    return *listed ? read_types(file, types, config) : STATUS_OK;
+}
+
 static int64_t first_windowed(const struct model_config *config) {
     int64_t layer = 0;
     while (layer < config->layers && !config->windowed[layer])
@@ -57,12 +63,10 @@ enum status config_read_layer_windows(const char *file, const json_t *object, st
     TRY(read_size(file, object, &config->window));
     TRY(json_read_int(file, object, "max_window_layers", 0, (int64_t)CONFIG_MOST_CONTEXT, &first));
     if (!used) config->window = 0;
-    const json_t *types = json_object_get(object, "layer_types");
-    if (types && !json_is_null(types))
-        TRY(read_types(file, types, config));
-    else
-        for (int64_t layer = 0; layer < config->layers; layer++)
-            config->windowed[layer] = config->window > 0 && layer >= first;
+    bool listed;
+    TRY(config_read_layer_types(file, object, config, &listed));
+    for (int64_t layer = 0; !listed && layer < config->layers; layer++)
+        config->windowed[layer] = config->window > 0 && layer >= first;
     if (first_windowed(config) == config->layers) config->window = 0;
     return STATUS_OK;
 }
@@ -89,8 +93,15 @@ static json_t *types_value(const struct model_config *config) {
 
 /* Releases of transformers before 4.53 read max_window_layers, later ones layer_types. */
 json_t *config_write_layer_windows(const struct model_config *config, json_t *object) {
+    object = config_write_layer_types(config, object);
+    if (object && json_object_set_new(object, "max_window_layers", json_integer(first_windowed(config))) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+json_t *config_write_layer_types(const struct model_config *config, json_t *object) {
     bool good = object && json_object_set_new(object, "use_sliding_window", json_boolean(config->window > 0)) == 0 &&
-                json_object_set_new(object, "max_window_layers", json_integer(first_windowed(config))) == 0 &&
                 json_object_set_new(object, "layer_types", types_value(config)) == 0;
     if (good) return config_write_window(config, object);
     json_decref(object);

@@ -7,7 +7,7 @@
  *     model_build: what the families' builders share;
  *     model_gpt2, model_opt: families with a builder of their own;
  *     model_decoder: Llama's form, put together by
- *     model_llama, model_mistral, model_phi3, model_qwen2, model_qwen3: one layer each;
+ *     model_llama, model_mistral, model_phi3, model_qwen2, model_qwen3, model_smollm3: one layer each;
  *     safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_write: weight files;
  *     foreign_weights: recognises formats that are not read, by their first bytes;
  *     model_weights: the weights of a model, read and checked;
@@ -43,7 +43,8 @@
     X(opt)                                                                                                             \
     X(phi3)                                                                                                            \
     X(qwen2)                                                                                                           \
-    X(qwen3)
+    X(qwen3)                                                                                                           \
+    X(smollm3)
 
 /* For text with their names: " gpt2 llama …", and "gpt2|llama|…". */
 #define MODEL_FAMILY_WORD(name) " " #name
@@ -65,7 +66,8 @@ struct model_config {
     bool scale_attention;        /* scores times head_dim^-1/2; GPT-2 can leave it out */
     bool norm_after;             /* OPT: norms follow the residual sums instead of coming before attention and MLP */
     int64_t window; /* tokens that a position sees in windowed layers, itself included; 0: there are none */
-    bool windowed[MODEL_LAYERS_MAX]; /* by layer */
+    bool windowed[MODEL_LAYERS_MAX];     /* by layer */
+    bool without_rope[MODEL_LAYERS_MAX]; /* by layer: SmolLM3 leaves rotary positions out of some */
     struct rope_table_attributes rope;
     double initial_range;   /* standard deviation with which matrices start */
     struct adapter adapter; /* beside linear layers; not of config.json, set by model_open and model_set_adapter */

@@ -88,9 +88,12 @@ enum status config_read_window(const char *file, const json_t *object, struct mo
 #define KEYS_LAYER_WINDOWS                                                                                             \
     KEY_ELSEWHERE("use_sliding_window"), KEYS_WINDOW, KEY_ELSEWHERE("max_window_layers"), KEY_ELSEWHERE("layer_types")
 enum status config_read_layer_windows(const char *file, const json_t *object, struct model_config *config);
+/* "layer_types" alone; *listed: whether the config has it. Else config->windowed stays. */
+enum status config_read_layer_types(const char *file, const json_t *object, struct model_config *config, bool *listed);
 /* Add those keys and return the object; NULL when it is NULL or memory ran out, and it is dropped then. */
 json_t *config_write_window(const struct model_config *config, json_t *object);
 json_t *config_write_layer_windows(const struct model_config *config, json_t *object);
+json_t *config_write_layer_types(const struct model_config *config, json_t *object); /* without max_window_layers */
 
 /* rope_parameters (transformers 5), or rope_theta and rope_scaling (before). head_dim is set by the caller. */
 enum status config_read_rope(const char *file, const json_t *object, struct rope_table_attributes *rope);

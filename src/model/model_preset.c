@@ -76,6 +76,7 @@ const struct model_preset model_presets[] = {
     DECODER("llama", "smollm2-360m", "HuggingFaceTB/SmolLM2-360M", 960, 2560, 32, 15, 5, 49152, 8192, 1e-5, 1e5, TIED),
     DECODER("llama", "smollm2-1.7b", "HuggingFaceTB/SmolLM2-1.7B", 2048, 8192, 24, 32, 32, 49152, 8192, 1e-5, 1.3e5, TIED),
 
+    DECODER("smollm3", "smollm3-3b", "HuggingFaceTB/SmolLM3-3B", 2048, 11008, 36, 16, 4, 128256, 65536, 1e-6, 5e6, TIED),
     DECODER("mistral", "mistral-7b-v0.1", "mistralai/Mistral-7B-v0.1", 4096, 14336, 32, 32, 8, 32000, 32768, 1e-5, 1e4,
             UNTIED WINDOW(4096)),
     DECODER("mistral", "mistral-7b-v0.3", "mistralai/Mistral-7B-v0.3", 4096, 14336, 32, 32, 8, 32768, 32768, 1e-5, 1e6,

@@ -30,7 +30,8 @@ static void read_again(const struct model_config *config) {
                again.activation != config->activation || again.rope.scaling != config->rope.scaling ||
                again.window != config->window || again.embedding_width != config->embedding_width ||
                again.norm_after != config->norm_after || again.attention_bias != config->attention_bias ||
-               memcmp(again.windowed, config->windowed, sizeof again.windowed) != 0,
+               memcmp(again.windowed, config->windowed, sizeof again.windowed) != 0 ||
+               memcmp(again.without_rope, config->without_rope, (size_t)config->layers) != 0,
            "the written config is another");
     json_decref(written);
 }

@@ -156,6 +156,7 @@ static void windows_reach_their_layers(void **state) {
     assert_int_equal(attention_window("qwen3_bias", "layer.0.attention"), 11);
     assert_int_equal(attention_window("qwen3_bias", "layer.1.attention"), 0);
     assert_int_equal(attention_window("qwen3", "layer.0.attention"), 0);
+    assert_int_equal(attention_window("smollm3", "layer.1.attention"), 11);
 }
 
 static void settings_reach_the_graph(void **state) {
@@ -230,6 +231,7 @@ static void the_same_weights_come_from_other_files(void **state) {
         {"phi3_older", "phi3"},
         {"qwen2_older", "qwen2"},
         {"qwen3_older", "qwen3"},
+        {"smollm3_interval", "smollm3"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct model *a, *b;

@@ -92,6 +92,9 @@ static void windows_are_read(void **state) {
     assert_windows("qwen3_bias", 11, true, false);
     assert_windows("qwen3_older", 0, false, false);
     assert_windows("llama", 0, false, false);
+    assert_windows("smollm3", 11, false, true);
+    assert_windows("smollm3_bias", 13, false, true);
+    assert_windows("smollm3_interval", 11, false, true); /* the layers without positions */
 }
 
 static void other_families_are_read(void **state) {
@@ -150,6 +153,26 @@ static enum status read_changed(const struct change *change, struct model_config
     return status;
 }
 
+static void assert_positions(const char *model_case, bool first, bool second) {
+    struct model_config config = read_case(model_case);
+    assert_true(config.without_rope[0] == !first && config.without_rope[1] == !second);
+}
+
+static void layers_without_positions_are_read(void **state) {
+    (void)state;
+    assert_positions("smollm3", true, false);
+    assert_positions("smollm3_bias", false, true); /* by no_rope_layers */
+    assert_positions("smollm3_interval", true, false);
+    assert_positions("llama", true, true);
+    struct model_config config;
+    struct change change = {"smollm3_interval", "no_rope_layer_interval", "", NULL};
+    assert_int_equal(read_changed(&change, &config), STATUS_OK);
+    assert_true(!config.without_rope[1] && !config.windowed[1] && config.window == 0); /* the first is layer 3 */
+    change = (struct change){"smollm3", "rope_parameters", "", NULL};
+    assert_int_equal(read_changed(&change, &config), STATUS_OK);
+    assert_true(config.rope.theta == 2e6);
+}
+
 static const struct change accepted[] = {
     {"gpt2", "n_ctx", "40", NULL},
     {"gpt2", "architectures", "", NULL},
@@ -185,6 +208,11 @@ static const struct change accepted[] = {
     {"qwen2", "max_window_layers", "28", NULL},
     {"qwen2", "layer_types", "null", NULL},
     {"qwen3", "sliding_window", "4096", NULL},
+    {"smollm3", "no_rope_layers", "null", NULL},
+    {"smollm3", "no_rope_layers", "[1,0,1]", NULL},
+    {"smollm3", "no_rope_layers", "[0,0]", NULL},
+    {"smollm3", "max_window_layers", "28", NULL},
+    {"smollm3", "pretraining_tp", "2", NULL},
     {"llama_rope_scaling_linear", "rope_scaling", "{\"type\":\"linear\",\"rope_type\":\"linear\",\"factor\":2}", NULL},
 };
 
@@ -270,6 +298,14 @@ static const struct change refused[] = {
     {"qwen2", "layer_types", "[\"full_attention\"]", "layer_types: 1 entries for 2 layers"},
     {"qwen2", "layer_types", "[\"full_attention\",\"chunked_attention\"]", "layer_types: \"chunked_attention\""},
     {"qwen3", "layer_types", "[\"full_attention\",3]", "layer_types: \"(not a string)\""},
+    /* layers without positions */
+    {"smollm3", "no_rope_layers", "{}", "no_rope_layers: must be an array"},
+    {"smollm3", "no_rope_layers", "[1]", "no_rope_layers: 1 entries for 2 layers"},
+    {"smollm3", "no_rope_layers", "[1,2]", "no_rope_layers: the entry of layer 1 must be 0 or 1"},
+    {"smollm3", "no_rope_layers", "[true,1]", "no_rope_layers: the entry of layer 0 must be 0 or 1"},
+    {"smollm3", "no_rope_layer_interval", "0", "no_rope_layer_interval: 0 is outside"},
+    {"smollm3", "use_sliding_window", "false", "layer_types: layer 1 is sliding_attention, but no sliding_window"},
+    {"llama", "no_rope_layers", "[1,0]", "no_rope_layers: unknown setting"},
     /* what a reader cannot guess */
     {"mistral", "num_key_value_heads", "", "num_key_value_heads: missing"},
     {"qwen2", "num_key_value_heads", "null", "num_key_value_heads: missing"},
@@ -403,6 +439,7 @@ int main(void) {
         cmocka_unit_test(gpt2_is_read),
         cmocka_unit_test(llama_is_read),
         cmocka_unit_test(windows_are_read),
+        cmocka_unit_test(layers_without_positions_are_read),
         cmocka_unit_test(other_families_are_read),
         cmocka_unit_test(missing_windows_take_defaults),
         cmocka_unit_test(both_spellings_of_rope_are_read_alike),

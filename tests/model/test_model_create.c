@@ -59,11 +59,8 @@ static void sizes_of_later_families(void **state) {
     static const struct {
         const char *arch;
         int64_t hidden, heads, ffn; /* of published models */
-    } wanted[] = {{"mistral", 4096, 32, 14336},
-                  {"phi3", 3072, 32, 8192},
-                  {"qwen2", 896, 14, 4864},
-                  {"qwen3", 1024, 16, 3072},
-                  {"opt", 768, 12, 3072}};
+    } wanted[] = {{"mistral", 4096, 32, 14336}, {"phi3", 3072, 32, 8192},     {"qwen2", 896, 14, 4864},
+                  {"qwen3", 1024, 16, 3072},    {"smollm3", 2048, 16, 11008}, {"opt", 768, 12, 3072}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         struct model_config config = small(wanted[i].arch);
         config.hidden = wanted[i].hidden;
@@ -83,8 +80,8 @@ static void sizes_of_later_families(void **state) {
 
 static void windows_survive_writing(void **state) {
     (void)state;
-    static const char *const archs[] = {"mistral", "phi3", "qwen2", "qwen3"};
-    for (int i = 0; i < 4; i++)
+    static const char *const archs[] = {"mistral", "phi3", "qwen2", "qwen3", "smollm3"};
+    for (int i = 0; i < 5; i++)
         for (int64_t window = 0; window <= 9; window += 9) {
             struct model_config config = small(archs[i]);
             model_config_set_window(&config, window);
@@ -100,6 +97,23 @@ static void windows_survive_writing(void **state) {
     struct model *model = create(&config);
     const bool *found = model->config.windowed;
     assert_true(model->config.window == 9 && found[0] && !found[1] && found[2]);
+    model_free(model);
+}
+
+static void positions_survive_writing(void **state) {
+    (void)state;
+    struct model_config config = small("smollm3");
+    config.layers = 9;
+    struct model *model = create(&config);
+    assert_true(model->config.tied && model->config.rope.theta == 2e6);
+    for (int64_t layer = 0; layer < 9; layer++)
+        assert_true(model->config.without_rope[layer] == (layer % 4 == 3));
+    model_free(model);
+    config.without_rope[3] = false;
+    config.without_rope[8] = true;
+    model = create(&config);
+    for (int64_t layer = 0; layer < 9; layer++)
+        assert_true(model->config.without_rope[layer] == (layer >= 7));
     model_free(model);
 }
 
@@ -340,6 +354,7 @@ int main(void) {
         cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(sizes_of_later_families),
         cmocka_unit_test(windows_survive_writing),
+        cmocka_unit_test(positions_survive_writing),
         cmocka_unit_test(opt_layouts_survive_writing),
         cmocka_unit_test(initial_values_are_the_authors),
         cmocka_unit_test(initial_values_of_later_families),

@@ -37,6 +37,7 @@ static const struct {
     {"smollm2-135m", 134515008},
     {"smollm2-360m", 361821120},
     {"smollm2-1.7b", 1711376384},
+    {"smollm3-3b", 3075098624},
     {"mistral-7b-v0.1", 7241732096},
     {"mistral-7b-v0.3", 7248023552},
     {"mistral-nemo-12b", 12247782400},

@@ -33,7 +33,7 @@ import torch
 import transformers
 from torch.nn.functional import cross_entropy
 from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, OPTConfig, Phi3Config,
-                          Qwen2Config, Qwen3Config)
+                          Qwen2Config, Qwen3Config, SmolLM3Config)
 
 BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
 BF16_LEAST = 0.01
@@ -72,6 +72,10 @@ def opt(**settings):
                      max_position_embeddings=40, pad_token_id=None, **settings)
 
 
+def smollm3(**settings):
+    return decoder(SmolLM3Config, pad_token_id=None, bos_token_id=VOCAB - 1, eos_token_id=VOCAB - 1, **settings)
+
+
 # Windows below are shorter than the sequences.
 QWEN_WINDOW = {"use_sliding_window": True, "sliding_window": 11}
 
@@ -103,6 +107,10 @@ FULL = {
     "qwen3": (1.9, lambda: decoder(Qwen3Config, tie_word_embeddings=True, rope={"rope_theta": 1e6})),
     "qwen3_bias": (1.15, lambda: decoder(Qwen3Config, attention_bias=True, **QWEN_WINDOW,
                                         layer_types=["sliding_attention", "full_attention"])),
+    "smollm3": (1.4, lambda: smollm3(**QWEN_WINDOW, no_rope_layer_interval=2, rope={"rope_theta": 5e6})),
+    "smollm3_bias": (1.05, lambda: smollm3(attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
+                                          no_rope_layers=[0, 1], sliding_window=13, use_sliding_window=True,
+                                          layer_types=["full_attention", "sliding_attention"])),
 }
 
 
@@ -150,6 +158,14 @@ def store_older_config(folder, model):
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def store_interval(folder, model):
+    """As store_older_config, and without the list of layers that have no rotary positions."""
+    store_older_config(folder, model)
+    config = json.loads((folder / "config.json").read_text())
+    del config["no_rope_layers"]
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 LIGHT = {
     "gpt2_bare": ("gpt2_relu", store_masks),
     "gpt2_f16": ("gpt2_gelu", store_f16),
@@ -162,6 +178,7 @@ LIGHT = {
     "phi3_older": ("phi3", store_older_config),
     "qwen2_older": ("qwen2", store_older_config),
     "qwen3_older": ("qwen3", store_older_config),
+    "smollm3_interval": ("smollm3", store_interval),
 }
 
 

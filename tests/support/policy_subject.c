@@ -23,6 +23,7 @@ const struct policy_subject policy_subjects[] = {
     SUBJECTS_OF(phi3, "2,4,qkv_proj,down_proj", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(qwen2, "1,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(qwen3, "2,4,k_proj,gate_proj", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(smollm3, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
 };
 const size_t policy_subject_count = sizeof policy_subjects / sizeof *policy_subjects;
 
