@@ -69,7 +69,8 @@ const struct command command_train = {
         "finish the step, write a checkpoint and exit with 130, 143 or 129; a second SIGINT or SIGTERM ends at once, "
         "with 4. Where nobody reads what it prints any more, it goes on. `--config RUN_DIR/run.json -o FOLDER` repeats "
         "a "
-        "run bit for bit: its model and data are taken where none are given, its plan as --plan takes one. Other "
+        "run bit for bit, unless `resume` made it longer and so changed its schedule on the way: its model and data "
+        "are taken where none are given, its plan as --plan takes one. Other "
         "settings may be given anew; an option that differs from the plan's recipe is refused, since the run would be "
         "another.",
     .run = run,
