@@ -23,6 +23,10 @@ fi
 if [ ! -e /usr/include/liburing.h ]; then without="$without src/store/disk_uring.c"; fi
 if [ ! -e /usr/include/microhttpd.h ]; then without="$without src/page/serve.c"; fi
 if [ ! -e /usr/include/histedit.h ]; then without="$without src/cli/line_edit.c"; fi
+# The plugins are compiled against each MPI's own header; Open MPI's will do here.
+mpi=/usr/lib/$(cc -dumpmachine)/openmpi/include
+flags="$flags -idirafter $mpi -DPLUGIN_NAME=\"openmpi\""
+if [ ! -e "$mpi/mpi.h" ]; then without="$without src/comm/mpi/plugin.c"; fi
 failed=0
 for file in $(find src -name '*.c' | sort); do
     case " $without " in *" $file "*) continue ;; esac
