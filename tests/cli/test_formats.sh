@@ -1,5 +1,5 @@
 #!/bin/sh
-# ctest: PROCESSORS 2
+# ctest: PROCESSORS 2 LABELS long
 # What the program writes is what docs/schemas describe, and docs/formats.md is made from them.
 set -eu
 formats=$BALLAST_SOURCE/scripts/formats.py

@@ -17,8 +17,10 @@
 
 enum { STEPS = 20, BATCH = 4, TOKENS = 29 };
 
-/* Of PyTorch's distance and BF16_LEAST, below which the sign of one element's gradient decides. */
-static const double BF16_MOST = 2, BF16_MEAN = 1, BF16_LEAST = 0.01;
+/* Of PyTorch's distance and BF16_LEAST, below which the sign of one element's gradient decides. The mean tells of wrong
+ * arithmetic. A single tensor may be a key's bias of 30 elements, whose gradients are rounding: 0.6 to 2.0 were seen.
+ */
+static const double BF16_MOST = 4, BF16_MEAN = 1, BF16_LEAST = 0.01;
 
 static const char *const full_cases[] = {
     FULL_MODEL_CASES, "adapters/llama_lora", "adapters/gpt2_lora", "adapters/qwen2_lora", "adapters/llama_frozen",
