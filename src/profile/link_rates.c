@@ -1,0 +1,203 @@
+#include "profile/link_rates.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "collective/comm_schedule.h"
+#include "profile/slowdown.h"
+
+static const int64_t POINT_BYTES[] = {4 << 10, 256 << 10, 2 << 20, 8 << 20};
+enum { POINT_SIZES = 4, REPEATS_SMALL = 12, REPEATS_LARGE = 4, SMALL = 0, LARGE = 2 };
+
+enum status link_bench_begin(struct link_bench *bench, const struct link_trial *trial, struct comm_operation **out) {
+    char *base = bench->window.base;
+    struct comm_spec spec = {.kind = trial->kind,
+                             .group = trial->group,
+                             .data = base,
+                             .bytes = trial->bytes,
+                             .out = base + bench->most_bytes,
+                             .staging = base + 2 * bench->most_bytes,
+                             .in_place = trial->in_place};
+    int64_t staging_bytes = 0;
+    TRY(comm_staging_bytes(bench->comm, &spec, &staging_bytes));
+    BUG_IF(staging_bytes > 2 * bench->most_bytes, "staging of %lld bytes", (long long)staging_bytes);
+    return comm_create(bench->comm, &spec, out);
+}
+
+static enum status gather(struct comm *comm, double mine, double **all) {
+    struct comm_group group = comm_group_all(comm);
+    *all = mem_array((size_t)group.count, sizeof **all);
+    if (!*all) return STATUS_FAILED;
+    return comm_exchange(comm, &group, &mine, sizeof mine, *all);
+}
+
+enum status link_largest(struct comm *comm, double mine, double *out) {
+    double *all = NULL;
+    enum status status = gather(comm, mine, &all);
+    for (int rank = 0; rank < mesh_ranks(&comm->mesh) && status == STATUS_OK; rank++)
+        *out = rank == 0 ? all[0] : fmax(*out, all[rank]);
+    mem_free(all);
+    return status;
+}
+
+enum status link_mean(struct comm *comm, double mine, double *out) {
+    double *all = NULL, sum = 0;
+    enum status status = gather(comm, mine, &all);
+    for (int rank = 0; rank < mesh_ranks(&comm->mesh) && status == STATUS_OK; rank++)
+        sum += all[rank];
+    *out = sum / mesh_ranks(&comm->mesh);
+    mem_free(all);
+    return status;
+}
+
+/* The median of several, after one that does not count. */
+static enum status time_operation(struct comm_operation *operation, int repeats, double *out) {
+    struct sample samples[REPEATS_SMALL];
+    for (int i = -1; i < repeats; i++) {
+        struct stopwatch watch = stopwatch_begin();
+        comm_start(operation);
+        TRY(comm_wait(operation));
+        if (i >= 0) samples[i] = stopwatch_end(&watch);
+    }
+    *out = measurement_of(samples, repeats).seconds;
+    return STATUS_OK;
+}
+
+/* Seconds of an operation, the slowest rank's. Ranks that are not `in` its group wait. */
+static enum status time_trial(struct link_bench *bench, const struct link_trial *trial, bool in, double *out) {
+    struct comm_operation *operation = NULL;
+    double mine = 0;
+    enum status status = STATUS_OK;
+    TRY(link_largest(bench->comm, 0, &mine)); /* all begin together */
+    mine = 0;
+    if (in) {
+        status = link_bench_begin(bench, trial, &operation);
+        int repeats = trial->bytes <= POINT_BYTES[1] ? REPEATS_SMALL : REPEATS_LARGE;
+        if (status == STATUS_OK) status = time_operation(operation, repeats, &mine);
+        if (operation) comm_free(operation);
+    }
+    return status == STATUS_OK ? link_largest(bench->comm, mine, out) : status;
+}
+
+static enum status add_point(struct link_bench *bench, enum comm_kind kind, enum mesh_group_kind group, int64_t bytes,
+                             struct cluster_links *links) {
+    struct comm *comm = bench->comm;
+    struct link_trial trial = {kind, mesh_group(&comm->mesh, comm->rank, group), bench->window.shared, bytes};
+    if (kind == COMM_ALL_TO_ALL) trial.bytes -= trial.bytes % trial.group.count;
+    struct link_point point = {kind, group, trial.in_place, trial.bytes, 0};
+    if (trial.group.count == 1 || links->point_count == LINK_POINTS_MAX) return STATUS_OK;
+    TRY(time_trial(bench, &trial, true, &point.seconds));
+    links->points[links->point_count++] = point;
+    return STATUS_OK;
+}
+
+/* Whether a kind of group is one that MESH_ALL does not already stand for. */
+static bool is_distinct(const struct mesh *mesh, enum mesh_group_kind group) {
+    return group == MESH_ALL || (mesh->nodes > 1 && mesh->per_node > 1);
+}
+
+static enum status measure_points(struct link_bench *bench, bool thorough, struct cluster_links *links) {
+    for (int group = MESH_ALL; group <= MESH_PEERS; group++)
+        for (int kind = 0; kind < COMM_KINDS; kind++)
+            for (int size = 0; size < POINT_SIZES; size++) {
+                bool wanted = thorough || (group == MESH_ALL && kind == COMM_ALL_REDUCE);
+                if (!wanted || POINT_BYTES[size] > bench->most_bytes) continue;
+                if (!is_distinct(&bench->comm->mesh, (enum mesh_group_kind)group)) continue;
+                TRY(add_point(bench, (enum comm_kind)kind, (enum mesh_group_kind)group, POINT_BYTES[size], links));
+            }
+    return STATUS_OK;
+}
+
+/* Latency and rate of one rank, of the times of two sizes of an operation that moves `moved` bytes in so many stages
+ * when its data have large_bytes. */
+static struct transfer_rate make_rate(const double seconds[2], int64_t small_bytes, int64_t large_bytes, int64_t moved,
+                                      int stages) {
+    double share = (double)moved / (double)large_bytes; /* bytes moved for one of data */
+    double slope = (seconds[1] - seconds[0]) / (share * (double)(large_bytes - small_bytes));
+    if (!(slope > 0)) slope = seconds[1] / (share * (double)large_bytes);
+    double latency_s = seconds[0] - slope * share * (double)small_bytes;
+    return (struct transfer_rate){fmax(latency_s, 0) / stages, 1 / slope};
+}
+
+static int count_stages(int length) {
+    int stages = 0;
+    for (int reached = 1; reached < length; reached *= 2)
+        stages++;
+    return stages;
+}
+
+/* All-gathers of all groups along an axis at once, by messages or in place. */
+static enum status measure_axis(struct link_bench *bench, enum mesh_group_kind kind, bool in_place,
+                                struct transfer_rate *out) {
+    struct comm *comm = bench->comm;
+    int64_t large = POINT_BYTES[LARGE] < bench->most_bytes ? POINT_BYTES[LARGE] : bench->most_bytes;
+    const int64_t sizes[2] = {POINT_BYTES[SMALL], large};
+    struct link_trial trial = {COMM_ALL_GATHER, mesh_group(&comm->mesh, comm->rank, kind), in_place, 0};
+    double seconds[2];
+    if (trial.group.count == 1) return STATUS_OK;
+    for (int i = 0; i < 2; i++) {
+        trial.bytes = sizes[i];
+        TRY(time_trial(bench, &trial, true, &seconds[i]));
+    }
+    int64_t moved = large / trial.group.count * (trial.group.count - 1);
+    *out = make_rate(seconds, sizes[0], large, moved, in_place ? 1 : count_stages(trial.group.count));
+    return STATUS_OK;
+}
+
+static enum status measure_axes(struct link_bench *bench, struct cluster_links *links) {
+    TRY(measure_axis(bench, MESH_NODE, false, &links->message[MESH_IN_NODE]));
+    TRY(measure_axis(bench, MESH_PEERS, false, &links->message[MESH_ACROSS]));
+    return links->shared ? measure_axis(bench, MESH_NODE, true, &links->read) : STATUS_OK;
+}
+
+static enum status add_pair(struct link_bench *bench, int first, int second, struct cluster_links *links) {
+    struct link_trial trial = {COMM_BROADCAST, mesh_group_pair(first, second), false, 0};
+    const int64_t sizes[2] = {POINT_BYTES[SMALL], POINT_BYTES[1]};
+    double seconds[2];
+    bool in = bench->comm->rank == first || bench->comm->rank == second;
+    for (int i = 0; i < 2; i++) {
+        trial.bytes = sizes[i];
+        TRY(time_trial(bench, &trial, in, &seconds[i]));
+    }
+    links->pairs[links->pair_count++] =
+        (struct link_pair){first, second, make_rate(seconds, sizes[0], sizes[1], sizes[1], 1)};
+    return STATUS_OK;
+}
+
+/* Of many ranks only the first pairs: those within the first node, and of its first rank with others. */
+static enum status measure_pairs(struct link_bench *bench, struct cluster_links *links) {
+    int ranks = mesh_ranks(&bench->comm->mesh);
+    for (int first = 0; first < ranks; first++)
+        for (int second = first + 1; second < ranks && links->pair_count < LINK_PAIRS_MAX; second++)
+            TRY(add_pair(bench, first, second, links));
+    return STATUS_OK;
+}
+
+static enum status measure(struct link_bench *bench, const struct backend *backend, const struct link_options *options,
+                           struct cluster_rates *rates) {
+    struct comm *comm = bench->comm;
+    struct cluster_links links = {.mesh = comm->mesh, .shared = bench->window.shared && comm->mesh.per_node > 1};
+    struct rate_machine machine = rate_machine_make(backend, options->threads, options->memory_bytes);
+    struct link_trial sum = {COMM_ALL_REDUCE, comm_group_all(comm), bench->window.shared, bench->most_bytes};
+    double alone_s;
+    TRY(measure_axes(bench, &links));
+    TRY(measure_points(bench, options->thorough, &links));
+    if (options->thorough) TRY(measure_pairs(bench, &links));
+    TRY(time_trial(bench, &sum, true, &alone_s));
+    TRY(link_slowdown_measure(bench, &sum, alone_s, &machine, rates));
+    rates->links = links;
+    return STATUS_OK;
+}
+
+enum status link_rates_measure(struct comm *comm, const struct backend *backend, const struct link_options *options,
+                               struct cluster_rates *rates) {
+    if (mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
+    struct link_bench bench = {.comm = comm, .most_bytes = POINT_BYTES[POINT_SIZES - 1]};
+    while (bench.most_bytes > POINT_BYTES[SMALL] && 4 * bench.most_bytes > options->memory_bytes)
+        bench.most_bytes /= 2;
+    backend->set_threads(options->threads);
+    TRY(comm_window_open(comm, 4 * bench.most_bytes, &bench.window));
+    enum status status = measure(&bench, backend, options, rates);
+    comm_window_close(comm, &bench.window);
+    return status;
+}

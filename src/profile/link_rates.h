@@ -1,0 +1,46 @@
+/* What ranks exchange in a second, measured by all of them together. */
+#ifndef BALLAST_PROFILE_LINK_RATES_H
+#define BALLAST_PROFILE_LINK_RATES_H
+
+#include "comm/comm.h"
+#include "profile/rate_work.h"
+
+struct link_options {
+    bool thorough; /* all operations and pairs of ranks; else only sums over all ranks, and the axes */
+    int threads;   /* of kernels */
+    int64_t memory_bytes;
+};
+
+/* Collective over all ranks. Fills rates->links, and the slowdowns of messages and by messages; does nothing where
+ * there is one rank. All ranks get the same values: of a time the slowest rank's, of a slowdown the mean. Takes some
+ * 0.3 s, thorough a second or two, and for that time a window of LINK_MEMORY_BYTES, less where memory_bytes is less.
+ * Sets the backend's threads. FAILED, on all ranks, where one has no memory or comm fails. */
+#define LINK_MEMORY_BYTES ((int64_t)32 << 20)
+enum status link_rates_measure(struct comm *comm, const struct backend *backend, const struct link_options *options,
+                               struct cluster_rates *rates);
+
+/* --- what the two files of it share --- */
+
+/* One operation on the measurement's own memory. */
+struct link_bench {
+    struct comm *comm;
+    struct comm_window window; /* data; what all-to-all writes; staging, twice as much */
+    int64_t most_bytes;        /* of data */
+};
+struct link_trial {
+    enum comm_kind kind;
+    struct comm_group group;
+    bool in_place;
+    int64_t bytes;
+};
+/* Creates it, on all ranks of its group. */
+enum status link_bench_begin(struct link_bench *bench, const struct link_trial *trial, struct comm_operation **out);
+/* The largest of all ranks' values, and the mean, on all ranks. Also a barrier. */
+enum status link_largest(struct comm *comm, double mine, double *out);
+enum status link_mean(struct comm *comm, double mine, double *out);
+
+/* Fills the slowdowns. `alone_s`: of the operation. */
+enum status link_slowdown_measure(struct link_bench *bench, const struct link_trial *trial, double alone_s,
+                                  const struct rate_machine *machine, struct cluster_rates *rates);
+
+#endif

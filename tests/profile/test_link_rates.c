@@ -1,0 +1,92 @@
+/* Links between ranks that are threads: every operation and pair has a time, the same on all ranks. No number is
+ * checked but for its range. */
+/* ctest: PROCESSORS 2 TIMEOUT 120 */
+#include <math.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "profile/link_rates.h"
+#include "profile/slowdown.h"
+#include "support/thread_ranks.h"
+#include "support/unit.h"
+
+struct measured {
+    bool thorough;
+    int64_t memory_bytes;
+    struct cluster_rates rates[THREAD_RANKS_MOST]; /* by rank */
+};
+
+static enum status measure(struct comm *comm, void *payload) {
+    struct measured *measured = payload;
+    const struct backend *backend;
+    const struct link_options options = {measured->thorough, 1, measured->memory_bytes};
+    struct cluster_rates *rates = &measured->rates[comm->rank];
+    TRY(backend_find("cpu", &backend));
+    slowdown_none(rates);
+    return link_rates_measure(comm, backend, &options, rates);
+}
+
+static void measure_ranks(int ranks, int nodes, struct measured *measured) {
+    struct thread_ranks threads = {.ranks = ranks,
+                                   .seed = 5,
+                                   .settings = {.nodes = nodes, .rank_timeout_s = 60, .message_bytes = 1 << 20},
+                                   .body = measure,
+                                   .payload = measured};
+    if (thread_ranks_run(&threads) != STATUS_OK) fail_msg("%d ranks on %d nodes: %s", ranks, nodes, status_message());
+    for (int rank = 1; rank < ranks; rank++)
+        assert_memory_equal(&measured->rates[rank].links, &measured->rates[0].links, sizeof measured->rates->links);
+}
+
+static void expect_rate(const struct transfer_rate *rate, bool present) {
+    assert_true(present == (rate->bytes_per_s > 0));
+    assert_true(isfinite(rate->latency_s) && rate->latency_s >= 0 && isfinite(rate->bytes_per_s));
+}
+
+static void expect_links(const struct cluster_rates *rates, int ranks, int nodes) {
+    const struct cluster_links *links = &rates->links;
+    assert_int_equal(mesh_ranks(&links->mesh), ranks);
+    assert_int_equal(links->mesh.nodes, nodes);
+    expect_rate(&links->message[MESH_IN_NODE], ranks > nodes);
+    expect_rate(&links->message[MESH_ACROSS], nodes > 1);
+    for (int i = 0; i < links->point_count; i++)
+        assert_true(links->points[i].seconds > 0 && links->points[i].seconds < 60);
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        assert_true(rates->slowdown[a][ACTIVITY_MESSAGE] >= 1 && rates->slowdown[ACTIVITY_MESSAGE][a] >= 1);
+}
+
+static void a_thorough_measurement_has_all_operations_and_pairs(void **state) {
+    (void)state;
+    struct measured measured = {.thorough = true, .memory_bytes = 4 << 20};
+    measure_ranks(4, 2, &measured);
+    expect_links(&measured.rates[0], 4, 2);
+    /* Two sizes fit; all, node and peers. */
+    assert_int_equal(measured.rates[0].links.point_count, COMM_KINDS * 2 * 3);
+    assert_int_equal(measured.rates[0].links.pair_count, 6);
+}
+
+static void a_quick_one_has_sums_over_all_ranks(void **state) {
+    (void)state;
+    struct measured measured = {.memory_bytes = 1 << 20};
+    measure_ranks(3, 1, &measured);
+    expect_links(&measured.rates[0], 3, 1);
+    assert_int_equal(measured.rates[0].links.pair_count, 0);
+    assert_true(measured.rates[0].links.point_count >= 1);
+    for (int i = 0; i < measured.rates[0].links.point_count; i++)
+        assert_int_equal(measured.rates[0].links.points[i].kind, COMM_ALL_REDUCE);
+}
+
+static void one_rank_has_none(void **state) {
+    (void)state;
+    struct measured measured = {.thorough = true, .memory_bytes = 1 << 20};
+    measure_ranks(1, 1, &measured);
+    assert_int_equal(measured.rates[0].links.mesh.nodes, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thorough_measurement_has_all_operations_and_pairs),
+        cmocka_unit_test(a_quick_one_has_sums_over_all_ranks),
+        cmocka_unit_test(one_rank_has_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
