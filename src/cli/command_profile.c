@@ -6,6 +6,7 @@
 #include "cli/step_options.h"
 #include "cluster/cluster.h"
 #include "console/profile_table.h"
+#include "profile/link_rates.h"
 #include "session/machine_costs.h"
 #include "session/session_plan.h"
 
@@ -110,12 +111,31 @@ static enum status put_out(const struct options *options, struct profiling *prof
     return STATUS_OK;
 }
 
+/* What ranks exchange, where there are several: all of them measure it together. */
+static enum status measure_links(struct profiling *profiling) {
+    struct comm *comm = profiling->asked.comm;
+    struct machine machine;
+    if (!comm || mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
+    TRY(machine_open(&profiling->asked, NULL, &machine));
+    const struct link_options link = {.thorough = true,
+                                      .threads = profiling->asked.threads > 0 ? profiling->asked.threads
+                                                                              : cluster_count_cores(NULL),
+                                      .memory_bytes = LINK_MEMORY_BYTES};
+    return link_rates_measure(comm, machine.backend, &link, &profiling->found.cluster.rates);
+}
+
+/* One rank tells of all. */
+static bool tells(const struct profiling *profiling) {
+    return !profiling->asked.comm || profiling->asked.comm->rank == 0;
+}
+
 static enum status profile(const struct options *options, struct profiling *profiling) {
     bool model = options->arguments.count > 0;
     if (!model) TRY(refuse_without_model(options));
     TRY(step_options_read(options, false, &profiling->asked));
     TRY(model ? measure_model(options->arguments.items[0], profiling) : measure_machine(profiling));
-    return put_out(options, profiling);
+    TRY(measure_links(profiling));
+    return tells(profiling) ? put_out(options, profiling) : STATUS_OK;
 }
 
 static enum status read_cluster(const char *path) {
@@ -145,7 +165,9 @@ const struct command command_profile = {
     .details =
         "Measures matrix products in fp32 and bf16, zeros, copies to and from the host and disk tiers where "
         "--host-memory (or a GPU) and --disk give them, and how much slower each is beside each other: a second or "
-        "two. With a model, also each "
+        "two. Under mpirun or with --ranks, also what ranks exchange: messages by axis, operations by size, pairs, and "
+        "how "
+        "much they slow kernels down. With a model, also each "
         "distinct operator of its training step, for three seconds; no weight is read. What is measured is kept in the "
         "cache folder for other runs; what other programs disturbed is measured again by the next. With -o, writes a "
         "cluster file, which --cluster takes.",

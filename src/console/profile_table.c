@@ -42,12 +42,14 @@ static bool is_measured(const struct cluster_rates *rates, enum activity activit
     case ACTIVITY_COPY: return rates->copy[TIER_DEVICE][TIER_HOST].bytes_per_s > 0;
     case ACTIVITY_DISK_READ: return rates->copy[TIER_DISK][TIER_DEVICE].bytes_per_s > 0;
     case ACTIVITY_DISK_WRITE: return rates->copy[TIER_DEVICE][TIER_DISK].bytes_per_s > 0;
+    case ACTIVITY_MESSAGE: return rates->links.mesh.nodes > 0;
     default: return true;
     }
 }
 
 static void print_slowdowns(FILE *out, const struct cluster_rates *rates) {
-    if (!is_measured(rates, ACTIVITY_COPY) && !is_measured(rates, ACTIVITY_DISK_READ))
+    if (!is_measured(rates, ACTIVITY_COPY) && !is_measured(rates, ACTIVITY_DISK_READ) &&
+        !is_measured(rates, ACTIVITY_MESSAGE))
         return; /* nothing to be beside */
     fprintf(out, "\n%-18s", "times as long");
     for (enum activity b = 0; b < ACTIVITY_COUNT; b++)
@@ -65,10 +67,54 @@ static void print_slowdowns(FILE *out, const struct cluster_rates *rates) {
                 100 * rates->noise);
 }
 
+static void print_link(FILE *out, const char *what, const struct transfer_rate *rate) {
+    if (rate->bytes_per_s > 0)
+        fprintf(out, "%-36s %8.2f GB/s after %.1f us\n", what, rate->bytes_per_s * 1e-9, rate->latency_s * 1e6);
+}
+
+static void print_pairs(FILE *out, const struct cluster_links *links) {
+    const struct link_pair *slowest = NULL, *fastest = NULL;
+    for (int i = 0; i < links->pair_count; i++) {
+        const struct link_pair *pair = &links->pairs[i];
+        if (!slowest || pair->rate.bytes_per_s < slowest->rate.bytes_per_s) slowest = pair;
+        if (!fastest || pair->rate.bytes_per_s > fastest->rate.bytes_per_s) fastest = pair;
+    }
+    if (!slowest || slowest == fastest) return;
+    fprintf(out, "pairs of ranks alone                 %8.2f GB/s (%d and %d) to %.2f GB/s (%d and %d)\n",
+            slowest->rate.bytes_per_s * 1e-9, slowest->first, slowest->second, fastest->rate.bytes_per_s * 1e-9,
+            fastest->first, fastest->second);
+}
+
+/* Operations as a table: a row for each kind and group, a column for each size. */
+static void print_operations(FILE *out, const struct cluster_links *links) {
+    for (int i = 0; i < links->point_count; i++) {
+        const struct link_point *point = &links->points[i], *before = i > 0 ? point - 1 : NULL;
+        char bytes[SIZE_TEXT];
+        bool begins = !before || before->kind != point->kind || before->group != point->group;
+        if (begins)
+            fprintf(out, "%s%-14s %-6s %s", i > 0 ? "\n" : "", link_kind_name(point->kind),
+                    link_group_name(point->group), point->in_place ? "in place " : "          ");
+        fprintf(out, " %9s %8.3f ms", size_print(point->bytes, bytes), point->seconds * 1e3);
+    }
+    if (links->point_count > 0) fprintf(out, "\n");
+}
+
+static void print_links(FILE *out, const struct cluster_links *links) {
+    if (links->mesh.nodes == 0) return;
+    fprintf(out, "\nranks            %d: %d node%s of %d\n", mesh_ranks(&links->mesh), links->mesh.nodes,
+            links->mesh.nodes == 1 ? "" : "s", links->mesh.per_node);
+    print_link(out, "messages of a rank within a node", &links->message[MESH_IN_NODE]);
+    print_link(out, "messages of a rank across nodes", &links->message[MESH_ACROSS]);
+    print_link(out, "reads of a rank within a node", &links->read);
+    print_pairs(out, links);
+    print_operations(out, links);
+}
+
 void profile_table_print_machine(FILE *out, const struct cluster *cluster) {
     print_device(out, &cluster->device);
     if (!cluster->rates.measured) return;
     print_transfers(out, &cluster->rates);
+    print_links(out, &cluster->rates.links);
     print_slowdowns(out, &cluster->rates);
 }
 
