@@ -5,8 +5,8 @@
  * of equal operators), operator_values (operands' contents), operator_bench (timing), points (what is to be measured),
  * part_node (large ones on a part), size_curve (updates by size); rates: machine_rates (all of them), matrix_rate
  * (products), rate_work and work_clock (repeated work and its time), transfer_rates (copies), issue_rate (an
- * instruction without work), slowdown (concurrent activities); between ranks: link_rates, link_slowdown; of what is only
- * described: described_device, roofline. */
+ * instruction without work), slowdown (concurrent activities); between ranks: link_rates, link_slowdown;
+ * without measuring: described_device, roofline. */
 #ifndef BALLAST_PROFILE_PROFILE_H
 #define BALLAST_PROFILE_PROFILE_H
 
