@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Training on several ranks of this machine beside PyTorch's DistributedDataParallel with gloo: the same weights, tokens,
+steps, optimizer, number of ranks and threads of each rank, in one run.
+
+    bench/ranks.py --python VENV/bin/python [--ranks 2] [--model gpt2 llama] [--dtype fp32 bf16] [--seq 1024] [--batch 4]
+
+The contenders take turns, --repeats times. Tokens a second are those of the median step, the first left out. Memory is
+the greatest sum, over all processes of a contender, of their proportional shares (PSS: a page that several of them have
+counts once), looked at five times a second. Losses of every step must agree, else the row says so.
+
+Bars: at least 1.3 times the tokens a second of PyTorch's fastest, at most 0.6 times the memory of its smallest, the step
+predicted within 10%.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import threading
+
+import peers
+
+LEAST_SPEED, MOST_MEMORY, MOST_ERROR = 1.3, 0.6, 0.1
+TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
+PYTORCH = {"DDP": [], "DDP, chunked head": ["--head-loss", "chunked"]}
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    model: str
+    dtype: str
+    batch: int
+    seq: int
+    steps: int
+
+
+def processes_below(root):
+    """The process and all that it started, mpirun's ranks included."""
+    parents = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents.setdefault(int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]), []).append(int(entry.name))
+            except (OSError, IndexError):
+                pass
+    found, left = [], [root]
+    while left:
+        found.append(left.pop())
+        left += parents.get(found[-1], [])
+    return found
+
+
+def share_bytes(process):
+    try:
+        for line in pathlib.Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def run_measured(command, log, environment):
+    """Exit status, stdout, and the greatest sum of the processes' shares."""
+    peak, ended = 0, threading.Event()
+    with open(log, "wb") as errors:
+        begun = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, **environment},
+        )
+
+        def watch():
+            nonlocal peak
+            while not ended.wait(0.2):
+                peak = max(peak, sum(share_bytes(process) for process in processes_below(begun.pid)))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        text = begun.stdout.read().decode()
+        status = begun.wait()
+        ended.set()
+        watcher.join()
+    return status, text, peak
+
+
+def predict(options, run):
+    """Seconds that `ballast simulate` expects of a step, and the share of communication that is hidden; None: unknown."""
+    command = [options.build / "ballast", "simulate", run, "--json"]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        return {}
+    return {"predicted_s": answer.get("step_s"), "hidden": answer.get("communication_hidden")}
+
+
+def run_ballast(options, work, model, tokens):
+    run, log = options.folder / "run", options.folder / "ballast.log"
+    shutil.rmtree(run, ignore_errors=True)
+    command = peers.ballast_command(options, model, tokens, run, work, ["--ranks", options.ranks])
+    status, _, peak = run_measured(command, log, {})
+    if status:
+        return {"error": peers.why_failed(status, log)}
+    return {**peers.read_metrics(run), "peak_bytes": peak, **predict(options, run)}
+
+
+def run_pytorch(options, work, model, tokens, flags):
+    log = options.folder / "pytorch.log"
+    command = [options.python, peers.ROOT / "bench" / "ddp_peer.py", model, tokens, "--threads", options.threads]
+    command += ["--ranks", options.ranks, "--batch", work.batch, "--seq", work.seq, "--steps", work.steps]
+    command += ["--dtype", work.dtype, *flags]
+    threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
+    status, text, peak = run_measured(command, log, threads)
+    if status:
+        return {"error": peers.why_failed(status, log)}
+    return {**json.loads(text.splitlines()[-1]), "peak_bytes": peak}
+
+
+def run_in_turns(options, work):
+    model = peers.make_model(options, work.model, max(1024, work.seq))
+    tokens = peers.make_tokens(options, work.model, work.batch * work.seq + 1)
+    contenders = {"Ballast": lambda: run_ballast(options, work, model, tokens)}
+    for name in options.pytorch:
+        contenders[name] = lambda flags=PYTORCH[name]: run_pytorch(options, work, model, tokens, flags)
+    results = {name: [] for name in contenders}
+    for repeat, name in itertools.product(range(options.repeats), contenders):
+        if results[name] and "error" in results[name][-1]:
+            continue
+        results[name].append(contenders[name]())
+        print(f"{work} repeat {repeat + 1}: {name}: {results[name][-1]}", file=sys.stderr, flush=True)
+    return results
+
+
+def figures(results, work):
+    """By contender that ran: tokens a second, bytes."""
+    good = {name: runs for name, runs in results.items() if runs and "error" not in runs[-1]}
+    rates = {name: peers.median([peers.steady_rate(run, work) for run in runs]) for name, runs in good.items()}
+    peaks = {name: peers.median([run["peak_bytes"] for run in runs]) for name, runs in good.items()}
+    return rates, peaks
+
+
+def loss_difference(results, name, work):
+    ours, theirs = results["Ballast"][-1]["losses"], results[name][-1]["losses"]
+    difference = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
+    return f"{difference:.1e}" + ("" if difference <= TOLERANCE[work.dtype] else ": NOT THE SAME WORK")
+
+
+def case_rows(work, results):
+    rates, peaks = figures(results, work)
+    case = f"{work.model} {work.dtype} {work.batch}x{work.seq}"
+    rows = []
+    for name, runs in results.items():
+        if name not in rates:
+            rows.append([case, name, f"could not run ({runs[-1]['error']})", "", "", "", ""])
+            continue
+        compared = name != "Ballast" and "Ballast" in rates
+        rows.append(
+            [
+                case,
+                name,
+                f"{rates[name]:.1f}",
+                f"{rates['Ballast'] / rates[name]:.2f}" if compared else "",
+                f"{peaks[name] / 2**30:.2f}",
+                f"{peaks['Ballast'] / peaks[name]:.2f}" if compared else "",
+                loss_difference(results, name, work) if compared else "",
+            ]
+        )
+    return rows
+
+
+def met(holds, bar):
+    return f"{'met' if holds else 'NOT met'}: {bar}"
+
+
+def prediction(work, runs):
+    """The predicted step against the median one, of all repeats."""
+    known = [run for run in runs if run.get("predicted_s")]
+    if not known:
+        return "no step was predicted"
+    errors = [run["predicted_s"] / peers.median(run["step_s"][1:]) - 1 for run in known]
+    middle = peers.median(errors)
+    hidden = [run["hidden"] for run in known if run.get("hidden") is not None]
+    told = f", {100 * peers.median(hidden):.0f}% of communication hidden" if hidden else ""
+    return f"step predicted {100 * middle:+.1f}% off ({met(abs(middle) <= MOST_ERROR, '10%')}){told}"
+
+
+def verdict(work, results):
+    rates, peaks = figures(results, work)
+    theirs = [name for name in rates if name != "Ballast"]
+    case = f"- {work.model} {work.dtype} {work.batch}x{work.seq}"
+    if not theirs or "Ballast" not in rates:
+        return f"{case}: nothing to compare"
+    fastest, smallest = max(theirs, key=rates.get), min(theirs, key=peaks.get)
+    speed, memory = rates["Ballast"] / rates[fastest], peaks["Ballast"] / peaks[smallest]
+    return (
+        f"{case}: {speed:.2f} times the tokens/s of {fastest} ({met(speed >= LEAST_SPEED, LEAST_SPEED)}), "
+        f"{memory:.2f} times the memory of {smallest} ({met(memory <= MOST_MEMORY, MOST_MEMORY)}), "
+        f"{prediction(work, results['Ballast'])}"
+    )
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    peers.add_options(parser)
+    parser.add_argument("--ranks", type=int, default=2, help="of every contender [2]")
+    parser.add_argument("--model", nargs="+", choices=peers.SIZES, default=["gpt2"], help="[gpt2]")
+    parser.add_argument("--dtype", nargs="+", choices=TOLERANCE, default=["fp32", "bf16"], help="[both]")
+    parser.add_argument("--seq", nargs="+", type=int, default=[1024], help="[1024]")
+    parser.add_argument("--batch", nargs="+", type=int, default=[4], help="over all ranks, a multiple of their number [4]")
+    parser.add_argument("--steps", type=int, default=4, help="of each process; the first is left out [4]")
+    parser.add_argument("--repeats", type=int, default=5, help="[5]")
+    parser.add_argument("--pytorch", nargs="+", choices=PYTORCH, default=list(PYTORCH), help="[all]")
+    options = parser.parse_args()
+    options.threads = max(1, options.threads // options.ranks)
+    if options.steps < 2:
+        peers.fail("--steps: at least 2, since the first is left out")
+    if any(batch % options.ranks for batch in options.batch):
+        peers.fail(f"--batch: must be a multiple of {options.ranks}, the number of ranks")
+    peers.prepare(options)
+    peers.require_module(options.python, "torch, transformers")
+    return options
+
+
+def main():
+    options = parse()
+    cases = itertools.product(options.model, options.dtype, options.batch, options.seq)
+    works = [Work(model, dtype, batch, seq, options.steps) for model, dtype, batch, seq in cases]
+    results = {work: run_in_turns(options, work) for work in works}
+    head = ["case", "contender", "tokens/s", "Ballast is", "peak GiB", "Ballast takes", "loss differs by"]
+    rows = [row for work in works for row in case_rows(work, results[work])]
+    body = peers.table(head, rows) + "\n\n" + "\n".join(verdict(work, results[work]) for work in works)
+    configuration = (
+        f"{options.ranks} ranks of {options.threads} thread(s) each; "
+        f"{peers.versions(options.python, ['torch', 'transformers'])}; "
+        f"{options.repeats} repeats of {options.steps} steps, in turns."
+    )
+    peers.report(options, "Ranks beside PyTorch", configuration, body)
+
+
+if __name__ == "__main__":
+    main()
