@@ -8,17 +8,18 @@
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/option_effect.h"
+#include "cli/ranks.h"
 #include "cli/stop_signal.h"
 #include "train/run_end.h"
 
 enum status run_views_open(const struct options *options, const char *run_folder, struct run_views *out) {
-    *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_QUIET))};
+    *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_QUIET) || !ranks_talk())};
     if (!out->console) return STATUS_FAILED;
     out->events = *console_events(out->console);
     out->events.opened = option_effects_tell_data;
     out->events.opened_payload = options;
     out->events.stop = stop_signal_poll;
-    if (!options_given(options, OPT_SERVE)) return STATUS_OK;
+    if (!options_given(options, OPT_SERVE) || !ranks_talk()) return STATUS_OK;
     TRY(server_open(options_text(options, OPT_SERVE), run_folder, options_text(options, OPT_BESIDE), &out->server));
     fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: a free port is known from here alone */
     return STATUS_OK;
