@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/option_effect.h"
@@ -77,8 +78,17 @@ static json_t *outcome_to_json(const struct console_account *account, enum statu
     return NULL;
 }
 
+void run_views_tell_complete(struct run_views *views, const char *run_folder, int64_t steps) {
+    struct console_account *account = &views->complete;
+    *account = (struct console_account){.begun_steps = steps, .run_steps = steps, .began_ns = clock_now_ns()};
+    snprintf(account->run_folder, sizeof account->run_folder, "%s", run_folder);
+    log_note("%s: complete: all %lld steps are done; a greater --steps makes the run longer", run_folder,
+             (long long)steps);
+}
+
 enum status run_views_put_out(const struct options *options, const struct run_views *views, enum status status) {
-    const struct console_account *account = console_account(views->console);
+    const struct console_account *done = &views->complete;
+    const struct console_account *account = done->run_folder[0] ? done : console_account(views->console);
     if (!options_flag(options, OPT_JSON) || !account->run_folder[0]) return status;
     json_t *object = outcome_to_json(account, status);
     enum status printed = object ? cli_print_json(object) : status_no_memory(0, "the run's JSON");

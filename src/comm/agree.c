@@ -10,6 +10,13 @@ struct end {
     char message[600], hint[300];
 };
 
+/* What is wrong on all ranks alike is no rank's. */
+static bool all_say(const struct end *ends, int count, const struct end *first) {
+    for (int i = 0; i < count; i++)
+        if (ends[i].status != first->status || strcmp(ends[i].message, first->message) != 0) return false;
+    return true;
+}
+
 enum status comm_agree(struct comm *comm, enum status mine) {
     struct comm_group all = comm_group_all(comm);
     struct end end = {.status = mine};
@@ -24,7 +31,7 @@ enum status comm_agree(struct comm *comm, enum status mine) {
         status = ends[rank].status;
         if (status == STATUS_OK) continue;
         status_set(status, "%s", ends[rank].message);
-        if (all.count > 1) status_prefix(status, "rank %d on %s", rank, comm->host[rank]);
+        if (!all_say(ends, all.count, &ends[rank])) status_prefix(status, "rank %d on %s", rank, comm->host[rank]);
         comm->agreed_failure = true;
         if (ends[rank].hint[0]) status_hint(status, "%s", ends[rank].hint);
     }

@@ -152,7 +152,7 @@ void comm_read_traffic(const struct comm *comm, struct comm_traffic *out);
 /* `all` gets `bytes` from each rank of the group, in its order. */
 enum status comm_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes, void *all);
 /* The first status that is not OK, by rank, with that rank's message and hint: on all ranks, of which one then speaks.
- * OK if all are. */
+ * The message names the rank unless all say the same. OK if all are. */
 enum status comm_agree(struct comm *comm, enum status mine);
 /* BAD_INPUT on all ranks, with the same message, unless all have the same bytes of `what` ("the data's checksum"). */
 enum status comm_check_same(struct comm *comm, const char *what, const void *bytes, size_t count);
