@@ -138,6 +138,14 @@ static void ranks_that_differ_are_told_how(void **state) {
                  2, "ranks differ in the program's file");
 }
 
+static void a_rank_that_never_begins_is_not_waited_for(void **state) {
+    (void)state;
+    expect_error(mpi_job_run(place.folder, "$MPIRUN -n 1 $BALLAST " EVAL_WORDS " --rank-timeout 1 : -n 1 sleep 1000",
+                             place.model, place.text),
+                 1, "the ranks have not all begun");
+    mpi_job_expect_none(place.folder);
+}
+
 static void a_missing_mpi_is_told_with_its_package(void **state) {
     (void)state;
     struct program_run run = mpi_job_run(place.folder, "BALLAST_PLUGINS='%s' $BALLAST " EVAL_WORDS " --ranks 2",
@@ -165,6 +173,7 @@ int main(void) {
         cmocka_unit_test(other_commands_are_rank_0s),
         cmocka_unit_test(errors_are_told_once),
         cmocka_unit_test(ranks_that_differ_are_told_how),
+        cmocka_unit_test(a_rank_that_never_begins_is_not_waited_for),
         cmocka_unit_test(a_missing_mpi_is_told_with_its_package),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
