@@ -78,10 +78,14 @@ static enum status open_unshared(struct comm *comm, void *payload) {
 
 static void ranks_share_arenas(void **state) {
     (void)state;
-    enum status status = thread_ranks_run(&(struct thread_ranks){.ranks = 3, .seed = 1, .body = add_in_place});
+    enum status status = thread_ranks_run(&(struct thread_ranks){
+        .ranks = 3, .seed = 1, .settings = {.rank_timeout_s = 20, .message_bytes = 1 << 20}, .body = add_in_place});
     if (status != STATUS_OK) fail_msg("%s", status_message());
-    struct thread_ranks apart = {
-        .ranks = 2, .seed = 1, .body = open_unshared, .settings.messages_only = true, .may_fail = true};
+    struct thread_ranks apart = {.ranks = 2,
+                                 .seed = 1,
+                                 .body = open_unshared,
+                                 .settings = {.rank_timeout_s = 20, .message_bytes = 1 << 20, .messages_only = true},
+                                 .may_fail = true};
     assert_int_equal(thread_ranks_run(&apart), STATUS_FAILED);
     assert_non_null(strstr(status_message(), "no common memory"));
 }
