@@ -77,6 +77,16 @@
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT),                                                  \
       .computed = "none, or for simulate what the run had; SIZE: what is free there, less 5%",                         \
       .help = "folder for what does not fit in memory, and the most to take there")                                    \
+    X(RANKS, OPTION_OWN(.name = "ranks", SETTING_WHOLE_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS),                       \
+      .computed = "1, or as many as mpirun or srun started",                                                           \
+      .help = "start so many processes on this machine, by mpirun, which compute together; where mpirun or srun "      \
+              "started this one, how many there must be")                                                              \
+    X(NODES, OPTION_OWN(.name = "nodes", SETTING_WHOLE_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS),                       \
+      .computed = "the machines that the ranks are on",                                                                \
+      .help = "take the ranks as so many nodes of as many ranks each, in their order; never changes a result")         \
+    X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_REAL_IN(1, 86400), SETTING_REAL_DEFAULT(30)),           \
+      .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \
+      .help = "how long a rank may be silent or keep the others waiting before these end with an error")               \
     X(PARTITION, OPTION_OWN(.name = "partition", .type = SETTING_TEXT), .argument = "P", OPTION_FOR(COMMANDS_STEP),    \
       .refusal = "this version runs on one rank",                                                                      \
       .help = "how parameters, gradients and states are spread over ranks")                                            \
@@ -93,6 +103,9 @@
       .argument = "train|generate", OPTION_FOR(COMMAND_PLAN),                                                          \
       .help = "what to plan: a training step, or writing --batch texts at a time with key-value caches of --seq "      \
               "tokens each")                                                                                           \
+    X(CONTINUE, OPTION_OWN(.name = "continue", .type = SETTING_FLAG), OPTION_FOR(COMMAND_TRAIN),                       \
+      .help = "where --output holds the run of these settings already, go on with it as `ballast resume` does; where " \
+              "it is complete, do nothing: one command line for a scheduler that starts it again and again")           \
     X(STEPS, OPTION_OF(steps), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "; resume: what the run says",  \
       .help = "optimizer steps of the whole run")                                                                      \
     X(EPOCHS, OPTION_OF(epochs), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .excludes = "steps",                      \

@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "cli/ranks.h"
 
 /* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the folder's name. */
 static enum status read_disk(const char *text, struct memory_options *out) {
@@ -45,6 +46,7 @@ static enum status read_lanes(const struct options *options, struct plan_options
 
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out) {
     plan_options_init(out);
+    out->comm = ranks_comm();
     TAKE(TEXT, PLAN, plan_path);
     TAKE(WHOLE, BATCH, batch);
     TAKE(WHOLE, SEQ, sequence_length);
