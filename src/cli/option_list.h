@@ -45,6 +45,13 @@
     X(GRAIN, OPTION_OF(grain_sequences), OPTION_FOR(COMMANDS_STEP),                                                    \
       .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, at most the batch",     \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \
+    X(LANES, OPTION_OF(lanes), .argument = "N|NODESxN", OPTION_FOR(COMMANDS_STEP),                                     \
+      .computed = "1, on several ranks as many as they are; or what the plan file or the run says",                    \
+      .help = "a step's grains go to so many lanes, each added up by itself; then lanes are added, by halves. Ranks "  \
+              "that can hold whole halves give the same bits: 1, 2, 4 or 8 for 8. Part of the recipe")                 \
+    X(ROUND, OPTION_OF(round_grains), OPTION_FOR(COMMANDS_STEP),                                                       \
+      .computed = ", which is all; or what the plan file or the run says",                                             \
+      .help = "add the lanes after so many grains of each; part of the recipe")                                        \
     X(GRAINS_PER_PASS, OPTION_OF(grains_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \

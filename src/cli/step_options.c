@@ -35,6 +35,15 @@ static void read_names(const struct options *options, struct plan_options *out) 
     if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
 }
 
+static enum status read_lanes(const struct options *options, struct plan_options *out) {
+    struct lane_shape lanes;
+    if (!options_given(options, OPT_LANES)) return STATUS_OK;
+    enum status status = lane_shape_parse(options_text(options, OPT_LANES), &lanes);
+    if (status != STATUS_OK) return status_prefix(status, "--lanes");
+    SETTINGS_GIVE(out, lanes, lanes);
+    return STATUS_OK;
+}
+
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out) {
     plan_options_init(out);
     out->comm = ranks_comm();
@@ -42,11 +51,13 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(WHOLE, BATCH, batch);
     TAKE(WHOLE, SEQ, sequence_length);
     TAKE(WHOLE, GRAIN, grain_sequences);
+    TAKE(WHOLE, ROUND, round_grains);
     TAKE(WHOLE, GRAINS_PER_PASS, grains_per_pass);
     TAKE(WHOLE, SEED, seed);
     TAKE(TEXT, CLUSTER, cluster_path);
     TAKE(TEXT, LORA, lora);
     if (options_given(options, OPT_THREADS)) SETTINGS_GIVE(out, threads, (int)options_whole(options, OPT_THREADS));
+    TRY(read_lanes(options, out));
     TRY(read_memory(options, &out->memory));
     read_names(options, out);
     if (options_given(options, OPT_FREEZE)) SETTINGS_GIVE(out, freeze, options->values[OPT_FREEZE].texts.items);

@@ -64,8 +64,8 @@
 
 /* Memory that the ranks of a node share. All of it is there from the start, and none outlives the processes. */
 struct comm_window {
-    void *base; /* `bytes` zeros, aligned to pages */
-    int64_t bytes;
+    void *base;    /* `bytes` zeros, aligned to pages */
+    int64_t bytes; /* may differ from rank to rank */
     /* The same on all ranks. False where the system shares no memory between ranks: the window is then private, and
      * operations on it are not in_place but use messages. */
     bool shared;
@@ -98,6 +98,7 @@ struct comm {
     const char *library; /* "none", or the MPI library's own name and version */
     int rank;            /* its place in the mesh: ranks are numbered node by node, by MPI's order within a node */
     struct mesh mesh;
+    bool shares_memory;            /* windows can be had that the ranks of a node share; the same on all ranks */
     char (*host)[MESH_HOST_BYTES]; /* by rank */
     int64_t message_bytes;         /* the longest message */
     bool agreed_failure;           /* all ranks know of it, so one says it */

@@ -209,6 +209,7 @@ static enum status open_control(struct mpi_comm *mpi) {
     struct comm_window control;
     TRY(window_open(&mpi->comm, (int64_t)SLOTS * 64, &control));
     if (!control.shared) mpi->settings.messages_only = true;
+    mpi->comm.shares_memory = control.shared;
     mpi->control = control;
     return STATUS_OK;
 }

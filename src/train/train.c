@@ -249,7 +249,7 @@ enum status run_settings_make(const char *model_folder, const struct train_optio
 static enum status write_first(struct train_run *run) {
     struct run_settings *settings = &run->settings;
     TRY(engine_open(&run->plan, &run->engine));
-    TRY(checkpoint_verify_model(settings->model_folder, run->session.model));
+    TRY(checkpoint_verify_model(run->session.comm, settings->model_folder, run->session.model));
     TRY(engine_load_weights(&run->engine));
     TRY(engine_require_finite(&run->engine, run->session.model->folder));
     settings->plan = run->plan.chosen;
@@ -335,7 +335,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     TRY(run_origin_resolve(origin, run->folder, &given, settings, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
     TRY(session_begin_decided(model, &resolved, plan, &settings->options, &run->session, &run->plan));
-    TRY(checkpoint_verify_model(origin->checkpoint ? NULL : model, run->session.model));
+    TRY(checkpoint_verify_model(run->session.comm, origin->checkpoint ? NULL : model, run->session.model));
     TRY(checkpoint_verify_base(&origin->state, run->session.model));
     run->state = origin->state;
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
@@ -385,7 +385,7 @@ static enum status prepare_resumed(struct train_run *run, const struct plan_opti
     TRY(check_options(run->folder, &settings->options));
     TRY(require_checkpoints(run->folder, &settings->options));
     TRY(clear_leftovers(run->folder));
-    TRY(run_origin_find(run->folder, settings, origin));
+    TRY(run_origin_find(plan->comm, run->folder, settings, origin));
     TRY(checkpoint_remove_old(run->folder, settings->options.keep)); /* the newest is good */
     TRY(extend(settings, options, origin->state.step));
     return resume_from(run, settings, plan, origin);
