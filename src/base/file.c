@@ -100,6 +100,15 @@ static enum status open_writer(const char *path, int flags, struct file_writer *
 
 enum status file_writer_open(const char *path, struct file_writer *out) { return open_writer(path, O_TRUNC, out); }
 
+enum status file_writer_open_part(const char *path, uint64_t offset, struct file_writer *out) {
+    TRY(open_writer(path, 0, out));
+    out->part = true;
+    if (lseek(out->descriptor, (off_t)offset, SEEK_SET) >= 0) return STATUS_OK;
+    (void)output_failed(path, "write at a place of");
+    file_writer_abandon(out);
+    return STATUS_FAILED;
+}
+
 static bool set_direct(int descriptor, bool direct) {
     int flags = fcntl(descriptor, F_GETFL);
     return flags >= 0 && fcntl(descriptor, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
@@ -202,13 +211,13 @@ enum status file_writer_close(struct file_writer *writer) {
     if (writer->status == STATUS_OK && writer->regular && (fault_point(FAULT_SYNC) || fsync(writer->descriptor) != 0))
         writer->status = output_failed(writer->path, "sync");
     enum status status = writer->status;
-    if (status != STATUS_OK && writer->regular) unlink(writer->path);
+    if (status != STATUS_OK && writer->regular && !writer->part) unlink(writer->path);
     release_writer(writer);
     return status;
 }
 
 void file_writer_abandon(struct file_writer *writer) {
-    if (writer->path && writer->regular) unlink(writer->path);
+    if (writer->path && writer->regular && !writer->part) unlink(writer->path);
     release_writer(writer);
 }
 

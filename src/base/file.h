@@ -24,6 +24,7 @@ struct file_writer {
     char *path;
     int descriptor;
     bool regular; /* a file proper, no device or pipe */
+    bool part;    /* others write the rest: it is not removed on failure */
     enum status status;
     size_t used;
     uint64_t written;               /* bytes, buffered ones included */
@@ -32,6 +33,10 @@ struct file_writer {
     struct file_sums *sums;         /* set after opening; takes all that is written. NULL: not wanted. Borrowed */
 };
 enum status file_writer_open(const char *path, struct file_writer *out);
+/* The same for the bytes from `offset` on of a file whose others are, or will be, written elsewhere, at the same time
+ * too. The file is made where it is missing, never cut, and not removed on failure. With file_writer_pass_cache the
+ * offset is a multiple of FILE_BLOCK_BYTES_LEAST. */
+enum status file_writer_open_part(const char *path, uint64_t offset, struct file_writer *out);
 /* Has a new file written past the page cache (O_DIRECT), where its file system can, by a thread beside the caller: for
  * gigabytes that are not read again soon. It takes a quarter of the processor's time (0.16 s, not 0.68 s a GB on the
  * machine of bench/results) and neither fills the cache nor leaves a long sync for the end. Call it before the first

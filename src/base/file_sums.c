@@ -7,7 +7,7 @@
 #include "base/fault.h"
 
 enum status file_sums_begin(struct file_sums *out) {
-    *out = (struct file_sums){.unfinished = XXH3_createState()};
+    *out = (struct file_sums){.block_bytes = FILE_BLOCK_BYTES, .unfinished = XXH3_createState()};
     if (!out->unfinished) return status_no_memory(0, "checksums");
     XXH3_64bits_reset(out->unfinished);
     return STATUS_OK;
@@ -20,18 +20,25 @@ static void end_block(struct file_sums *sums) {
 
 void file_sums_add(struct file_sums *sums, const void *data, size_t bytes) {
     for (const unsigned char *from = data; bytes > 0;) {
-        uint64_t room = FILE_BLOCK_BYTES - sums->bytes % FILE_BLOCK_BYTES;
+        uint64_t room = sums->block_bytes - sums->bytes % sums->block_bytes;
         size_t now = bytes < room ? bytes : (size_t)room;
         XXH3_64bits_update(sums->unfinished, from, now);
         sums->bytes += now;
         from += now;
         bytes -= now;
-        if (sums->bytes % FILE_BLOCK_BYTES == 0) end_block(sums);
+        if (sums->bytes % sums->block_bytes == 0) end_block(sums);
     }
 }
 
+enum status file_sums_append(struct file_sums *sums, const uint64_t *blocks, size_t count, uint64_t bytes) {
+    for (size_t i = 0; i < count; i++)
+        TRY(vec_push(&sums->blocks, blocks[i]));
+    sums->bytes += bytes;
+    return STATUS_OK;
+}
+
 enum status file_sums_end(struct file_sums *sums) {
-    if (sums->bytes % FILE_BLOCK_BYTES != 0) end_block(sums);
+    if (sums->blocks.count < file_blocks(sums->bytes, sums->block_bytes)) end_block(sums);
     return sums->status;
 }
 
@@ -50,7 +57,7 @@ static ssize_t read_at(int descriptor, void *room, size_t bytes, uint64_t offset
 
 enum file_block file_sums_compare(const struct file_sums *sums, int descriptor, size_t block, void *room,
                                   size_t room_bytes) {
-    uint64_t at = (uint64_t)block * FILE_BLOCK_BYTES, end = at + FILE_BLOCK_BYTES;
+    uint64_t at = (uint64_t)block * sums->block_bytes, end = at + sums->block_bytes;
     ssize_t got = 1;
     XXH3_state_t *state = XXH3_createState();
     if (!state) return FILE_BLOCK_UNREADABLE;

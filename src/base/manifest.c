@@ -24,6 +24,10 @@ static struct manifest_file *find(const struct manifest *manifest, const char *n
     return NULL;
 }
 
+static uint64_t block_bytes_of(const struct manifest *manifest) {
+    return manifest->block_bytes > 0 ? manifest->block_bytes : FILE_BLOCK_BYTES;
+}
+
 enum status manifest_add(struct manifest *manifest, const char *path, struct file_sums **sums) {
     *sums = NULL;
     if (!manifest) return STATUS_OK;
@@ -32,6 +36,7 @@ enum status manifest_add(struct manifest *manifest, const char *path, struct fil
     BUG_IF(strlen(name) >= sizeof file.name || find(manifest, name), "%s: cannot be listed", path);
     memcpy(file.name, name, strlen(name) + 1);
     TRY(file_sums_begin(&file.sums));
+    file.sums.block_bytes = block_bytes_of(manifest);
     enum status status = vec_push(&manifest->files, file);
     if (status == STATUS_OK)
         *sums = &manifest->files.items[manifest->files.count - 1].sums;
@@ -99,8 +104,8 @@ static json_t *to_json(const struct manifest *manifest) {
     int failed = !files;
     for (size_t i = 0; i < manifest->files.count; i++)
         failed |= json_array_append_new(files, file_to_json(&manifest->files.items[i]));
-    json_t *object = json_pack("{s:i, s:s, s:i, s:o}", "version", MANIFEST_VERSION, "checksum", checksum_name,
-                               "block_bytes", FILE_BLOCK_BYTES, "files", files);
+    json_t *object = json_pack("{s:i, s:s, s:I, s:o}", "version", MANIFEST_VERSION, "checksum", checksum_name,
+                               "block_bytes", (json_int_t)block_bytes_of(manifest), "files", files);
     if (object && !failed && add_self(object) == STATUS_OK) return object;
     json_decref(object);
     (void)status_no_memory(0, "a manifest");
@@ -135,7 +140,7 @@ static bool is_file_name(const char *name) {
 
 static enum status read_blocks(const char *where, const json_t *object, struct file_sums *sums) {
     const json_t *blocks = json_object_get(object, "blocks");
-    uint64_t count = file_blocks(sums->bytes), sum;
+    uint64_t count = file_blocks(sums->bytes, sums->block_bytes), sum;
     if (!json_is_array(blocks) || json_array_size(blocks) != count)
         return status_set(STATUS_BAD_INPUT, "%s: blocks: must be an array of %" PRIu64 " for %" PRIu64 " bytes", where,
                           count, sums->bytes);
@@ -163,6 +168,7 @@ static enum status read_file(const char *manifest_path, size_t index, const json
     TRY(json_require(where, object, "bytes"));
     TRY(json_read_int(where, object, "bytes", 0, INT64_MAX, &bytes));
     file.sums.bytes = (uint64_t)bytes;
+    file.sums.block_bytes = out->block_bytes;
     enum status status;
     TRY_GOTO(status, read_blocks(where, object, &file.sums), failed);
     TRY_GOTO(status, vec_push(&out->files, file), failed);
@@ -192,7 +198,10 @@ static enum status from_json(const char *name, const json_t *object, struct mani
     if (strcmp(checksum, checksum_name) != 0)
         return status_set(STATUS_BAD_INPUT, "%s: checksum: must be \"%s\"", name, checksum_name);
     TRY(json_require(name, object, "block_bytes"));
-    TRY(json_read_int(name, object, "block_bytes", FILE_BLOCK_BYTES, FILE_BLOCK_BYTES, &number));
+    TRY(json_read_int(name, object, "block_bytes", FILE_BLOCK_BYTES_LEAST, FILE_BLOCK_BYTES, &number));
+    if ((number & (number - 1)) != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: block_bytes: %" PRId64 " is not a power of two", name, number);
+    out->block_bytes = (uint64_t)number;
     const json_t *files = json_object_get(object, "files");
     if (!json_is_array(files)) return status_set(STATUS_BAD_INPUT, "%s: files: must be an array", name);
     for (size_t i = 0; i < json_array_size(files); i++)

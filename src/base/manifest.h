@@ -4,7 +4,8 @@
  *     {"version": 1, "checksum": "xxh3-64", "block_bytes": 67108864,
  *      "files": [{"name": "config.json", "bytes": 712, "blocks": ["9bd21f6ac2f8fe01"]}, ...], "self": "..."}
  *
- * "self" is the XXH3 of the rest, as compact JSON with sorted keys. */
+ * Any power of two from 4096 to 67108864 is read as block_bytes. "self" is the XXH3 of the rest, as compact JSON with
+ * sorted keys. */
 #ifndef BALLAST_BASE_MANIFEST_H
 #define BALLAST_BASE_MANIFEST_H
 
@@ -21,6 +22,7 @@ struct manifest_file {
 };
 /* Zero-initialise; free with manifest_free. */
 struct manifest {
+    uint64_t block_bytes; /* of the files that are added; 0: FILE_BLOCK_BYTES. A power of two */
     VEC(struct manifest_file) files;
 };
 void manifest_free(struct manifest *manifest);
@@ -54,14 +56,20 @@ struct manifest_finding {
     uint64_t bytes, written_bytes; /* of the file; of the first where it is resized */
     bool in_block;                 /* the fault is in one block, whose number follows */
     size_t block;
+    uint64_t block_bytes;
 };
 struct manifest_findings {
     VEC(struct manifest_finding) items;
 };
-/* Reads the folder's files again, with OpenMP's threads, and adds what is wrong with them. `wanted` says which by name;
- * NULL: all. OK whatever it finds; FAILED without memory. */
+/* Who reads which blocks, where several processes verify one folder: counted through all files, this one reads every
+ * block b with b % count == index. Zeros: all. */
+struct manifest_share {
+    int index, count;
+};
+/* Reads the folder's files again, with OpenMP's threads, and adds what is wrong with them; whether they are there, and
+ * their sizes, in every share. `wanted` says which by name; NULL: all. OK whatever it finds; FAILED without memory. */
 enum status manifest_verify(const struct manifest *manifest, const char *folder, bool (*wanted)(const char *name),
-                            struct manifest_findings *out);
+                            struct manifest_share share, struct manifest_findings *out);
 /* Adds the files of the folder that are not listed; hidden ones are passed over. */
 enum status manifest_find_added(const struct manifest *manifest, const char *folder, struct manifest_findings *out);
 /* "model.safetensors: block 3 (bytes 201326592 to 268435455): not as it was written"; returns `text`. */

@@ -28,18 +28,33 @@ static enum status add_block(struct manifest_findings *out, const struct manifes
     finding->bytes = finding->written_bytes = file->sums.bytes;
     finding->in_block = true;
     finding->block = block;
+    finding->block_bytes = file->sums.block_bytes;
     return STATUS_OK;
 }
 
-/* `rooms`: ROOM_BYTES for each of OpenMP's threads. */
-static enum status verify_blocks(const struct manifest_file *file, int descriptor, unsigned char *rooms,
-                                 struct manifest_findings *out) {
+/* What is read where. */
+struct verification {
+    const char *folder;
+    struct manifest_share share;
+    uint64_t blocks_before; /* of the files before this one */
+    unsigned char *rooms;   /* ROOM_BYTES for each of OpenMP's threads */
+};
+
+static bool is_of_share(const struct verification *verification, int64_t block) {
+    struct manifest_share share = verification->share;
+    if (share.count <= 1) return true;
+    return (verification->blocks_before + (uint64_t)block) % (uint64_t)share.count == (uint64_t)share.index;
+}
+
+static enum status verify_blocks(const struct manifest_file *file, int descriptor,
+                                 const struct verification *verification, struct manifest_findings *out) {
     int64_t count = (int64_t)file->sums.blocks.count;
     unsigned char *results = mem_array((size_t)count, 1);
     if (!results) return STATUS_FAILED;
 #pragma omp parallel for schedule(dynamic, 1) if (count > 1)
     for (int64_t b = 0; b < count; b++) {
-        unsigned char *room = rooms + (size_t)omp_get_thread_num() * ROOM_BYTES;
+        if (!is_of_share(verification, b)) continue;
+        unsigned char *room = verification->rooms + (size_t)omp_get_thread_num() * ROOM_BYTES;
         results[b] = (unsigned char)file_sums_compare(&file->sums, descriptor, (size_t)b, room, ROOM_BYTES);
     }
     enum status status = STATUS_OK;
@@ -49,12 +64,12 @@ static enum status verify_blocks(const struct manifest_file *file, int descripto
     return status;
 }
 
-static enum status verify_open(const struct manifest_file *file, int descriptor, unsigned char *rooms,
-                               struct manifest_findings *out) {
+static enum status verify_open(const struct manifest_file *file, int descriptor,
+                               const struct verification *verification, struct manifest_findings *out) {
     struct stat info;
     if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode))
         return add_finding(out, file->name, MANIFEST_UNREADABLE);
-    if ((uint64_t)info.st_size == file->sums.bytes) return verify_blocks(file, descriptor, rooms, out);
+    if ((uint64_t)info.st_size == file->sums.bytes) return verify_blocks(file, descriptor, verification, out);
     TRY(add_finding(out, file->name, MANIFEST_RESIZED));
     struct manifest_finding *finding = &out->items.items[out->items.count - 1];
     finding->bytes = (uint64_t)info.st_size;
@@ -62,28 +77,32 @@ static enum status verify_open(const struct manifest_file *file, int descriptor,
     return STATUS_OK;
 }
 
-static enum status verify_file(const struct manifest_file *file, const char *folder, unsigned char *rooms,
+static enum status verify_file(const struct manifest_file *file, const struct verification *verification,
                                struct manifest_findings *out) {
-    char *path = path_join(folder, file->name);
+    char *path = path_join(verification->folder, file->name);
     if (!path) return STATUS_FAILED;
     /* O_NONBLOCK: a FIFO put in its place must be found, not waited for. */
     int descriptor = fault_point(FAULT_OPEN) ? -1 : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     int error = errno;
     mem_free(path);
     if (descriptor < 0) return add_finding(out, file->name, error == ENOENT ? MANIFEST_MISSING : MANIFEST_UNREADABLE);
-    enum status status = verify_open(file, descriptor, rooms, out);
+    enum status status = verify_open(file, descriptor, verification, out);
     close(descriptor);
     return status;
 }
 
 enum status manifest_verify(const struct manifest *manifest, const char *folder, bool (*wanted)(const char *name),
-                            struct manifest_findings *out) {
-    unsigned char *rooms = mem_array((size_t)omp_get_max_threads(), ROOM_BYTES);
-    enum status status = rooms ? STATUS_OK : STATUS_FAILED;
-    for (size_t i = 0; i < manifest->files.count && status == STATUS_OK; i++)
-        if (!wanted || wanted(manifest->files.items[i].name))
-            status = verify_file(&manifest->files.items[i], folder, rooms, out);
-    mem_free(rooms);
+                            struct manifest_share share, struct manifest_findings *out) {
+    struct verification verification = {
+        .folder = folder, .share = share, .rooms = mem_array((size_t)omp_get_max_threads(), ROOM_BYTES)};
+    enum status status = verification.rooms ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0; i < manifest->files.count && status == STATUS_OK; i++) {
+        const struct manifest_file *file = &manifest->files.items[i];
+        if (wanted && !wanted(file->name)) continue;
+        status = verify_file(file, &verification, out);
+        verification.blocks_before += file->sums.blocks.count;
+    }
+    mem_free(verification.rooms);
     return status;
 }
 
@@ -114,7 +133,7 @@ static const char *describe(enum manifest_fault fault) {
 }
 
 char *manifest_finding_print(const struct manifest_finding *finding, char text[MANIFEST_TEXT_BYTES]) {
-    uint64_t first = (uint64_t)finding->block * FILE_BLOCK_BYTES, last = first + FILE_BLOCK_BYTES - 1;
+    uint64_t first = (uint64_t)finding->block * finding->block_bytes, last = first + finding->block_bytes - 1;
     if (last >= finding->bytes) last = finding->bytes - 1;
     if (finding->fault == MANIFEST_RESIZED)
         snprintf(text, MANIFEST_TEXT_BYTES, "%s: has %" PRIu64 " bytes, was written with %" PRIu64, finding->name,

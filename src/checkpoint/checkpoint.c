@@ -20,6 +20,10 @@ static bool is_checkpoint(const char *name) {
 
 static int64_t step_of(const char *name) { return strtoll(name + strlen(name_prefix), NULL, 10); }
 
+void checkpoint_print_name(int64_t step, char name[CHECKPOINT_NAME_BYTES]) {
+    snprintf(name, CHECKPOINT_NAME_BYTES, "%s%0*" PRId64, name_prefix, NAME_DIGITS, step);
+}
+
 /* Names of checkpoints, by step. */
 static enum status list_checkpoints(const char *folder, struct names *out) {
     *out = (struct names){0};
@@ -48,95 +52,6 @@ enum status checkpoint_list(const char *run_folder, struct names *out) {
     return status;
 }
 
-static enum status write_optimizer(const struct engine *engine, const char *path, uint64_t *hashes,
-                                   struct manifest *manifest) {
-    struct weight_target *targets;
-    struct file_sums *sums;
-    int count;
-    TRY(manifest_add(manifest, path, &sums));
-    TRY(engine_list_tensors(engine, TENSOR_STATE, hashes, &targets, &count));
-    struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
-    for (int i = 0; items && i < count; i++)
-        items[i] = (struct safetensors_item){targets[i].tensor->name, targets[i].tensor->shape, targets[i].data,
-                                             targets[i].store,        targets[i].home,          targets[i].hash};
-    enum status status = items ? safetensors_write(path, items, (size_t)count, sums) : STATUS_FAILED;
-    mem_free(items);
-    mem_free(targets);
-    return status;
-}
-
-static enum status write_weights(const struct engine *engine, const char *folder, uint64_t *hashes,
-                                 struct manifest *manifest) {
-    struct weight_target *targets;
-    int count;
-    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, hashes, &targets, &count));
-    enum status status = model_write(engine_model(engine), folder, targets, count, manifest);
-    mem_free(targets);
-    return status;
-}
-
-static void print_hash(uint64_t hash, char text[20]) { snprintf(text, 20, "%016" PRIx64, hash); }
-
-static enum status write_state(const char *path, const struct checkpoint_state *state,
-                               const struct train_options *options, struct manifest *manifest) {
-    struct file_sums *sums;
-    TRY(manifest_add(manifest, path, &sums));
-    json_t *plan = plan_to_json(&state->plan), *settings = train_options_to_json(options);
-    char data[20], hash[20], base[20];
-    print_hash(state->base, base);
-    print_hash(state->data, data);
-    print_hash(state->bits, hash);
-    json_t *object = NULL;
-    if (plan && settings)
-        object = json_pack("{s:i, s:I, s:I, s:f, s:s, s:s, s:{s:s}, s:O, s:O}", "version", CHECKPOINT_VERSION, "step",
-                           (json_int_t)state->step, "tokens", (json_int_t)state->tokens, "loss", state->loss, "bits",
-                           hash, "base", base, "data", "fingerprint", data, "options", settings, "plan", plan);
-    enum status status = object ? json_write_summed(path, object, sums) : status_no_memory(0, "a checkpoint's state");
-    json_decref(object);
-    json_decref(settings);
-    json_decref(plan);
-    return status;
-}
-
-/* All that reads the arena comes first, once: what is written is checked and hashed on its way. */
-static enum status write_arena(const struct checkpoint_source *source, const char *folder, struct manifest *manifest,
-                               uint64_t *bits) {
-    const struct engine *engine = source->engine;
-    char *optimizer = path_join(folder, checkpoint_optimizer_name);
-    uint64_t *hashes = mem_array(engine_graph(engine)->tensors.count, sizeof *hashes);
-    enum status status;
-    TRY_GOTO(status, optimizer && hashes ? write_weights(engine, folder, hashes, manifest) : STATUS_FAILED, done);
-    TRY_GOTO(status, write_optimizer(engine, optimizer, hashes, manifest), done);
-    status = engine_hash(engine, hashes, bits);
-done:
-    mem_free(hashes);
-    mem_free(optimizer);
-    if (source->released) source->released(source->payload);
-    return status;
-}
-
-static enum status write_listed(const struct checkpoint_source *source, const char *folder,
-                                const struct checkpoint_state *state, struct manifest *manifest) {
-    struct checkpoint_state found = *state;
-    TRY(write_arena(source, folder, manifest, &found.bits));
-    TRY(checkpoint_hash_base(engine_model(source->engine), &found.base));
-    found.data = dataset_fingerprint(source->dataset); /* the first time it may read all text: steps go on */
-    char *json = path_join(folder, checkpoint_state_name);
-    enum status status = json ? write_state(json, &found, source->options, manifest) : STATUS_FAILED;
-    mem_free(json);
-    TRY(status);
-    return manifest_write(manifest, folder);
-}
-
-static enum status write_files(const struct checkpoint_source *source, const char *folder,
-                               const struct checkpoint_state *state) {
-    struct manifest manifest = {0};
-    enum status status = write_listed(source, folder, state, &manifest);
-    manifest_free(&manifest);
-    if (status == STATUS_OK) return STATUS_OK;
-    return status_prefix(status, "the checkpoint of step %" PRId64 " is not written", state->step);
-}
-
 static enum status remove_old(const char *folder, int64_t keep) {
     struct names names;
     if (keep == 0) return STATUS_OK;
@@ -153,47 +68,6 @@ enum status checkpoint_remove_old(const char *run_folder, int64_t keep) {
     enum status status = folder ? remove_old(folder, keep) : STATUS_FAILED;
     mem_free(folder);
     return status;
-}
-
-/* The next checkpoint copies its tokenizer files from here: the folder that the model was read from may be an old
- * checkpoint that is about to go. */
-static enum status move_model_home(struct model *model, const char *folder) {
-    if (model->config.adapter.rank > 0) return STATUS_OK; /* an adapter stays with its base model */
-    char *home = mem_string(folder);
-    if (!home) return STATUS_FAILED;
-    mem_free(model->folder);
-    model->folder = home;
-    return STATUS_OK;
-}
-
-static enum status write_and_publish(const struct checkpoint_source *source, const char *folder, const char *name,
-                                     const struct checkpoint_state *state) {
-    char *temporary;
-    TRY(folder_create(folder));
-    TRY(run_folder_begin(folder, name, &temporary));
-    enum status status = write_files(source, temporary, state);
-    if (status == STATUS_OK) return run_folder_publish(folder, name, temporary);
-    run_folder_abandon(temporary);
-    return STATUS_FAILED;
-}
-
-enum status checkpoint_write(const struct checkpoint_source *source, const struct checkpoint_state *state, char **out) {
-    char *folder = path_join(source->run_folder, "checkpoints");
-    char *name = mem_format("%s%0*" PRId64, name_prefix, NAME_DIGITS, state->step);
-    char *path = folder && name ? path_join(folder, name) : NULL;
-    enum status status;
-    TRY_GOTO(status, path ? write_and_publish(source, folder, name, state) : STATUS_FAILED, done);
-    TRY_GOTO(status, move_model_home(engine_model(source->engine), path), done);
-    /* The new one is there: what is left of the old ones goes with the next, or when the run goes on. */
-    if (remove_old(folder, source->options->keep) != STATUS_OK)
-        log_warning("an old checkpoint could not be removed: %s", status_message());
-    *out = path;
-    path = NULL;
-done:
-    mem_free(folder);
-    mem_free(name);
-    mem_free(path);
-    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
 
 /* The one with `newer` others after it. */
@@ -269,17 +143,4 @@ enum status checkpoint_read_state(const char *folder, struct checkpoint_state *o
     json_decref(object);
     mem_free(file);
     return status;
-}
-
-enum status checkpoint_write_model(const char *run_folder, const struct engine *engine) {
-    char *temporary;
-    TRY(run_folder_begin(run_folder, "model", &temporary));
-    struct manifest manifest = {0};
-    enum status status = write_weights(engine, temporary, NULL, &manifest);
-    manifest_keep(&manifest, ".safetensors");
-    if (status == STATUS_OK) status = manifest_write(&manifest, temporary);
-    manifest_free(&manifest);
-    if (status == STATUS_OK) return run_folder_publish(run_folder, "model", temporary);
-    run_folder_abandon(temporary);
-    return STATUS_FAILED;
 }

@@ -6,11 +6,14 @@
  * value that is not finite never gets its name.
  *
  * Files, in the order to read them: run_folder (a run's folder and settings); recipe_change (what of a recipe was
- * changed on purpose); checkpoint; checkpoint_verify (its files against their checksums). */
+ * changed on purpose); checkpoint (which there are, and what they say); joint_folder (a folder that ranks write
+ * together); checkpoint_write (checkpoints and models so written); checkpoint_verify (its files against their
+ * checksums); shared_folder (whether all ranks see one). */
 #ifndef BALLAST_CHECKPOINT_CHECKPOINT_H
 #define BALLAST_CHECKPOINT_CHECKPOINT_H
 
 #include "base/manifest.h"
+#include "checkpoint/joint_folder.h"
 #include "session/engine.h"
 
 /* Since CHECKPOINT_FIRST_LISTED there is a manifest. */
@@ -28,6 +31,10 @@ struct checkpoint_state {
     struct plan plan;
 };
 
+/* "step-00000100" */
+enum { CHECKPOINT_NAME_BYTES = 32 };
+void checkpoint_print_name(int64_t step, char name[CHECKPOINT_NAME_BYTES]);
+
 /* What a checkpoint is made from and who waits for it; all borrowed. */
 struct checkpoint_source {
     const char *run_folder;
@@ -36,13 +43,39 @@ struct checkpoint_source {
     const struct train_options *options;
     void (*released)(void *payload); /* called when weights and state have been read and may change; NULL: nothing */
     void *payload;
+    uint64_t block_bytes; /* of checksums; 0: FILE_BLOCK_BYTES. Tests have small files of many blocks */
 };
 
-/* Writes the checkpoint of state->step and then removes all but the newest `keep` (0: none is removed). `*folder` is
- * its path, for the caller to free. FAILED, also for a weight or optimizer state that is not finite, which the message
- * names: what was there before is whole. An old one that cannot be removed is only
- * warned of. Weights and optimizer state must not change before `released`; the model's folder becomes the
- * checkpoint's. */
+/* A checkpoint that is being written, by all ranks of the engine's session. In four parts, since ranks ask each other
+ * between steps alone and write beside them (joint_folder.h): whoever calls one goes on with the next, whatever its
+ * status, and checkpoint_end comes last. */
+struct checkpoint_saving {
+    const struct checkpoint_source *source;
+    struct checkpoint_state state;
+    struct joint_folder folder;
+    uint64_t *hashes; /* of tensors, by id; 0: another rank's, or not known yet */
+    bool *written;    /* by id: has a place in the files */
+    char *path;       /* of the whole checkpoint */
+};
+
+/* Collective, between steps: makes the folder of the checkpoint of state->step. Both are borrowed until the end. */
+enum status checkpoint_begin(const struct checkpoint_source *source, const struct checkpoint_state *state,
+                             struct checkpoint_saving *out);
+/* Writes and syncs this rank's part, on any thread. Weights and optimizer state must not change before `released`,
+ * which is called in any case. FAILED, also for a weight or optimizer state that is not finite, which the message
+ * names. */
+enum status checkpoint_write_part(struct checkpoint_saving *saving);
+/* Collective, between steps: `mine` is what came of the parts before on this rank. */
+enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine);
+/* On any thread, where that was OK: rank 0 gives the checkpoint its name, and then removes all but the newest that the
+ * options keep. An old one that cannot be removed is only warned of. */
+enum status checkpoint_publish(struct checkpoint_saving *saving);
+/* Collective, between steps. OK: `*folder` is its path, for the caller to free, and the model's folder becomes the
+ * checkpoint's. Else, on all ranks, what was there before is whole. */
+enum status checkpoint_end(struct checkpoint_saving *saving, enum status mine, char **folder);
+/* Frees it without asking the others, in place of checkpoint_end: after a failure that they may not know of. */
+void checkpoint_drop(struct checkpoint_saving *saving);
+/* All of it, one after the other; collective. */
 enum status checkpoint_write(const struct checkpoint_source *source, const struct checkpoint_state *state,
                              char **folder);
 /* Removes all but the newest `keep` (0: none), which checkpoint_write does too. */
@@ -66,18 +99,19 @@ struct checkpoint_examination {
 /* BAD_INPUT for a manifest that is damaged, or lost from a checkpoint that had one. */
 enum status checkpoint_examine(const char *folder, struct checkpoint_examination *out);
 /* Reads all files of a checkpoint again: BAD_INPUT "FOLDER: damaged: FILE: …" where one is not as it was written, or
- * there are others. Warns where the checkpoint is of an older version, which had no checksums. */
-enum status checkpoint_verify(const char *folder);
+ * there are others. Warns where the checkpoint is of an older version, which had no checksums. Collective: each rank
+ * reads a share of the blocks, and what one finds all return. `comm` NULL: this process reads all. */
+enum status checkpoint_verify(struct comm *comm, const char *folder);
 /* BAD_INPUT when a checkpoint holds adapters and their base model has another config now. */
 enum status checkpoint_verify_base(const struct checkpoint_state *state, const struct model *model);
 /* state->base for this model. */
 enum status checkpoint_hash_base(const struct model *model, uint64_t *hash);
 /* The same for the files of a model: those in the folder that it was opened from (NULL: they are verified already) and,
  * where it has adapters, those of its base model. A folder without a manifest passes; added files are allowed. */
-enum status checkpoint_verify_model(const char *folder, const struct model *model);
+enum status checkpoint_verify_model(struct comm *comm, const char *folder, const struct model *model);
 
-/* Writes RUN_DIR/model from the arena, in place of an older one. Its manifest lists the weights alone: settings and
- * tokenizer files of a finished model are its owner's to edit. */
+/* Collective: writes RUN_DIR/model from the arenas, in place of an older one. Its manifest lists the weights alone:
+ * settings and tokenizer files of a finished model are its owner's to edit. */
 enum status checkpoint_write_model(const char *run_folder, const struct engine *engine);
 
 #endif

@@ -18,7 +18,16 @@ static enum status require_older(const char *folder) {
     return status_set(STATUS_BAD_INPUT, "%s: damaged: %s is missing", folder, manifest_name);
 }
 
-static enum status examine(const char *folder, bool (*wanted)(const char *name), struct checkpoint_examination *out) {
+/* The blocks that this rank reads; NULL: all. */
+static struct manifest_share share_of(const struct comm *comm) {
+    return comm ? (struct manifest_share){comm->rank, mesh_ranks(&comm->mesh)} : (struct manifest_share){0};
+}
+
+/* What one rank finds all find. */
+static enum status agree(struct comm *comm, enum status mine) { return comm ? comm_agree(comm, mine) : mine; }
+
+static enum status examine(const char *folder, bool (*wanted)(const char *name), struct manifest_share share,
+                           struct checkpoint_examination *out) {
     struct manifest manifest;
     *out = (struct checkpoint_examination){.listed = manifest_exists(folder)};
     if (!out->listed) return has_state(folder) ? require_older(folder) : STATUS_OK;
@@ -26,7 +35,7 @@ static enum status examine(const char *folder, bool (*wanted)(const char *name),
     for (size_t i = 0; i < manifest.files.count; i++)
         out->bytes += manifest.files.items[i].sums.bytes;
     out->files = manifest.files.count;
-    enum status status = manifest_verify(&manifest, folder, wanted, &out->findings);
+    enum status status = manifest_verify(&manifest, folder, wanted, share, &out->findings);
     if (status == STATUS_OK && !wanted && has_state(folder))
         status = manifest_find_added(&manifest, folder, &out->findings);
     manifest_free(&manifest);
@@ -35,7 +44,7 @@ static enum status examine(const char *folder, bool (*wanted)(const char *name),
 }
 
 enum status checkpoint_examine(const char *folder, struct checkpoint_examination *out) {
-    return examine(folder, NULL, out);
+    return examine(folder, NULL, (struct manifest_share){0}, out);
 }
 
 /* Drops the findings. */
@@ -50,26 +59,29 @@ static enum status refuse_findings(const char *folder, struct manifest_findings 
                       text, count - 1);
 }
 
-enum status checkpoint_verify(const char *folder) {
+static enum status verify_share(const struct comm *comm, const char *folder) {
     struct checkpoint_examination found;
-    TRY(examine(folder, NULL, &found));
-    if (!found.listed)
+    TRY(examine(folder, NULL, share_of(comm), &found));
+    if (!found.listed && (!comm || comm->rank == 0))
         log_warning("%s: is of an older Ballast, without checksums: only its weights and optimizer state are checked",
                     folder);
     return refuse_findings(folder, &found.findings);
 }
 
-static enum status verify_model_folder(const char *folder) {
+enum status checkpoint_verify(struct comm *comm, const char *folder) { return agree(comm, verify_share(comm, folder)); }
+
+static enum status verify_model_folder(const struct comm *comm, const char *folder) {
     struct checkpoint_examination found;
-    TRY(examine(folder, is_of_model, &found));
+    TRY(examine(folder, is_of_model, share_of(comm), &found));
     enum status status = refuse_findings(folder, &found.findings);
     if (status != STATUS_BAD_INPUT || has_state(folder)) return status;
     return status_hint(status, "if the change is meant, remove %s/%s", folder, manifest_name);
 }
 
-enum status checkpoint_verify_model(const char *folder, const struct model *model) {
-    if (folder) TRY(verify_model_folder(folder));
-    return model->config.adapter.rank > 0 ? verify_model_folder(model->folder) : STATUS_OK;
+enum status checkpoint_verify_model(struct comm *comm, const char *folder, const struct model *model) {
+    enum status status = folder ? verify_model_folder(comm, folder) : STATUS_OK;
+    if (status == STATUS_OK && model->config.adapter.rank > 0) status = verify_model_folder(comm, model->folder);
+    return agree(comm, status);
 }
 
 enum status checkpoint_hash_base(const struct model *model, uint64_t *hash) {

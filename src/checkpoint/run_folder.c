@@ -227,17 +227,11 @@ static char *prefixed(const char *folder, const char *prefix, const char *name) 
     return mem_format("%s/%s%s", folder, prefix, name);
 }
 
-enum status run_folder_begin(const char *folder, const char *name, char **temporary) {
-    char *path = prefixed(folder, temporary_prefix, name);
-    if (!path) return STATUS_FAILED;
-    enum status status;
-    TRY_GOTO(status, folder_remove(path), failed);
-    TRY_GOTO(status, folder_create(path), failed);
-    *temporary = path;
-    return STATUS_OK;
-failed:
-    mem_free(path);
-    return STATUS_FAILED;
+char *run_folder_temporary(const char *folder, const char *name) { return prefixed(folder, temporary_prefix, name); }
+
+enum status run_folder_begin(const char *temporary) {
+    bool made = folder_remove(temporary) == STATUS_OK && folder_create(temporary) == STATUS_OK;
+    return made ? STATUS_OK : STATUS_FAILED;
 }
 
 /* Between the two renames there is no folder/name; run_folder_clear puts the old one back if the process ends there. */
@@ -251,25 +245,22 @@ static enum status replace(const char *temporary, const char *final, const char 
     return status;
 }
 
-enum status run_folder_publish(const char *folder, const char *name, char *temporary) {
+enum status run_folder_publish(const char *folder, const char *name, const char *temporary) {
     char *final = path_join(folder, name), *old = prefixed(folder, replaced_prefix, name);
     enum status status = final && old ? replace(temporary, final, old) : STATUS_FAILED;
     mem_free(final);
     mem_free(old);
-    if (status != STATUS_OK)
-        run_folder_abandon(temporary);
-    else
-        mem_free(temporary);
-    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) return STATUS_OK;
+    run_folder_abandon(temporary);
+    return STATUS_FAILED;
 }
 
-void run_folder_abandon(char *temporary) {
+void run_folder_abandon(const char *temporary) {
     char message[512], hint[512];
     snprintf(message, sizeof message, "%s", status_message());
     snprintf(hint, sizeof hint, "%s", status_hint_text());
     /* What cannot be removed now is when the run goes on; the first error is the one to report. */
     (void)folder_remove(temporary);
-    mem_free(temporary);
     status_hint(status_set(STATUS_FAILED, "%s", message), "%s", hint);
 }
 

@@ -51,12 +51,14 @@ enum status run_folder_is_held(const char *path, bool *held);
  * replacement was interrupted. A missing folder is success. */
 enum status run_folder_clear(const char *folder);
 
-/* folder/name for writing: an empty folder folder/.tmp-name. */
-enum status run_folder_begin(const char *folder, const char *name, char **temporary);
-/* Makes it folder/name, in place of an older one; on failure the older one stays. Frees `temporary` in both cases. */
-enum status run_folder_publish(const char *folder, const char *name, char *temporary);
-/* Removes it, as far as that is possible, and frees `temporary`. */
-void run_folder_abandon(char *temporary);
+/* Where folder/name is while it is written: folder/.tmp-name, in fresh memory; NULL without. */
+char *run_folder_temporary(const char *folder, const char *name);
+/* Makes that an empty folder. */
+enum status run_folder_begin(const char *temporary);
+/* Makes it folder/name, in place of an older one; on failure it is removed and the older one stays. */
+enum status run_folder_publish(const char *folder, const char *name, const char *temporary);
+/* Removes it, as far as that is possible; the message stays. */
+void run_folder_abandon(const char *temporary);
 /* Removes folder/name so that it is never seen half removed. */
 enum status run_folder_drop(const char *folder, const char *name);
 

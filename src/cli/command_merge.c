@@ -10,7 +10,7 @@ static enum status merge(const struct options *options, struct model *model) {
     const char *adapter = options->arguments.items[0], *folder = options_text(options, OPT_OUTPUT);
     if (!model->adapter_weights)
         return status_set(STATUS_BAD_INPUT, "%s: is a model without adapters: there is nothing to merge", adapter);
-    TRY(checkpoint_verify_model(adapter, model));
+    TRY(checkpoint_verify_model(NULL, adapter, model));
     TRY(new_folder_write(folder, write_merged, model));
     log_note("%s: the model of %s with the adapters of %s in its weights", folder, model->folder, adapter);
     return STATUS_OK;

@@ -336,13 +336,22 @@ static enum status fill_valid_row(const struct dataset *dataset, int64_t positio
     return STATUS_OK;
 }
 
-enum status dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
-                         const struct dataset_batch *out, int64_t *targets) {
-    int64_t length = dataset->options.sequence_tokens, first, counted = 0;
+static void check_rows(const struct dataset *dataset, enum dataset_split split, const struct dataset_rows *rows) {
+    int64_t first;
     bool there = split == DATASET_TRAIN ? dataset->train.count > 0 : dataset->valid_sequences > 0;
-    BUG_IF(step < 0 || batch < 1 || !there || __builtin_mul_overflow(step, batch, &first) || first > INT64_MAX - batch,
-           "step %lld of %lld sequences", (long long)step, (long long)batch);
-    for (int64_t i = 0; i < batch; i++) {
+    BUG_IF(rows->step < 0 || rows->batch < 1 || !there || __builtin_mul_overflow(rows->step, rows->batch, &first) ||
+               first > INT64_MAX - rows->batch,
+           "step %lld of %lld sequences", (long long)rows->step, (long long)rows->batch);
+    BUG_IF(rows->first < 0 || rows->count < 0 || rows->count > rows->batch - rows->first, "rows %lld..+%lld of %lld",
+           (long long)rows->first, (long long)rows->count, (long long)rows->batch);
+}
+
+enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split split, const struct dataset_rows *rows,
+                              const struct dataset_batch *out, int64_t *targets) {
+    int64_t length = dataset->options.sequence_tokens, counted = 0;
+    check_rows(dataset, split, rows);
+    int64_t position = rows->step * rows->batch + rows->first;
+    for (int64_t i = 0; i < rows->count; i++) {
         int64_t at = i * length;
         struct row row = {.length = length,
                           .tokens = out->tokens + at,
@@ -350,9 +359,15 @@ enum status dataset_fill(const struct dataset *dataset, enum dataset_split split
                           .positions = out->positions ? out->positions + at : NULL,
                           .segments = out->segments ? out->segments + at : NULL};
         int64_t here;
-        TRY((split == DATASET_TRAIN ? fill_train_row : fill_valid_row)(dataset, first + i, &row, &here));
+        TRY((split == DATASET_TRAIN ? fill_train_row : fill_valid_row)(dataset, position + i, &row, &here));
         counted += here;
     }
     *targets = counted;
     return STATUS_OK;
+}
+
+enum status dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
+                         const struct dataset_batch *out, int64_t *targets) {
+    struct dataset_rows rows = {.step = step, .batch = batch, .count = batch};
+    return dataset_fill_rows(dataset, split, &rows, out, targets);
 }

@@ -114,19 +114,29 @@ void dataset_tell_cuts(const struct dataset *dataset);
  * where that cannot be read; beside any other call. */
 uint64_t dataset_fingerprint(const struct dataset *dataset);
 
-/* Arrays [batch*T]; positions and segments may be NULL. */
+/* Arrays, T tokens a row; positions and segments may be NULL. */
 struct dataset_batch {
     int32_t *tokens, *targets, *positions, *segments;
 };
 
-/* Fills a batch row by row. *targets is the number of targets that count.
+/* Rows [first, first + count) of the batch of a step: a rank's, or all `batch`. */
+struct dataset_rows {
+    int64_t step, batch;
+    int64_t first, count; /* within the batch; a count of 0 fills nothing */
+};
+
+/* Fills arrays of count*T with rows of a batch, one by one. *targets is the number of targets that count in them.
  *
  * Row r of a training step is position p = step*batch + r of an endless sequence. The mixture picks the source, and
  * each source gives its sequences in an order that the seed and its number among the sources decide (row_order.h): a
- * pure function of the arguments, so that resuming needs the step only. Validation steps go through the sequences once,
- * in order; rows beyond the last have tokens 0 and targets DATASET_IGNORE. The split must have sequences; step is at
- * least 0 and batch at least 1. BAD_INPUT or FAILED where the text of a row could not be tokenized, as dataset_open;
- * FAILED where a file cannot be read any more, such as one that was cut short. */
+ * pure function of the arguments, so that resuming needs the step only, and a row is the same whichever rank has it.
+ * Validation steps go through the sequences once, in order; rows beyond the last have tokens 0 and targets
+ * DATASET_IGNORE. The split must have sequences; step is at least 0 and batch at least 1. BAD_INPUT or FAILED where the
+ * text of a row could not be tokenized, as dataset_open; FAILED where a file cannot be read any more, such as one that
+ * was cut short. */
+enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split split, const struct dataset_rows *rows,
+                              const struct dataset_batch *out, int64_t *targets);
+/* The same with all rows of the batch. */
 enum status dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
                          const struct dataset_batch *out, int64_t *targets);
 

@@ -83,7 +83,7 @@ void written_text_free(struct written_text *text) {
 
 enum status writer_model_open(const char *folder, const struct plan_options *plan, struct writer_model *out) {
     TRY(session_begin(folder, PROGRAMS_TO_WRITE, plan, NULL, &out->session, &out->plan));
-    TRY(checkpoint_verify_model(folder, out->session.model));
+    TRY(checkpoint_verify_model(NULL, folder, out->session.model));
     TRY(generation_config_read(out->session.model, &out->config));
     return model_tokenizer_require(out->session.model, &out->tokenizer);
 }

@@ -1,4 +1,4 @@
-/* Writes an adapter's folder. */
+/* Writes an adapter's settings. */
 #include "base/json.h"
 #include "model/model_adapter.h"
 
@@ -10,7 +10,7 @@ static bool has_kn(const struct graph *graph) {
     return false;
 }
 
-static enum status write_config(const struct model *model, const char *path, struct manifest *manifest) {
+enum status adapter_write_settings(const struct model *model, const char *path, struct manifest *manifest) {
     struct graph *graph;
     struct file_sums *sums;
     TRY(manifest_add(manifest, path, &sums));
@@ -24,28 +24,4 @@ static enum status write_config(const struct model *model, const char *path, str
         object ? json_write_summed(path, object, sums) : status_set(STATUS_FAILED, "%s: no memory", path);
     json_decref(object);
     return status;
-}
-
-static enum status write_weights(const char *path, const struct weight_target *sources, int count,
-                                 struct manifest *manifest) {
-    struct file_sums *sums;
-    TRY(manifest_add(manifest, path, &sums));
-    struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
-    if (!items) return STATUS_FAILED;
-    size_t used = 0;
-    for (int i = 0; i < count; i++) {
-        if (!adapter_owns(sources[i].tensor->name)) continue;
-        items[used] = (struct safetensors_item){sources[i].tensor->name, sources[i].tensor->shape, sources[i].data,
-                                                sources[i].store,        sources[i].home,          sources[i].hash};
-        items[used++].shape.dtype = sources[i].dtype;
-    }
-    enum status status = safetensors_write(path, items, used, sums);
-    mem_free(items);
-    return status;
-}
-
-enum status adapter_write(const struct model *model, const char *config_path, const char *weights_path,
-                          const struct weight_target *sources, int count, struct manifest *manifest) {
-    TRY(write_config(model, config_path, manifest));
-    return write_weights(weights_path, sources, count, manifest);
 }

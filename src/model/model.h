@@ -228,6 +228,14 @@ struct byte_store model_initial_store(struct initial_weights *weights);
 enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count,
                         struct manifest *manifest);
 
+/* The same in parts, for ranks that write the weights together (safetensors_write_range): the name of the file of
+ * weights, what lies in it (the caller frees the array, which borrows from the sources), and all other files. */
+const char *model_weights_name(const struct model *model);
+enum status model_list_items(const struct model *model, const struct weight_target *sources, int count,
+                             struct safetensors_item **out, size_t *items);
+enum status model_write_settings(const struct model *model, const char *folder, const struct weight_target *sources,
+                                 int count, struct manifest *manifest);
+
 /* Writes a model with adapters as one without, into an existing empty folder: W + (alpha / rank) B A, computed in fp32
  * and rounded to the dtype of the file (F16 becomes fp32). */
 enum status model_write_merged(const struct model *model, const char *folder);

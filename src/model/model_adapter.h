@@ -14,8 +14,7 @@ enum status adapter_freeze(const struct model *model, struct graph *graph);
 enum status adapter_small_graph(const struct model *model, struct graph **out);
 /* Whether the folder holds an adapter. */
 enum status adapter_find(const char *folder, bool *found);
-/* Writes the two files, and adds them to the manifest unless that is NULL. */
-enum status adapter_write(const struct model *model, const char *config_path, const char *weights_path,
-                          const struct weight_target *sources, int count, struct manifest *manifest);
+/* Writes adapter_config.json to `path`, and adds it to the manifest unless that is NULL. */
+enum status adapter_write_settings(const struct model *model, const char *path, struct manifest *manifest);
 
 #endif

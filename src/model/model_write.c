@@ -70,22 +70,6 @@ static enum status copy_companion(const char *from_folder, const char *to_folder
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the inputs were accepted long ago */
 }
 
-static enum status write_weights(const char *path, const struct weight_target *sources, int count,
-                                 struct manifest *manifest) {
-    struct file_sums *sums;
-    TRY(manifest_add(manifest, path, &sums));
-    struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
-    if (!items) return STATUS_FAILED;
-    for (int i = 0; i < count; i++) {
-        items[i] = (struct safetensors_item){sources[i].tensor->name, sources[i].tensor->shape, sources[i].data,
-                                             sources[i].store,        sources[i].home,          sources[i].hash};
-        items[i].shape.dtype = sources[i].dtype;
-    }
-    enum status status = safetensors_write(path, items, (size_t)count, sums);
-    mem_free(items);
-    return status;
-}
-
 /* Without allocating, since memory may be what ran out. */
 static void remove_file(const char *folder, const char *name) {
     char path[PATH_MAX];
@@ -99,22 +83,61 @@ static void remove_files(const char *folder) {
         remove_file(folder, companions[i]);
 }
 
+const char *model_weights_name(const struct model *model) {
+    return model->config.adapter.rank > 0 ? adapter_weights_name : weights_name;
+}
+
+enum status model_list_items(const struct model *model, const struct weight_target *sources, int count,
+                             struct safetensors_item **out, size_t *items) {
+    struct safetensors_item *list = mem_array((size_t)count, sizeof *list);
+    size_t used = 0;
+    if (!list) return STATUS_FAILED;
+    for (int i = 0; i < count; i++) {
+        const struct weight_target *source = &sources[i];
+        if (model->config.adapter.rank > 0 && !adapter_owns(source->tensor->name)) continue;
+        list[used] = (struct safetensors_item){source->tensor->name, source->tensor->shape, source->data,
+                                               source->store,        source->home,          source->hash};
+        list[used++].shape.dtype = source->dtype;
+    }
+    *out = list;
+    *items = used;
+    return STATUS_OK;
+}
+
+enum status model_write_settings(const struct model *model, const char *folder, const struct weight_target *sources,
+                                 int count, struct manifest *manifest) {
+    bool adapter = model->config.adapter.rank > 0;
+    char *config = path_join(folder, adapter ? adapter_config_name : config_name);
+    enum status status = config ? STATUS_OK : STATUS_FAILED;
+    if (config && !adapter) status = write_config(model, config, written_dtype(sources, count), manifest);
+    for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++)
+        status = copy_companion(model->folder, folder, companions[i], manifest);
+    if (status == STATUS_OK && adapter) status = adapter_write_settings(model, config, manifest);
+    mem_free(config);
+    return status;
+}
+
+static enum status write_weights(const struct model *model, const char *folder, const struct weight_target *sources,
+                                 int count, struct manifest *manifest) {
+    struct file_sums *sums;
+    struct safetensors_item *items = NULL;
+    size_t item_count;
+    char *path = path_join(folder, model_weights_name(model));
+    enum status status;
+    TRY_GOTO(status, path ? manifest_add(manifest, path, &sums) : STATUS_FAILED, done);
+    TRY_GOTO(status, model_list_items(model, sources, count, &items, &item_count), done);
+    status = safetensors_write(path, items, item_count, sums);
+done:
+    mem_free(items);
+    mem_free(path);
+    return status;
+}
+
 enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count,
                         struct manifest *manifest) {
     TRY(check_empty(folder));
-    bool adapter = model->config.adapter.rank > 0;
-    char *config = path_join(folder, adapter ? adapter_config_name : config_name);
-    char *weights = path_join(folder, adapter ? adapter_weights_name : weights_name);
-    enum status status;
-    TRY_GOTO(status, config && weights ? STATUS_OK : STATUS_FAILED, done);
-    if (!adapter) TRY_GOTO(status, write_config(model, config, written_dtype(sources, count), manifest), done);
-    for (int i = 0; model->folder && i < COMPANIONS; i++)
-        TRY_GOTO(status, copy_companion(model->folder, folder, companions[i], manifest), done);
-    status = adapter ? adapter_write(model, config, weights, sources, count, manifest)
-                     : write_weights(weights, sources, count, manifest);
-done:
+    enum status status = model_write_settings(model, folder, sources, count, manifest);
+    if (status == STATUS_OK) status = write_weights(model, folder, sources, count, manifest);
     if (status != STATUS_OK) remove_files(folder);
-    mem_free(config);
-    mem_free(weights);
     return status;
 }

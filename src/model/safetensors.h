@@ -133,6 +133,14 @@ struct safetensors_item {
  * not finite. `sums`, begun and of no other bytes, takes those of the file; NULL: not wanted. */
 enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count,
                               struct file_sums *sums);
+/* Bytes of the file that they make. FAILED without memory. */
+enum status safetensors_measure(const struct safetensors_item *items, size_t count, uint64_t *bytes);
+/* Writes bytes [range->begin, range->end) of that file, whose other ranges others write, at the same time too; made
+ * where it is missing. `begin` is a multiple of FILE_BLOCK_BYTES_LEAST. Synced; what was written stays on failure.
+ * `sums` takes those bytes alone. An item's hash is made, of all its bytes, by the range in which its first byte lies;
+ * others leave it alone. Only values in the range are required to be finite. */
+enum status safetensors_write_range(const char *path, const struct safetensors_item *items, size_t count,
+                                    const struct file_range *range, struct file_sums *sums);
 
 /* For safetensors.c: checks the header of the set's last file in full and appends its tensors, unsorted. `file`, its
  * path, must live as long as the set. */

@@ -1,5 +1,6 @@
 /* Writes a safetensors file. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -8,7 +9,7 @@
 #include "graph/finite.h"
 #include "model/safetensors.h"
 
-enum { HEADER_ALIGNMENT = 8, BLOCK_BYTES = 1 << 17 };
+enum { LENGTH_BYTES = 8, HEADER_ALIGNMENT = 8, BLOCK_BYTES = 1 << 17 };
 
 static const char *file_dtype(enum dtype dtype) {
     switch (dtype) {
@@ -54,21 +55,56 @@ static json_t *make_header(const struct safetensors_item *const *sorted, size_t 
     return header;
 }
 
-static void write_header(struct file_writer *writer, const char *text) {
-    static const char spaces[HEADER_ALIGNMENT + 1] = "        ";
-    size_t bytes = strlen(text), padding = (HEADER_ALIGNMENT - bytes % HEADER_ALIGNMENT) % HEADER_ALIGNMENT;
-    uint64_t length = bytes + padding;
-    unsigned char little[8];
-    for (int i = 0; i < 8; i++)
-        little[i] = (unsigned char)(length >> (8 * i));
-    file_writer_write(writer, little, sizeof little);
-    file_writer_write(writer, text, bytes);
-    file_writer_write(writer, spaces, padding);
+/* A file before it is written. */
+struct layout {
+    const struct safetensors_item **sorted; /* in the order of their data */
+    size_t count;
+    char *head; /* the length, the JSON, and spaces up to a multiple of 8 */
+    uint64_t head_bytes, bytes;
+};
+
+static enum status set_head(struct layout *layout, const char *text) {
+    size_t length = strlen(text), padding = (HEADER_ALIGNMENT - length % HEADER_ALIGNMENT) % HEADER_ALIGNMENT;
+    layout->head_bytes = LENGTH_BYTES + length + padding;
+    layout->head = mem_array(layout->head_bytes, 1);
+    if (!layout->head) return STATUS_FAILED;
+    for (int i = 0; i < LENGTH_BYTES; i++)
+        layout->head[i] = (char)(unsigned char)((length + padding) >> (8 * i));
+    memcpy(layout->head + LENGTH_BYTES, text, length);
+    memset(layout->head + LENGTH_BYTES + length, ' ', padding);
+    layout->bytes = layout->head_bytes;
+    for (size_t i = 0; i < layout->count; i++)
+        layout->bytes += (uint64_t)shape_bytes(&layout->sorted[i]->shape);
+    return STATUS_OK;
+}
+
+static void layout_free(struct layout *layout) {
+    mem_free(layout->sorted);
+    mem_free(layout->head);
+}
+
+static enum status layout_make(const struct safetensors_item *items, size_t count, struct layout *out) {
+    struct layout layout = {.sorted = mem_array(count, sizeof(const struct safetensors_item *)), .count = count};
+    if (!layout.sorted) return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++)
+        layout.sorted[i] = &items[i];
+    if (count > 0) qsort(layout.sorted, count, sizeof *layout.sorted, compare_items);
+    json_t *header = make_header(layout.sorted, count);
+    char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
+    json_decref(header);
+    enum status status = text ? set_head(&layout, text) : status_no_memory(0, "the header of a safetensors file");
+    json_text_free(text);
+    if (status == STATUS_OK)
+        *out = layout;
+    else
+        layout_free(&layout);
+    return status;
 }
 
 /* The file being written, with the buffers that items pass through. */
 struct stream {
     struct file_writer file;
+    struct file_range range; /* of the file that is written */
     XXH3_state_t *hash;
     void *room; /* BYTE_STORE_PIECE bytes, of an item without an address */
 };
@@ -80,80 +116,123 @@ static enum status check_finite(const struct safetensors_item *item, const char 
     return status_set(STATUS_FAILED, "%s: value %" PRId64 " is not finite", item->name, offset / element + found);
 }
 
+/* A part of an item: bytes [begin, end) of it are written. */
+struct item_part {
+    const struct safetensors_item *item;
+    int64_t begin, end;
+    bool hashed; /* all its bytes are */
+};
+
+/* Data are aligned to their elements, and so are ranges and pieces: no value lies in two. */
+static void write_part(struct stream *stream, const struct item_part *part, const char *data, int64_t offset,
+                       size_t bytes) {
+    int64_t from = part->begin > offset ? part->begin : offset, to = offset + (int64_t)bytes;
+    if (to > part->end) to = part->end;
+    if (from >= to) return;
+    size_t count = (size_t)(to - from);
+    stream->file.status = check_finite(part->item, data + (from - offset), from, count);
+    file_writer_write(&stream->file, data + (from - offset), count);
+    progress_add((int64_t)count);
+}
+
 /* Bytes from `offset` of the item on, in blocks that are still in the second-level cache when the writer copies what
  * was checked and hashed. */
-static void write_block(struct stream *stream, const struct safetensors_item *item, const char *data, int64_t offset,
-                        int64_t bytes) {
+static void take_block(struct stream *stream, const struct item_part *part, const char *data, int64_t offset,
+                       int64_t bytes) {
     for (int64_t at = 0; at < bytes && stream->file.status == STATUS_OK; at += BLOCK_BYTES) {
         size_t count = (size_t)(bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES);
-        stream->file.status = check_finite(item, data + at, offset + at, count);
-        if (item->hash) XXH3_64bits_update(stream->hash, data + at, count);
-        file_writer_write(&stream->file, data + at, count);
-        progress_add((int64_t)count);
+        if (part->hashed) XXH3_64bits_update(stream->hash, data + at, count);
+        write_part(stream, part, data + at, offset + at, count);
     }
 }
 
-static void write_stored(struct stream *stream, const struct safetensors_item *item, int64_t bytes) {
-    for (int64_t at = 0; at < bytes && stream->file.status == STATUS_OK; at += BYTE_STORE_PIECE) {
-        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
+static void take_stored(struct stream *stream, const struct item_part *part, int64_t from, int64_t to) {
+    const struct safetensors_item *item = part->item;
+    for (int64_t at = from; at < to && stream->file.status == STATUS_OK; at += BYTE_STORE_PIECE) {
+        int64_t count = to - at < BYTE_STORE_PIECE ? to - at : BYTE_STORE_PIECE;
         stream->file.status = item->store->read(item->store->payload, item->key, at, count, stream->room);
-        if (stream->file.status == STATUS_OK) write_block(stream, item, stream->room, at, count);
+        if (stream->file.status == STATUS_OK) take_block(stream, part, stream->room, at, count);
     }
 }
 
-static void write_item(struct stream *stream, const struct safetensors_item *item) {
+/* What lies in the range of an item whose data begin at `place` of the file; and its hash, if it begins there. */
+static void write_item(struct stream *stream, const struct safetensors_item *item, uint64_t place) {
     int64_t bytes = shape_bytes(&item->shape);
+    uint64_t begin = stream->range.begin, end = stream->range.end;
+    if (place >= end || place + (uint64_t)bytes <= begin) return;
+    struct item_part part = {.item = item, .end = bytes};
+    if (begin > place) part.begin = (int64_t)(begin - place);
+    if (end - place < (uint64_t)bytes) part.end = (int64_t)(end - place);
+    part.hashed = item->hash && part.begin == 0;
+    int64_t to = part.hashed ? bytes : part.end;
     XXH3_64bits_reset(stream->hash);
     if (item->data)
-        write_block(stream, item, item->data, 0, bytes);
+        take_block(stream, &part, (const char *)item->data + part.begin, part.begin, to - part.begin);
     else
-        write_stored(stream, item, bytes);
-    if (item->hash) *item->hash = XXH3_64bits_digest(stream->hash);
+        take_stored(stream, &part, part.begin, to);
+    if (part.hashed) *item->hash = XXH3_64bits_digest(stream->hash);
 }
 
-static int64_t sum_bytes(const struct safetensors_item *const *items, size_t count) {
-    int64_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        bytes += shape_bytes(&items[i]->shape);
-    return bytes;
+static void write_layout(struct stream *stream, const struct layout *layout) {
+    uint64_t place = layout->head_bytes, head_end = place < stream->range.end ? place : stream->range.end;
+    if (stream->range.begin < head_end)
+        file_writer_write(&stream->file, layout->head + stream->range.begin, head_end - stream->range.begin);
+    for (size_t i = 0; i < layout->count && stream->file.status == STATUS_OK; i++) {
+        write_item(stream, layout->sorted[i], place);
+        place += (uint64_t)shape_bytes(&layout->sorted[i]->shape);
+    }
 }
 
-static enum status write_file(const char *path, const char *header, const struct safetensors_item *const *sorted,
-                              size_t count, struct file_sums *sums, struct stream *stream) {
-    TRY(file_writer_open(path, &stream->file));
+static enum status write_opened(const char *path, const struct layout *layout, struct file_sums *sums,
+                                struct stream *stream) {
     stream->file.sums = sums;
     file_writer_pass_cache(&stream->file);
-    write_header(&stream->file, header);
-    progress_begin(PROGRESS_BYTES, sum_bytes(sorted, count), "writing %s", path_name(path));
-    for (size_t i = 0; i < count && stream->file.status == STATUS_OK; i++)
-        write_item(stream, sorted[i]);
+    progress_begin(PROGRESS_BYTES, (int64_t)(stream->range.end - stream->range.begin), "writing %s", path_name(path));
+    write_layout(stream, layout);
     progress_end();
     return file_writer_close(&stream->file);
 }
 
-static enum status write_sorted(const char *path, const struct safetensors_item *const *sorted, size_t count,
-                                struct file_sums *sums) {
-    json_t *header = make_header(sorted, count);
-    char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
-    json_decref(header);
-    if (!text) return status_no_memory(0, "the header of a safetensors file");
-    struct stream stream = {.hash = XXH3_createState(), .room = mem_array(BYTE_STORE_PIECE, 1)};
-    enum status status = stream.hash && stream.room ? write_file(path, text, sorted, count, sums, &stream)
-                                                    : status_no_memory(BYTE_STORE_PIECE, "writing a safetensors file");
+/* `range` NULL: a new file as a whole. */
+static enum status write_file(const char *path, const struct layout *layout, const struct file_range *range,
+                              struct file_sums *sums) {
+    struct stream stream = {.range = range ? *range : (struct file_range){0, layout->bytes},
+                            .hash = XXH3_createState(),
+                            .room = mem_array(BYTE_STORE_PIECE, 1)};
+    enum status status =
+        stream.hash && stream.room ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "writing a safetensors file");
+    if (status == STATUS_OK)
+        status = range ? file_writer_open_part(path, range->begin, &stream.file) : file_writer_open(path, &stream.file);
+    if (status == STATUS_OK) status = write_opened(path, layout, sums, &stream);
     XXH3_freeState(stream.hash);
     mem_free(stream.room);
-    json_text_free(text);
     return status;
 }
 
 enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count,
                               struct file_sums *sums) {
-    const struct safetensors_item **sorted = mem_array(count, sizeof(const struct safetensors_item *));
-    if (!sorted) return STATUS_FAILED;
-    for (size_t i = 0; i < count; i++)
-        sorted[i] = &items[i];
-    if (count > 0) qsort(sorted, count, sizeof *sorted, compare_items);
-    enum status status = write_sorted(path, sorted, count, sums);
-    mem_free(sorted);
+    struct layout layout;
+    TRY(layout_make(items, count, &layout));
+    enum status status = write_file(path, &layout, NULL, sums);
+    layout_free(&layout);
+    return status;
+}
+
+enum status safetensors_measure(const struct safetensors_item *items, size_t count, uint64_t *bytes) {
+    struct layout layout;
+    TRY(layout_make(items, count, &layout));
+    *bytes = layout.bytes;
+    layout_free(&layout);
+    return STATUS_OK;
+}
+
+enum status safetensors_write_range(const char *path, const struct safetensors_item *items, size_t count,
+                                    const struct file_range *range, struct file_sums *sums) {
+    struct layout layout;
+    TRY(layout_make(items, count, &layout));
+    BUG_IF(range->begin % FILE_BLOCK_BYTES_LEAST != 0 || range->begin > range->end || range->end > layout.bytes,
+           "%s: bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64, path, range->begin, range->end, layout.bytes);
+    enum status status = write_file(path, &layout, range, sums);
+    layout_free(&layout);
     return status;
 }

@@ -35,6 +35,8 @@ enum status engine_load_state(struct engine *engine, const char *path);
  * that were taken while tensors were written (engine_list_tensors), by id; 0: not known. NULL: none is. FAILED without
  * memory. */
 enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash);
+/* Fills in the hashes that are 0, but not those of tensors in `skip` (by id; NULL: of none). */
+enum status engine_hash_tensors(const struct engine *engine, const bool *skip, uint64_t *hashes);
 /* Does the updates that the last step deferred (runner_finish). Call it before weights or state are read and before a
  * step of another program. */
 enum status engine_settle(struct engine *engine);

@@ -51,32 +51,41 @@ static enum status hash_home(const struct engine *engine, const struct tensor *t
     return status;
 }
 
-static enum status hash_homes(const struct engine *engine, uint64_t *hashes) {
+static bool is_unknown(const struct tensor *tensor, const bool *skip, const uint64_t *hashes) {
+    return outlasts_steps(tensor) && hashes[tensor->id] == 0 && !(skip && skip[tensor->id]);
+}
+
+static enum status hash_homes(const struct engine *engine, const bool *skip, uint64_t *hashes) {
     const struct graph *graph = engine_graph(engine);
     void *room = mem_array(BYTE_STORE_PIECE, 1);
     enum status status = room ? STATUS_OK : STATUS_FAILED;
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        if (hashes[i] == 0 && outlasts_steps(tensor) && !runner_data(engine->main, tensor))
+        if (is_unknown(tensor, skip, hashes) && !runner_data(engine->main, tensor))
             status = hash_home(engine, tensor, room, &hashes[i]);
     }
     mem_free(room);
     return status;
 }
 
-enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash) {
+enum status engine_hash_tensors(const struct engine *engine, const bool *skip, uint64_t *hashes) {
     const struct graph *graph = engine_graph(engine);
     int64_t count = (int64_t)graph->tensors.count;
-    uint64_t *hashes = mem_array(graph->tensors.count, sizeof *hashes);
-    if (!hashes) return STATUS_FAILED;
-    if (known) memcpy(hashes, known, graph->tensors.count * sizeof *hashes);
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t i = 0; i < count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        const void *data = hashes[i] == 0 && outlasts_steps(tensor) ? runner_data(engine->main, tensor) : NULL;
+        const void *data = is_unknown(tensor, skip, hashes) ? runner_data(engine->main, tensor) : NULL;
         if (data) hashes[i] = XXH3_64bits(data, (size_t)shape_bytes(&tensor->shape));
     }
-    enum status status = hash_homes(engine, hashes);
+    return hash_homes(engine, skip, hashes);
+}
+
+enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash) {
+    const struct graph *graph = engine_graph(engine);
+    uint64_t *hashes = mem_array(graph->tensors.count, sizeof *hashes);
+    if (!hashes) return STATUS_FAILED;
+    if (known) memcpy(hashes, known, graph->tensors.count * sizeof *hashes);
+    enum status status = engine_hash_tensors(engine, NULL, hashes);
     *hash = XXH3_64bits(hashes, graph->tensors.count * sizeof *hashes);
     mem_free(hashes);
     return status;

@@ -6,6 +6,13 @@
 #include "base/fault.h"
 #include "base/progress.h"
 
+static struct comm *comm_of(const struct checkpoint_writer *writer) {
+    return writer->source.engine->plan->session->comm;
+}
+
+/* There is nobody to ask: the thread goes through all parts. */
+static bool is_alone(const struct checkpoint_writer *writer) { return mesh_ranks(&comm_of(writer)->mesh) == 1; }
+
 static void set_flag(struct checkpoint_writer *writer, bool *flag, bool value) {
     pthread_mutex_lock(&writer->lock);
     *flag = value;
@@ -41,57 +48,150 @@ void checkpoint_writer_open(const char *run_folder, struct engine *engine, const
     runner_set_gate(engine->main, await_reading, out);
 }
 
-void checkpoint_writer_close(struct checkpoint_writer *writer) {
-    if (!writer->source.engine) return;
-    if (writer->running) pthread_join(writer->thread, NULL);
-    mem_free(writer->folder);
-    runner_set_gate(writer->source.engine->main, NULL, NULL);
-    pthread_mutex_destroy(&writer->lock);
-    pthread_cond_destroy(&writer->changed);
-    *writer = (struct checkpoint_writer){0};
+/* ---- The thread ---- */
+
+static void run_stage(struct checkpoint_writer *writer) {
+    struct checkpoint_saving *saving = &writer->saving;
+    bool alone = is_alone(writer);
+    if (writer->stage == WRITER_WRITES) {
+        if (comm_of(writer)->rank == 0) writer->status = metrics_sync(writer->metrics);
+        if (writer->status == STATUS_OK) writer->status = checkpoint_write_part(saving);
+        release_arena(writer); /* however it failed */
+        if (alone) writer->status = checkpoint_gather(saving, writer->status);
+    }
+    if ((alone || writer->stage == WRITER_PUBLISHES) && writer->status == STATUS_OK)
+        writer->status = checkpoint_publish(saving);
+    if (alone) writer->status = checkpoint_end(saving, writer->status, &writer->folder);
 }
 
-static void *write_one(void *payload) {
+static void *work(void *payload) {
     struct checkpoint_writer *writer = payload;
     progress_mute_thread();
     /* The compute threads are busy with the step. */
     writer->source.engine->plan->session->machine.backend->set_threads(1);
-    enum status status = metrics_sync(writer->metrics);
-    if (status == STATUS_OK) status = checkpoint_write(&writer->source, &writer->state, &writer->folder);
-    release_arena(writer); /* however it failed */
-    writer->status = status;
+    run_stage(writer);
     snprintf(writer->message, sizeof writer->message, "%s", status_message());
     snprintf(writer->hint, sizeof writer->hint, "%s", status_hint_text());
-    set_flag(writer, &writer->writing, false);
+    set_flag(writer, &writer->working, false);
     return NULL;
 }
 
-enum status checkpoint_writer_begin(struct checkpoint_writer *writer, const struct checkpoint_state *state) {
-    BUG_IF(writer->running, "two checkpoints at once");
-    writer->state = *state;
-    writer->reading = writer->writing = true;
-    int error = fault_point(FAULT_SUBMIT) ? EAGAIN : pthread_create(&writer->thread, NULL, write_one, writer);
-    writer->running = error == 0;
-    if (writer->running) return STATUS_OK;
-    writer->reading = writer->writing = false;
+static enum status start_thread(struct checkpoint_writer *writer) {
+    writer->working = true;
+    int error = fault_point(FAULT_SUBMIT) ? EAGAIN : pthread_create(&writer->thread, NULL, work, writer);
+    writer->joinable = error == 0;
+    if (writer->joinable) return STATUS_OK;
+    writer->working = false;
+    release_arena(writer);
     return status_set(STATUS_FAILED, "cannot start a thread for the checkpoint: %s", strerror(error));
 }
 
-bool checkpoint_writer_ended(struct checkpoint_writer *writer) {
+/* What the thread came to, as this thread's own. */
+static enum status join_thread(struct checkpoint_writer *writer) {
+    if (writer->joinable) pthread_join(writer->thread, NULL);
+    writer->joinable = false;
+    if (writer->status == STATUS_OK) return STATUS_OK;
+    return status_hint(status_set(writer->status, "%s", writer->message), "%s", writer->hint);
+}
+
+/* ---- Between steps ---- */
+
+static void keep_status(struct checkpoint_writer *writer, enum status status) {
+    writer->status = status;
+    if (status == STATUS_OK) return;
+    snprintf(writer->message, sizeof writer->message, "%s", status_message());
+    snprintf(writer->hint, sizeof writer->hint, "%s", status_hint_text());
+}
+
+static void end_saving(struct checkpoint_writer *writer, enum status status) {
+    keep_status(writer, checkpoint_end(&writer->saving, status, &writer->folder));
+    writer->stage = WRITER_ENDED;
+}
+
+/* All threads are through with a stage. Rank 0 alone has anything to do in the next. */
+static void go_on(struct checkpoint_writer *writer) {
+    enum status status = join_thread(writer);
+    if (is_alone(writer)) {
+        writer->stage = WRITER_ENDED;
+        return;
+    }
+    if (writer->stage == WRITER_PUBLISHES) {
+        end_saving(writer, status);
+        return;
+    }
+    status = checkpoint_gather(&writer->saving, status);
+    writer->stage = WRITER_PUBLISHES;
+    keep_status(writer, status);
+    if (writer->saving.folder.agreed) /* and all ranks know */
+        end_saving(writer, status);
+    else if (status == STATUS_OK && comm_of(writer)->rank == 0)
+        keep_status(writer, start_thread(writer));
+}
+
+static bool is_working(struct checkpoint_writer *writer) {
     pthread_mutex_lock(&writer->lock);
-    bool ended = writer->running && !writer->writing;
+    bool working = writer->working;
     pthread_mutex_unlock(&writer->lock);
-    return ended;
+    return working;
+}
+
+/* Collective. Whether some rank's thread is still at it. A failure of communication ends the waiting. */
+static bool any_is_working(struct checkpoint_writer *writer) {
+    struct comm *comm = comm_of(writer);
+    struct comm_group all = comm_group_all(comm);
+    char mine = is_working(writer), *theirs = mem_array((size_t)all.count, 1);
+    bool any = mine != 0;
+    if (theirs && comm_exchange(comm, &all, &mine, 1, theirs) == STATUS_OK)
+        any = memchr(theirs, 1, (size_t)all.count) != NULL;
+    mem_free(theirs);
+    return any;
+}
+
+bool checkpoint_writer_ended(struct checkpoint_writer *writer) {
+    if (writer->stage == WRITER_IDLE) return false;
+    if (writer->stage == WRITER_ENDED) return true;
+    bool working = is_alone(writer) ? is_working(writer) : any_is_working(writer);
+    if (!working) go_on(writer);
+    return writer->stage == WRITER_ENDED;
+}
+
+enum status checkpoint_writer_begin(struct checkpoint_writer *writer, const struct checkpoint_state *state) {
+    BUG_IF(writer->stage != WRITER_IDLE, "two checkpoints at once");
+    writer->state = *state;
+    writer->status = STATUS_OK;
+    enum status status = checkpoint_begin(&writer->source, &writer->state, &writer->saving);
+    if (status != STATUS_OK) return checkpoint_end(&writer->saving, status, &writer->folder);
+    writer->stage = WRITER_WRITES;
+    writer->reading = true;
+    status = start_thread(writer);
+    if (status == STATUS_OK) return STATUS_OK;
+    keep_status(writer, status); /* the others learn it when they ask */
+    if (!is_alone(writer)) return STATUS_OK;
+    end_saving(writer, status);
+    writer->stage = WRITER_IDLE;
+    return status_set(STATUS_FAILED, "%s", writer->message);
 }
 
 enum status checkpoint_writer_finish(struct checkpoint_writer *writer, char **folder) {
     *folder = NULL;
-    if (!writer->running) return STATUS_OK;
-    pthread_join(writer->thread, NULL);
-    writer->running = false;
+    if (writer->stage == WRITER_IDLE) return STATUS_OK;
+    while (writer->stage != WRITER_ENDED)
+        go_on(writer); /* which waits for the thread, and then for the other ranks */
+    writer->stage = WRITER_IDLE;
     if (writer->status != STATUS_OK)
         return status_hint(status_set(writer->status, "%s", writer->message), "%s", writer->hint);
     *folder = writer->folder;
     writer->folder = NULL;
     return STATUS_OK;
+}
+
+void checkpoint_writer_close(struct checkpoint_writer *writer) {
+    if (!writer->source.engine) return;
+    (void)join_thread(writer);
+    if (writer->saving.source) checkpoint_drop(&writer->saving);
+    mem_free(writer->folder);
+    runner_set_gate(writer->source.engine->main, NULL, NULL);
+    pthread_mutex_destroy(&writer->lock);
+    pthread_cond_destroy(&writer->changed);
+    *writer = (struct checkpoint_writer){0};
 }

@@ -3,6 +3,10 @@
  * gate until all has been read: nothing is copied, and the step stops only where the disk is slower than the passes.
  * Syncing and renaming go on beside later steps.
  *
+ * Ranks write their parts beside steps and ask each other between them (checkpoint.h): while a checkpoint is being
+ * written, every rank calls checkpoint_writer_ended after every step, which tells all the same. When all have written,
+ * rank 0's thread gives the checkpoint its name, beside later steps too. On one rank the thread does both.
+ *
  * The thread's own memory (a file's buffer, names, headers) comes and goes during steps. */
 #ifndef BALLAST_TRAIN_CHECKPOINT_WRITER_H
 #define BALLAST_TRAIN_CHECKPOINT_WRITER_H
@@ -12,16 +16,26 @@
 #include "checkpoint/checkpoint.h"
 #include "train/metrics.h"
 
+/* The same on all ranks. */
+enum writer_stage {
+    WRITER_IDLE,
+    WRITER_WRITES,    /* threads write the ranks' parts */
+    WRITER_PUBLISHES, /* all parts are there: rank 0's thread publishes them */
+    WRITER_ENDED      /* not finished yet */
+};
+
 struct checkpoint_writer {
     struct checkpoint_source source;
     struct metrics
         *metrics; /* borrowed; synced before the checkpoint appears: going on from it cuts them to its step */
     pthread_t thread;
-    bool running; /* the thread is to be joined */
+    bool joinable; /* the thread is to be joined */
+    enum writer_stage stage;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool reading, writing; /* under the lock: of the arena; at all */
+    bool reading, working; /* under the lock: of the arena; at all */
     struct checkpoint_state state;
+    struct checkpoint_saving saving;
     enum status status; /* of the last one, with its message and hint */
     char message[1024], hint[1024];
     char *folder; /* where it is; NULL after a failure */
@@ -31,16 +45,19 @@ struct checkpoint_writer {
 void checkpoint_writer_open(const char *run_folder, struct engine *engine, const struct dataset *dataset,
                             const struct train_options *options, struct metrics *metrics,
                             struct checkpoint_writer *out);
-/* Waits for what is being written. One that was never opened is left alone. */
+/* Waits for what this rank's thread writes. Asks no other rank: after a failure too. One that was never opened is left
+ * alone. */
 void checkpoint_writer_close(struct checkpoint_writer *writer);
 
+/* The three below are collective: all ranks call them between steps, in the same order. */
+
 /* Begins the checkpoint of state->step and returns. One at a time: the one before must have been finished. Until it is
- * finished, nobody else uses the model's folder. FAILED when no thread can be had. */
+ * finished, nobody else uses the model's folder. FAILED when its folder cannot be made, or no thread be had. */
 enum status checkpoint_writer_begin(struct checkpoint_writer *writer, const struct checkpoint_state *state);
 /* Whether one was begun that has come to its end and is not finished yet. */
 bool checkpoint_writer_ended(struct checkpoint_writer *writer);
 /* Waits for the end of the one that was begun, if any. OK: `*folder` is where it is, for the caller to free; NULL when
- * none was begun. Otherwise as checkpoint_write. */
+ * none was begun. Otherwise as checkpoint_end. */
 enum status checkpoint_writer_finish(struct checkpoint_writer *writer, char **folder);
 
 #endif

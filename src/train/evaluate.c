@@ -156,7 +156,7 @@ enum status evaluate_files(const char *model_folder, const struct plan_options *
     TRY(session_begin(model_folder, PROGRAMS_TO_EVALUATE, plan, NULL, &evaluation.session, &evaluation.plan));
     struct eval_result result = {.plan = evaluation.plan.chosen};
     enum status status;
-    TRY_GOTO(status, checkpoint_verify_model(model_folder, evaluation.session.model), done);
+    TRY_GOTO(status, checkpoint_verify_model(evaluation.session.comm, model_folder, evaluation.session.model), done);
     TRY_GOTO(status, evaluate(&evaluation, &result), done);
     *out = result;
 done:

@@ -158,11 +158,12 @@ static enum status check_changes_begun(const char *run_folder, struct run_settin
     return status;
 }
 
-enum status run_origin_find(const char *run_folder, struct run_settings *settings, struct run_origin *out) {
+enum status run_origin_find(struct comm *comm, const char *run_folder, struct run_settings *settings,
+                            struct run_origin *out) {
     out->state.plan = settings->plan;
     TRY(checkpoint_find_newest(run_folder, &out->checkpoint));
     if (!out->checkpoint) return check_changes_begun(run_folder, settings);
-    enum status status = checkpoint_verify(out->checkpoint);
+    enum status status = checkpoint_verify(comm, out->checkpoint);
     if (status == STATUS_OK) status = checkpoint_read_state(out->checkpoint, &out->state);
     if (status == STATUS_BAD_INPUT) return checkpoint_hint_older(status, run_folder, out->checkpoint);
     TRY(status);

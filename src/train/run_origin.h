@@ -10,10 +10,11 @@ struct run_origin {
     struct checkpoint_state state;
 };
 
-/* Finds it, checks all its files, and run.json against it. The policy is that of run.json. BAD_INPUT
- * "RUN/run.json: FIELD: …" for another recipe, or other settings that say which data come when; notes for all else that
- * was edited. BAD_INPUT hints at an older checkpoint where the newest is damaged. */
-enum status run_origin_find(const char *run_folder, struct run_settings *settings, struct run_origin *out);
+/* Collective: finds it, checks all its files (each rank a share), and run.json against it. The policy is that of
+ * run.json. BAD_INPUT "RUN/run.json: FIELD: …" for another recipe, or other settings that say which data come when;
+ * notes for all else that was edited. BAD_INPUT hints at an older checkpoint where the newest is damaged. */
+enum status run_origin_find(struct comm *comm, const char *run_folder, struct run_settings *settings,
+                            struct run_origin *out);
 /* The plan to go on with, under the options that were given. What is another than before, where
  * options->allow_recipe_change admits that, is warned of and added to settings->changes. */
 enum status run_origin_resolve(const struct run_origin *origin, const char *run_folder,

@@ -234,9 +234,7 @@ static enum status find_model(const char *given, struct scratch *memory, const c
     return status;
 }
 
-/* Settings with absolute paths, and what was left open fixed, so that resuming later finds the same. */
-static enum status make_settings(const char *model_folder, const struct train_options *options,
-                                 struct run_settings *out) {
+enum status run_settings_make(const char *model_folder, const struct train_options *options, struct run_settings *out) {
     TRY(train_options_check(options));
     out->options = *options;
     if (!SETTINGS_HAVE(options, chat_time_s)) SETTINGS_GIVE(&out->options, chat_time_s, clock_today_s());
@@ -251,7 +249,7 @@ static enum status make_settings(const char *model_folder, const struct train_op
 static enum status write_first(struct train_run *run) {
     struct run_settings *settings = &run->settings;
     TRY(engine_open(&run->plan, &run->engine));
-    TRY(checkpoint_verify_model(settings->model_folder, run->session.model));
+    TRY(checkpoint_verify_model(run->session.comm, settings->model_folder, run->session.model));
     TRY(engine_load_weights(&run->engine));
     TRY(engine_require_finite(&run->engine, run->session.model->folder));
     settings->plan = run->plan.chosen;
@@ -264,7 +262,7 @@ static enum status write_first(struct train_run *run) {
 static enum status prepare_first(struct train_run *run, const char *model_folder, const struct plan_options *plan,
                                  const struct train_options *options) {
     struct run_settings *settings = &run->settings;
-    TRY(make_settings(model_folder, options, settings));
+    TRY(run_settings_make(model_folder, options, settings));
     if (SETTINGS_HAVE(plan, plan_path)) run->plan_path = plan->plan_path;
     TRY(session_begin(settings->model_folder, PROGRAMS_TO_TRAIN, plan, &settings->options, &run->session, &run->plan));
     TRY(prepare_run(run, &settings->options));
@@ -337,7 +335,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     TRY(run_origin_resolve(origin, run->folder, &given, settings, &resolved));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
     TRY(session_begin_decided(model, &resolved, plan, &settings->options, &run->session, &run->plan));
-    TRY(checkpoint_verify_model(origin->checkpoint ? NULL : model, run->session.model));
+    TRY(checkpoint_verify_model(run->session.comm, origin->checkpoint ? NULL : model, run->session.model));
     TRY(checkpoint_verify_base(&origin->state, run->session.model));
     run->state = origin->state;
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
@@ -387,7 +385,7 @@ static enum status prepare_resumed(struct train_run *run, const struct plan_opti
     TRY(check_options(run->folder, &settings->options));
     TRY(require_checkpoints(run->folder, &settings->options));
     TRY(clear_leftovers(run->folder));
-    TRY(run_origin_find(run->folder, settings, origin));
+    TRY(run_origin_find(plan->comm, run->folder, settings, origin));
     TRY(checkpoint_remove_old(run->folder, settings->options.keep)); /* the newest is good */
     TRY(extend(settings, options, origin->state.step));
     return resume_from(run, settings, plan, origin);

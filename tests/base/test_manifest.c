@@ -45,8 +45,9 @@ static void sums_are_by_blocks(void **state) {
         file_sums_free(&sums);
     }
     mem_free(data);
-    assert_true(file_blocks(0) == 0 && file_blocks(1) == 1 && file_blocks(FILE_BLOCK_BYTES) == 1);
-    assert_true(file_blocks(LARGE_BYTES) == 2);
+    assert_true(file_blocks(0, FILE_BLOCK_BYTES) == 0 && file_blocks(1, FILE_BLOCK_BYTES) == 1);
+    assert_true(file_blocks(FILE_BLOCK_BYTES, FILE_BLOCK_BYTES) == 1);
+    assert_true(file_blocks(LARGE_BYTES, FILE_BLOCK_BYTES) == 2);
 }
 
 /* A file written by each of the ways that there are, and an empty one. */
@@ -91,7 +92,7 @@ static enum status examine(const char *folder, struct manifest_findings *out) {
     struct manifest manifest;
     *out = (struct manifest_findings){0};
     TRY(manifest_read(folder, &manifest));
-    enum status status = manifest_verify(&manifest, folder, NULL, out);
+    enum status status = manifest_verify(&manifest, folder, NULL, (struct manifest_share){0}, out);
     if (status == STATUS_OK) status = manifest_find_added(&manifest, folder, out);
     manifest_free(&manifest);
     return status;

@@ -214,6 +214,32 @@ static void expect_refused(const struct dataset_options *options, const char *fi
 }
 
 /* Segments, positions and masks, from the ids alone. */
+/* Whatever share of a batch a rank has, its rows are those of the whole. */
+static void rows_do_not_depend_on_who_fills_them(void **state) {
+    enum { LENGTH = 3, BATCH = 7 };
+    const char *path = temp_path(*state, "a.bin");
+    write_tokens(path, 2, 0, 20 * LENGTH + 1);
+    struct dataset *dataset = open_one(path, LENGTH, 0.2, 5);
+    int32_t tokens[BATCH * LENGTH], targets[BATCH * LENGTH], part[BATCH * LENGTH], part_targets[BATCH * LENGTH];
+    for (int split = DATASET_TRAIN; split <= DATASET_VALID; split++) {
+        int64_t all = fill(dataset, (enum dataset_split)split, 0, BATCH, tokens, targets);
+        for (int64_t cut = 0; cut <= BATCH; cut++) {
+            int64_t counted[2];
+            for (int half = 0; half < 2; half++) {
+                struct dataset_rows rows = {.batch = BATCH, .first = half ? cut : 0, .count = half ? BATCH - cut : cut};
+                struct dataset_batch out = {.tokens = part + rows.first * LENGTH,
+                                            .targets = part_targets + rows.first * LENGTH};
+                assert_int_equal(dataset_fill_rows(dataset, (enum dataset_split)split, &rows, &out, &counted[half]),
+                                 STATUS_OK);
+            }
+            assert_int_equal(counted[0] + counted[1], all);
+            assert_memory_equal(part, tokens, sizeof tokens);
+            assert_memory_equal(part_targets, targets, sizeof targets);
+        }
+    }
+    dataset_close(dataset);
+}
+
 static void documents_are_told_apart(void **state) {
     enum { TOKENS = 401, LENGTH = 16, ROWS = 25, BORDER = 7 };
     const char *path = temp_path(*state, "a.bin");
@@ -427,6 +453,7 @@ int main(void) {
         IN_FOLDER(epochs_see_each_sequence_once),
         IN_FOLDER(order_depends_on_seed_and_step_only),
         IN_FOLDER(weights_mix_files_exactly),
+        IN_FOLDER(rows_do_not_depend_on_who_fills_them),
         IN_FOLDER(documents_are_told_apart),
         IN_FOLDER(each_weighted_file_is_held_out),
         IN_FOLDER(last_validation_batch_is_padded),

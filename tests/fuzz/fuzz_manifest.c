@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (manifest_parse("manifest", (const char *)data, bytes, &manifest) != STATUS_OK) return 0;
     for (size_t i = 0; i < manifest.files.count; i++) {
         const struct manifest_file *file = &manifest.files.items[i];
-        if (file->sums.blocks.count != file_blocks(file->sums.bytes)) abort();
+        if (file->sums.blocks.count != file_blocks(file->sums.bytes, file->sums.block_bytes)) abort();
         if (file->name[0] == '\0' || strchr(file->name, '/')) abort();
     }
     manifest_free(&manifest);

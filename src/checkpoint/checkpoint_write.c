@@ -1,0 +1,226 @@
+/* Writes checkpoints, and a run's model. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/run_folder.h"
+
+/* ---- The large files ---- */
+
+static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }
+
+/* The next file of the folder, from the tensors that it holds. */
+static enum status add_weights(const struct engine *engine, uint64_t *hashes, struct joint_folder *folder) {
+    struct weight_target *targets;
+    struct safetensors_item *items;
+    int count;
+    size_t item_count;
+    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, hashes, &targets, &count));
+    enum status status = model_list_items(engine_model(engine), targets, count, &items, &item_count);
+    mem_free(targets);
+    TRY(status);
+    return joint_folder_add(folder, model_weights_name(engine_model(engine)), items, item_count);
+}
+
+static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, struct joint_folder *folder) {
+    struct weight_target *targets;
+    int count;
+    TRY(engine_list_tensors(engine, TENSOR_STATE, hashes, &targets, &count));
+    struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
+    for (int i = 0; items && i < count; i++)
+        items[i] = (struct safetensors_item){targets[i].tensor->name, targets[i].tensor->shape, targets[i].data,
+                                             targets[i].store,        targets[i].home,          targets[i].hash};
+    mem_free(targets);
+    if (!items) return STATUS_FAILED;
+    return joint_folder_add(folder, checkpoint_optimizer_name, items, (size_t)count);
+}
+
+/* Rank 0: the small files of the model. */
+static enum status write_settings(const struct engine *engine, struct joint_folder *folder) {
+    struct weight_target *targets;
+    int count;
+    if (folder->comm->rank != 0) return STATUS_OK;
+    TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, &targets, &count));
+    enum status status = model_write_settings(engine_model(engine), folder->path, targets, count, &folder->manifest);
+    mem_free(targets);
+    return status;
+}
+
+/* ---- state.json ---- */
+
+static void print_hash(uint64_t hash, char text[20]) { snprintf(text, 20, "%016" PRIx64, hash); }
+
+static enum status write_state(const char *path, const struct checkpoint_state *state,
+                               const struct train_options *options, struct manifest *manifest) {
+    struct file_sums *sums;
+    TRY(manifest_add(manifest, path, &sums));
+    json_t *plan = plan_to_json(&state->plan), *settings = train_options_to_json(options);
+    char data[20], hash[20], base[20];
+    print_hash(state->base, base);
+    print_hash(state->data, data);
+    print_hash(state->bits, hash);
+    json_t *object = NULL;
+    if (plan && settings)
+        object = json_pack("{s:i, s:I, s:I, s:f, s:s, s:s, s:{s:s}, s:O, s:O}", "version", CHECKPOINT_VERSION, "step",
+                           (json_int_t)state->step, "tokens", (json_int_t)state->tokens, "loss", state->loss, "bits",
+                           hash, "base", base, "data", "fingerprint", data, "options", settings, "plan", plan);
+    enum status status = object ? json_write_summed(path, object, sums) : status_no_memory(0, "a checkpoint's state");
+    json_decref(object);
+    json_decref(settings);
+    json_decref(plan);
+    return status;
+}
+
+/* ---- A checkpoint ---- */
+
+static enum status prefix_step(const struct checkpoint_saving *saving, enum status status) {
+    if (status == STATUS_OK) return STATUS_OK;
+    return status_prefix(status, "the checkpoint of step %" PRId64 " is not written", saving->state.step);
+}
+
+static enum status prepare(struct checkpoint_saving *saving) {
+    const struct engine *engine = saving->source->engine;
+    size_t tensors = engine_graph(engine)->tensors.count;
+    char name[CHECKPOINT_NAME_BYTES];
+    checkpoint_print_name(saving->state.step, name);
+    char *parent = path_join(saving->source->run_folder, "checkpoints");
+    enum status status =
+        parent ? joint_folder_open(comm_of(engine), parent, name, saving->source->block_bytes, &saving->folder)
+               : STATUS_FAILED;
+    if (status == STATUS_OK && !(saving->path = path_join(parent, name))) status = STATUS_FAILED;
+    mem_free(parent);
+    TRY(status);
+    saving->hashes = mem_array(tensors, sizeof *saving->hashes);
+    saving->written = mem_array(tensors, sizeof *saving->written);
+    if (!saving->hashes || !saving->written) return STATUS_FAILED;
+    TRY(add_weights(engine, saving->hashes, &saving->folder));
+    return add_optimizer(engine, saving->hashes, &saving->folder);
+}
+
+static void mark_written(struct checkpoint_saving *saving) {
+    for (size_t f = 0; f < saving->folder.file_count; f++)
+        for (size_t i = 0; i < saving->folder.files[f].count; i++)
+            saving->written[saving->folder.files[f].items[i].hash - saving->hashes] = true;
+}
+
+enum status checkpoint_begin(const struct checkpoint_source *source, const struct checkpoint_state *state,
+                             struct checkpoint_saving *out) {
+    *out = (struct checkpoint_saving){.source = source, .state = *state, .folder.comm = comm_of(source->engine)};
+    enum status status = prepare(out);
+    if (status == STATUS_OK) mark_written(out);
+    return prefix_step(out, joint_folder_begin(&out->folder, status));
+}
+
+/* All that reads the arena comes first, once: what is written is checked and hashed on its way. Tensors that no file
+ * holds (an adapter's base) are the same on all ranks. */
+static enum status write_arena(struct checkpoint_saving *saving) {
+    const struct checkpoint_source *source = saving->source;
+    enum status status = joint_folder_write(&saving->folder);
+    if (status == STATUS_OK && saving->folder.comm->rank == 0)
+        status = engine_hash_tensors(source->engine, saving->written, saving->hashes);
+    if (source->released) source->released(source->payload);
+    return status;
+}
+
+static enum status write_rest(struct checkpoint_saving *saving) {
+    const struct checkpoint_source *source = saving->source;
+    if (saving->folder.comm->rank != 0) return STATUS_OK;
+    TRY(write_settings(source->engine, &saving->folder));
+    TRY(checkpoint_hash_base(engine_model(source->engine), &saving->state.base));
+    saving->state.data = dataset_fingerprint(source->dataset); /* the first time it may read all text: steps go on */
+    return STATUS_OK;
+}
+
+enum status checkpoint_write_part(struct checkpoint_saving *saving) {
+    enum status status = write_arena(saving);
+    return prefix_step(saving, status == STATUS_OK ? write_rest(saving) : status);
+}
+
+enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine) {
+    size_t tensors = engine_graph(saving->source->engine)->tensors.count;
+    return joint_folder_gather(&saving->folder, mine, saving->hashes, tensors);
+}
+
+/* The next checkpoint copies its tokenizer files from here: the folder that the model was read from may be an old
+ * checkpoint that is about to go. */
+static enum status move_model_home(const struct checkpoint_saving *saving) {
+    struct model *model = engine_model(saving->source->engine);
+    if (model->config.adapter.rank > 0) return STATUS_OK; /* an adapter stays with its base model */
+    char *home = mem_string(saving->path);
+    if (!home) return STATUS_FAILED;
+    mem_free(model->folder);
+    model->folder = home;
+    return STATUS_OK;
+}
+
+static enum status publish(struct checkpoint_saving *saving) {
+    const struct checkpoint_source *source = saving->source;
+    TRY(engine_hash(source->engine, saving->hashes, &saving->state.bits)); /* all are known */
+    char *json = path_join(saving->folder.path, checkpoint_state_name);
+    enum status status =
+        json ? write_state(json, &saving->state, source->options, &saving->folder.manifest) : STATUS_FAILED;
+    mem_free(json);
+    TRY(status);
+    return joint_folder_publish(&saving->folder);
+}
+
+enum status checkpoint_publish(struct checkpoint_saving *saving) {
+    const struct checkpoint_source *source = saving->source;
+    if (saving->folder.comm->rank != 0) return STATUS_OK;
+    TRY(prefix_step(saving, publish(saving)));
+    TRY(move_model_home(saving));
+    /* The new one is there: what is left of the old ones goes with the next, or when the run goes on. */
+    if (checkpoint_remove_old(source->run_folder, source->options->keep) != STATUS_OK)
+        log_warning("an old checkpoint could not be removed: %s", status_message());
+    return STATUS_OK;
+}
+
+enum status checkpoint_end(struct checkpoint_saving *saving, enum status mine, char **folder) {
+    bool others = saving->folder.comm->rank != 0;
+    enum status status = joint_folder_end(&saving->folder, mine);
+    if (status == STATUS_OK && others) status = move_model_home(saving);
+    if (status == STATUS_OK) {
+        *folder = saving->path;
+        saving->path = NULL;
+    }
+    checkpoint_drop(saving);
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
+}
+
+void checkpoint_drop(struct checkpoint_saving *saving) {
+    joint_folder_drop(&saving->folder);
+    mem_free(saving->path);
+    mem_free(saving->hashes);
+    mem_free(saving->written);
+    *saving = (struct checkpoint_saving){0};
+}
+
+enum status checkpoint_write(const struct checkpoint_source *source, const struct checkpoint_state *state,
+                             char **folder) {
+    struct checkpoint_saving saving;
+    enum status status = checkpoint_begin(source, state, &saving);
+    if (status == STATUS_OK) status = checkpoint_gather(&saving, checkpoint_write_part(&saving));
+    if (status == STATUS_OK) status = checkpoint_publish(&saving);
+    return checkpoint_end(&saving, status, folder);
+}
+
+/* ---- A model ---- */
+
+static enum status write_model(const struct engine *engine, struct joint_folder *folder) {
+    TRY(joint_folder_write(folder));
+    return write_settings(engine, folder);
+}
+
+enum status checkpoint_write_model(const char *run_folder, const struct engine *engine) {
+    struct joint_folder folder;
+    enum status status = joint_folder_open(comm_of(engine), run_folder, "model", 0, &folder);
+    if (status == STATUS_OK) status = add_weights(engine, NULL, &folder);
+    status = joint_folder_begin(&folder, status);
+    if (status == STATUS_OK) status = joint_folder_gather(&folder, write_model(engine, &folder), NULL, 0);
+    manifest_keep(&folder.manifest, ".safetensors");
+    if (status == STATUS_OK) status = joint_folder_publish(&folder);
+    return joint_folder_end(&folder, status);
+}

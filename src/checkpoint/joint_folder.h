@@ -1,0 +1,65 @@
+/* A folder that ranks write together: a checkpoint, or a run's model. Its files are one rank's, byte for byte. Large
+ * ones are cut into blocks (file_sums.h), counted through all of them, and each rank writes a run of blocks: it makes
+ * their checksums and syncs them. Rank 0 writes what is small, and gives the folder its name when all ranks are done.
+ * What fails on one rank is known to all, and then there is no such folder: an older one of this name stays.
+ *
+ *     joint_folder_open(comm, parent, name, 0, &folder);
+ *     status = joint_folder_add(&folder, file, items, count);       on each rank the same
+ *     TRY(joint_folder_begin(&folder, status));                     collective
+ *     status = joint_folder_write(&folder);                         on any thread; on rank 0 also what is small
+ *     status = joint_folder_gather(&folder, status, hashes, n);     collective
+ *     if (status == STATUS_OK) status = joint_folder_publish(&folder);   on any thread
+ *     status = joint_folder_end(&folder, status);                   collective
+ *
+ * Collective calls are made by all ranks, whatever came of the calls between them, and by the thread that makes the
+ * others between steps; on one rank by any thread. */
+#ifndef BALLAST_CHECKPOINT_JOINT_FOLDER_H
+#define BALLAST_CHECKPOINT_JOINT_FOLDER_H
+
+#include "base/manifest.h"
+#include "comm/comm.h"
+#include "model/safetensors.h"
+
+enum { JOINT_FILES_MOST = 2 };
+
+struct joint_file {
+    char *path;
+    struct safetensors_item *items; /* owned; what they point to is borrowed */
+    size_t count;
+    uint64_t bytes, first_block; /* counted through all files */
+    struct file_range mine;
+    struct file_sums sums; /* of those bytes */
+};
+
+struct joint_folder {
+    struct comm *comm;
+    char *parent, *name, *path; /* path: where it is while it is written */
+    uint64_t block_bytes;
+    struct joint_file files[JOINT_FILES_MOST];
+    size_t file_count;
+    struct manifest manifest; /* on rank 0, of all that is listed: small files first */
+    bool made;                /* rank 0: there is a folder at `path` */
+    bool agreed;              /* all ranks know of the failure */
+};
+
+/* parent/name. `block_bytes`: 0 for FILE_BLOCK_BYTES. FAILED without memory; joint_folder_end follows all the same. */
+enum status joint_folder_open(struct comm *comm, const char *parent, const char *name, uint64_t block_bytes,
+                              struct joint_folder *out);
+/* A safetensors file of these items, which it takes over, on failure too. */
+enum status joint_folder_add(struct joint_folder *folder, const char *name, struct safetensors_item *items,
+                             size_t count);
+/* Collective: `mine` is what came of the calls before. Rank 0 makes an empty folder beside the final one. */
+enum status joint_folder_begin(struct joint_folder *folder, enum status mine);
+/* Writes and syncs this rank's ranges. An item's hash is made by the rank that has its first byte. */
+enum status joint_folder_write(struct joint_folder *folder);
+/* Collective: `mine` is what came of this rank's writing. `hashes` (the same number on all ranks) takes what other
+ * ranks have of those that are 0 here. On rank 0 the manifest has all large files then. */
+enum status joint_folder_gather(struct joint_folder *folder, enum status mine, uint64_t *hashes, size_t count);
+/* Rank 0 writes the manifest and gives the folder its name; the others do nothing. */
+enum status joint_folder_publish(struct joint_folder *folder);
+/* Collective: `mine` is the status of the last call. Frees all; what was not published is removed. */
+enum status joint_folder_end(struct joint_folder *folder, enum status mine);
+/* Without asking the others: for a failure that they may not know of. What is there is removed when the run goes on. */
+void joint_folder_drop(struct joint_folder *folder);
+
+#endif

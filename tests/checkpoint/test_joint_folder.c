@@ -1,0 +1,300 @@
+/* Folders that ranks write together are those of one rank, byte for byte; where one rank fails, or all are killed, the
+ * one before stays whole. */
+/* ctest: PROCESSORS 2 TIMEOUT 300 */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/random.h"
+#include "checkpoint/joint_folder.h"
+#include "checkpoint/run_folder.h"
+#include "checkpoint/shared_folder.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
+#include "support/thread_ranks.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+enum { FILES = 2, TENSORS = 9, ELEMENTS_MOST = 6000, BLOCK_BYTES = FILE_BLOCK_BYTES_LEAST };
+
+/* What is written: tensors of both files, of any size. */
+struct content {
+    int elements[FILES][TENSORS];
+    float values[FILES][TENSORS][ELEMENTS_MOST];
+    char names[FILES][TENSORS][16];
+};
+
+struct job {
+    const struct content *content;
+    char place[400], source[500]; /* source: of the small file */
+    uint64_t hashes[FILES * TENSORS];
+    bool faulty;
+    enum fault_kind kind;
+    int nth;
+    int64_t before;
+};
+
+static void make_content(uint64_t seed, struct content *out) {
+    for (int f = 0; f < FILES; f++)
+        for (int t = 0; t < TENSORS; t++) {
+            uint64_t draw = random_u64(seed, RANDOM_TEST, (uint32_t)f, (uint64_t)t);
+            out->elements[f][t] = draw % 4 == 0 ? 1 + (int)((draw >> 8) % 5) : 1 + (int)((draw >> 8) % ELEMENTS_MOST);
+            snprintf(out->names[f][t], sizeof out->names[f][t], "t%d", t);
+            for (int i = 0; i < out->elements[f][t]; i++)
+                out->values[f][t][i] = (float)random_u64(seed, RANDOM_TEST, (uint32_t)(f * 100 + t), (uint64_t)i);
+        }
+}
+
+static enum status add_file(const struct content *content, int f, uint64_t *hashes, struct joint_folder *folder) {
+    struct safetensors_item *items = mem_array(TENSORS, sizeof *items);
+    if (!items) return STATUS_FAILED;
+    for (int t = 0; t < TENSORS; t++)
+        items[t] =
+            (struct safetensors_item){.name = content->names[f][t],
+                                      .shape = {.dtype = DTYPE_F32, .rank = 1, .dims = {content->elements[f][t]}},
+                                      .data = content->values[f][t],
+                                      .hash = &hashes[f * TENSORS + t]};
+    return joint_folder_add(folder, f == 0 ? "a.safetensors" : "b.safetensors", items, TENSORS);
+}
+
+static enum status write_part(const struct job *job, struct joint_folder *folder) {
+    TRY(joint_folder_write(folder));
+    if (folder->comm->rank != 0) return STATUS_OK;
+    struct file_sums *sums;
+    char *path = path_join(folder->path, "small.txt");
+    enum status status = path ? manifest_add(&folder->manifest, path, &sums) : STATUS_FAILED;
+    if (status == STATUS_OK) status = file_copy_summed(job->source, path, sums);
+    mem_free(path);
+    return status;
+}
+
+/* Nobody writes before the fault is armed, which is where all ranks meet. */
+static enum status arm(struct comm *comm, struct job *job) {
+    if (job->faulty && comm->rank == 0) {
+        job->before = fault_count(job->kind);
+        fault_arm(job->kind, job->nth, false);
+    }
+    return comm_agree(comm, STATUS_OK);
+}
+
+static enum status check_hashes(const struct content *content, const uint64_t *hashes) {
+    for (int f = 0; f < FILES; f++)
+        for (int t = 0; t < TENSORS; t++)
+            if (hashes[f * TENSORS + t] != XXH3_64bits(content->values[f][t], 4 * (size_t)content->elements[f][t]))
+                return status_set(STATUS_FAILED, "the hash of tensor %d of file %d", t, f);
+    return STATUS_OK;
+}
+
+static enum status write_together(struct comm *comm, void *payload) {
+    struct job *job = payload;
+    struct joint_folder folder;
+    uint64_t hashes[FILES * TENSORS] = {0};
+    enum status status = joint_folder_open(comm, job->place, "made", BLOCK_BYTES, &folder);
+    for (int f = 0; f < FILES && status == STATUS_OK; f++)
+        status = add_file(job->content, f, hashes, &folder);
+    if (status == STATUS_OK) status = arm(comm, job);
+    status = joint_folder_begin(&folder, status);
+    if (status == STATUS_OK) status = joint_folder_gather(&folder, write_part(job, &folder), hashes, FILES * TENSORS);
+    if (status == STATUS_OK) status = check_hashes(job->content, hashes);
+    if (status == STATUS_OK) status = joint_folder_publish(&folder);
+    return joint_folder_end(&folder, status);
+}
+
+static enum status run(struct job *job, uint64_t seed, int ranks) {
+    struct thread_ranks threads = {.ranks = ranks,
+                                   .seed = seed,
+                                   .settings = {.rank_timeout_s = 60, .message_bytes = 4096},
+                                   .body = write_together,
+                                   .payload = job,
+                                   .may_fail = true};
+    return thread_ranks_run(&threads);
+}
+
+static void make_job(const char *place, const char *name, const struct content *content, struct job *out) {
+    *out = (struct job){.content = content};
+    snprintf(out->place, sizeof out->place, "%s/%s", place, name);
+    snprintf(out->source, sizeof out->source, "%s/%s.source", place, name);
+    temp_write_text(out->source, "small\n");
+}
+
+static const char *const names[] = {"a.safetensors", "b.safetensors", "small.txt", "ballast_manifest.json"};
+
+static void expect_same_folders(const char *a, const char *b) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char x[600], y[600];
+        snprintf(x, sizeof x, "%s/made/%s", a, names[i]);
+        snprintf(y, sizeof y, "%s/made/%s", b, names[i]);
+        if (!files_equal(x, y)) fail_msg("%s and %s differ", x, y);
+    }
+}
+
+static void expect_whole(const char *place) {
+    struct manifest manifest;
+    struct manifest_findings findings = {0};
+    char made[500];
+    snprintf(made, sizeof made, "%s/made", place);
+    assert_int_equal(manifest_read(made, &manifest), STATUS_OK);
+    assert_int_equal(manifest_verify(&manifest, made, NULL, (struct manifest_share){0}, &findings), STATUS_OK);
+    assert_int_equal(findings.items.count, 0);
+    manifest_free(&manifest);
+}
+
+static void any_number_of_ranks_writes_the_files_of_one(void **state) {
+    static struct content content;
+    for (uint64_t seed = 1; seed <= (uint64_t)unit_sweep(3, 30); seed++) {
+        struct job one, many;
+        char name[40];
+        make_content(seed, &content);
+        snprintf(name, sizeof name, "one-%d", (int)seed);
+        make_job(*state, name, &content, &one);
+        assert_int_equal(run(&one, seed, 1), STATUS_OK);
+        expect_whole(one.place);
+        for (int ranks = 2; ranks <= 9; ranks++) {
+            snprintf(name, sizeof name, "many-%d-%d", (int)seed, ranks);
+            make_job(*state, name, &content, &many);
+            if (run(&many, seed, ranks) != STATUS_OK) fail_msg("%d ranks: %s", ranks, status_message());
+            expect_same_folders(one.place, many.place);
+            assert_int_equal(temp_count(many.place), 1);
+        }
+    }
+    print_message("seeds 1 to %d\n", (int)unit_sweep(3, 30));
+}
+
+/* More ranks than blocks: those without any write nothing. */
+static void ranks_without_a_block_wait_for_the_others(void **state) {
+    static struct content content;
+    struct job one, many;
+    for (int f = 0; f < FILES; f++)
+        for (int t = 0; t < TENSORS; t++) {
+            content.elements[f][t] = 2;
+            snprintf(content.names[f][t], sizeof content.names[f][t], "t%d", t);
+        }
+    make_job(*state, "small-one", &content, &one);
+    make_job(*state, "small-many", &content, &many);
+    assert_int_equal(run(&one, 1, 1), STATUS_OK);
+    assert_int_equal(run(&many, 1, 8), STATUS_OK);
+    expect_same_folders(one.place, many.place);
+}
+
+static void a_failure_of_any_rank_is_told_by_all(void **state) {
+    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME, FAULT_SUBMIT};
+    static struct content before, after;
+    make_content(1, &before);
+    make_content(2, &after);
+    for (int ranks = 1; ranks <= 4; ranks += 3)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            int met = 0;
+            for (int nth = 1; met == nth - 1; nth++) {
+                struct job old, new;
+                char name[40];
+                snprintf(name, sizeof name, "fault-%d-%zu-%d", ranks, k, nth);
+                make_job(*state, name, &before, &old);
+                assert_int_equal(run(&old, 1, 1), STATUS_OK);
+                make_job(*state, name, &after, &new);
+                new.faulty = true, new.kind = kinds[k], new.nth = nth;
+                enum status status = run(&new, (uint64_t)nth, ranks);
+                fault_arm(kinds[k], 0, false);
+                assert_int_equal(run_folder_clear(old.place), STATUS_OK);
+                assert_int_equal(temp_count(old.place), 1);
+                expect_whole(old.place); /* the old one, or the new one where only the last sync failed */
+                if (fault_count(kinds[k]) - new.before < nth) {
+                    if (status != STATUS_OK)
+                        fail_msg("%d ranks, kind %d, %d: %s", ranks, (int)kinds[k], nth, status_message());
+                    assert_int_equal(status, STATUS_OK);
+                    break;
+                }
+                met++;
+                if (status == STATUS_OK) continue; /* what was there before could not be cleared away */
+                assert_int_not_equal(status_message()[0], '\0');
+                new.faulty = false;
+                assert_int_equal(run(&new, 1, 2), STATUS_OK);
+            }
+            print_message("%d ranks, kind %d: %d faults\n", ranks, (int)kinds[k], met);
+            assert_true(met > 0);
+        }
+}
+
+static void values_that_are_not_finite_are_found_by_whoever_has_them(void **state) {
+    static struct content content;
+    struct job job;
+    make_content(3, &content);
+    content.values[1][TENSORS - 1][content.elements[1][TENSORS - 1] - 1] = NAN;
+    make_job(*state, "finite", &content, &job);
+    assert_int_equal(run(&job, 1, 3), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "t8: value"));
+    assert_int_equal(temp_count(job.place), 0);
+}
+
+static enum status save_again(void *payload) { return run(payload, 1, 4); }
+
+static const char *killed_place;
+
+static void expect_one_whole(void *payload) {
+    (void)payload;
+    assert_int_equal(run_folder_clear(killed_place), STATUS_OK);
+    assert_int_equal(temp_count(killed_place), 1);
+    expect_whole(killed_place);
+}
+
+/* First of all: it forks. */
+static void a_kill_at_any_moment_leaves_a_whole_folder(void **state) {
+    static const enum fault_kind kinds[] = {FAULT_WRITE, FAULT_SYNC, FAULT_RENAME, FAULT_OPEN};
+    static struct content content;
+    struct job job;
+    make_content(4, &content);
+    make_job(*state, "killed", &content, &job);
+    killed_place = job.place;
+    run_apart(save_again, &job);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        int killed = fault_sweep_killed(kinds[k], save_again, expect_one_whole, &job);
+        print_message("kind %d: killed %d times\n", (int)kinds[k], killed);
+        assert_true(killed > 0);
+    }
+}
+
+/* ---- Shared folders ---- */
+
+static enum status check_shared(struct comm *comm, void *payload) {
+    char(*folders)[400] = payload;
+    return shared_folder_check(comm, folders[comm->rank]);
+}
+
+static void a_host_that_does_not_see_the_folder_is_named(void **state) {
+    char folders[4][400];
+    for (int rank = 0; rank < 4; rank++) {
+        snprintf(folders[rank], sizeof folders[rank], "%s/shared-%d", (const char *)*state, rank == 2);
+        assert_int_equal(folder_create(folders[rank]), STATUS_OK);
+    }
+    struct thread_ranks threads = {.ranks = 4,
+                                   .seed = 1,
+                                   .settings = {.rank_timeout_s = 60, .message_bytes = 4096},
+                                   .body = check_shared,
+                                   .payload = folders,
+                                   .may_fail = true};
+    expect_status(thread_ranks_run(&threads), STATUS_BAD_INPUT, "does not see there what host");
+    assert_non_null(strstr(status_message(), "rank 2 on "));
+    assert_non_null(strstr(status_message(), "shared-1"));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(temp_count(folders[i + 1]), 0);
+    memcpy(folders[2], folders[0], sizeof folders[2]);
+    expect_status(thread_ranks_run(&threads), STATUS_OK, NULL);
+    fault_arm(FAULT_WRITE, 1, true);
+    expect_status(thread_ranks_run(&threads), STATUS_FAILED, "shared-0");
+    fault_arm(FAULT_WRITE, 0, false);
+    assert_int_equal(temp_count(folders[0]), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kill_at_any_moment_leaves_a_whole_folder),
+        cmocka_unit_test(any_number_of_ranks_writes_the_files_of_one),
+        cmocka_unit_test(ranks_without_a_block_wait_for_the_others),
+        cmocka_unit_test(a_failure_of_any_rank_is_told_by_all),
+        cmocka_unit_test(values_that_are_not_finite_are_found_by_whoever_has_them),
+        cmocka_unit_test(a_host_that_does_not_see_the_folder_is_named),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}
