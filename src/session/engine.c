@@ -31,6 +31,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
     TRY(open_arenas(out));
     for (int use = 0; use < PROGRAM_USES; use++)
         if (programs->of[use]) TRY(runner_create(programs->of[use], out->arenas, &out->runners[use]));
+    TRY(loss_sum_create(&plan->chosen, &out->losses));
     out->main = out->runners[programs_main_use(programs)];
     out->homes = (struct byte_store){read_home, write_home, out->main};
     return STATUS_OK;
@@ -41,6 +42,7 @@ void engine_close(struct engine *engine) {
         runner_free(engine->runners[use]);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         arena_close(&engine->arenas[tier]);
+    loss_sum_free(&engine->losses);
     *engine = (struct engine){.plan = NULL};
 }
 
@@ -101,9 +103,9 @@ enum status engine_compute_step(struct engine *engine, int64_t step, double lear
     engine->torn = true;
     TRY(runner_step(engine->runners[PROGRAM_STEP], scalars));
     engine->torn = false;
-    const double *loss = engine_data(engine, PROGRAM_STEP, "loss");
+    loss_sum_take(&engine->losses, engine_data(engine, PROGRAM_STEP, "loss"));
     const double *clip = engine_data(engine, PROGRAM_STEP, "clip");
-    *out = (struct step_numbers){.loss = *loss * scale, .grad_norm = clip[0]};
+    *out = (struct step_numbers){.loss = loss_sum_total(&engine->losses) * scale, .grad_norm = clip[0]};
     return STATUS_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "data/dataset.h"
 #include "ops/ops.h"
 #include "runtime/runner.h"
+#include "session/loss_sum.h"
 #include "session/session_plan.h"
 
 struct engine {
@@ -14,6 +15,7 @@ struct engine {
     struct runner *runners[PROGRAM_USES]; /* NULL: the plan has no such program */
     struct runner *main;                  /* of them, the main program's: through it weights are read and written */
     struct byte_store homes;              /* of weights and state that have no address, by tensor */
+    struct loss_sum losses;               /* of a training step */
     double scalars[SCALAR_COUNT];         /* of the last training step */
     bool torn; /* a step or its updates failed halfway: weights and state belong to no step */
 };
