@@ -89,7 +89,8 @@ static void tell_facts(const struct train_run *run) {
 
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
 static enum status prepare_run(struct train_run *run, struct train_options *options) {
-    TRY(train_data_open(run->session.model, &run->plan.chosen.recipe, run->options, true, &run->data));
+    TRY(train_data_open(run->session.comm, run->session.model, &run->plan.chosen.recipe, run->options, true,
+                        &run->data));
     TRY(require_training_data(run));
     TRY(run_length_settle(run->data.dataset, &run->plan.chosen.recipe, run->state.step, options));
     TRY(samples_prepare(run->session.model, run->options, &run->samples));
