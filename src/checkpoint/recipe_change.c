@@ -1,12 +1,14 @@
 #include "checkpoint/recipe_change.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "plan/settings.h"
 
-enum { NUMBER_MOST = 1 << 20 };
+enum { NUMBER_MOST = SETTING_MOST_SIZE };
 
 void recipe_changes_free(struct recipe_changes *changes) { vec_free(&changes->items); }
 
@@ -20,10 +22,11 @@ static enum status add(struct recipe_changes *changes, int64_t step, const char 
     return vec_push(&changes->items, change);
 }
 
-static enum status add_number(struct recipe_changes *changes, int64_t step, const char *field, int from, int to) {
+static enum status add_number(struct recipe_changes *changes, int64_t step, const char *field, int64_t from,
+                              int64_t to) {
     char before[RECIPE_NAME_BYTES], after[RECIPE_NAME_BYTES];
-    snprintf(before, sizeof before, "%d", from);
-    snprintf(after, sizeof after, "%d", to);
+    snprintf(before, sizeof before, "%" PRId64, from);
+    snprintf(after, sizeof after, "%" PRId64, to);
     return add(changes, step, field, before, after);
 }
 
@@ -31,11 +34,18 @@ enum status recipe_changes_add(struct recipe_changes *changes, int64_t step, con
                                const struct recipe *to) {
     TRY(add(changes, step, "isa", from->isa, to->isa));
     TRY(add_number(changes, step, "kernels_version", from->kernels_version, to->kernels_version));
+    char before[LANE_SHAPE_BYTES], after[LANE_SHAPE_BYTES];
+    TRY(add(changes, step, "lanes", lane_shape_print(&from->lanes, before), lane_shape_print(&to->lanes, after)));
+    TRY(add_number(changes, step, "round_grains", from->round_grains, to->round_grains));
     return add_number(changes, step, "threads", from->threads, to->threads);
 }
 
 static bool is_number(const char *field) {
-    return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0;
+    return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0 || strcmp(field, "round_grains") == 0;
+}
+
+static bool is_known(const char *field) {
+    return is_number(field) || strcmp(field, "isa") == 0 || strcmp(field, "lanes") == 0;
 }
 
 static void apply(const struct recipe_change *change, struct recipe *recipe) {
@@ -45,6 +55,8 @@ static void apply(const struct recipe_change *change, struct recipe *recipe) {
     }
     if (strcmp(change->field, "threads") == 0) recipe->threads = atoi(change->to);
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
+    if (strcmp(change->field, "round_grains") == 0) recipe->round_grains = atoll(change->to);
+    if (strcmp(change->field, "lanes") == 0) (void)lane_shape_parse(change->to, &recipe->lanes); /* it was checked */
 }
 
 void recipe_changes_apply(struct recipe_changes *changes, int64_t step, struct recipe *recipe) {
@@ -70,13 +82,19 @@ json_t *recipe_changes_to_json(const struct recipe_changes *changes) {
     return NULL;
 }
 
-static enum status read_value(const char *where, const json_t *object, const char *key, bool number,
+static enum status read_value(const char *where, const json_t *object, const char *key, const char *field,
                               char out[RECIPE_NAME_BYTES]) {
     TRY(json_require(where, object, key));
     TRY(json_read_text(where, object, key, RECIPE_NAME_BYTES, out));
+    if (strcmp(field, "lanes") == 0) {
+        enum status status = lane_shape_parse(out, &(struct lane_shape){0});
+        return status == STATUS_OK ? status : status_prefix(status, "%s: %s", where, key);
+    }
+    bool number = is_number(field);
+    int64_t least = strcmp(field, "round_grains") != 0;
     char *end = out;
     long value = number ? strtol(out, &end, 10) : 1;
-    bool good = number ? *out && !*end && value >= 1 && value <= NUMBER_MOST : *out != '\0';
+    bool good = number ? *out && !*end && value >= least && value <= NUMBER_MOST : *out != '\0';
     return good ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not legal", where, key, out);
 }
 
@@ -87,12 +105,11 @@ static enum status read_change(const char *where, const json_t *object, struct r
     TRY(json_read_int(where, object, "step", 0, INT64_MAX, &change.step));
     TRY(json_require(where, object, "field"));
     TRY(json_read_text(where, object, "field", sizeof change.field, change.field));
-    bool number = is_number(change.field);
-    if (!number && strcmp(change.field, "isa") != 0)
+    if (!is_known(change.field))
         return status_set(STATUS_BAD_INPUT, "%s: field: '%s' is no part of a recipe that may change", where,
                           change.field);
-    TRY(read_value(where, object, "from", number, change.from));
-    TRY(read_value(where, object, "to", number, change.to));
+    TRY(read_value(where, object, "from", change.field, change.from));
+    TRY(read_value(where, object, "to", change.field, change.to));
     *out = change;
     return STATUS_OK;
 }

@@ -1,5 +1,6 @@
-/* What of a run's recipe was changed on purpose (`ballast resume --allow-recipe-change`): only what a machine or a
- * version of Ballast gives, so that a run can move to another one. The bits differ from there on; run.json says so. */
+/* What of a run's recipe was changed on purpose (`ballast resume --allow-recipe-change`): only what a machine,
+ * a version of Ballast or a number of ranks gives, so that a run can move to another one. The bits differ from there
+ * on; run.json says so. */
 #ifndef BALLAST_CHECKPOINT_RECIPE_CHANGE_H
 #define BALLAST_CHECKPOINT_RECIPE_CHANGE_H
 
@@ -17,7 +18,8 @@ struct recipe_changes {
 };
 void recipe_changes_free(struct recipe_changes *changes);
 
-/* Adds a change for each of the fields isa, kernels_version and threads that is another in `to`. */
+/* Adds a change for each of the fields isa, kernels_version, threads, lanes and round_grains that is another in `to`.
+ */
 enum status recipe_changes_add(struct recipe_changes *changes, int64_t step, const struct recipe *from,
                                const struct recipe *to);
 /* Makes a checkpoint's recipe, of `step`, the one that the run goes on with: the checkpoint knows nothing of changes

@@ -10,6 +10,7 @@
 #include "chat/chat.h"
 #include "cli/command.h"
 #include "cli/option_effect.h"
+#include "cli/ranks.h"
 #include "console/progress_view.h"
 #include "model/model.h"
 #include "model/model_preset.h"
@@ -38,19 +39,33 @@ static enum status unknown_command(const char *name) {
     return status_hint(status, "`ballast help` lists all");
 }
 
+static enum status run_here(const struct command *command, const struct options *options) {
+    /* A closed pipe (`| head`) does not end training: metrics.jsonl has all that is printed. */
+    if (command->bit & (COMMAND_TRAIN | COMMAND_RESUME)) signal(SIGPIPE, SIG_IGN);
+    log_set_quiet(options_flag(options, OPT_QUIET));
+    if (!options_flag(options, OPT_QUIET) && ranks_talk()) progress_view_open(stderr);
+    option_effects_tell(options);
+    return command->run(options);
+}
+
+static enum status run_part(const struct command *command, const struct options *options, enum status parsed, int count,
+                            char **words) {
+    switch (ranks_part(options, parsed)) {
+    case RANKS_IDLE: return STATUS_OK;
+    case RANKS_PARENT: return ranks_launch(options, count, words);
+    case RANKS_MEMBER: TRY(ranks_open(options, parsed)); break;
+    case RANKS_ALONE: TRY(parsed); break;
+    }
+    return run_here(command, options);
+}
+
 static enum status run_command(const struct command *command, int count, char **words) {
     struct options options;
     enum status status = options_parse(command, count, words, &options);
     if (status == STATUS_OK && options.help)
         help_print_command(command, stdout);
-    else if (status == STATUS_OK) {
-        /* A closed pipe (`| head`) does not end training: metrics.jsonl has all that is printed. */
-        if (command->bit & (COMMAND_TRAIN | COMMAND_RESUME)) signal(SIGPIPE, SIG_IGN);
-        log_set_quiet(options_flag(&options, OPT_QUIET));
-        if (!options_flag(&options, OPT_QUIET)) progress_view_open(stderr);
-        option_effects_tell(&options);
-        status = command->run(&options);
-    }
+    else
+        status = run_part(command, &options, status, count, words);
     options_free(&options);
     return status;
 }
@@ -104,15 +119,21 @@ static enum status finish_output(enum status status) {
     return status_set(STATUS_FAILED, "standard output: cannot write: %s", strerror(errno));
 }
 
-int cli_run(int count, char **words) {
-    enum status status = finish_output(dispatch(count, words));
-    live_line_wipe();
-    if (status == STATUS_OK) return STATUS_OK;
+static void tell(enum status status) {
     if (status_is_stop(status) && status_message()[0])
         fprintf(stderr, "ballast: %s\n", status_message());
     else
         fprintf(stderr, "ballast: error: %s\n", status_message()[0] ? status_message() : status_name(status));
     if (status_hint_text()[0]) fprintf(stderr, "hint: %s\n", status_hint_text());
+}
+
+int cli_run(int count, char **words) {
+    enum status status = ranks_join();
+    if (status == STATUS_OK) status = finish_output(dispatch(count, words));
+    live_line_wipe();
+    status = ranks_close(status);
+    if (ranks_tell(status)) tell(status);
+    ranks_leave(status);
     return (int)status;
 }
 

@@ -12,6 +12,7 @@
  *   option_help: --help and docs/options.md from the table;
  *   option_alias, option_effect: other trainers' names for options, and options that change nothing here;
  *   step_options: from these to the options of session and generate;
+ *   ranks: the program on several ranks: who starts them, talks, and ends;
  *   run_views, stop_signal: who watches a run, its --json, and how Ctrl-C and other signals stop it;
  *   new_output, new_model: what -o names, whole or not at all, and a model made from scratch;
  *   inspect, inspect_files, inspect_folders, inspect_verify, inspect_print: what `inspect` shows of each kind of thing;

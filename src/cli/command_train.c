@@ -2,48 +2,80 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/ranks.h"
 #include "cli/run_views.h"
 #include "cli/step_options.h"
-#include "train/train.h"
+#include "train/run_continue.h"
 
-static void read_training(const struct options *options, struct train_options *out) {
-    step_options_read_optimizer(options, out);
-    out->steps = options_whole(options, OPT_STEPS);
+/* Defaults stand in `out`. */
+static void read_lengths(const struct options *options, struct train_options *out) {
+    TAKE(WHOLE, STEPS, steps);
     TAKE(REAL, EPOCHS, epochs);
-    out->learning_rate = options_real(options, OPT_LR);
-    out->schedule = lr_schedule_find(options_text(options, OPT_SCHEDULE));
+    TAKE(REAL, LR, learning_rate);
+    if (options_given(options, OPT_SCHEDULE))
+        SETTINGS_GIVE(out, schedule, lr_schedule_find(options_text(options, OPT_SCHEDULE)));
     TAKE(WHOLE, SCHEDULE_STEPS, schedule_steps);
     TAKE(WHOLE, WARMUP_STEPS, warmup_steps);
-    out->min_lr_fraction = options_real(options, OPT_MIN_LR_FRACTION);
-    out->wsd_decay_fraction = options_real(options, OPT_WSD_DECAY_FRACTION);
-    out->save_every = options_whole(options, OPT_SAVE_EVERY);
-    out->keep = options_whole(options, OPT_KEEP);
-    out->valid_every = options_whole(options, OPT_VALID_EVERY);
-    out->valid_batches = options_whole(options, OPT_VALID_BATCHES);
-    out->valid_fraction = options_real(options, OPT_VALID_FRACTION);
-    out->sample_every = options_whole(options, OPT_SAMPLE_EVERY);
-    out->sample_tokens = options_whole(options, OPT_SAMPLE_TOKENS);
-    if (options_given(options, OPT_SAMPLE_PROMPT)) out->sample_prompt = options_text(options, OPT_SAMPLE_PROMPT);
-    out->loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0;
-    out->valid_paths = options->values[OPT_VALID].texts.items;
+    TAKE(REAL, MIN_LR_FRACTION, min_lr_fraction);
+    TAKE(REAL, WSD_DECAY_FRACTION, wsd_decay_fraction);
+    TAKE(WHOLE, SAVE_EVERY, save_every);
+    TAKE(WHOLE, KEEP, keep);
+    TAKE(WHOLE, VALID_EVERY, valid_every);
+    TAKE(WHOLE, VALID_BATCHES, valid_batches);
+    TAKE(WHOLE, SAMPLE_EVERY, sample_every);
+    TAKE(WHOLE, SAMPLE_TOKENS, sample_tokens);
+    TAKE(TEXT, SAMPLE_PROMPT, sample_prompt);
+}
+
+static enum status read_data(const struct options *options, struct train_options *out) {
+    TAKE(REAL, VALID_FRACTION, valid_fraction);
+    TAKE(TEXT, COLUMNS, columns);
+    if (options_given(options, OPT_LOSS_ON))
+        SETTINGS_GIVE(out, loss_on_all, strcmp(options_text(options, OPT_LOSS_ON), "all") == 0);
+    if (options_given(options, OPT_VALID)) SETTINGS_GIVE(out, valid_paths, options->values[OPT_VALID].texts.items);
     out->valid_path_count = options->values[OPT_VALID].texts.count;
     out->data_paths = options->arguments.items + 1;
     out->data_path_count = options->arguments.count - 1;
+    if (options_given(options, OPT_CHAT_DATE)) out->given |= SETTING_BIT(chat_time_s);
+    return step_options_read_chat_date(options, &out->chat_time_s);
+}
+
+static enum status begin(const struct options *options, const char *folder, const struct train_options *training,
+                         const struct train_events *events) {
+    struct plan_options plan;
+    TRY(step_options_read(options, false, &plan));
+    return train_begin(options->arguments.items[0], folder, &plan, training, events);
+}
+
+static enum status go_on(const struct options *options, const char *folder, const struct train_options *training,
+                         const struct run_continue *there, struct run_views *views) {
+    struct plan_options plan;
+    struct resume_options resume;
+    TRY(step_options_read(options, true, &plan));
+    TRY(run_continue_check(options->arguments.items[0], folder, &plan, training, &resume));
+    if (there->found == RUN_FOUND_PART) return train_resume(folder, &plan, &resume, &views->events);
+    run_views_tell_complete(views, folder, there->steps);
+    return STATUS_OK;
+}
+
+static enum status train(const struct options *options, const char *folder, const struct train_options *training,
+                         struct run_views *views) {
+    struct run_continue there = {.found = RUN_FOUND_NONE};
+    if (options_flag(options, OPT_CONTINUE)) TRY(run_continue_find(folder, training, ranks_comm(), &there));
+    if (there.found != RUN_FOUND_NONE) return go_on(options, folder, training, &there, views);
+    return begin(options, folder, training, &views->events);
 }
 
 static enum status run(const struct options *options) {
-    struct plan_options plan;
     struct train_options training;
     const char *folder = options_text(options, OPT_OUTPUT);
     if (!folder) return status_set(STATUS_BAD_INPUT, "ballast train: --output (-o) RUN_DIR is missing");
-    TRY(step_options_read(options, false, &plan));
-    read_training(options, &training);
-    if (options_given(options, OPT_CHAT_DATE)) training.given |= SETTING_BIT(chat_time_s);
-    TRY(step_options_read_chat_date(options, &training.chat_time_s));
-    if (options_given(options, OPT_COLUMNS)) training.columns = options_text(options, OPT_COLUMNS);
+    step_options_read_optimizer(options, &training);
+    read_lengths(options, &training);
+    TRY(read_data(options, &training));
     struct run_views views;
     enum status status = run_views_open(options, folder, &views);
-    if (status == STATUS_OK) status = train_begin(options->arguments.items[0], folder, &plan, &training, &views.events);
+    if (status == STATUS_OK) status = train(options, folder, &training, &views);
     if (views.console) status = run_views_put_out(options, &views, status);
     run_views_close(&views);
     return status;

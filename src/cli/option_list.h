@@ -45,6 +45,13 @@
     X(GRAIN, OPTION_OF(grain_sequences), OPTION_FOR(COMMANDS_STEP),                                                    \
       .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, at most the batch",     \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \
+    X(LANES, OPTION_OF(lanes), .argument = "N|NODESxN", OPTION_FOR(COMMANDS_STEP),                                     \
+      .computed = "1, on several ranks as many as they are; or what the plan file or the run says",                    \
+      .help = "a step's grains go to so many lanes, each added up by itself; then lanes are added, by halves. Ranks "  \
+              "that can hold whole halves give the same bits: 1, 2, 4 or 8 for 8. Part of the recipe")                 \
+    X(ROUND, OPTION_OF(round_grains), OPTION_FOR(COMMANDS_STEP),                                                       \
+      .computed = ", which is all; or what the plan file or the run says",                                             \
+      .help = "add the lanes after so many grains of each; part of the recipe")                                        \
     X(GRAINS_PER_PASS, OPTION_OF(grains_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
@@ -70,6 +77,16 @@
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT),                                                  \
       .computed = "none, or for simulate what the run had; SIZE: what is free there, less 5%",                         \
       .help = "folder for what does not fit in memory, and the most to take there")                                    \
+    X(RANKS, OPTION_OWN(.name = "ranks", SETTING_WHOLE_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS),                       \
+      .computed = "1, or as many as mpirun or srun started",                                                           \
+      .help = "start so many processes on this machine, by mpirun, which compute together; where mpirun or srun "      \
+              "started this one, how many there must be")                                                              \
+    X(NODES, OPTION_OWN(.name = "nodes", SETTING_WHOLE_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS),                       \
+      .computed = "the machines that the ranks are on",                                                                \
+      .help = "take the ranks as so many nodes of as many ranks each, in their order; never changes a result")         \
+    X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_REAL_IN(1, 86400), SETTING_REAL_DEFAULT(30)),           \
+      .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \
+      .help = "how long a rank may be silent or keep the others waiting before these end with an error")               \
     X(PARTITION, OPTION_OWN(.name = "partition", .type = SETTING_TEXT), .argument = "P", OPTION_FOR(COMMANDS_STEP),    \
       .refusal = "this version runs on one rank",                                                                      \
       .help = "how parameters, gradients and states are spread over ranks")                                            \
@@ -86,6 +103,9 @@
       .argument = "train|generate", OPTION_FOR(COMMAND_PLAN),                                                          \
       .help = "what to plan: a training step, or writing --batch texts at a time with key-value caches of --seq "      \
               "tokens each")                                                                                           \
+    X(CONTINUE, OPTION_OWN(.name = "continue", .type = SETTING_FLAG), OPTION_FOR(COMMAND_TRAIN),                       \
+      .help = "where --output holds the run of these settings already, go on with it as `ballast resume` does; where " \
+              "it is complete, do nothing: one command line for a scheduler that starts it again and again")           \
     X(STEPS, OPTION_OF(steps), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "; resume: what the run says",  \
       .help = "optimizer steps of the whole run")                                                                      \
     X(EPOCHS, OPTION_OF(epochs), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .excludes = "steps",                      \

@@ -38,6 +38,8 @@ enum command_bit {
     COMMANDS_TEXT = COMMAND_GENERATE | COMMAND_CHAT,
     COMMANDS_STEP = COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE | COMMAND_PROFILE,
     COMMANDS_MODEL = COMMANDS_STEP | COMMAND_CHAT, /* those that compute with one */
+    COMMANDS_RANKS =
+        COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_PROFILE, /* those that all ranks carry out together */
 };
 
 struct option {

@@ -5,20 +5,22 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/option_effect.h"
+#include "cli/ranks.h"
 #include "cli/stop_signal.h"
 #include "train/run_end.h"
 
 enum status run_views_open(const struct options *options, const char *run_folder, struct run_views *out) {
-    *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_QUIET))};
+    *out = (struct run_views){.console = console_create(stderr, options_flag(options, OPT_QUIET) || !ranks_talk())};
     if (!out->console) return STATUS_FAILED;
     out->events = *console_events(out->console);
     out->events.opened = option_effects_tell_data;
     out->events.opened_payload = options;
     out->events.stop = stop_signal_poll;
-    if (!options_given(options, OPT_SERVE)) return STATUS_OK;
+    if (!options_given(options, OPT_SERVE) || !ranks_talk()) return STATUS_OK;
     TRY(server_open(options_text(options, OPT_SERVE), run_folder, options_text(options, OPT_BESIDE), &out->server));
     fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: a free port is known from here alone */
     return STATUS_OK;
@@ -76,8 +78,17 @@ static json_t *outcome_to_json(const struct console_account *account, enum statu
     return NULL;
 }
 
+void run_views_tell_complete(struct run_views *views, const char *run_folder, int64_t steps) {
+    struct console_account *account = &views->complete;
+    *account = (struct console_account){.begun_steps = steps, .run_steps = steps, .began_ns = clock_now_ns()};
+    snprintf(account->run_folder, sizeof account->run_folder, "%s", run_folder);
+    log_note("%s: complete: all %lld steps are done; a greater --steps makes the run longer", run_folder,
+             (long long)steps);
+}
+
 enum status run_views_put_out(const struct options *options, const struct run_views *views, enum status status) {
-    const struct console_account *account = console_account(views->console);
+    const struct console_account *done = &views->complete;
+    const struct console_account *account = done->run_folder[0] ? done : console_account(views->console);
     if (!options_flag(options, OPT_JSON) || !account->run_folder[0]) return status;
     json_t *object = outcome_to_json(account, status);
     enum status printed = object ? cli_print_json(object) : status_no_memory(0, "the run's JSON");

@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "cli/ranks.h"
 
 /* "DIR" or "DIR:SIZE"; what follows a colon and is no size belongs to the folder's name. */
 static enum status read_disk(const char *text, struct memory_options *out) {
@@ -34,17 +35,29 @@ static void read_names(const struct options *options, struct plan_options *out) 
     if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
 }
 
+static enum status read_lanes(const struct options *options, struct plan_options *out) {
+    struct lane_shape lanes;
+    if (!options_given(options, OPT_LANES)) return STATUS_OK;
+    enum status status = lane_shape_parse(options_text(options, OPT_LANES), &lanes);
+    if (status != STATUS_OK) return status_prefix(status, "--lanes");
+    SETTINGS_GIVE(out, lanes, lanes);
+    return STATUS_OK;
+}
+
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out) {
     plan_options_init(out);
+    out->comm = ranks_comm();
     TAKE(TEXT, PLAN, plan_path);
     TAKE(WHOLE, BATCH, batch);
     TAKE(WHOLE, SEQ, sequence_length);
     TAKE(WHOLE, GRAIN, grain_sequences);
+    TAKE(WHOLE, ROUND, round_grains);
     TAKE(WHOLE, GRAINS_PER_PASS, grains_per_pass);
     TAKE(WHOLE, SEED, seed);
     TAKE(TEXT, CLUSTER, cluster_path);
     TAKE(TEXT, LORA, lora);
     if (options_given(options, OPT_THREADS)) SETTINGS_GIVE(out, threads, (int)options_whole(options, OPT_THREADS));
+    TRY(read_lanes(options, out));
     TRY(read_memory(options, &out->memory));
     read_names(options, out);
     if (options_given(options, OPT_FREEZE)) SETTINGS_GIVE(out, freeze, options->values[OPT_FREEZE].texts.items);

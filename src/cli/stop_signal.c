@@ -8,24 +8,36 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/ranks.h"
+#include "comm/launch.h"
 
 static const int64_t same_request_ns = 100000000;
 
-static atomic_int received;
+/* Those that ask for a stop. A scheduler sends SIGUSR1 before a job's time is over, and mpirun passes it on. */
+static const struct {
+    int number;
+    enum status status;
+    bool repeats; /* several of it are one request */
+} stops[] = {{SIGINT, STATUS_INTERRUPTED, false},
+             {SIGTERM, STATUS_TERMINATED, false},
+             {SIGHUP, STATUS_HUNG_UP, true},
+             {SIGUSR1, STATUS_TERMINATED, true},
+             {SIGUSR2, STATUS_TERMINATED, true}};
+enum { STOPS = sizeof stops / sizeof *stops };
+
+static atomic_int received; /* which of them, from 1 */
 static atomic_llong received_ns, step_now, step_saved;
-static struct {
-    bool installed;
-    struct sigaction interrupt, terminate, hang_up; /* what was set before */
-} handlers;
+static bool installed;
+static struct sigaction before[STOPS]; /* what was set before */
 
 /* A handler may call nothing that is not async-signal-safe: no printf. */
 struct text {
-    char bytes[256];
+    char bytes[256]; /* ends with a 0 */
     size_t used;
 };
 
 static void put(struct text *text, const char *words) {
-    for (; *words && text->used < sizeof text->bytes; words++)
+    for (; *words && text->used < sizeof text->bytes - 1; words++)
         text->bytes[text->used++] = *words;
 }
 
@@ -45,17 +57,20 @@ static void put_lost(struct text *text) {
     if (saved > 0) put_number(text, saved);
 }
 
-/* Below a live line. */
-static void say(struct text *text) {
-    put(text, "\n");
-    if (isatty(STDERR_FILENO)) (void)!write(STDERR_FILENO, "\n", 1);
-    (void)!write(STDERR_FILENO, text->bytes, text->used);
+/* Below a live line; of several ranks, one does. */
+static void say(const struct text *message) {
+    struct text line = {0};
+    if (!ranks_talk()) return;
+    put(&line, isatty(STDERR_FILENO) ? "\nballast: " : "ballast: ");
+    put(&line, message->bytes);
+    put(&line, "\n");
+    (void)!write(STDERR_FILENO, line.bytes, line.used);
 }
 
 static void say_stopping(void) {
     struct text text = {0};
     bool saves = atomic_load(&step_saved) >= 0;
-    put(&text, "ballast: finishing step ");
+    put(&text, "finishing step ");
     put_number(&text, atomic_load(&step_now));
     put(&text,
         saves ? ", then saving; again: quit and lose " : "; nothing is saved, as --save-every is 0; again: lose ");
@@ -65,57 +80,79 @@ static void say_stopping(void) {
 
 _Noreturn static void quit(void) {
     struct text text = {0};
-    put(&text, "ballast: quit by a second signal: ");
+    put(&text, "quit by a second signal: ");
     put_lost(&text);
     put(&text, " are lost");
-    say(&text);
+    if (launch_joined())
+        launch_report_signal(STATUS_QUIT, text.bytes);
+    else
+        say(&text);
     _exit(STATUS_QUIT);
 }
 
-static void note_signal(int number) {
-    int before = 0, kept = errno;
+static int find_stop(int number) {
+    int i = 0;
+    while (stops[i].number != number)
+        i++;
+    return i;
+}
+
+/* mpirun, which ends the ranks of a job whose rank has died: nobody asked for a stop, and nobody is to hear of one. */
+static bool is_from_launcher(const siginfo_t *info) { return launch_joined() && info->si_pid == getppid(); }
+
+static void note_signal(int number, siginfo_t *info, void *context) {
+    int none = 0, kept = errno, stop = find_stop(number);
     int64_t now_ns = clock_now_ns();
-    if (atomic_compare_exchange_strong(&received, &before, number)) {
+    (void)context;
+    if (atomic_compare_exchange_strong(&received, &none, stop + 1)) {
         atomic_store(&received_ns, now_ns);
-        say_stopping();
-    } else if (number != SIGHUP && now_ns - atomic_load(&received_ns) >= same_request_ns) {
+        if (!is_from_launcher(info)) say_stopping();
+    } else if (!stops[stop].repeats && !is_from_launcher(info) &&
+               now_ns - atomic_load(&received_ns) >= same_request_ns) {
         quit();
     }
     errno = kept;
 }
 
-static void install(int number, struct sigaction *saved) {
-    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(number, NULL, saved);
-    if (saved->sa_handler != SIG_IGN) sigaction(number, &action, NULL);
+/* Before there is anything to save. */
+static void end_at_once(int number, siginfo_t *info, void *context) {
+    (void)info, (void)context;
+    struct text text = {0};
+    put(&text, "ended by signal ");
+    put_number(&text, number);
+    launch_report_signal(stops[find_stop(number)].status, text.bytes);
+    _exit(128 + number);
 }
 
-static void install_all(void) {
-    atomic_store(&received, 0);
-    install(SIGINT, &handlers.interrupt);
-    install(SIGTERM, &handlers.terminate);
-    install(SIGHUP, &handlers.hang_up);
-    handlers.installed = true;
+static void install(void (*handler)(int number, siginfo_t *info, void *context), struct sigaction *saved) {
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_RESTART | SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < STOPS; i++) {
+        sigaction(stops[i].number, NULL, &saved[i]);
+        if (saved[i].sa_handler != SIG_IGN) sigaction(stops[i].number, &action, NULL);
+    }
+}
+
+void stop_signal_join(void) {
+    struct sigaction ignored[STOPS];
+    if (launch_joined()) install(end_at_once, ignored);
 }
 
 enum status stop_signal_poll(void *payload, int64_t step, int64_t saved_step) {
     (void)payload;
     atomic_store(&step_now, step);
     atomic_store(&step_saved, saved_step);
-    if (!handlers.installed) install_all();
-    switch (atomic_load(&received)) {
-    case SIGINT: return STATUS_INTERRUPTED;
-    case SIGTERM: return STATUS_TERMINATED;
-    case SIGHUP: return STATUS_HUNG_UP;
-    default: return STATUS_OK;
+    if (!installed) {
+        atomic_store(&received, 0);
+        install(note_signal, before);
+        installed = true;
     }
+    int stop = atomic_load(&received);
+    return stop ? stops[stop - 1].status : STATUS_OK;
 }
 
 void stop_signal_end(void) {
-    if (!handlers.installed) return;
-    sigaction(SIGINT, &handlers.interrupt, NULL);
-    sigaction(SIGTERM, &handlers.terminate, NULL);
-    sigaction(SIGHUP, &handlers.hang_up, NULL);
-    handlers.installed = false;
+    for (int i = 0; installed && i < STOPS; i++)
+        sigaction(stops[i].number, &before[i], NULL);
+    installed = false;
 }

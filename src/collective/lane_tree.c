@@ -62,7 +62,7 @@ static bool read_number(const char **text, int *out) {
     return true;
 }
 
-enum status lane_tree_parse(const char *text, struct lane_tree *out) {
+enum status lane_shape_parse(const char *text, struct lane_shape *out) {
     const char *rest = text;
     int nodes = 1, lanes;
     bool good = read_number(&rest, &lanes);
@@ -72,9 +72,28 @@ enum status lane_tree_parse(const char *text, struct lane_tree *out) {
         good = read_number(&rest, &lanes);
     }
     if (!good || *rest || nodes > LANES_MOST / lanes)
-        return status_hint(status_set(STATUS_BAD_INPUT, "lanes '%s' are no number and no NODESxLANES", text),
-                           "lanes 8, or lanes 2x4; at most %d in all", LANES_MOST);
-    return lane_tree_create(nodes, lanes, out);
+        return status_hint(status_set(STATUS_BAD_INPUT, "'%s' is no number and no NODESxNUMBER", text),
+                           "8, or 2x4 for 4 on each of 2 nodes; at most %d in all", LANES_MOST);
+    *out = (struct lane_shape){nodes, lanes};
+    return STATUS_OK;
+}
+
+const char *lane_shape_print(const struct lane_shape *shape, char text[LANE_SHAPE_BYTES]) {
+    if (shape->nodes > 1)
+        snprintf(text, LANE_SHAPE_BYTES, "%dx%d", shape->nodes, shape->per_node);
+    else
+        snprintf(text, LANE_SHAPE_BYTES, "%d", lane_shape_lanes(shape));
+    return text;
+}
+
+enum status lane_tree_parse(const char *text, struct lane_tree *out) {
+    struct lane_shape shape;
+    TRY(lane_shape_parse(text, &shape));
+    return lane_tree_of_shape(&shape, out);
+}
+
+enum status lane_tree_of_shape(const struct lane_shape *shape, struct lane_tree *out) {
+    return shape->nodes > 0 ? lane_tree_create(shape->nodes, shape->per_node, out) : lane_tree_create(1, 1, out);
 }
 
 void lane_tree_free(struct lane_tree *tree) {
@@ -106,11 +125,8 @@ static enum status refuse(const struct lane_tree *tree, int ranks) {
     for (int level = 0; level < tree->levels && used < sizeof counts - 16; level++)
         used +=
             (size_t)snprintf(counts + used, sizeof counts - used, "%s%d", level ? ", " : "", count_cut(tree, level));
-    char shape[40];
-    if (tree->nodes == 1)
-        snprintf(shape, sizeof shape, "%d", tree->lanes);
-    else
-        snprintf(shape, sizeof shape, "%dx%d", tree->nodes, tree->lanes_per_node);
+    char shape[LANE_SHAPE_BYTES];
+    lane_shape_print(&(struct lane_shape){tree->nodes, tree->lanes_per_node}, shape);
     return status_hint(status_set(STATUS_BAD_INPUT, "%d ranks cannot hold lanes %s in whole subtrees", ranks, shape),
                        "ranks: %s", counts);
 }

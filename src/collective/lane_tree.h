@@ -11,7 +11,23 @@
 
 #include "base/status.h"
 
-enum { LANES_MOST = 1 << 16 };
+enum { LANES_MOST = 1 << 16, LANE_SHAPE_BYTES = 24 };
+
+/* Lanes by nodes, as text "8" (one node) or "2x4". All 0: one lane. */
+struct lane_shape {
+    int nodes, per_node;
+};
+static inline int lane_shape_lanes(const struct lane_shape *shape) {
+    return shape->nodes > 0 ? shape->nodes * shape->per_node : 1;
+}
+static inline bool lane_shape_equal(const struct lane_shape *a, const struct lane_shape *b) {
+    bool one_node = a->nodes <= 1 && b->nodes <= 1;
+    return lane_shape_lanes(a) == lane_shape_lanes(b) && (one_node || a->nodes == b->nodes);
+}
+/* BAD_INPUT for anything but numbers from 1 on, at most LANES_MOST in all. */
+enum status lane_shape_parse(const char *text, struct lane_shape *out);
+/* Returns `text`. */
+const char *lane_shape_print(const struct lane_shape *shape, char text[LANE_SHAPE_BYTES]);
 
 struct lane_node {
     int first, lanes; /* the leaves below: lanes [first, first + lanes) */
@@ -29,8 +45,9 @@ struct lane_tree {
     struct lane_node *node; /* the root first, parents before children, left before right */
 };
 
-/* "8" or "2x4". BAD_INPUT for anything else. The caller frees. */
+/* As lane_shape_parse. The caller frees. */
 enum status lane_tree_parse(const char *text, struct lane_tree *out);
+enum status lane_tree_of_shape(const struct lane_shape *shape, struct lane_tree *out);
 /* Both at least 1, the product at most LANES_MOST. */
 enum status lane_tree_create(int nodes, int lanes_per_node, struct lane_tree *out);
 void lane_tree_free(struct lane_tree *tree);

@@ -10,6 +10,14 @@ struct end {
     char message[600], hint[300];
 };
 
+/* Whether all ranks say the same as this one: it is then no matter of one rank or host. */
+static bool all_say(const struct end *ends, int count, int rank) {
+    for (int other = 0; other < count; other++)
+        if (ends[other].status != ends[rank].status || strcmp(ends[other].message, ends[rank].message) != 0)
+            return false;
+    return true;
+}
+
 enum status comm_agree(struct comm *comm, enum status mine) {
     struct comm_group all = comm_group_all(comm);
     if (all.count == 1) return mine;
@@ -25,7 +33,7 @@ enum status comm_agree(struct comm *comm, enum status mine) {
         status = ends[rank].status;
         if (status == STATUS_OK) continue;
         status_set(status, "%s", ends[rank].message);
-        if (all.count > 1) status_prefix(status, "rank %d on %s", rank, comm->host[rank]);
+        if (!all_say(ends, all.count, rank)) status_prefix(status, "rank %d on %s", rank, comm->host[rank]);
         comm->agreed_failure = true;
         if (ends[rank].hint[0]) status_hint(status, "%s", ends[rank].hint);
     }

@@ -26,10 +26,12 @@
  * ranks may start them in different orders, as long as each rank starts all of them without waiting for one that
  * another rank starts later.
  *
- * FAILURE. A rank that dies or is stopped is noticed by its silence within rank_timeout_s; so is a rank that does not
- * start an operation that the others wait for. From then on every call returns FAILED, with a message that names rank
- * and host. The process unwinds, prints the message if comm_speaks (one rank does) and calls comm_abort, which ends all
- * ranks. comm_close, which ends MPI in the regular way, is for jobs without failure.
+ * FAILURE. A rank that dies or is stopped is noticed by its silence within rank_timeout_s. So is one that hangs: the
+ * others wait for an operation or an exchange that it has not started, and for that time it neither computed nor moved
+ * an operation on. A rank that works is waited for, however long its step or its search takes. From then on every call
+ * returns FAILED, with a message that names rank and host. The process unwinds, prints the message if comm_speaks (one
+ * rank does) and calls comm_abort, which ends all ranks. comm_close, which ends MPI in the regular way, is for jobs
+ * without failure.
  *
  * USERS. The runtime's communication streams start and wait for operations as instructions, whose buffers, staging
  * included, have places in the program; program_verify finds in a schedule what peers read and who waits for whom. The
@@ -62,8 +64,8 @@
 
 /* Memory that the ranks of a node share. All of it is there from the start, and none outlives the processes. */
 struct comm_window {
-    void *base; /* `bytes` zeros, aligned to pages */
-    int64_t bytes;
+    void *base;    /* `bytes` zeros, aligned to pages */
+    int64_t bytes; /* may differ from rank to rank */
     /* The same on all ranks. False where the system shares no memory between ranks: the window is then private, and
      * operations on it are not in_place but use messages. */
     bool shared;
@@ -96,6 +98,7 @@ struct comm {
     const char *library; /* "none", or the MPI library's own name and version */
     int rank;            /* its place in the mesh: ranks are numbered node by node, by MPI's order within a node */
     struct mesh mesh;
+    bool shares_memory;            /* windows can be had that the ranks of a node share; the same on all ranks */
     char (*host)[MESH_HOST_BYTES]; /* by rank */
     int64_t message_bytes;         /* the longest message */
     bool agreed_failure;           /* all ranks know of it, so one says it */
@@ -152,7 +155,7 @@ void comm_read_traffic(const struct comm *comm, struct comm_traffic *out);
 /* `all` gets `bytes` from each rank of the group, in its order. */
 enum status comm_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes, void *all);
 /* The first status that is not OK, by rank, with that rank's message and hint: on all ranks, of which one then speaks.
- * OK if all are. */
+ * The message names the rank unless all have the same. OK if all are. */
 enum status comm_agree(struct comm *comm, enum status mine);
 /* BAD_INPUT on all ranks, with the same message, unless all have the same bytes of `what` ("the data's checksum"). */
 enum status comm_check_same(struct comm *comm, const char *what, const void *bytes, size_t count);

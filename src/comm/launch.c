@@ -137,11 +137,11 @@ static _Noreturn void become_mpirun(const struct command *command, pid_t parent,
 static enum status start(const struct command *command, struct launch_started *out, sigset_t *mask) {
     int pipes[2];
     if (pipe2(pipes, O_CLOEXEC) != 0) return status_set(STATUS_FAILED, "no pipe: %s", strerror(errno));
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
     sigset_t passed;
     sigemptyset(&passed);
-    sigaddset(&passed, SIGINT);
-    sigaddset(&passed, SIGTERM);
-    sigaddset(&passed, SIGHUP);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&passed, numbers[i]);
     sigprocmask(SIG_BLOCK, &passed, mask);
     pid_t parent = getpid();
     out->process = fork();

@@ -19,7 +19,8 @@ struct launch_settings {
 
 /* Starts the ranks and returns when all have ended, with the status of the rank that failed first and its message and
  * hint; one that died is FAILED, with its number and host. BAD_INPUT, with what to install, where there is no MPI.
- * SIGINT, SIGTERM and SIGHUP go to the ranks meanwhile. By a process's first thread, before it has others. */
+ * SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 go to the ranks meanwhile. By a process's first thread, before it has
+ * others. */
 enum status launch_ranks(const struct launch_settings *settings);
 
 /* At a process's very beginning; does nothing where no parent of this kind started it. FAILED where the parent cannot
@@ -29,6 +30,8 @@ enum status launch_join(void);
 bool launch_joined(void);
 /* At the end, with the thread's message and hint. */
 void launch_report(enum status status);
+/* The same with this message, for signal handlers. */
+void launch_report_signal(enum status status, const char *message);
 /* What a rank of a launch prints from here on is not seen: MPI has words of its own for an abort. */
 void launch_hush(void);
 

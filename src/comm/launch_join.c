@@ -10,24 +10,19 @@
 #include <unistd.h>
 
 #include "comm/launch_report.h"
+#include "comm/mpi_library.h"
 
 static int parent = -1;
 
-static int launched_rank(void) {
-    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (int i = 0; i < 3; i++)
-        if (getenv(variables[i])) return atoi(getenv(variables[i]));
-    return -1;
-}
+/* Filled in when it joins: signal handlers send it too. */
+static struct launch_record own;
 
-static bool send_record(bool ends, enum status status) {
-    struct launch_record record = {.ends = ends, .rank = launched_rank(), .process = getpid(), .status = status};
-    if (gethostname(record.host, sizeof record.host - 1) != 0) record.host[0] = '\0';
-    if (status != STATUS_OK) {
-        snprintf(record.message, sizeof record.message, "%s", status_message());
-        snprintf(record.hint, sizeof record.hint, "%s", status_hint_text());
-    }
-    return send(parent, &record, sizeof record, MSG_NOSIGNAL) == (ssize_t)sizeof record;
+static bool send_own(void) { return send(parent, &own, sizeof own, MSG_NOSIGNAL) == (ssize_t)sizeof own; }
+
+static bool send_joined(void) {
+    own = (struct launch_record){.rank = mpi_library_launched_rank(), .process = getpid()};
+    if (gethostname(own.host, sizeof own.host - 1) != 0) own.host[0] = '\0';
+    return send_own();
 }
 
 /* The parent's standard output and error in place of mpirun's pipes. */
@@ -63,8 +58,8 @@ enum status launch_join(void) {
     socklen_t length = launch_address(name, &address);
     parent = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (parent >= 0) close_first(&parent);
-    bool joined = parent >= 0 && connect(parent, (struct sockaddr *)&address, length) == 0 &&
-                  send_record(false, STATUS_OK) && take_output();
+    bool joined =
+        parent >= 0 && connect(parent, (struct sockaddr *)&address, length) == 0 && send_joined() && take_output();
     return joined ? STATUS_OK
                   : status_set(STATUS_FAILED, "the process that launched this rank cannot be reached: %s",
                                strerror(errno));
@@ -73,7 +68,24 @@ enum status launch_join(void) {
 bool launch_joined(void) { return parent >= 0; }
 
 void launch_report(enum status status) {
-    if (parent >= 0) (void)send_record(true, status);
+    if (parent < 0) return;
+    own.ends = true;
+    own.status = status;
+    if (status != STATUS_OK) {
+        snprintf(own.message, sizeof own.message, "%s", status_message());
+        snprintf(own.hint, sizeof own.hint, "%s", status_hint_text());
+    }
+    (void)send_own();
+}
+
+void launch_report_signal(enum status status, const char *message) {
+    if (parent < 0) return;
+    own.ends = true;
+    own.status = status;
+    size_t length = strlen(message), most = sizeof own.message - 1;
+    memcpy(own.message, message, length < most ? length : most);
+    own.message[length < most ? length : most] = own.hint[0] = '\0';
+    (void)send_own();
 }
 
 void launch_hush(void) {

@@ -114,6 +114,7 @@ static void hear_rank(struct launch_ranks_seen *seen, struct seen_rank *rank) {
     ssize_t got = recv(rank->socket, &record, sizeof record, 0);
     if (got < 0 && errno == EINTR) return;
     if (got == (ssize_t)sizeof record) {
+        if (rank->ended) return;
         rank->joined = true;
         rank->record = record;
         rank->record.host[sizeof record.host - 1] = '\0';

@@ -27,7 +27,7 @@ static void engine_start(struct comm_operation *base) {
     operation->generation++;
     operation->at = 0;
     operation->next = NULL;
-    operation->started_ns = clock_now_ns();
+    operation->started_ns = operation->moved_ns = clock_now_ns();
     atomic_store(&operation->state, OPERATION_STARTED);
     atomic_fetch_add(&mpi->started, 1);
     pthread_mutex_lock(&mpi->mutex);
@@ -209,6 +209,7 @@ static enum status open_control(struct mpi_comm *mpi) {
     struct comm_window control;
     TRY(window_open(&mpi->comm, (int64_t)SLOTS * 64, &control));
     if (!control.shared) mpi->settings.messages_only = true;
+    mpi->comm.shares_memory = control.shared;
     mpi->control = control;
     return STATUS_OK;
 }

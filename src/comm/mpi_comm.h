@@ -32,6 +32,7 @@ struct mpi_task {
 struct mpi_pulse {
     struct pulse pulse;
     int64_t period_ns, next_ns;
+    int64_t others_ns; /* processor time of the other threads, at the last beat */
     int distances, turn;
     bool beats, ending;
     int *send, *receive;            /* requests */
@@ -59,7 +60,9 @@ struct mpi_comm {
     char failure_text[600];
     atomic_int abort_status; /* abort when not 0 */
 
-    atomic_uint started;      /* operations */
+    atomic_uint started;      /* operations and exchanges */
+    bool moved;               /* the thread's: an operation was moved on since the last beat */
+    int64_t exchange_ns;      /* the thread's: when the exchange that it is at was begun; 0: none */
     struct operation *active; /* the thread's */
     struct mpi_pulse pulse;   /* the thread's */
     _Atomic int64_t traffic[2 * MESH_AXES + 1];

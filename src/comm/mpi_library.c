@@ -25,6 +25,18 @@ const char *mpi_library_launched_by(void) {
     return "self";
 }
 
+const char *mpi_library_chosen(void) {
+    const char *name = getenv("BALLAST_MPI");
+    return name && *name ? name : mpi_library_launched_by();
+}
+
+int mpi_library_launched_rank(void) {
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (int i = 0; i < 3; i++)
+        if (getenv(variables[i])) return atoi(getenv(variables[i]));
+    return -1;
+}
+
 /* `folder` (and `below` it) has the plugin? Its path then. */
 static char *plugin_in(const char *folder, const char *below, const char *name) {
     char *path = mem_format("%s%s/ballast-mpi-%s.so", folder, below, name);
@@ -83,8 +95,7 @@ static enum status open_plugin(const char *name, const char *path, const struct 
 }
 
 enum status mpi_library_find(const char *engine, struct mpi_library *out) {
-    const char *name = engine ? engine : getenv("BALLAST_MPI");
-    if (!name || !*name) name = mpi_library_launched_by();
+    const char *name = engine ? engine : mpi_library_chosen();
     *out = (struct mpi_library){0};
     if (strcmp(name, "self") == 0) return STATUS_OK;
     if (strchr(name, '/')) return open_plugin(name, name, &out->wire);

@@ -25,6 +25,10 @@ struct mpi_library {
 enum status mpi_library_find(const char *engine, struct mpi_library *out);
 /* "self", "openmpi" or "mpich", by the environment alone. */
 const char *mpi_library_launched_by(void);
+/* The engine of this process: BALLAST_MPI, else as above. */
+const char *mpi_library_chosen(void);
+/* Which rank the launcher made of this process; -1 where none did. The first is 0 in the mesh too. */
+int mpi_library_launched_rank(void);
 /* The plugin's path, NULL where there is none; the caller frees. */
 char *mpi_library_path(const char *name);
 

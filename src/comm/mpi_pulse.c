@@ -1,5 +1,6 @@
 /* Pulses as messages, and what is made of silence. */
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -7,25 +8,53 @@
 
 static const char *host_of(const struct mpi_comm *mpi, int rank) { return mpi->comm.host[rank]; }
 
-/* An operation that lasts too long: who has not come to it? Of one that is not heard of either, its silence says more.
- */
-static void blame_for_wait(struct mpi_comm *mpi, double seconds) {
+/* An operation that lasts too long: who has not come to it, and does nothing? Of one that is not heard of either, its
+ * silence says more. */
+static void blame_for_wait(struct mpi_comm *mpi, double seconds, int64_t now_ns) {
     const struct pulse *pulse = &mpi->pulse.pulse;
-    int behind = pulse_behind(pulse);
-    if (behind >= 0 && clock_now_ns() - pulse->heard_ns[behind] < pulse->timeout_ns / 2)
-        mpi_fail(mpi, FAILURE_OF_RANK, behind,
-                 "rank %d on %s has kept the others waiting for %.0f s: it does not start what they have started",
-                 behind, host_of(mpi, behind), seconds);
+    int hanging = pulse_hanging(pulse, now_ns);
+    if (hanging >= 0 && now_ns - pulse->heard_ns[hanging] < pulse->timeout_ns / 2)
+        mpi_fail(mpi, FAILURE_OF_RANK, hanging,
+                 "rank %d on %s has kept the others waiting for %.0f s: it does nothing, and does not start what they "
+                 "have started",
+                 hanging, host_of(mpi, hanging), seconds);
+}
+
+/* All have come to it and still nothing moves: the network, or MPI. */
+static void blame_nobody(struct mpi_comm *mpi, int64_t moved_ns, int64_t now_ns) {
+    const struct pulse *pulse = &mpi->pulse.pulse;
+    int64_t since = moved_ns > pulse->even_ns ? moved_ns : pulse->even_ns;
+    if (pulse->even_ns >= 0 && now_ns - since > 2 * pulse->timeout_ns)
+        mpi_fail(mpi, FAILURE_HERE, -1, "an operation between ranks has not moved for %.0f s",
+                 (double)(now_ns - since) * 1e-9);
+}
+
+static void check_wait(struct mpi_comm *mpi, int64_t started_ns, int64_t moved_ns, int64_t now_ns) {
+    if (now_ns - started_ns <= mpi->pulse.pulse.timeout_ns) return;
+    blame_for_wait(mpi, (double)(now_ns - started_ns) * 1e-9, now_ns);
+    blame_nobody(mpi, moved_ns, now_ns);
 }
 
 static void check_waiting(struct mpi_comm *mpi, int64_t now_ns) {
-    double timeout_s = mpi->settings.rank_timeout_s;
-    for (struct operation *operation = mpi->active; operation; operation = operation->next) {
-        double seconds = (double)(now_ns - operation->started_ns) * 1e-9;
-        if (seconds > timeout_s) blame_for_wait(mpi, seconds);
-        if (seconds > 2 * timeout_s)
-            mpi_fail(mpi, FAILURE_HERE, -1, "an operation between ranks has not ended within %.0f s", seconds);
-    }
+    for (struct operation *operation = mpi->active; operation; operation = operation->next)
+        check_wait(mpi, operation->started_ns, operation->moved_ns, now_ns);
+    if (mpi->exchange_ns > 0) check_wait(mpi, mpi->exchange_ns, mpi->exchange_ns, now_ns);
+}
+
+static int64_t cpu_ns(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return time.tv_sec * 1000000000ll + time.tv_nsec;
+}
+
+/* Whether the rank did anything since it was last asked: its other threads computed, or this one moved an operation. */
+static bool has_worked(struct mpi_comm *mpi) {
+    struct mpi_pulse *pulse = &mpi->pulse;
+    int64_t others_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+    bool computed = others_ns - pulse->others_ns > pulse->period_ns / 200, moved = mpi->moved;
+    pulse->others_ns = others_ns;
+    mpi->moved = false;
+    return computed || moved;
 }
 
 static void send_pulse(struct mpi_comm *mpi, struct mpi_pulse *pulse) {
@@ -55,7 +84,7 @@ void mpi_keep_pulse(struct mpi_comm *mpi) {
     if (now_ns < pulse->next_ns || pulse->ending) return;
     pulse->next_ns = now_ns + pulse->period_ns;
     receive_pulses(mpi, pulse, now_ns);
-    pulse_beat(&pulse->pulse, atomic_load(&mpi->started), now_ns);
+    pulse_beat(&pulse->pulse, atomic_load(&mpi->started), has_worked(mpi), now_ns);
     send_pulse(mpi, pulse);
     int silent = pulse_silent(&pulse->pulse, now_ns);
     if (silent >= 0)

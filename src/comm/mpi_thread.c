@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "comm/operation.h"
 
@@ -74,7 +75,10 @@ static bool progress(struct mpi_comm *mpi) {
     for (struct operation **link = &mpi->active; *link;) {
         struct operation *operation = *link;
         bool failed = atomic_load(&mpi->failure) != FAILURE_NONE;
-        if (!failed) moved |= operation_advance(operation);
+        if (!failed && operation_advance(operation)) {
+            operation->moved_ns = clock_now_ns();
+            moved = mpi->moved = true;
+        }
         if (!failed && operation->at < operation->schedule.steps.count) {
             link = &operation->next;
             continue;
@@ -189,9 +193,12 @@ static enum status run_exchange(struct mpi_comm *mpi, void *argument) {
     for (int i = 0; i < count; i++)
         requests[i] = -1;
     memmove(exchange->all + (size_t)me * exchange->bytes, exchange->mine, exchange->bytes);
+    atomic_fetch_add(&mpi->started, 1);
+    mpi->exchange_ns = clock_now_ns();
     enum status status = post_exchange(mpi, exchange, me, requests);
     for (int i = 0; i < count && status == STATUS_OK; i++)
         if (requests[i] >= 0) status = mpi_await(mpi, requests[i]);
+    mpi->exchange_ns = 0;
     /* After a failure they stay: their other ends may never come. */
     for (int i = 0; i < count && status == STATUS_OK; i++)
         if (requests[i] >= 0) mpi->wire->forget(mpi->wire_context, requests[i]);

@@ -35,10 +35,10 @@ struct operation {
     bool requests_made;
 
     _Atomic(enum operation_state) state;
-    uint64_t generation; /* starts */
-    size_t at;           /* the step to take next */
-    int64_t started_ns;
-    struct operation *next; /* in the queue, then among the active */
+    uint64_t generation;          /* starts */
+    size_t at;                    /* the step to take next */
+    int64_t started_ns, moved_ns; /* the last time that a step was taken */
+    struct operation *next;       /* in the queue, then among the active */
 };
 
 /* Data, or out, from an offset on. */

@@ -100,6 +100,7 @@ enum status self_comm_open(const struct comm_settings *settings, struct comm **o
     *comm = (struct comm){.engine = &self_engine,
                           .library = "none",
                           .mesh = {1, 1},
+                          .shares_memory = true,
                           .host = host,
                           .message_bytes = settings->message_bytes};
     if (gethostname(*host, sizeof *host - 1) != 0) strcpy(*host, "this machine");

@@ -16,6 +16,7 @@
 struct offer {
     bool good;
     int pid, descriptor;
+    int64_t mapped;
     uint64_t mark;
 };
 
@@ -23,10 +24,10 @@ static uint64_t make_mark(const struct mpi_comm *mpi, int number) {
     return ((uint64_t)getpid() << 40) ^ ((uint64_t)mpi->comm.rank << 20) ^ (uint64_t)number ^ 0x62616c6c61737421u;
 }
 
-static void *map(int descriptor, size_t bytes) {
+static void *map(int descriptor, size_t bytes, int populate) {
     void *base = fault_point(FAULT_ALLOCATE)
                      ? MAP_FAILED
-                     : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+                     : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | populate, descriptor, 0);
     return base == MAP_FAILED ? NULL : base;
 }
 
@@ -34,27 +35,30 @@ static void *map(int descriptor, size_t bytes) {
 static int create_file(struct window *window) {
     int descriptor = fault_point(FAULT_OPEN) ? -1 : memfd_create("ballast-window", MFD_CLOEXEC);
     if (descriptor < 0) return -1;
-    if (posix_fallocate(descriptor, 0, (off_t)window->mapped) == 0)
-        window->base[window->me] = map(descriptor, window->mapped);
+    size_t bytes = window->mapped[window->me];
+    if (posix_fallocate(descriptor, 0, (off_t)bytes) == 0)
+        window->base[window->me] = map(descriptor, bytes, MAP_POPULATE);
     if (window->base[window->me]) return descriptor;
     close(descriptor);
     return -1;
 }
 
+/* Its pages are there; this process's tables lead only to those that it reads, which is a fraction. */
 static bool map_peer(struct window *window, int place, const struct offer *offer) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", offer->pid, offer->descriptor);
     int descriptor = fault_point(FAULT_OPEN) ? -1 : open(path, O_RDWR | O_CLOEXEC);
     if (descriptor < 0) return false;
     off_t size = lseek(descriptor, 0, SEEK_END);
-    if (size == (off_t)window->mapped) window->base[place] = map(descriptor, window->mapped);
+    window->mapped[place] = (size_t)offer->mapped;
+    if (size == (off_t)offer->mapped) window->base[place] = map(descriptor, window->mapped[place], 0);
     close(descriptor);
     return window->base[place] && *(volatile uint64_t *)window->base[place] == offer->mark;
 }
 
 static void unmap(struct window *window) {
     for (int place = 0; place < window->ranks; place++) {
-        if (window->base[place]) munmap(window->base[place], window->mapped);
+        if (window->base[place]) munmap(window->base[place], window->mapped[place]);
         window->base[place] = NULL;
     }
 }
@@ -84,7 +88,8 @@ static enum status share(struct comm *comm, struct window *window) {
     struct offer *offers = mem_array((size_t)node.count, sizeof *offers);
     if (!offers) return STATUS_FAILED;
     int descriptor = window->mpi->settings.messages_only ? -1 : create_file(window);
-    struct offer mine = {descriptor >= 0, getpid(), descriptor, make_mark(window->mpi, window->number)};
+    struct offer mine = {descriptor >= 0, getpid(), descriptor, (int64_t)window->mapped[window->me],
+                         make_mark(window->mpi, window->number)};
     if (descriptor >= 0) *(volatile uint64_t *)window->base[window->me] = mine.mark;
     enum status status = comm_exchange(comm, &node, &mine, sizeof mine, offers);
     bool mapped = status == STATUS_OK && mine.good && map_peers(window, offers);
@@ -100,9 +105,9 @@ static enum status share(struct comm *comm, struct window *window) {
 
 static enum status take_private(struct window *window) {
     void *base = fault_point(FAULT_ALLOCATE) ? MAP_FAILED
-                                             : mmap(NULL, window->mapped, PROT_READ | PROT_WRITE,
+                                             : mmap(NULL, window->mapped[window->me], PROT_READ | PROT_WRITE,
                                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (base == MAP_FAILED) return status_no_memory(window->mapped, "a window");
+    if (base == MAP_FAILED) return status_no_memory(window->mapped[window->me], "a window");
     window->base[window->me] = base;
     return STATUS_OK;
 }
@@ -111,27 +116,39 @@ static void free_window(struct window *window) {
     if (!window) return;
     if (window->base) unmap(window);
     mem_free(window->base);
+    mem_free(window->mapped);
     mem_free(window);
+}
+
+/* Without memory yet; NULL without room for it. */
+static struct window *make_window(const struct comm *comm, int64_t bytes) {
+    struct mpi_comm *mpi = mpi_comm_of(comm);
+    struct window *window = mem_array(1, sizeof *window);
+    if (!window) return NULL;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), ranks = (size_t)comm->mesh.per_node;
+    *window = (struct window){.bytes = bytes,
+                              .ranks = comm->mesh.per_node,
+                              .me = comm->rank % comm->mesh.per_node,
+                              .base = mem_array(ranks, sizeof *window->base),
+                              .mapped = mem_array(ranks, sizeof *window->mapped),
+                              .mpi = mpi};
+    if (window->base && window->mapped) {
+        window->mapped[window->me] = ((size_t)bytes + page - 1) / page * page;
+        return window;
+    }
+    free_window(window);
+    return NULL;
 }
 
 enum status window_open(struct comm *comm, int64_t bytes, struct comm_window *out) {
     struct mpi_comm *mpi = mpi_comm_of(comm);
-    struct window *window = mem_array(1, sizeof *window);
-    void **base = mem_array((size_t)comm->mesh.per_node, sizeof *base);
-    enum status status = comm_agree(comm, window && base ? STATUS_OK : STATUS_FAILED);
+    struct window *window = make_window(comm, bytes);
+    enum status status = comm_agree(comm, window ? STATUS_OK : STATUS_FAILED);
     if (status != STATUS_OK) {
-        mem_free(window);
-        mem_free(base);
+        free_window(window);
         return status;
     }
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    *window = (struct window){.number = mpi->window_count++,
-                              .bytes = bytes,
-                              .ranks = comm->mesh.per_node,
-                              .me = comm->rank % comm->mesh.per_node,
-                              .base = base,
-                              .mpi = mpi,
-                              .mapped = ((size_t)bytes + page - 1) / page * page};
+    window->number = mpi->window_count++;
     TRY_GOTO(status, share(comm, window), failed);
     if (!window->shared) TRY_GOTO(status, comm_agree(comm, take_private(window)), failed);
     pthread_mutex_lock(&mpi->mutex);

@@ -10,10 +10,10 @@ struct mpi_comm;
 
 struct window {
     int number;
-    int64_t bytes;
-    size_t mapped;
-    int ranks, me; /* of the node */
-    void **base;   /* by place in the node; base[me] is one's own, the others NULL where it is private */
+    int64_t bytes;  /* of this rank's memory */
+    int ranks, me;  /* of the node */
+    void **base;    /* by place in the node; base[me] is one's own, the others NULL where it is private */
+    size_t *mapped; /* the same: whole pages */
     bool shared;
     struct mpi_comm *mpi;
     struct window *next;
@@ -22,7 +22,7 @@ struct window {
 /* Together among all ranks. */
 enum status window_open(struct comm *comm, int64_t bytes, struct comm_window *out);
 void window_close(struct comm_window *window);
-/* The window that has [address, address + bytes), or NULL. */
+/* The window whose own memory has [address, address + bytes), or NULL. */
 const struct window *window_find(const struct mpi_comm *mpi, const void *address, int64_t bytes);
 
 #endif

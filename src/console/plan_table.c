@@ -13,12 +13,15 @@
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
 static void print_recipe(FILE *out, const struct recipe *recipe) {
+    char lanes[64] = "", shape[LANE_SHAPE_BYTES];
+    if (lane_shape_lanes(&recipe->lanes) > 1)
+        snprintf(lanes, sizeof lanes, " in %s lanes", lane_shape_print(&recipe->lanes, shape));
     fprintf(out,
             "recipe    %s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
-            " sequence%s, %d thread%s (%s), seed %" PRIu64 "\n",
+            " sequence%s%s, %d thread%s (%s), seed %" PRIu64 "\n",
             dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, recipe_grains(recipe),
-            plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), recipe->threads,
-            plural(recipe->threads), recipe->isa, recipe->seed);
+            plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), lanes,
+            recipe->threads, plural(recipe->threads), recipe->isa, recipe->seed);
 }
 
 static void print_texts(FILE *out, const struct session_plan *plan) {

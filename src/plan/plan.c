@@ -20,6 +20,16 @@ int64_t recipe_grains(const struct recipe *recipe) {
     return (recipe->batch + recipe->grain_sequences - 1) / recipe->grain_sequences;
 }
 
+int64_t recipe_lane_grains(const struct recipe *recipe) {
+    int64_t lanes = lane_shape_lanes(&recipe->lanes);
+    return (recipe_grains(recipe) + lanes - 1) / lanes;
+}
+
+int64_t recipe_share_grains(const struct recipe *recipe) {
+    int64_t all = recipe_lane_grains(recipe);
+    return recipe->round_grains > 0 && recipe->round_grains < all ? recipe->round_grains : all;
+}
+
 const char *document_attention_name(enum document_attention attention) {
     return attention == DOCUMENT_ATTENTION_WITHIN ? "within" : "across";
 }
@@ -34,6 +44,7 @@ enum document_attention document_attention_find(const char *name) {
 #define LEAST(field) setting_table[SETTING_##field].least
 #define MOST(field) setting_table[SETTING_##field].most
 #define RECIPE_INTEGERS(X)                                                                                             \
+    X(round_grains, int64_t, LEAST(round_grains), MOST(round_grains), "0 for all grains of a lane")                    \
     X(batch, int64_t, LEAST(batch), MOST(batch), "a step needs at least one sequence")                                 \
     X(sequence_length, int64_t, LEAST(sequence_length), MOST(sequence_length), "a sequence needs at least one token")  \
     X(grain_sequences, int64_t, LEAST(grain_sequences), recipe->batch,                                                 \
@@ -48,12 +59,25 @@ enum document_attention document_attention_find(const char *name) {
     X(weight_decay, "0 for none, and at most 1000")                                                                    \
     X(clip_norm, "0 for none, and at most 1e9")
 
+static enum status check_ranks(const struct plan *plan) {
+    int ranks = rank_place_ranks(&plan->place);
+    struct lane_tree tree;
+    if (ranks == 1) return STATUS_OK;
+    TRY(lane_tree_of_shape(&plan->recipe.lanes, &tree));
+    int *subtree = mem_array((size_t)ranks, sizeof *subtree);
+    enum status status = subtree ? lane_tree_cut(&tree, ranks, subtree) : STATUS_FAILED;
+    mem_free(subtree);
+    lane_tree_free(&tree);
+    return status == STATUS_OK ? status : status_prefix(status, "plan: policy.ranks");
+}
+
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
 #define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
     TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
-    return policy_check(&plan->policy, recipe_grains(recipe));
+    TRY(check_ranks(plan));
+    return policy_check(&plan->policy, recipe_share_grains(recipe));
 }
 
 enum status recipe_check_optimizer(const struct recipe *recipe) {
@@ -78,6 +102,8 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     RECIPE_DOUBLES(SET_DOUBLE)
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
+    char lanes[LANE_SHAPE_BYTES];
+    failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
 #define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
     RECIPE_TEXTS(SET_TEXT)
@@ -94,6 +120,14 @@ json_t *plan_to_json(const struct plan *plan) {
     json_t *policy = policy_to_json(&plan->policy);
     if (!policy) {
         json_decref(recipe);
+        return NULL;
+    }
+    char ranks[LANE_SHAPE_BYTES];
+    const struct lane_shape mesh = {plan->place.mesh.nodes, plan->place.mesh.per_node};
+    if (json_object_set_new(policy, "ranks", json_string(lane_shape_print(&mesh, ranks))) != 0) {
+        json_decref(recipe);
+        json_decref(policy);
+        (void)status_no_memory(0, "a plan's JSON");
         return NULL;
     }
     json_t *object = json_pack("{s:i, s:o, s:o}", "version", PLAN_VERSION, "recipe", recipe, "policy", policy);
@@ -131,18 +165,27 @@ static enum status read_integer(const char *file, const json_t *object, const ch
     return status == STATUS_OK ? status : status_prefix(status, "%s", file);
 }
 
+/* Numbers by nodes; one where the file says nothing. */
+static enum status read_shape(const char *file, const json_t *object, const char *field, struct lane_shape *out) {
+    const char *text = "1";
+    TRY(json_read_string(file, object, field, &text));
+    enum status status = lane_shape_parse(text, out);
+    return status == STATUS_OK ? status : status_prefix(status, "%s: %s", file, field);
+}
+
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 3 };
+    enum { OPTIONAL_FIELDS = 5 };
     static const char *const known[] = {"lora",
                                         "freeze",
                                         "products",
+                                        "lanes",
+#define NAME_INTEGER(field, type, least, most, rule) #field,
+                                        RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
                                         "isa",
                                         "document_attention",
-#define NAME_INTEGER(field, type, least, most, rule) #field,
-                                        RECIPE_INTEGERS(NAME_INTEGER)
 #define NAME_DOUBLE(field, rule) #field,
-                                            RECIPE_DOUBLES(NAME_DOUBLE)};
+                                        RECIPE_DOUBLES(NAME_DOUBLE)};
     struct recipe read = {0}, *recipe = &read;
     for (size_t i = OPTIONAL_FIELDS; i < sizeof known / sizeof *known; i++)
         TRY(json_require(file, object, known[i]));
@@ -158,6 +201,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     RECIPE_DOUBLES(READ_DOUBLE)
     TRY(read_dtype(file, object, &recipe->dtype));
     TRY(read_document_attention(file, object, &recipe->document_attention));
+    TRY(read_shape(file, object, "lanes", &recipe->lanes));
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
@@ -175,6 +219,9 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     if (!json_is_object(policy)) return status_set(STATUS_BAD_INPUT, "%s: policy: must be an object", file);
     TRY(recipe_from_json(file, recipe, &out->recipe));
     TRY(policy_from_json(file, policy, &out->policy));
+    struct lane_shape ranks = {0};
+    TRY(read_shape(file, policy, "ranks", &ranks));
+    out->place = (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}};
     enum status status = recipe_check_optimizer(&out->recipe);
     if (status == STATUS_OK) status = plan_check(out);
     return status == STATUS_OK ? status : status_prefix(status, "%s", file);
@@ -234,6 +281,7 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->field < actual->field || expected->field > actual->field) DIFFERENT(field)
     RECIPE_DOUBLES(COMPARE_DOUBLE)
     if (expected->dtype != actual->dtype) DIFFERENT(dtype)
+    if (!lane_shape_equal(&expected->lanes, &actual->lanes)) DIFFERENT(lanes)
 #define COMPARE_TEXT(field)                                                                                            \
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)

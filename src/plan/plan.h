@@ -2,10 +2,10 @@
  * changes them.
  *
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
- * settings (what the user sets), card_grain (the grain
- * that a GPU needs), products (a device's algorithms in a recipe), chunks (parameters in chunks), movement (when copies
- * come and go), activations (activation schedules as text), recompute (recomputation schedules and their cost), chain
- * (a step as a chain), rotor (the fastest recomputation in given memory). */
+ * settings (what the user sets), rank_place (one rank among all), lane_shares (a step cut into lanes and rounds),
+ * card_grain (the grain that a GPU needs), products (a device's algorithms in a recipe), chunks (parameters in chunks),
+ * movement (when copies come and go), activations (activation schedules as text), recompute (recomputation schedules
+ * and their cost), chain (a step as a chain), rotor (the fastest recomputation in given memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
@@ -16,7 +16,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "cluster/tier.h"
+#include "collective/lane_tree.h"
 #include "graph/tensor.h"
+#include "plan/rank_place.h"
 
 enum { PLAN_VERSION = 1, RECIPE_NAME_BYTES = 64, RECIPE_TEXT_BYTES = 1024, POLICY_SCHEDULE_BYTES = 16384 };
 
@@ -35,6 +37,9 @@ struct recipe {
     int64_t batch;           /* sequences a step, over all ranks */
     int64_t sequence_length; /* tokens of a sequence */
     int64_t grain_sequences; /* sequences on which each kernel is called; parameter gradients add up grain by grain */
+    struct lane_shape lanes; /* a step's grains go to lanes in contiguous runs, each added up by itself, and lanes are
+                                added by their tree (plan/lane_shares.h) */
+    int64_t round_grains;    /* after so many grains of every lane, lanes are added; 0: after all */
     int threads;             /* compute threads */
     uint64_t seed;
     double beta1, beta2, epsilon, weight_decay, clip_norm; /* AdamW and clipping by global norm; clip_norm 0: none */
@@ -50,7 +55,7 @@ struct recipe {
 
 /* All zero but for the grains: the plain policy, where everything stays on the device. */
 struct policy {
-    int64_t grains_per_pass;   /* grains whose activations are in memory at once; 1 to the step's grains */
+    int64_t grains_per_pass;   /* grains whose activations are in memory at once; 1 to those of the largest share */
     int64_t chunk_bytes;       /* most parameters in a chunk, in the compute dtype (plan/chunks.h); 0: chosen there */
     int64_t persistent_chunks; /* the first of them stay on the device, with their gradients and optimizer state */
     int64_t
@@ -72,15 +77,22 @@ static inline enum tier policy_home(const struct policy *policy, int64_t chunk, 
     return chunk < policy->persistent_chunks ? TIER_DEVICE : of_kind;
 }
 
+/* A step of the recipe by this policy, as one of its ranks computes it. Of the place, a plan's file has the mesh alone,
+ * as "ranks" of the policy. */
 struct plan {
     struct recipe recipe;
     struct policy policy;
+    struct rank_place place;
 };
 
 /* The fewest sequences that hold at least `least_tokens` (the backend says how many), at most `batch`. */
 int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens);
 /* Grains of a step: a short last grain is filled up with sequences of weight zero. */
 int64_t recipe_grains(const struct recipe *recipe);
+/* Grains of a lane: the last one that has any may have fewer, those after it none. */
+int64_t recipe_lane_grains(const struct recipe *recipe);
+/* Grains that a lane adds up before it is added to others: those of the largest share of a round. */
+int64_t recipe_share_grains(const struct recipe *recipe);
 
 /* BAD_INPUT "plan: FIELD: VALUE is not legal: RULE", with the nearest legal value as hint, unless least <= value <=
  * most.
@@ -99,7 +111,7 @@ json_t *plan_to_json(const struct plan *plan);
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out);
 /* Fields that the file leaves out have the plain policy's values. */
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out);
-/* The part of plan_check that is about the policy. */
+/* The part of plan_check that is about the policy; `grains`: recipe_share_grains. */
 enum status policy_check(const struct policy *policy, int64_t grains);
 enum status plan_from_json(const char *file, const json_t *object, struct plan *out);
 /* The plan of a plan file, or of a run.json, which holds one as "plan". */

@@ -27,7 +27,7 @@ enum { BUFFERS_MAX = 1 << 20, LOOKAHEAD_MAX = 64 };
 
 enum status policy_check(const struct policy *policy, int64_t grains) {
     TRY(plan_check_range("policy.grains_per_pass", policy->grains_per_pass, 1, grains,
-                         "a pass holds at least one grain and at most those of the step"));
+                         "a pass holds at least one grain and at most those that a lane adds up at once"));
     TRY(plan_check_range("policy.chunk_bytes", policy->chunk_bytes, 0, INT64_MAX, "a chunk has a size"));
     TRY(plan_check_range("policy.persistent_chunks", policy->persistent_chunks, 0, INT64_MAX, "a count of chunks"));
     bool moves = policy->parameters != TIER_DEVICE;
@@ -71,7 +71,7 @@ static enum status read_tier(const char *file, const json_t *object, const char 
 }
 
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out) {
-    static const char *const known[] = {"schedule",
+    static const char *const known[] = {"schedule", "ranks", /* a plan's, and no policy's by itself */
 #define NAME_FIELD(field) #field,
                                         POLICY_INTEGERS(NAME_FIELD) POLICY_TIERS(NAME_FIELD)};
     struct policy policy = {0};

@@ -16,7 +16,8 @@ const char *buffer_kind_name(enum buffer_kind kind) {
 const char *stream_role_name(enum stream_role role) {
     static const char *const names[] = {
         [STREAM_COMPUTE] = "compute",   [STREAM_UPDATE] = "update",   [STREAM_COPY_IN] = "copy in",
-        [STREAM_COPY_OUT] = "copy out", [STREAM_DISK_IN] = "disk in", [STREAM_DISK_OUT] = "disk out"};
+        [STREAM_COPY_OUT] = "copy out", [STREAM_DISK_IN] = "disk in", [STREAM_DISK_OUT] = "disk out",
+        [STREAM_COMM] = "communication"};
     return names[role];
 }
 
@@ -109,6 +110,7 @@ void program_free(struct program *program) {
     vec_free(&program->sections);
     vec_free(&program->instructions);
     vec_free(&program->buffers);
+    vec_free(&program->collectives);
     scratch_free(&program->memory);
     mem_free(program);
 }

@@ -28,6 +28,7 @@
 
 #include "base/mem.h"
 #include "cluster/tier.h"
+#include "collective/collective.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
 
@@ -94,9 +95,11 @@ struct operand {
 };
 
 enum opcode {
-    OPCODE_KERNEL, /* the node's kernel */
-    OPCODE_ZERO,   /* writes zeros to output 0 */
-    OPCODE_COPY,   /* all of input 0 to output 0, in another tier */
+    OPCODE_KERNEL,     /* the node's kernel */
+    OPCODE_ZERO,       /* writes zeros to output 0 */
+    OPCODE_COPY,       /* all of input 0 to output 0, in another tier */
+    OPCODE_ADD,        /* output 0 = output 0 + input 0, in fp32 element by element, each sum rounded once */
+    OPCODE_ALL_REDUCE, /* output 0 = its sum over all ranks; workspace: the staging */
 };
 
 enum { OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX + 1 };
@@ -109,6 +112,7 @@ enum stream_role {
     STREAM_COPY_OUT, /* device to host */
     STREAM_DISK_IN,
     STREAM_DISK_OUT,
+    STREAM_COMM, /* operations between ranks */
     STREAM_ROLE_COUNT
 };
 /* "compute", "update", "copy in", … */
@@ -124,6 +128,7 @@ struct instruction {
     bool deferred;                         /* part of the update that the previous step left */
     enum tier tier;                        /* kernels: the tier of all operands */
     int64_t grain;                         /* slot in the pass, for reports */
+    int32_t collective;                    /* all-reduce: its index in the program's list */
     struct operand operands[OPERANDS_MAX]; /* inputs by index, then outputs from OP_INPUTS_MAX on, then workspace;
                                               buffer -1 where there is none */
     int32_t *waits;                        /* instructions on other streams, ascending */
@@ -137,6 +142,15 @@ struct section {
     int64_t repeat;       /* at least 1 */
     int64_t first_grain;  /* of its first repetition; -1 when it holds no pass */
     int64_t grains;       /* of each repetition */
+    int64_t share;        /* of the step's (plan/lane_shares.h), counted from 0: its slot in sums of losses */
+};
+
+/* An operation between all ranks. Every rank's program has the same list, but for the traffic. */
+struct program_collective {
+    enum comm_kind kind;
+    int64_t bytes;               /* of data */
+    const bool *empty;           /* by rank: has nothing to add; NULL: none */
+    struct comm_traffic traffic; /* what this rank moves */
 };
 
 struct program {
@@ -145,6 +159,9 @@ struct program {
     VEC(struct section) sections;
     VEC(struct instruction) instructions;
     VEC(struct buffer) buffers;
+    VEC(struct program_collective) collectives; /* in the order in which their instructions are issued */
+    struct rank_place place;                    /* the rank that it is for */
+    struct lane_shape lanes;                    /* the recipe's */
     int streams;
     enum stream_role roles[STREAM_ROLE_COUNT]; /* by stream */
     bool defers;                    /* has deferred instructions: a step ends with an update still to be made */

@@ -42,8 +42,12 @@ struct verifier {
 };
 
 static const char *instruction_name(const struct instruction *instruction) {
-    if (instruction->node) return instruction->node->name;
-    return instruction->opcode == OPCODE_COPY ? "copy" : "zero";
+    static const char *const names[] = {[OPCODE_KERNEL] = "kernel",
+                                        [OPCODE_ZERO] = "zero",
+                                        [OPCODE_COPY] = "copy",
+                                        [OPCODE_ADD] = "add",
+                                        [OPCODE_ALL_REDUCE] = "all-reduce"};
+    return instruction->node ? instruction->node->name : names[instruction->opcode];
 }
 
 /* FAILED "program: instruction 12 (layer 0.q): buffer x: rule". */
@@ -195,17 +199,32 @@ static enum status check_tiers(const struct program *program, int32_t index) {
     return STATUS_OK;
 }
 
-/* `reads` and `writes` are the operands that an instruction without a node has, -1 for none. */
-static enum status check_ends(const struct program *program, int32_t index, int reads, int writes) {
+/* The operands that an instruction without a node has: what it reads, -1 for none, and its output. */
+static enum status check_ends(const struct program *program, int32_t index, int reads, enum access output) {
     const struct instruction *instruction = &program->instructions.items[index];
     for (int k = 0; k < OPERANDS_MAX; k++) {
         const struct operand *operand = &instruction->operands[k];
-        bool wanted = k == reads || k == writes;
+        bool wanted = k == reads || k == OP_INPUTS_MAX;
         if (wanted != (operand->buffer >= 0))
             return FAULT(program, index, operand, "operand %d %s", k, wanted ? "is missing" : "is one too many");
-        enum access access = k == reads ? ACCESS_READ : ACCESS_WRITE;
+        enum access access = k == reads ? ACCESS_READ : output;
         if (wanted && (operand->access != access || operand->row_bytes != 0 || operand->stride != 0))
             return FAULT(program, index, operand, "operand %d is no plain %s", k, k == reads ? "read" : "write");
+    }
+    return STATUS_OK;
+}
+
+/* The front of one pack of sums to that of another. */
+static enum status check_add(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
+    TRY(check_ends(program, index, 0, ACCESS_UPDATE));
+    bool fronts = from->offset == 0 && to->offset == 0 && from->bytes == to->bytes && to->bytes % 4 == 0;
+    if (!fronts) return FAULT(program, index, from, "added to other bytes than its own");
+    for (int k = 0; k <= OP_INPUTS_MAX; k += OP_INPUTS_MAX) {
+        const struct operand *operand = &instruction->operands[k];
+        if (program->buffers.items[operand->buffer].kind != BUFFER_GRADIENTS)
+            return FAULT(program, index, operand, "added although it is no sum of gradients");
     }
     return STATUS_OK;
 }
@@ -214,7 +233,7 @@ static enum status check_ends(const struct program *program, int32_t index, int 
 static enum status check_copy(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    TRY(check_ends(program, index, 0, OP_INPUTS_MAX));
+    TRY(check_ends(program, index, 0, ACCESS_WRITE));
     const struct buffer *source = &program->buffers.items[from->buffer], *target = &program->buffers.items[to->buffer];
     if (source->home != target->id && target->home != source->id)
         return FAULT(program, index, from, "copied to %s, which is no copy of it nor its home", target->name);
@@ -254,6 +273,29 @@ static enum status check_aliases(const struct program *program, int32_t index) {
     return STATUS_OK;
 }
 
+/* A whole front of a pack with the staging that its schedule asks for; a rank with nothing to add overwrites it. */
+static enum status check_all_reduce(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *data = &instruction->operands[OP_INPUTS_MAX];
+    const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
+    if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
+        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
+    const struct program_collective *collective = &program->collectives.items[instruction->collective];
+    bool empty = collective->empty && collective->empty[program->place.rank];
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (k != OP_INPUTS_MAX && k != OPERAND_WORKSPACE && instruction->operands[k].buffer >= 0)
+            return FAULT(program, index, &instruction->operands[k], "operand %d is one too many", k);
+    if (data->buffer < 0) return FAULT(program, index, NULL, "an operation without data");
+    if (data->access != (empty ? ACCESS_WRITE : ACCESS_UPDATE) || data->row_bytes != 0 || data->stride != 0)
+        return FAULT(program, index, data, "accessed otherwise than the operation does");
+    if (data->bytes != collective->bytes || data->offset != 0)
+        return FAULT(program, index, data, "the operand has %lld bytes, its operation %lld", (long long)data->bytes,
+                     (long long)collective->bytes);
+    if (staging->buffer >= 0 && staging->access != ACCESS_WRITE)
+        return FAULT(program, index, staging, "staging is only written");
+    return STATUS_OK;
+}
+
 static enum status check_instruction(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     if (instruction->stream < 0 || instruction->stream >= program->streams)
@@ -268,8 +310,10 @@ static enum status check_instruction(const struct program *program, int32_t inde
     }
     switch (instruction->opcode) {
     case OPCODE_KERNEL: TRY(check_node_operands(program, index)); break;
-    case OPCODE_ZERO: TRY(check_ends(program, index, -1, OP_INPUTS_MAX)); break;
+    case OPCODE_ZERO: TRY(check_ends(program, index, -1, ACCESS_WRITE)); break;
     case OPCODE_COPY: TRY(check_copy(program, index)); break;
+    case OPCODE_ADD: TRY(check_add(program, index)); break;
+    case OPCODE_ALL_REDUCE: TRY(check_all_reduce(program, index)); break;
     }
     if (instruction->opcode != OPCODE_COPY) TRY(check_tiers(program, index));
     return check_aliases(program, index);

@@ -82,6 +82,14 @@ static void write_zeros(struct runner *runner, const struct instruction *instruc
     backend->zero(runner_address(runner, target, repetition), target->bytes, stream);
 }
 
+static void add_sums(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
+    const struct backend *backend = runner->executable->backend;
+    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
+    if (instruction->tier == TIER_HOST && backend->host) backend = backend->host;
+    backend->add(runner_address(runner, to, repetition), runner_address(runner, from, repetition),
+                 to->bytes / (int64_t)sizeof(float), stream);
+}
+
 static struct tier_place place_of(const struct runner *runner, const struct operand *operand) {
     const struct buffer *buffer = &runner->executable->program->buffers.items[operand->buffer];
     return (struct tier_place){&runner->arenas[buffer->tier], buffer->offset};
@@ -101,6 +109,8 @@ enum status runner_ask(struct runner *runner, const struct instruction *instruct
     case OPCODE_KERNEL: return call_kernel(runner, instruction, repetition, stream);
     case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
     case OPCODE_COPY: return copy_buffer(runner, instruction, stream);
+    case OPCODE_ADD: add_sums(runner, instruction, repetition, stream); break;
+    case OPCODE_ALL_REDUCE: BUG("an operation between ranks without a comm");
     }
     return STATUS_OK;
 }

@@ -32,9 +32,11 @@ const struct backend *plan_options_backend(const struct plan_options *options, c
 /* Ends the program where a field was set without its bit: its value would be ignored. */
 static void check_given(const struct plan_options *options) {
 #define CHECK_GIVEN(field) BUG_IF(options->field && !SETTINGS_HAVE(options, field), #field " is set but not given");
+    BUG_IF(options->lanes.nodes != 0 && !SETTINGS_HAVE(options, lanes), "lanes are set but not given");
     CHECK_GIVEN(batch)
     CHECK_GIVEN(sequence_length)
     CHECK_GIVEN(grain_sequences)
+    CHECK_GIVEN(round_grains)
     CHECK_GIVEN(grains_per_pass)
     CHECK_GIVEN(threads)
     CHECK_GIVEN(seed)
@@ -158,6 +160,29 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
                                           setting_table[SETTING_seed].whole);
 }
 
+static struct mesh mesh_of(const struct plan_options *options) {
+    return options->comm ? options->comm->mesh : (struct mesh){1, 1};
+}
+
+/* On several ranks a new run has as many lanes: each rank adds its grains as one rank would. */
+static void choose_lanes(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
+                         struct recipe *recipe) {
+    char wanted_text[LANE_SHAPE_BYTES], base_text[LANE_SHAPE_BYTES];
+    bool given = SETTINGS_HAVE(options, lanes), moved = options->allow_recipe_change && given;
+    struct mesh mesh = mesh_of(options);
+    struct lane_shape ranks = {mesh.nodes, mesh.per_node};
+    struct lane_shape was = moved ? options->lanes : base->lanes;
+    recipe->lanes = resolver->base_name ? was : given ? options->lanes : ranks;
+    if (given && !lane_shape_equal(&recipe->lanes, &options->lanes) && resolver->status == STATUS_OK)
+        resolver->status = status_set(STATUS_BAD_INPUT, "lanes: %s differs from the %s of %s",
+                                      lane_shape_print(&options->lanes, wanted_text),
+                                      lane_shape_print(&base->lanes, base_text), resolver->base_name);
+    moved = options->allow_recipe_change && SETTINGS_HAVE(options, round_grains);
+    recipe->round_grains =
+        choose_whole(resolver, SETTING_round_grains, options->round_grains,
+                     moved ? options->round_grains : base->round_grains, setting_table[SETTING_round_grains].whole);
+}
+
 static void choose_optimizer(struct resolver *resolver, const struct train_options *training, const struct recipe *base,
                              struct recipe *recipe) {
 #define CHOOSE_REAL(field)                                                                                             \
@@ -224,6 +249,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     choose_numbers(&resolver, options, &from->recipe, &plan.recipe);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
     choose_shape(&resolver, options, &defaults, &from->recipe, &plan.recipe);
+    choose_lanes(&resolver, options, &from->recipe, &plan.recipe);
     choose_optimizer(&resolver, training, &from->recipe, &plan.recipe);
     if (resolver.status != STATUS_OK)
         return status_hint(resolver.status,
@@ -233,6 +259,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     plan.policy =
         base ? base->policy : (struct policy){.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};
     if (SETTINGS_HAVE(options, grains_per_pass)) plan.policy.grains_per_pass = options->grains_per_pass;
+    plan.place.mesh = mesh_of(options);
     TRY(plan_check(&plan));
     *out = plan;
     return STATUS_OK;

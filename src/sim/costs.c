@@ -13,12 +13,14 @@ enum activity activity_of_copy(enum tier from, enum tier to) {
     return to == TIER_DISK ? ACTIVITY_DISK_WRITE : ACTIVITY_COPY;
 }
 
-/* The rate by which the instruction's bytes move; NULL for kernels. */
+/* The rate by which the instruction's bytes move; NULL for kernels and for operations between ranks. */
 static const struct transfer_rate *rate_of(const struct costs *costs, const struct program *program,
                                            const struct instruction *instruction) {
     switch (instruction->opcode) {
-    case OPCODE_KERNEL: return NULL;
-    case OPCODE_ZERO: return &costs->rates.zero;
+    case OPCODE_KERNEL:
+    case OPCODE_ALL_REDUCE: return NULL;
+    case OPCODE_ZERO:
+    case OPCODE_ADD: return &costs->rates.zero;
     case OPCODE_COPY:
         return &costs->rates.copy[tier_of(program, &instruction->operands[0])]
                                  [tier_of(program, &instruction->operands[OP_INPUTS_MAX])];
@@ -26,15 +28,38 @@ static const struct transfer_rate *rate_of(const struct costs *costs, const stru
     BUG("an instruction that is none");
 }
 
+/* Zeros are written once; a sum reads both of its numbers besides, about as fast. */
+enum { ADD_MOVES = 3 };
+double costs_add_s(const struct cluster_rates *rates, int64_t bytes) {
+    return transfer_s(&rates->zero, ADD_MOVES * bytes);
+}
+
+double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place,
+                          const struct program_collective *collective) {
+    const struct link_request request = {.kind = collective->kind,
+                                         .group = MESH_ALL,
+                                         .in_place = place->in_place,
+                                         .bytes = collective->bytes,
+                                         .mesh = place->mesh,
+                                         .traffic = &collective->traffic};
+    bool extrapolated;
+    return links_seconds(&rates->links, &request, &extrapolated);
+}
+
 struct kernel_cost costs_of(const struct costs *costs, const struct program *program,
                             const struct instruction *instruction) {
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
     const struct transfer_rate *rate = rate_of(costs, program, instruction);
     struct kernel_cost cost;
-    if (!rate) {
+    if (instruction->opcode == OPCODE_ALL_REDUCE) {
+        const struct program_collective *collective = &program->collectives.items[instruction->collective];
+        cost = (struct kernel_cost){costs_collective_s(&costs->rates, &program->place, collective), ACTIVITY_MESSAGE};
+    } else if (!rate) {
         cost = costs_of_kernel(costs, instruction->node, instruction->tier);
     } else if (instruction->opcode == OPCODE_ZERO) {
         cost = (struct kernel_cost){transfer_s(rate, to->bytes), ACTIVITY_STREAMING};
+    } else if (instruction->opcode == OPCODE_ADD) {
+        cost = (struct kernel_cost){costs_add_s(&costs->rates, to->bytes), ACTIVITY_STREAMING};
     } else {
         int64_t bytes = program_moved_bytes(program, program->buffers.items[from->buffer].bytes);
         cost = (struct kernel_cost){transfer_s(rate, bytes),
@@ -45,7 +70,7 @@ struct kernel_cost costs_of(const struct costs *costs, const struct program *pro
 }
 
 static enum status refuse_unmeasured(const struct program *program, const struct instruction *instruction) {
-    if (instruction->opcode == OPCODE_ZERO) return status_set(STATUS_FAILED, "costs: zeroing was not measured");
+    if (instruction->opcode != OPCODE_COPY) return status_set(STATUS_FAILED, "costs: zeroing was not measured");
     return status_set(STATUS_FAILED, "costs: copies from %s to %s were not measured",
                       tier_name(tier_of(program, &instruction->operands[0])),
                       tier_name(tier_of(program, &instruction->operands[OP_INPUTS_MAX])));

@@ -23,22 +23,27 @@ static json_t *move_of(const struct labels *labels, const struct instruction *in
                                          : buffer_kind_name(buffers[instruction->operands[OP_INPUTS_MAX].buffer].kind));
 }
 
+static const char *const verbs[] = {[OPCODE_KERNEL] = "",
+                                    [OPCODE_ZERO] = "zero ",
+                                    [OPCODE_COPY] = "copy ",
+                                    [OPCODE_ADD] = "add to ",
+                                    [OPCODE_ALL_REDUCE] = "reduce "};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
 /* Kernels of one node share a name, and so do copies of one buffer. */
 static enum status label_instructions(struct labels *labels) {
     const struct program *program = labels->program;
-    size_t nodes = program->graph->nodes.count, keys = nodes + 2 * program->buffers.count;
+    size_t nodes = program->graph->nodes.count, keys = nodes + VERBS * program->buffers.count;
     int32_t *known = mem_array(keys, sizeof *known); /* 1 + the name's index */
     int failed = !known;
     for (size_t i = 0; i < program->instructions.count && !failed; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         const struct node *node = instruction->node;
         int32_t buffer = instruction->operands[OP_INPUTS_MAX].buffer;
-        bool zero = instruction->opcode == OPCODE_ZERO;
-        size_t key = node ? (size_t)node->id : nodes + 2 * (size_t)buffer + zero;
+        size_t key = node ? (size_t)node->id : nodes + VERBS * (size_t)buffer + instruction->opcode;
         if (known[key] == 0) {
-            const char *verb = node ? "" : zero ? "zero " : "copy ";
-            failed = json_array_append_new(
-                labels->names, json_sprintf("%s%s", verb, node ? node->name : program->buffers.items[buffer].name));
+            const char *name = node ? node->name : program->buffers.items[buffer].name;
+            failed = json_array_append_new(labels->names, json_sprintf("%s%s", verbs[instruction->opcode], name));
             failed |= json_array_append_new(labels->moves, move_of(labels, instruction));
             known[key] = (int32_t)json_array_size(labels->names);
         }
@@ -134,8 +139,10 @@ static json_t *event_to_json(const struct labels *labels, const struct timeline_
     int64_t grain = section->first_grain + event->repetition * section->grains + instruction->grain;
     int32_t buffer = instruction->operands[OP_INPUTS_MAX].buffer;
     int64_t moved = 0;
-    if (instruction->opcode == OPCODE_COPY) moved = program_moved_bytes(program, program->buffers.items[buffer].bytes);
-    if (instruction->opcode == OPCODE_ZERO) moved = instruction->operands[OP_INPUTS_MAX].bytes;
+    if (instruction->opcode == OPCODE_COPY)
+        moved = program_moved_bytes(program, program->buffers.items[buffer].bytes);
+    else if (instruction->opcode != OPCODE_KERNEL)
+        moved = instruction->operands[OP_INPUTS_MAX].bytes;
     return json_pack("[i, i, i, i, I, i, f, f, I, I]", instruction->stream, (int)labels->name[event->instruction],
                      (int)(node ? node->block : labels->block[instruction->group]), instruction->section,
                      (json_int_t)(section->first_grain < 0 ? -1 : grain),

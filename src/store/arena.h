@@ -16,6 +16,7 @@
 
 #include "backend/backend.h"
 #include "base/status.h"
+#include "comm/comm.h"
 #include "program/program.h"
 
 /* How requests to the disk are carried out. */
@@ -25,11 +26,13 @@ enum disk_engine_choice {
     DISK_ENGINE_THREADS /* pread and pwrite on threads of the arena's own */
 };
 
-/* The memory tiers need none of this but `memory`. */
+/* The memory tiers need none of this but the first two. */
 struct arena_settings {
     const struct backend_memory *memory; /* of device and host tier; NULL: memory of the process */
-    const char *folder;                  /* where the disk tier's file lies; only arena_open looks at it by name */
-    int channels;                        /* how many threads may read and write the disk tier at once, at least 1 */
+    struct comm *shared_by; /* a memory tier's lies in a window of these ranks, and all of them open it; NULL: it does
+                               not. Borrowed */
+    const char *folder;     /* where the disk tier's file lies; only arena_open looks at it by name */
+    int channels;           /* how many threads may read and write the disk tier at once, at least 1 */
     enum disk_engine_choice engine;
     bool buffered; /* through the page cache even where the filesystem allows transfers past it */
 };
@@ -45,7 +48,7 @@ struct arena {
 
 /* Takes `bytes`, which read as zeros until written; an arena of none needs nothing. `settings` may be NULL for device
  * and host.
- * Memory: there in full, and touched; FAILED with a hint when the system refuses.
+ * Memory: there in full, and touched; FAILED with a hint when the system refuses, on all ranks where they share it.
  * Disk: `bytes` is a multiple of DISK_ALIGNMENT and reserved in the folder, in a file that no name leads to: nothing of
  * it is left when the process ends in any way, and two runs can share a folder. The folder may vanish
  * afterwards. BAD_INPUT when the folder does not exist, is none or cannot be written in; FAILED when there is too

@@ -43,13 +43,13 @@ static enum status open_memory(struct arena *arena, const struct arena_settings 
     return STATUS_OK;
 }
 
-static enum status read_memory(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel) {
+enum status store_read_memory(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel) {
     (void)channel;
     memcpy(to, (const char *)from->base + offset, (size_t)bytes);
     return STATUS_OK;
 }
 
-static enum status write_memory(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel) {
+enum status store_write_memory(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel) {
     (void)channel;
     memcpy((char *)to->base + offset, from, (size_t)bytes);
     return STATUS_OK;
@@ -59,5 +59,8 @@ static void close_memory(struct arena *arena) {
     if (arena->base) munmap(arena->base, (size_t)arena->bytes);
 }
 
-const struct store memory_store = {
-    .name = "memory", .open = open_memory, .read = read_memory, .write = write_memory, .close = close_memory};
+const struct store memory_store = {.name = "memory",
+                                   .open = open_memory,
+                                   .read = store_read_memory,
+                                   .write = store_write_memory,
+                                   .close = close_memory};

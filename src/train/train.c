@@ -235,9 +235,7 @@ static enum status find_model(const char *given, struct scratch *memory, const c
     return status;
 }
 
-/* Settings with absolute paths, and what was left open fixed, so that resuming later finds the same. */
-static enum status make_settings(const char *model_folder, const struct train_options *options,
-                                 struct run_settings *out) {
+enum status run_settings_make(const char *model_folder, const struct train_options *options, struct run_settings *out) {
     TRY(train_options_check(options));
     out->options = *options;
     if (!SETTINGS_HAVE(options, chat_time_s)) SETTINGS_GIVE(&out->options, chat_time_s, clock_today_s());
@@ -265,7 +263,7 @@ static enum status write_first(struct train_run *run) {
 static enum status prepare_first(struct train_run *run, const char *model_folder, const struct plan_options *plan,
                                  const struct train_options *options) {
     struct run_settings *settings = &run->settings;
-    TRY(make_settings(model_folder, options, settings));
+    TRY(run_settings_make(model_folder, options, settings));
     if (SETTINGS_HAVE(plan, plan_path)) run->plan_path = plan->plan_path;
     TRY(session_begin(settings->model_folder, PROGRAMS_TO_TRAIN, plan, &settings->options, &run->session, &run->plan));
     TRY(prepare_run(run, &settings->options));

@@ -58,6 +58,10 @@ enum status train_loop_save(struct train_run *run);
  * save is saved. No checkpoint is being written any more. */
 enum status train_loop_end(struct train_run *run, enum status status);
 
+/* train.c: settings with absolute paths, and what was left open fixed, so that resuming later finds the same. The caller
+ * calls run_settings_free, after a failure too. */
+enum status run_settings_make(const char *model_folder, const struct train_options *options, struct run_settings *out);
+
 /* run_rescue.c, for a run whose folder was renamed or removed while it trained. Whether the run's name still leads to
  * the folder that it holds open. */
 bool run_is_in_place(const struct train_run *run);

@@ -51,7 +51,7 @@ static void a_silent_rank_is_found(void **state) {
     for (int64_t now = PERIOD; now < 1000 && found < 0; now += PERIOD)
         for (int r = 0; r < RANKS; r++) {
             if (r == 3 && now > STOPS) continue;
-            pulse_beat(&pulse[r], (uint32_t)(now / PERIOD + (r == 4 ? 0 : 2)), now);
+            pulse_beat(&pulse[r], (uint32_t)(now / PERIOD + (r == 4 ? 0 : 2)), true, now);
             int to = (r + (1 << now / PERIOD % 3)) % RANKS;
             if (to != 3 || now <= STOPS) pulse_merge(&pulse[to], pulse[r].entry, now);
             int silent = pulse_silent(&pulse[r], now);
@@ -61,8 +61,32 @@ static void a_silent_rank_is_found(void **state) {
     assert_true(found > 0 && found <= STOPS + 2 * TIMEOUT);
     assert_int_equal(pulse_behind(&pulse[0]), 3);
     /* A rank that was stopped itself blames nobody. */
-    pulse_beat(&pulse[3], 12, 2000);
+    pulse_beat(&pulse[3], 12, true, 2000);
     assert_int_equal(pulse_silent(&pulse[3], 2000), -1);
+    for (int r = 0; r < RANKS; r++)
+        pulse_free(&pulse[r]);
+}
+
+/* Rank 1 starts nothing any more. As long as it works the others wait; then it does nothing, and is blamed. Rank 2,
+ * which waits for it and does nothing either, is not: it has started what rank 1 has not. */
+static void a_rank_that_works_is_waited_for(void **state) {
+    (void)state;
+    enum { RANKS = 3, TIMEOUT = 100, PERIOD = 5, WORKS = 1000 };
+    struct pulse pulse[RANKS];
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(pulse_create(RANKS, r, TIMEOUT, 0, &pulse[r]), STATUS_OK);
+    int64_t found = -1;
+    for (int64_t now = PERIOD; now < 2000 && found < 0; now += PERIOD) {
+        for (int r = 0; r < RANKS; r++) {
+            pulse_beat(&pulse[r], r == 1 ? 7 : 8, r == 1 && now < WORKS, now);
+            pulse_merge(&pulse[(r + 1 + now / PERIOD % 2) % RANKS], pulse[r].entry, now);
+        }
+        int hanging = pulse_hanging(&pulse[0], now);
+        assert_true(hanging == -1 || hanging == 1);
+        assert_int_equal(pulse_hanging(&pulse[1], now), -1);
+        if (hanging == 1) found = now;
+    }
+    assert_true(found >= WORKS + TIMEOUT && found <= WORKS + 2 * TIMEOUT);
     for (int r = 0; r < RANKS; r++)
         pulse_free(&pulse[r]);
 }
@@ -334,6 +358,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_of_a_mesh),
         cmocka_unit_test(a_silent_rank_is_found),
+        cmocka_unit_test(a_rank_that_works_is_waited_for),
         cmocka_unit_test(schedules_without_ranks),
         cmocka_unit_test(reductions_halve),
         cmocka_unit_test(schedules_bear_every_failed_allocation),

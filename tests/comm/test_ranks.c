@@ -126,6 +126,32 @@ static enum status suffer(struct comm *comm, const struct rank_words *words) {
     }
 }
 
+static void compute_for(double seconds) {
+    int64_t until = clock_now_ns() + (int64_t)(seconds * 1e9);
+    while (clock_now_ns() < until)
+        continue;
+}
+
+/* The victim computes for longer than the timeout, in a step and before an exchange: the others wait. */
+static enum status be_slow(struct comm *comm, const struct rank_words *words) {
+    double timeout_s = atof(getenv("TIMEOUT_S"));
+    struct steps steps;
+    TRY(make_steps(comm, !words->messages_only, &steps));
+    TRY(step(&steps));
+    if (comm->rank == words->victim) compute_for(3 * timeout_s);
+    TRY(step(&steps));
+    if (comm->rank == words->victim) compute_for(3 * timeout_s);
+    TRY(comm_agree(comm, STATUS_OK));
+    end_steps(&steps);
+    return STATUS_OK;
+}
+
+/* The victim does nothing before an exchange. */
+static enum status keep_waiting(struct comm *comm, const struct rank_words *words) {
+    if (comm->rank == words->victim) sleep(1000);
+    return comm_agree(comm, STATUS_OK);
+}
+
 static enum status rank_body(struct comm *comm, const struct rank_words *words) {
     if (strcmp(words->mode, "check") == 0) return check_all(comm);
     if (strcmp(words->mode, "grow") == 0) return check_growth(comm, !words->messages_only);
@@ -138,6 +164,8 @@ static enum status rank_body(struct comm *comm, const struct rank_words *words) 
         if (comm->rank >= words->victim) mine = status_set(STATUS_BAD_INPUT, "no file here");
         return comm_agree(comm, mine);
     }
+    if (strcmp(words->mode, "slow") == 0) return be_slow(comm, words);
+    if (strcmp(words->mode, "keep waiting") == 0) return keep_waiting(comm, words);
     return suffer(comm, words);
 }
 
@@ -260,6 +288,14 @@ static void failures_are_named(void **state) {
     unsetenv("TIMEOUT_S");
 }
 
+static void slow_ranks_are_waited_for_and_idle_ones_are_named(void **state) {
+    (void)state;
+    setenv("TIMEOUT_S", "1", 1);
+    expect_ok((struct job){"slow", 3, 1, 0, false, ""});
+    expect_failure((struct job){"keep waiting", 3, 1, 0, false, ""}, STATUS_FAILED, "rank 1 on ");
+    unsetenv("TIMEOUT_S");
+}
+
 static void disagreement_is_one_message(void **state) {
     (void)state;
     expect_failure((struct job){"differ", 4, 3, 0, false, ""}, STATUS_BAD_INPUT, "ranks differ in the value: rank 3");
@@ -342,9 +378,13 @@ int main(int count, char **argument) {
     mpi = getenv("BALLAST_TEST_MPI") ? getenv("BALLAST_TEST_MPI") : "openmpi";
     if (!has_mpi()) unit_skip_all("%s is not installed with its plugin; needs lib%s-dev and its mpirun", mpi, mpi);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations_equal_one_rank),   cmocka_unit_test(nothing_grows),
-        cmocka_unit_test(failures_are_named),          cmocka_unit_test(any_rank_may_die),
-        cmocka_unit_test(disagreement_is_one_message), cmocka_unit_test(ranks_end_with_their_parent),
+        cmocka_unit_test(operations_equal_one_rank),
+        cmocka_unit_test(nothing_grows),
+        cmocka_unit_test(failures_are_named),
+        cmocka_unit_test(any_rank_may_die),
+        cmocka_unit_test(slow_ranks_are_waited_for_and_idle_ones_are_named),
+        cmocka_unit_test(disagreement_is_one_message),
+        cmocka_unit_test(ranks_end_with_their_parent),
         cmocka_unit_test(a_users_own_mpirun_ends_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,6 +142,62 @@ static void bad_integers_are_refused(void **state) {
     refuse_recipe(path, "kernels_version", json_integer((json_int_t)1 << 32), "a version is", "2147483647");
 }
 
+/* Four grains. */
+static void lanes_and_ranks_come_back_the_same(void **state) {
+    const char *path = temp_path(*state, "plan.json");
+    struct plan plan = example(), back, other;
+    plan.policy.grains_per_pass = 1;
+    plan.recipe.lanes = (struct lane_shape){2, 2};
+    plan.recipe.round_grains = 3;
+    plan.place.mesh = (struct mesh){2, 1};
+    json_t *json = plan_to_json(&plan);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "recipe"), "lanes")), "2x2");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "policy"), "ranks")), "2x1");
+    assert_int_equal(json_dump_file(json, path, JSON_REAL_PRECISION(17)), 0);
+    json_decref(json);
+    if (plan_read(path, &back) != STATUS_OK) fail_msg("%s", status_message());
+    assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_OK);
+    assert_int_equal(back.place.mesh.nodes, 2);
+    assert_int_equal(back.place.mesh.per_node, 1);
+    other = plan;
+    other.recipe.lanes = (struct lane_shape){1, 4};
+    assert_int_equal(recipe_require_equal(&plan.recipe, &other.recipe), STATUS_BAD_INPUT);
+    assert_string_equal(status_message(), "recipe: lanes is another here");
+    other = plan;
+    other.recipe.round_grains = 0;
+    assert_int_equal(recipe_require_equal(&plan.recipe, &other.recipe), STATUS_BAD_INPUT);
+    assert_string_equal(status_message(), "recipe: round_grains is another here");
+}
+
+/* As files of versions without lanes are. */
+static void plans_without_lanes_have_one(void **state) {
+    const char *path = temp_path(*state, "plan.json");
+    struct plan plan = example(), back;
+    json_t *json = plan_to_json(&plan);
+    assert_int_equal(json_object_del(json_object_get(json, "recipe"), "lanes"), 0);
+    assert_int_equal(json_object_del(json_object_get(json, "recipe"), "round_grains"), 0);
+    assert_int_equal(json_object_del(json_object_get(json, "policy"), "ranks"), 0);
+    assert_int_equal(json_dump_file(json, path, JSON_REAL_PRECISION(17)), 0);
+    json_decref(json);
+    if (plan_read(path, &back) != STATUS_OK) fail_msg("%s", status_message());
+    assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_OK);
+    assert_int_equal(lane_shape_lanes(&back.recipe.lanes), 1);
+    assert_int_equal(rank_place_ranks(&back.place), 1);
+}
+
+static void bad_lanes_and_ranks_are_refused(void **state) {
+    const char *path = temp_path(*state, "plan.json");
+    refuse(path, changed("recipe", "lanes", json_string("2x")), "lanes: '2x' is no number", "2x4 for 4 on each");
+    refuse(path, changed("recipe", "lanes", json_string("70000")), "lanes: '70000'", "at most 65536 in all");
+    refuse(path, changed("recipe", "lanes", json_integer(8)), "lanes: must be a string", whole);
+    refuse(path, changed("recipe", "round_grains", json_integer(-1)), "0 for all grains of a lane", "value is 0");
+    refuse(path, changed("policy", "ranks", json_string("zwei")), "ranks: 'zwei' is no number", "2x4 for 4 on each");
+    refuse(path, changed("policy", "ranks", json_string("3")), "policy.ranks: 3 ranks cannot hold lanes 1", "ranks: 1");
+    /* Of four grains, two lanes have two each. */
+    refuse(path, changed("recipe", "lanes", json_string("2")), "policy.grains_per_pass: 4 is not legal", "value is 2");
+    refuse(path, changed("recipe", "round_grains", json_integer(3)), "grains_per_pass: 4 is not", "value is 3");
+}
+
 static void bad_reals_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse_recipe(path, "beta1", json_integer(1), "1 is not legal: a decaying average's share is below 1", "0.999999");
@@ -238,7 +294,7 @@ static void refuse_policy(const char *path, const char *field, json_t *value, co
 static void bad_policies_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse_policy(path, "grains_per_pass", json_integer(0), "at least one grain", "is 1");
-    refuse_policy(path, "grains_per_pass", json_integer(5), "at most those of the step", "is 4");
+    refuse_policy(path, "grains_per_pass", json_integer(5), "at most those that a lane adds up", "is 4");
     refuse_policy(path, "grains_per_pass", json_string("2"), "must be a whole number", whole);
     refuse_policy(path, "chunk_bytes", json_integer(-1), "a chunk has a size", "is 0");
     refuse_policy(path, "persistent_chunks", json_integer(-4), "a count of chunks", "is 0");
@@ -281,6 +337,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plans_come_back_the_same, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(products_come_back_the_same, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(lanes_and_ranks_come_back_the_same, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(plans_without_lanes_have_one, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(bad_lanes_and_ranks_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_plans_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_integers_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_reals_are_refused, temp_folder_make, temp_folder_drop),

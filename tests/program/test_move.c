@@ -173,7 +173,7 @@ static void random_policies_are_proved(void **state) {
     for (int s = 1; s <= STREAM_ROLE_COUNT; s++)
         print_message(" %lld", (long long)streams[s]);
     print_message("\n");
-    assert_true(streams[STREAM_ROLE_COUNT] > 0);
+    assert_true(streams[STREAM_COMM] > 0);
 }
 
 /* ---- fetches of parameters beside the fewest possible ---- */

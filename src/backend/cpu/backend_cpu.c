@@ -6,6 +6,7 @@
 
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/parallel.h"
+#include "collective/lane_sum.h"
 
 static const struct kernel_entry entries[] = {
 #define KERNEL_ENTRY(name) {&op_##name, cpu_##name##_create},
@@ -31,6 +32,22 @@ static void zero_bytes(const void *context, int64_t begin, int64_t end) {
 static void zero(void *to, int64_t bytes, void *stream) {
     (void)stream;
     parallel_for(bytes, ZERO_BLOCK_BYTES, zero_bytes, &to);
+}
+
+struct addition {
+    float *to;
+    const float *from;
+};
+
+static void add_floats(const void *context, int64_t begin, int64_t end) {
+    const struct addition *addition = context;
+    lane_add(addition->to + begin, addition->to + begin, addition->from + begin, end - begin, false);
+}
+
+static void add(void *to, const void *from, int64_t count, void *stream) {
+    (void)stream;
+    const struct addition addition = {to, from};
+    parallel_for(count, ZERO_BLOCK_BYTES / (int64_t)sizeof(float), add_floats, &addition);
 }
 
 static void copy(void *to, const void *from, int64_t bytes, void *stream) {
@@ -84,5 +101,6 @@ const struct backend backend_cpu = {
     .prepare = cpu_isa_check,
     .cache_bytes = cache_bytes,
     .zero = zero,
+    .add = add,
     .copy = copy,
 };

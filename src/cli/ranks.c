@@ -1,0 +1,223 @@
+#include "cli/ranks.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/command.h"
+#include "cli/stop_signal.h"
+#include "comm/launch.h"
+#include "comm/mpi_library.h"
+
+/* What this process is: MPI begins once in a process. */
+static struct {
+    int rank;          /* as the launcher numbers them; -1: alone */
+    struct comm *comm; /* NULL: alone, or not open */
+} job = {.rank = -1};
+
+/* ---- Who talks ---- */
+
+static void drop_line(bool warning, const char *text) { (void)warning, (void)text; }
+
+static enum status fall_silent(void) {
+    log_listen(drop_line);
+    return freopen("/dev/null", "w", stdout) ? STATUS_OK : status_set(STATUS_FAILED, "/dev/null cannot be opened");
+}
+
+enum status ranks_join(void) {
+    job.rank = mpi_library_launched_rank();
+    TRY(launch_join());
+    stop_signal_join();
+    return job.rank > 0 ? fall_silent() : STATUS_OK;
+}
+
+bool ranks_talk(void) { return job.rank <= 0; }
+
+struct comm *ranks_comm(void) {
+    return job.comm;
+}
+
+enum ranks_part ranks_part(const struct options *options, enum status parsed) {
+    bool together = options->command->bit & COMMANDS_RANKS;
+    if (strcmp(mpi_library_chosen(), "self") != 0 && job.rank >= 0) {
+        if (together) return RANKS_MEMBER;
+        return job.rank == 0 ? RANKS_ALONE : RANKS_IDLE;
+    }
+    bool wanted = together && parsed == STATUS_OK && options_whole(options, OPT_RANKS) > 1;
+    return wanted ? RANKS_PARENT : RANKS_ALONE;
+}
+
+/* ---- The parent ---- */
+
+static const char *run_folder(const struct options *options) {
+    if (options->command->bit == COMMAND_RESUME) return options->arguments.items[0];
+    return options->command->bit == COMMAND_TRAIN ? options_text(options, OPT_OUTPUT) : NULL;
+}
+
+/* Ranks that failed by themselves have said it. */
+static enum status hint_checkpoint(const struct options *options, enum status status) {
+    const char *folder = run_folder(options);
+    if (status != STATUS_FAILED || !folder || status_hint_text()[0]) return status;
+    char *message = mem_string(status_message()), *newest = NULL;
+    if (message && checkpoint_find_newest(folder, &newest) == STATUS_OK) {
+        (void)status_set(status, "%s", message);
+        if (newest) (void)status_hint(status, "the last good checkpoint is %s: ballast resume %s", newest, folder);
+        if (!newest) (void)status_hint(status, "no checkpoint was written yet");
+    }
+    mem_free(message);
+    mem_free(newest);
+    return status;
+}
+
+enum status ranks_launch(const struct options *options, int count, char **words) {
+    char program[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0) return status_set(STATUS_FAILED, "/proc/self/exe cannot be read");
+    program[length] = '\0';
+    char **arguments = mem_array((size_t)count + 3, sizeof *arguments);
+    if (!arguments) return STATUS_FAILED;
+    arguments[0] = program;
+    arguments[1] = (char *)(uintptr_t)options->command->name;
+    memcpy(arguments + 2, words, (size_t)count * sizeof *words);
+    struct launch_settings settings = {.ranks = (int)options_whole(options, OPT_RANKS), .arguments = arguments};
+    enum status status = launch_ranks(&settings);
+    mem_free(arguments);
+    return hint_checkpoint(options, status);
+}
+
+/* ---- A member ---- */
+
+/* What may be another on each rank: its device and memory, and what is only looked at. */
+static bool is_of_a_rank(enum option_id id) {
+    static const enum option_id own[] = {OPT_DEVICE, OPT_DEVICE_MEMORY, OPT_HOST_MEMORY, OPT_DISK,  OPT_CONFIG,
+                                         OPT_JSON,   OPT_QUIET,         OPT_SERVE,       OPT_BESIDE};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (own[i] == id) return true;
+    return false;
+}
+
+static uint64_t add_text(uint64_t hash, const char *text) {
+    return hash_mix(hash ^ (text ? hash_bytes(text, strlen(text)) : 1));
+}
+
+static uint64_t hash_value(const struct option_value *value) {
+    uint64_t real;
+    memcpy(&real, &value->real, sizeof real);
+    uint64_t hash = hash_mix(hash_mix(real) ^ hash_mix((uint64_t)value->whole) ^ (value->flag ? 1 : 0));
+    hash = add_text(hash, value->text);
+    for (size_t i = 0; i < value->texts.count; i++)
+        hash = add_text(hash, value->texts.items[i]);
+    return hash;
+}
+
+/* Arguments come last. */
+enum { COMPARED = OPTION_COUNT + 1 };
+
+static void hash_options(const struct options *options, uint64_t hash[COMPARED]) {
+    for (int i = 0; i < OPTION_COUNT; i++)
+        hash[i] = is_of_a_rank((enum option_id)i) ? 0 : hash_value(&options->values[i]);
+    hash[OPTION_COUNT] = 0;
+    for (size_t i = 0; i < options->arguments.count; i++)
+        hash[OPTION_COUNT] = add_text(hash[OPTION_COUNT], options->arguments.items[i]);
+}
+
+/* All at once, and one after the other only where that fails. */
+static enum status check_options(const struct options *options) {
+    uint64_t hash[COMPARED];
+    char what[80];
+    hash_options(options, hash);
+    enum status status = comm_check_same(job.comm, "their options", hash, sizeof hash);
+    for (int i = 0; i < OPTION_COUNT && status == STATUS_BAD_INPUT; i++) {
+        snprintf(what, sizeof what, "--%s", option_table[i].setting->name);
+        TRY(comm_check_same(job.comm, what, &hash[i], sizeof hash[i]));
+    }
+    if (status != STATUS_BAD_INPUT) return status;
+    return comm_check_same(job.comm, "the model or data that they are given", &hash[OPTION_COUNT], sizeof *hash);
+}
+
+/* The linker's or compiler's identity of a program is not everywhere: its bytes are. */
+static enum status check_program(void) {
+    enum { MOST_BYTES = 1 << 30 };
+    char *bytes = NULL;
+    size_t count = 0;
+    TRY(file_read("/proc/self/exe", MOST_BYTES, &bytes, &count));
+    uint64_t hash = hash_bytes(bytes, count);
+    mem_free(bytes);
+    return comm_check_same(job.comm, "the program's file (another build of ballast)", &hash, sizeof hash);
+}
+
+static enum status check_count(const struct options *options) {
+    int64_t wanted = options_whole(options, OPT_RANKS);
+    int there = mesh_ranks(&job.comm->mesh);
+    if (wanted == 0 || wanted == there) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "--ranks: is %lld, and this process was started as one of %d",
+                                    (long long)wanted, there);
+    return status_hint(status, "mpirun and srun say how many: leave --ranks out; or start ballast without them");
+}
+
+static enum status open_comm(const struct options *options) {
+    struct comm_settings settings = {.nodes = (int)options_whole(options, OPT_NODES),
+                                     .rank_timeout_s = options_real(options, OPT_RANK_TIMEOUT)};
+    TRY(comm_open(&settings, &job.comm));
+    int before = job.rank;
+    job.rank = job.comm->rank;
+    return job.rank > 0 && before <= 0 ? fall_silent() : STATUS_OK;
+}
+
+enum status ranks_open(const struct options *options, enum status parsed) {
+    char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
+    enum status status = message && hint ? STATUS_OK : STATUS_FAILED;
+    TRY_GOTO(status, open_comm(options), done);
+    if (parsed != STATUS_OK) (void)status_hint(status_set(parsed, "%s", message), "%s", hint);
+    TRY_GOTO(status, comm_agree(job.comm, parsed), done);
+    TRY_GOTO(status, check_program(), done);
+    TRY_GOTO(status, check_options(options), done);
+    TRY_GOTO(status, comm_agree(job.comm, check_count(options)), done);
+done:
+    mem_free(message);
+    mem_free(hint);
+    return status;
+}
+
+/* ---- The end ---- */
+
+enum status ranks_close(enum status status) {
+    if (!job.comm || (status != STATUS_OK && !status_is_stop(status))) return status;
+    char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
+    enum status closed = message && hint ? comm_close(job.comm) : STATUS_FAILED;
+    if (closed == STATUS_OK) {
+        job.comm = NULL;
+        if (status != STATUS_OK) (void)status_hint(status_set(status, "%s", message), "%s", hint);
+    }
+    mem_free(message);
+    mem_free(hint);
+    return closed == STATUS_OK ? status : closed;
+}
+
+/* What is wrong is mostly wrong on all ranks: the lower ones come first, and end the others before these say it too. */
+static void give_way(void) {
+    enum { STEP_MS = 500, MOST_STEPS = 8 };
+    long ms = STEP_MS * (job.rank < MOST_STEPS ? job.rank : MOST_STEPS);
+    if (job.rank > 0) nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+bool ranks_tell(enum status status) {
+    bool speaks = job.comm ? comm_speaks(job.comm) : ranks_talk();
+    if (job.comm && speaks) give_way();
+    if (!launch_joined()) return speaks && status != STATUS_OK;
+    if (speaks || status == STATUS_OK || status_is_stop(status)) launch_report(status);
+    return false;
+}
+
+void ranks_leave(enum status status) {
+    if (!job.comm) return;
+    (void)fflush(NULL);
+    comm_abort(job.comm, (int)status);
+}

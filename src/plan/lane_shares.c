@@ -1,0 +1,139 @@
+#include "plan/lane_shares.h"
+
+struct grain_range lane_shares_grains(const struct recipe *recipe, int lane, int64_t round) {
+    int64_t all = recipe_grains(recipe), in_lane = recipe_lane_grains(recipe), in_share = recipe_share_grains(recipe);
+    int64_t lane_end = (lane + 1) * in_lane < all ? (lane + 1) * in_lane : all;
+    int64_t first = lane * in_lane + round * in_share;
+    int64_t end = first + in_share < lane_end ? first + in_share : lane_end;
+    return (struct grain_range){first, end > first ? end - first : 0};
+}
+
+static int64_t count_rounds(const struct recipe *recipe) {
+    int64_t in_share = recipe_share_grains(recipe);
+    return (recipe_lane_grains(recipe) + in_share - 1) / in_share;
+}
+
+/* Shares of one round. */
+struct cutter {
+    const struct recipe *recipe;
+    const struct lane_tree *tree;
+    int64_t round;
+    struct lane_shares *shares;
+};
+
+/* Of the lanes below a node the first has the most grains. */
+static bool has_grains(const struct recipe *recipe, const struct lane_node *node, int64_t round) {
+    return lane_shares_grains(recipe, node->first, round).count > 0;
+}
+
+static enum status add_share(const struct cutter *cutter, int lane, int level, struct grain_range grains) {
+    struct lane_shares *shares = cutter->shares;
+    if (level >= shares->levels) shares->levels = level + 1;
+    struct lane_share share = {.round = cutter->round,
+                               .lane = lane,
+                               .first_grain = grains.first - shares->first_grain,
+                               .grains = grains.count,
+                               .level = level,
+                               .first_sum = (int32_t)shares->steps.count};
+    return vec_push(&shares->list, share);
+}
+
+static enum status add_step(const struct cutter *cutter, enum lane_sum_kind kind, int to, int from) {
+    cutter->shares->list.items[cutter->shares->list.count - 1].sums++;
+    return vec_push(&cutter->shares->steps, (struct lane_sum_step){kind, to, from});
+}
+
+/* The value of a node that has grains, into `level`. */
+static enum status add_node(const struct cutter *cutter, int index, int level) {
+    const struct lane_node *node = &cutter->tree->node[index];
+    if (node->left < 0)
+        return add_share(cutter, node->first, level, lane_shares_grains(cutter->recipe, node->first, cutter->round));
+    TRY(add_node(cutter, node->left, level));
+    if (!has_grains(cutter->recipe, &cutter->tree->node[node->right], cutter->round)) return STATUS_OK;
+    TRY(add_node(cutter, node->right, level + 1));
+    return add_step(cutter, LANE_SUM_ADD, level, level + 1);
+}
+
+static enum status add_round(const struct cutter *cutter, int root, int ranks) {
+    int level = cutter->round > 0;
+    if (has_grains(cutter->recipe, &cutter->tree->node[root], cutter->round))
+        TRY(add_node(cutter, root, level));
+    else
+        TRY(add_share(cutter, -1, level, (struct grain_range){cutter->shares->first_grain, 0}));
+    if (ranks > 1) TRY(add_step(cutter, LANE_SUM_REDUCE, level, level));
+    return level > 0 ? add_step(cutter, LANE_SUM_ADD, 0, level) : STATUS_OK;
+}
+
+static enum status add_rounds(const struct recipe *recipe, const struct lane_tree *tree, int root, int ranks,
+                              struct lane_shares *out) {
+    int64_t all = recipe_grains(recipe), in_lane = recipe_lane_grains(recipe);
+    const struct lane_node *node = &tree->node[root];
+    int64_t first = node->first * in_lane, end = first + node->lanes * in_lane;
+    out->first_grain = first < all ? first : all;
+    out->grains = (end < all ? end : all) - out->first_grain;
+    out->rounds = count_rounds(recipe);
+    struct cutter cutter = {.recipe = recipe, .tree = tree, .shares = out};
+    for (; cutter.round < out->rounds; cutter.round++)
+        TRY(add_round(&cutter, root, ranks));
+    return STATUS_OK;
+}
+
+/* The lanes' tree and, by rank, the node whose lanes it holds. */
+struct held_lanes {
+    struct lane_tree tree;
+    int *subtree;
+};
+
+static enum status held_lanes_create(const struct recipe *recipe, int ranks, struct held_lanes *out) {
+    *out = (struct held_lanes){.subtree = mem_array((size_t)ranks, sizeof *out->subtree)};
+    if (!out->subtree) return STATUS_FAILED;
+    TRY(lane_tree_of_shape(&recipe->lanes, &out->tree));
+    return lane_tree_cut(&out->tree, ranks, out->subtree);
+}
+
+static void held_lanes_free(struct held_lanes *held) {
+    mem_free(held->subtree);
+    lane_tree_free(&held->tree);
+}
+
+enum status lane_shares_create(const struct recipe *recipe, const struct rank_place *place, struct lane_shares *out) {
+    int ranks = rank_place_ranks(place);
+    struct held_lanes held;
+    *out = (struct lane_shares){.levels = 1};
+    enum status status = held_lanes_create(recipe, ranks, &held);
+    if (status == STATUS_OK) status = add_rounds(recipe, &held.tree, held.subtree[place->rank], ranks, out);
+    held_lanes_free(&held);
+    return status;
+}
+
+void lane_shares_free(struct lane_shares *shares) {
+    vec_free(&shares->list);
+    vec_free(&shares->steps);
+}
+
+enum status lane_shares_find_empty(const struct recipe *recipe, const struct rank_place *place, int64_t round,
+                                   bool *empty) {
+    struct held_lanes held;
+    int ranks = rank_place_ranks(place);
+    enum status status = held_lanes_create(recipe, ranks, &held);
+    for (int rank = 0; rank < ranks && status == STATUS_OK; rank++)
+        empty[rank] = !has_grains(recipe, &held.tree.node[held.subtree[rank]], round);
+    held_lanes_free(&held);
+    return status;
+}
+
+static double node_total(const struct recipe *recipe, const struct lane_tree *tree, int index, int64_t round,
+                         const double *by_lane) {
+    const struct lane_node *node = &tree->node[index];
+    if (node->left < 0) return by_lane[node->first];
+    double left = node_total(recipe, tree, node->left, round, by_lane);
+    if (!has_grains(recipe, &tree->node[node->right], round)) return left;
+    return left + node_total(recipe, tree, node->right, round, by_lane);
+}
+
+double lane_shares_total(const struct recipe *recipe, const struct lane_tree *tree, const double *by) {
+    double total = node_total(recipe, tree, 0, 0, by);
+    for (int64_t round = 1; round < count_rounds(recipe); round++)
+        total += node_total(recipe, tree, 0, round, by + round * tree->lanes);
+    return total;
+}

@@ -1,0 +1,59 @@
+/* A step cut into lanes and rounds, as one rank computes it: which grains it adds up when, and which sums follow.
+ *
+ * With S grains, L lanes and c = ceil(S / L), lane l has the grains [l c, (l + 1) c) that there are, and round r of a
+ * lane has its grains [r G, (r + 1) G), where G is recipe.round_grains (0: c). In a round each lane adds up its grains
+ * in order; then lanes are added by their tree (collective/lane_tree.h), and rounds in order. Lanes without grains add
+ * nothing.
+ *
+ * LEVELS. A rank that holds several lanes keeps partial sums. Level 0 is the gradients' own buffers: the sum of the
+ * first round is made there, and there each later round is added. The levels from 1 on are partial sums: a left child
+ * is added up in its parent's level, the right one in the next, so that no sum is copied. */
+#ifndef BALLAST_PLAN_LANE_SHARES_H
+#define BALLAST_PLAN_LANE_SHARES_H
+
+#include "plan/plan.h"
+
+enum lane_sum_kind {
+    LANE_SUM_ADD,   /* level `to` = level `to` + level `from`, which is done with */
+    LANE_SUM_REDUCE /* level `to` = its sum over all ranks by the tree above the ranks (lane_tree_top) */
+};
+
+struct lane_sum_step {
+    enum lane_sum_kind kind;
+    int to, from;
+};
+
+/* Consecutive grains of one lane. A rank that has none in a round has one share there without grains, for its sums. */
+struct lane_share {
+    int64_t round;
+    int lane;                    /* -1: without grains */
+    int64_t first_grain, grains; /* counted from the rank's first */
+    int level;                   /* where they are added up; without grains: where the round's sum arrives */
+    int32_t first_sum, sums;     /* steps that follow this share */
+};
+
+struct lane_shares {
+    VEC(struct lane_share) list;     /* in the order in which the rank computes them: rounds, and within one lanes */
+    VEC(struct lane_sum_step) steps; /* in the order of shares */
+    int levels;                      /* at least 1 */
+    int64_t first_grain, grains;     /* of the step: the rank's are [first_grain, first_grain + grains) */
+    int64_t rounds;
+};
+
+/* BAD_INPUT where so many ranks cannot hold the lanes. The caller frees with lane_shares_free, also after a failure. */
+enum status lane_shares_create(const struct recipe *recipe, const struct rank_place *place, struct lane_shares *out);
+void lane_shares_free(struct lane_shares *shares);
+
+/* The step's grains of a lane in a round. */
+struct grain_range {
+    int64_t first, count;
+};
+struct grain_range lane_shares_grains(const struct recipe *recipe, int lane, int64_t round);
+/* empty[r]: whether rank r has nothing to add in a round. BAD_INPUT as above. */
+enum status lane_shares_find_empty(const struct recipe *recipe, const struct rank_place *place, int64_t round,
+                                   bool *empty);
+/* The step's sum of a number that each share has, such as its loss, added as gradients are: by[round * lanes + lane]
+ * of those with grains. `tree` is that of the recipe's lanes. */
+double lane_shares_total(const struct recipe *recipe, const struct lane_tree *tree, const double *by);
+
+#endif

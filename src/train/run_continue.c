@@ -1,0 +1,203 @@
+#include "train/run_continue.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/run_folder.h"
+#include "train/run_end.h"
+#include "train/train_loop.h"
+
+/* ---- What is there ---- */
+
+static bool makes_longer(const struct train_options *options, const struct run_settings *settings) {
+    if (SETTINGS_HAVE(options, steps) && options->steps > settings->options.steps) return true;
+    return SETTINGS_HAVE(options, epochs) && options->epochs > settings->options.epochs;
+}
+
+static enum status has_ended_well(const char *run_folder, bool *out) {
+    enum run_state state;
+    char *message = NULL, *model = path_join(run_folder, "model");
+    enum status status = model ? run_end_read(run_folder, &state, &message) : STATUS_FAILED;
+    if (status == STATUS_OK) *out = state == RUN_FINISHED && file_is_folder(model);
+    mem_free(message);
+    mem_free(model);
+    return status;
+}
+
+static bool holds_run(const char *run_folder) {
+    char *file = path_join(run_folder, "run.json");
+    bool there = file && file_exists(file);
+    mem_free(file);
+    return there;
+}
+
+static enum status look(const char *run_folder, const struct train_options *options, struct run_continue *out) {
+    struct run_settings settings;
+    bool ended = false;
+    *out = (struct run_continue){.found = RUN_FOUND_NONE};
+    if (!holds_run(run_folder)) return run_folder_check_new(run_folder);
+    TRY(run_folder_read(run_folder, &settings));
+    enum status status = has_ended_well(run_folder, &ended);
+    bool whole = ended && !makes_longer(options, &settings);
+    *out = (struct run_continue){whole ? RUN_FOUND_WHOLE : RUN_FOUND_PART, settings.options.steps};
+    run_settings_free(&settings);
+    return status;
+}
+
+enum status run_continue_find(const char *run_folder, const struct train_options *options, struct comm *comm,
+                              struct run_continue *out) {
+    struct run_continue mine;
+    enum status status = look(run_folder, options, &mine);
+    *out = mine;
+    if (!comm) return status;
+    TRY(comm_agree(comm, status));
+    struct comm_group all = comm_group_all(comm);
+    struct run_continue *each = mem_array((size_t)all.count, sizeof *each);
+    if (!each) return STATUS_FAILED;
+    status = comm_exchange(comm, &all, &mine, sizeof mine, each);
+    if (status == STATUS_OK) *out = each[0];
+    mem_free(each);
+    return status;
+}
+
+/* ---- Whether it is the run that is asked for ---- */
+
+static enum status refuse(const char *run_folder, const char *name, const json_t *now, const json_t *there) {
+    char *given = json_dumps(now, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *kept = json_dumps(there, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    (void)status_set(STATUS_BAD_INPUT, "%s: is %s, and the run in %s has %s", name, given ? given : "?", run_folder,
+                     kept ? kept : "?");
+    json_text_free(given);
+    json_text_free(kept);
+    return status_hint(
+        STATUS_BAD_INPUT,
+        "--continue goes on with a run of the same settings; `ballast resume %s` with those that the run "
+        "has; or give -o another folder",
+        run_folder);
+}
+
+/* The setting of a field of the options; NULL: one that has no name on the command line. */
+static const struct setting *find_setting(const char *field) {
+    if (strcmp(field, "valid") == 0) return &setting_table[SETTING_valid_paths];
+    for (int i = 0; i < SETTING_COUNT; i++)
+        if (strcmp(setting_table[i].field, field) == 0) return &setting_table[i];
+    return NULL;
+}
+
+static bool is_length(const char *field) { return strcmp(field, "steps") == 0 || strcmp(field, "epochs") == 0; }
+
+/* Data is an argument, and always given. */
+static enum status compare_options(const char *run_folder, const struct train_options *options, const json_t *now,
+                                   const json_t *there) {
+    const char *field;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)now, field, value) {
+        const struct setting *setting = find_setting(field);
+        bool given = !setting || (options->given & UINT64_C(1) << (setting - setting_table));
+        const json_t *kept = json_object_get(there, field);
+        if (!given || is_length(field) || json_equal(value, kept)) continue;
+        char name[64];
+        snprintf(name, sizeof name, "%s%s", setting ? "--" : "", setting ? setting->name : field);
+        return refuse(run_folder, name, value, kept);
+    }
+    return STATUS_OK;
+}
+
+static enum status compare_lengths(const char *run_folder, const struct train_options *options,
+                                   const struct train_options *there, struct resume_options *out) {
+    bool by_epochs = SETTINGS_HAVE(there, epochs);
+    *out = (struct resume_options){.given = 0};
+    if (SETTINGS_HAVE(options, epochs) != by_epochs && (options->given & (SETTING_BIT(steps) | SETTING_BIT(epochs))))
+        return status_hint(status_set(STATUS_BAD_INPUT, "--%s: is given, and the length of the run in %s is one of %s",
+                                      by_epochs ? "steps" : "epochs", run_folder, by_epochs ? "epochs" : "steps"),
+                           "`ballast resume %s --%s N` changes it", run_folder, by_epochs ? "steps" : "epochs");
+    if (SETTINGS_HAVE(options, steps) && options->steps < there->steps)
+        return status_set(STATUS_BAD_INPUT, "--steps: is %" PRId64 ", and the run in %s has %" PRId64, options->steps,
+                          run_folder, there->steps);
+    if (SETTINGS_HAVE(options, epochs) && options->epochs < there->epochs)
+        return status_set(STATUS_BAD_INPUT, "--epochs: is %g, and the run in %s has %g", options->epochs, run_folder,
+                          there->epochs);
+    if (SETTINGS_HAVE(options, steps)) SETTINGS_GIVE(out, steps, options->steps);
+    if (SETTINGS_HAVE(options, epochs)) SETTINGS_GIVE(out, epochs, options->epochs);
+    return STATUS_OK;
+}
+
+static enum status compare_models(const char *run_folder, const char *given, const char *kept) {
+    if (strcmp(given, kept) == 0) return STATUS_OK;
+    json_t *now = json_string(given), *there = json_string(kept);
+    enum status status = refuse(run_folder, "the model", now, there);
+    json_decref(now);
+    json_decref(there);
+    return status;
+}
+
+static enum status compare_recipes(const char *run_folder, const char *plan_path, const struct plan *there) {
+    struct plan given;
+    TRY(plan_read(plan_path, &given));
+    json_t *now = recipe_to_json(&given.recipe), *kept = recipe_to_json(&there->recipe), *value;
+    enum status status = now && kept ? STATUS_OK : STATUS_FAILED;
+    const char *field;
+    char name[64];
+    json_object_foreach(now, field, value) {
+        const json_t *old = json_object_get(kept, field);
+        if (status != STATUS_OK || strcmp(field, "products") == 0 || json_equal(value, old)) continue;
+        snprintf(name, sizeof name, "--plan: recipe.%s", field);
+        status = refuse(run_folder, name, value, old);
+    }
+    json_decref(now);
+    json_decref(kept);
+    return status;
+}
+
+/* "all-linear" is a list of layers in a run's recipe. */
+static enum status spell_adapter(const char *model_folder, const char *given, char out[ADAPTER_TEXT_BYTES]) {
+    struct model *model;
+    TRY(model_open_outline(model_folder, &model));
+    enum status status = model_set_adapter(model, given, 0);
+    if (status == STATUS_OK) adapter_print(&model->config.adapter, out);
+    model_free(model);
+    return status;
+}
+
+static enum status compare_plans(const char *run_folder, const struct plan_options *plan,
+                                 const struct train_options *options, const struct run_settings *settings) {
+    char lora[ADAPTER_TEXT_BYTES];
+    struct plan resolved;
+    struct plan_options given = *plan;
+    const struct backend *backend = plan_options_backend(plan, &settings->plan.recipe);
+    SETTINGS_DROP(&given, plan_path);
+    if (SETTINGS_HAVE(plan, lora)) {
+        TRY(spell_adapter(settings->model_folder, plan->lora, lora));
+        given.lora = lora;
+    }
+    TRY(plan_options_resolve(&given, options, backend, NULL, &settings->plan, run_folder, &resolved));
+    return SETTINGS_HAVE(plan, plan_path) ? compare_recipes(run_folder, plan->plan_path, &settings->plan) : STATUS_OK;
+}
+
+static enum status compare(const char *model_folder, const char *run_folder, const struct plan_options *plan,
+                           const struct train_options *options, const struct run_settings *settings,
+                           struct run_settings *asked, struct resume_options *out) {
+    TRY(run_settings_make(model_folder, options, asked));
+    TRY(compare_models(run_folder, asked->model_folder, settings->model_folder));
+    TRY(compare_plans(run_folder, plan, options, settings));
+    json_t *now = train_options_to_json(&asked->options), *there = train_options_to_json(&settings->options);
+    enum status status = now && there ? compare_options(run_folder, options, now, there) : STATUS_FAILED;
+    json_decref(now);
+    json_decref(there);
+    TRY(status);
+    return compare_lengths(run_folder, options, &settings->options, out);
+}
+
+enum status run_continue_check(const char *model_folder, const char *run_folder, struct plan_options *plan,
+                               const struct train_options *options, struct resume_options *out) {
+    struct run_settings settings, asked = {0};
+    TRY(run_folder_read(run_folder, &settings));
+    enum status status = compare(model_folder, run_folder, plan, options, &settings, &asked, out);
+    run_settings_free(&asked);
+    run_settings_free(&settings);
+    SETTINGS_DROP(plan, lora);
+    SETTINGS_DROP(plan, plan_path);
+    return status;
+}
