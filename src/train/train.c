@@ -95,19 +95,13 @@ static void tell_facts(const struct train_run *run) {
 }
 
 static enum status open_data(struct train_run *run, struct train_options *options) {
-    TRY(train_data_open(run->session.model, &run->plan.chosen.recipe, run->options, true, &run->data));
+    TRY(train_data_open(run->session.comm, run->session.model, &run->plan.chosen.recipe, run->options, true,
+                        &run->data));
     TRY(require_training_data(run));
     TRY(run_length_settle(run->data.dataset, &run->plan.chosen.recipe, run->state.step, options));
     TRY(samples_prepare(run->session.model, run->options, &run->samples));
     dataset_tell_cuts(run->data.dataset);
     return STATUS_OK;
-}
-
-static enum status require_same_data(const struct train_run *run) {
-    if (session_ranks(&run->session) == 1) return STATUS_OK;
-    uint64_t data = dataset_fingerprint(run->data.dataset);
-    TRY(comm_check_same(run->session.comm, "the data", &data, sizeof data));
-    return comm_check_same(run->session.comm, "the run's length", &run->options->steps, sizeof run->options->steps);
 }
 
 static enum status predict(struct train_run *run) {
@@ -119,7 +113,6 @@ static enum status predict(struct train_run *run) {
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
 static enum status prepare_run(struct train_run *run, struct train_options *options) {
     TRY(run_agree(run, open_data(run, options)));
-    TRY(require_same_data(run));
     TRY(run_agree(run, session_plan_check_memory(&run->plan)));
     tell_facts(run);
     run->lr = lr_shape_of(run->options);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "train/loss_sum.h"
 #include "train/run_length.h"
 
 /* Waits for the checkpoint that is being written, if any. */
@@ -136,19 +137,29 @@ static enum status asked_to_stop(const struct train_run *run) {
 
 static bool goes_on(const struct train_run *run) { return asked_to_stop(run) == STATUS_OK; }
 
+/* A batch of each rank, from batch `first` on. */
+static enum status add_losses(struct train_run *run, int64_t first, int64_t batches, struct loss_sum *sum) {
+    struct comm *comm = run->session.comm;
+    struct loss_sum mine = {.stopped = !goes_on(run)};
+    enum status status = STATUS_OK;
+    if (!mine.stopped && first + comm->rank < batches)
+        status = engine_add_loss(&run->engine, run->data.dataset, first + comm->rank, &mine.loss, &mine.targets);
+    return loss_sum_add(comm, status, &mine, sum);
+}
+
 /* A stop ends it without a result: when the run goes on, the validation is made up for. */
 static enum status validate(struct train_run *run) {
     struct dataset *dataset = run->data.dataset;
     TRY(dataset_settle(dataset, DATASET_VALID));
     int64_t batch = run->plan.chosen.recipe.batch, sequences = dataset_valid_sequences(dataset);
-    int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches, targets = 0;
+    int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches;
     if (most > 0 && batches > most) batches = most;
-    double loss = 0;
-    for (int64_t b = 0; b < batches; b++) {
-        if (!goes_on(run)) return STATUS_OK;
-        TRY(engine_add_loss(&run->engine, dataset, b, &loss, &targets));
+    struct loss_sum sum = {0};
+    for (int64_t b = 0; b < batches; b += mesh_ranks(&run->session.comm->mesh)) {
+        TRY(add_losses(run, b, batches, &sum));
+        if (sum.stopped) return STATUS_OK;
     }
-    double mean = loss / (double)(targets > 0 ? targets : 1);
+    double mean = sum.loss / (double)(sum.targets > 0 ? sum.targets : 1);
     if (!isfinite(mean))
         return status_set(STATUS_FAILED, "step %" PRId64 ": the validation loss is not finite", run->state.step);
     TRY(record_validation(run, mean));
