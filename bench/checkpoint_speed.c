@@ -148,7 +148,8 @@ static enum status bench_run(const char *model, const char *folder, int rounds, 
     TRY(tokens_write(data));
     TRY(metrics_open(metrics, &(struct metrics_cut){0}, &bench.metrics, &validated));
     TRY(session_begin(model, PROGRAMS_TO_TRAIN, &plan, &bench.options, &bench.session, &bench.plan));
-    TRY(train_data_open(bench.session.model, &bench.plan.chosen.recipe, &bench.options, true, &bench.data));
+    TRY(train_data_open(bench.session.comm, bench.session.model, &bench.plan.chosen.recipe, &bench.options, true,
+                        &bench.data));
     TRY(engine_open(&bench.plan, &bench.engine));
     TRY(engine_load_weights(&bench.engine));
     bench.state.plan = bench.plan.chosen;

@@ -33,7 +33,8 @@ static enum status plan_make(struct bench *bench) {
 }
 
 static enum status data_open(struct bench *bench) {
-    return train_data_open(bench->session.model, &bench->plan.chosen.recipe, &bench->options, true, &bench->data);
+    return train_data_open(bench->session.comm, bench->session.model, &bench->plan.chosen.recipe, &bench->options, true,
+                           &bench->data);
 }
 
 static enum status rate_measure(struct bench *bench) {

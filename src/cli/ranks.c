@@ -16,11 +16,13 @@
 #include "cli/stop_signal.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
+#include "session/rank_cores.h"
 
 /* What this process is: MPI begins once in a process. */
 static struct {
     int rank;          /* as the launcher numbers them; -1: alone */
     struct comm *comm; /* NULL: alone, or not open */
+    int core_sharers;
 } job = {.rank = -1};
 
 /* ---- Who talks ---- */
@@ -43,6 +45,11 @@ bool ranks_talk(void) { return job.rank <= 0; }
 
 struct comm *ranks_comm(void) {
     return job.comm;
+}
+
+void ranks_give(struct plan_options *out) {
+    out->comm = job.comm;
+    out->core_sharers = job.core_sharers;
 }
 
 /* srun sets the first of these for its tasks alone; a batch script has the others too. */
@@ -212,6 +219,7 @@ enum status ranks_open(const struct options *options, enum status parsed) {
     TRY_GOTO(status, check_program(), done);
     TRY_GOTO(status, check_options(options), done);
     TRY_GOTO(status, comm_agree(job.comm, check_count(options)), done);
+    TRY_GOTO(status, rank_cores_count_sharers(job.comm, &job.core_sharers), done);
 done:
     mem_free(message);
     mem_free(hint);

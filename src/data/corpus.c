@@ -253,6 +253,15 @@ uint64_t corpus_identity(struct corpus *corpus) {
     return hash;
 }
 
+size_t corpus_file_count(const struct corpus *corpus) { return corpus->part_count; }
+
+struct corpus_file corpus_file_at(const struct corpus *corpus, size_t index) {
+    const struct part *part = &corpus->parts[index];
+    if (part->cache)
+        return (struct corpus_file){token_cache_progress(part->cache).name, token_cache_glance(part->cache)};
+    return (struct corpus_file){part->file.path, part->hash};
+}
+
 void corpus_tell(struct corpus *corpus) {
     for (size_t i = 0; i < corpus->part_count; i++)
         if (corpus->parts[i].cache) token_cache_tell(corpus->parts[i].cache);

@@ -312,6 +312,34 @@ uint64_t dataset_fingerprint(const struct dataset *dataset) {
     return mix_components(&dataset->valid, mix_components(&dataset->train, hash));
 }
 
+static enum status check_file(const struct corpus_file *file, struct comm *comm) {
+    char *what = mem_format("the data file %s", file->path);
+    enum status status = comm_agree(comm, what ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = comm_check_same(comm, what, &file->hash, sizeof file->hash);
+    mem_free(what);
+    return status;
+}
+
+static enum status check_components(const struct components *components, struct comm *comm) {
+    TRY(comm_check_same(comm, "how many data files they have", &components->count, sizeof components->count));
+    for (size_t i = 0; i < components->count; i++) {
+        const struct corpus *corpus = components->items[i].corpus;
+        size_t files = corpus_file_count(corpus);
+        TRY(comm_check_same(comm, "how many data files they have", &files, sizeof files));
+        for (size_t f = 0; f < files; f++) {
+            struct corpus_file file = corpus_file_at(corpus, f);
+            TRY(check_file(&file, comm));
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status dataset_check_same(const struct dataset *dataset, struct comm *comm) {
+    if (mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
+    TRY(check_components(&dataset->train, comm));
+    return check_components(&dataset->valid, comm);
+}
+
 static enum status fill_train_row(const struct dataset *dataset, int64_t position, const struct row *row,
                                   int64_t *counted) {
     struct mixture_draw draw = mixture_at(&dataset->mixture, position);

@@ -35,7 +35,7 @@
  *   packing, packing_fit: which examples share a row;
  *   corpus: files as one sequence of tokens that may still grow; token_file: tokens as they lie in a file;
  *   tokenize: a text to ids, in parallel; tokenize_thread: beside training;
- *   token_cache, token_cache_file: ids that later runs find;
+ *   token_cache, token_cache_file: ids that later runs find; token_lock: which process makes them;
  *   jsonl, jsonl_form: lines of JSON, and the forms of other tools. */
 #ifndef BALLAST_DATA_DATASET_H
 #define BALLAST_DATA_DATASET_H
@@ -45,6 +45,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "comm/comm.h"
 #include "data/row.h"
 #include "tokenizer/tokenizer.h"
 
@@ -113,6 +114,10 @@ void dataset_tell_cuts(const struct dataset *dataset);
  * resume that the data are not the same. It waits for no tokens, but reads text that was not read before, and is 0
  * where that cannot be read; beside any other call. */
 uint64_t dataset_fingerprint(const struct dataset *dataset);
+
+/* Collective: BAD_INPUT on all ranks, naming the first file that is not the same on all, by its length and a sample of
+ * its contents. They have opened it with the same options. */
+enum status dataset_check_same(const struct dataset *dataset, struct comm *comm);
 
 /* Arrays, T tokens a row; positions and segments may be NULL. */
 struct dataset_batch {

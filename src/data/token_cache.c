@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -10,6 +11,7 @@
 #include "base/size.h"
 #include "chat/chat.h"
 #include "data/token_cache_file.h"
+#include "data/token_lock.h"
 
 enum { NARROW_IDS = 1 << 16 };
 
@@ -22,18 +24,29 @@ struct making {
     size_t hashed;      /* bytes */
 };
 
+/* Who makes the ids: this cache, once `settled`, or as long as its lock is open another process. */
+struct following {
+    struct token_lock lock;
+    struct file_input file; /* what the other has made; its readers need it until the cache is closed */
+    bool settled;
+    size_t text_bytes;  /* that its ids are made of */
+    int64_t changed_ns; /* when it last was farther than before */
+};
+
 struct token_cache {
     char *name, *folder, *path; /* name: of the text */
     bool whole, told;
     struct token_cache_key key; /* the text's hash: where `text_hashed` */
+    uint64_t sample;            /* hash of parts of the text */
     int64_t id_limit, vocab_size;
     struct utf8_damage damage; /* of the text as far as it was tokenized */
     const char *form;          /* how Alpaca's examples are read; NULL: it has none */
-    bool told_text;
+    bool told_text, told_other;
     struct token_view view;
     struct file_input found;          /* the cache of an earlier run */
     struct token_cache_writer writer; /* else */
     struct making making;
+    struct following following;
     pthread_mutex_t hash_lock; /* of the text and its hash: one may want it while another makes ids */
     bool text_hashed;
     int64_t began_ns, took_ns; /* began_ns 0: nothing was made */
@@ -96,6 +109,20 @@ done:
     return status;
 }
 
+/* Of some pages all over the text, the first and the last among them. */
+static enum status hash_sample(const struct file_input *text, uint64_t *out) {
+    enum { SAMPLES = 16, SAMPLE_BYTES = 4096 };
+    unsigned char piece[SAMPLE_BYTES];
+    size_t bytes = text->bytes < SAMPLE_BYTES ? text->bytes : SAMPLE_BYTES, room = text->bytes - bytes;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < SAMPLES; i++) {
+        TRY(file_input_read(text, room / (SAMPLES - 1) * i + room % (SAMPLES - 1) * i / (SAMPLES - 1), bytes, piece));
+        hash = XXH3_64bits_withSeed(piece, bytes, hash);
+    }
+    *out = hash;
+    return STATUS_OK;
+}
+
 static void take_digest(const XXH3_state_t *state, uint64_t out[2]) {
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     out[0] = hash.low64;
@@ -130,11 +157,17 @@ static void end_making(struct token_cache *cache) {
 /* Opens the cache if it is there and good. */
 static enum status load(struct token_cache *cache) {
     if (!file_exists(cache->path)) return STATUS_OK;
-    TRY(hash_text(cache));
-    if (!token_cache_file_open(cache->path, &cache->key, &cache->found, &cache->view, &cache->damage)) {
-        log_note("%s: not the tokens of %s as it is now; made again", cache->path, cache->name);
+    pthread_mutex_lock(&cache->hash_lock);
+    enum status hashed = hash_text(cache);
+    pthread_mutex_unlock(&cache->hash_lock);
+    TRY(hashed);
+    struct token_view view;
+    if (!token_cache_file_open(cache->path, &cache->key, &cache->found, &view, &cache->damage)) {
+        if (!cache->told_other) log_note("%s: not the tokens of %s as it is now; made again", cache->path, cache->name);
+        cache->told_other = true;
         return STATUS_OK;
     }
+    cache->view = view;
     cache->whole = true;
     end_making(cache);
     uint64_t hash;
@@ -179,6 +212,7 @@ static enum status open_cache(const struct token_cache_options *options, const s
     cache->id_limit = limit_ids(options);
     cache->vocab_size = source_is_supervised(source->kind) ? INT64_MAX : options->vocab_size;
     TRY(make_key(options, source->kind, cache));
+    TRY(hash_sample(&making->text, &cache->sample));
     cache->path = token_cache_path(options->folder, source->path);
     if (!cache->path) return STATUS_FAILED;
     TRY(load(cache));
@@ -207,6 +241,8 @@ enum status token_cache_open(const struct token_cache_options *options, const st
 void token_cache_close(struct token_cache *cache) {
     if (!cache) return;
     end_making(cache);
+    token_lock_close(&cache->following.lock);
+    file_input_close(&cache->following.file);
     file_input_close(&cache->found);
     token_cache_writer_close(&cache->writer);
     pthread_mutex_destroy(&cache->hash_lock);
@@ -246,26 +282,117 @@ static enum status keep_hash(struct token_cache *cache) {
 static enum status finish(struct token_cache *cache) {
     TRY(keep_hash(cache));
     token_cache_writer_publish(&cache->writer, &cache->key, cache->id_limit, &cache->damage);
+    token_lock_close(&cache->following.lock);
     cache->whole = true;
     cache->took_ns = clock_now_ns() - cache->began_ns;
     end_making(cache);
     return STATUS_OK;
 }
 
-enum status token_cache_advance(struct token_cache *cache, struct tokenize_effort effort) {
+/* ---- Another process makes them ---- */
+
+/* A maker that gets no farther for so long is not waited for. */
+enum { PATIENCE_S = 5, LOOK_NS = 10000000 };
+
+static void follow_no_more(struct token_cache *cache) {
+    cache->following.settled = true;
+    token_lock_close(&cache->following.lock);
+}
+
+/* This process has the lock: what there was to wait for is there now, or is to be made here. */
+static enum status take_over(struct token_cache *cache) {
+    cache->following.settled = true;
+    TRY(load(cache));
+    if (cache->whole) token_lock_close(&cache->following.lock);
+    return STATUS_OK;
+}
+
+/* Its ids as far as they go. False where they are not what is made here, or cannot be read. */
+static bool take_ids(struct token_cache *cache, const struct token_making *making) {
+    struct following *following = &cache->following;
+    bool same = making->key == token_cache_glance(cache) && token_making_is_near(making);
+    if (!same || cache->id_limit > cache->vocab_size) return false; /* ids are to be compared with the model's */
+    if (making->count <= cache->view.count) return true;
+    if (!following->file.path && file_input_open(making->file, &following->file) != STATUS_OK) return false;
+    if (strcmp(following->file.path, making->file) != 0) return false; /* another maker than before */
+    following->file.bytes = (size_t)making->count * cache->key.token_bytes;
+    following->text_bytes = making->text_bytes;
+    following->changed_ns = clock_now_ns();
+    cache->view.input = following->file;
+    cache->view.count = making->count;
+    return true;
+}
+
+static void wait_for_maker(struct token_cache *cache) {
+    if (clock_now_ns() - cache->following.changed_ns > PATIENCE_S * 1000000000ll)
+        follow_no_more(cache);
+    else
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+}
+
+static enum status follow(struct token_cache *cache) {
+    struct following *following = &cache->following;
+    struct token_making making;
+    int64_t before = cache->view.count;
+    if (token_lock_read(&following->lock, &making) && !take_ids(cache, &making)) {
+        follow_no_more(cache);
+        return STATUS_OK;
+    }
+    if (cache->view.count > before) return STATUS_OK;
+    switch (token_lock_retry(&following->lock)) {
+    case TOKEN_LOCK_MINE: return take_over(cache);
+    case TOKEN_LOCK_OTHERS: wait_for_maker(cache); break;
+    case TOKEN_LOCK_NONE: follow_no_more(cache); break;
+    }
+    return STATUS_OK;
+}
+
+/* Who makes the ids; the lock's folder may be missing as yet. */
+static enum status begin_following(struct token_cache *cache) {
+    (void)folder_create(cache->folder);
+    status_clear();
+    cache->following.changed_ns = clock_now_ns();
+    switch (token_lock_open(cache->path, &cache->following.lock)) {
+    case TOKEN_LOCK_MINE: return take_over(cache);
+    case TOKEN_LOCK_OTHERS: break;
+    case TOKEN_LOCK_NONE: follow_no_more(cache); break;
+    }
+    return STATUS_OK;
+}
+
+/* ---- They are made here ---- */
+
+/* What followed another process's ids up to here goes on with its own, which are the same. */
+static void show_made(struct token_cache *cache) {
+    struct token_view made = token_cache_writer_view(&cache->writer, cache->id_limit);
+    if (made.count >= cache->view.count) cache->view = made;
+    if (cache->writer.beside)
+        token_lock_tell(&cache->following.lock, token_cache_glance(cache), made.count,
+                        tokenizing_done(cache->making.tokenizing), cache->writer.beside);
+    else
+        token_lock_close(&cache->following.lock); /* they lie where nobody else can read them */
+}
+
+static enum status make_ids(struct token_cache *cache, struct tokenize_effort effort) {
     struct making *making = &cache->making;
-    BUG_IF(cache->whole, "%s: is whole", cache->name);
     if (!cache->writer.path) {
         cache->began_ns = clock_now_ns();
         TRY(token_cache_writer_open(cache->folder, cache->path, (int)cache->key.token_bytes, &cache->writer));
     }
     enum status status = tokenizing_advance(making->tokenizing, effort, (struct token_sink){write_ids, cache});
     size_t done = tokenizing_done(making->tokenizing);
-    cache->view = token_cache_writer_view(&cache->writer, cache->id_limit);
+    show_made(cache);
     if (status == STATUS_OK) status = hash_part(&making->text, making->hashed, done, making->hash);
     making->hashed = done;
     cache->damage = tokenizing_damage(making->tokenizing);
     return status == STATUS_OK && done == making->text.bytes ? finish(cache) : status;
+}
+
+enum status token_cache_advance(struct token_cache *cache, struct tokenize_effort effort) {
+    BUG_IF(cache->whole, "%s: is whole", cache->name);
+    if (!cache->following.settled && !cache->following.lock.open) TRY(begin_following(cache));
+    if (!cache->following.settled) TRY(follow(cache));
+    return cache->following.settled && !cache->whole ? make_ids(cache, effort) : STATUS_OK;
 }
 
 void token_cache_rest(struct token_cache *cache) {
@@ -280,10 +407,17 @@ uint64_t token_cache_identity(struct token_cache *cache) {
     return identity;
 }
 
+uint64_t token_cache_glance(const struct token_cache *cache) {
+    struct token_cache_key key = cache->key;
+    memset(key.text_hash, 0, sizeof key.text_hash);
+    return XXH3_64bits_withSeed(&key, sizeof key, cache->sample);
+}
+
 struct token_cache_progress token_cache_progress(const struct token_cache *cache) {
-    size_t bytes = cache->key.text_bytes;
-    return (struct token_cache_progress){cache->name, cache->whole ? bytes : tokenizing_done(cache->making.tokenizing),
-                                         bytes};
+    const struct following *following = &cache->following;
+    size_t bytes = cache->key.text_bytes, done = bytes;
+    if (!cache->whole) done = following->settled ? tokenizing_done(cache->making.tokenizing) : following->text_bytes;
+    return (struct token_cache_progress){cache->name, done, bytes};
 }
 
 void token_cache_tell(struct token_cache *cache) {

@@ -50,8 +50,8 @@ enum status library_require(const void *pointer, const char *name);
 /* BAD_INPUT "NAME.version: …" where it is another than this library's. */
 enum status library_require_version(int version, int known, const char *name);
 
-/* The ranks that ballast_ranks_open opened; NULL: none. Calls that are carried out together hand it on. */
-struct comm *library_comm(void);
+/* The ranks that ballast_ranks_open opened, if any, for a call that they carry out together. */
+void library_give_ranks(struct plan_options *out);
 
 /* From public to internal options, over the defaults. NULL: nothing is given. Texts and lists stay borrowed. BAD_INPUT
  * naming the field. `decided`: a run says what is left open. */

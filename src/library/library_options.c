@@ -125,7 +125,7 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
 
 enum status library_read_plan(const struct ballast_plan_options *given, bool decided, struct plan_options *out) {
     plan_options_init(out);
-    out->comm = library_comm();
+    library_give_ranks(out);
     if (!given) return plan_options_choose_device(NULL, decided, out);
     TRY(library_require_version(given->version, BALLAST_PLAN_OPTIONS_VERSION, "plan"));
     TRY(read_recipe(given, out));

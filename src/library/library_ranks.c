@@ -1,12 +1,15 @@
 /* ballast_ranks_…: the process as a rank of a job. */
 #include "comm/comm.h"
 #include "library/library.h"
+#include "session/rank_cores.h"
 
 /* MPI begins once in a process. */
 static struct comm *opened;
+static int core_sharers;
 
-struct comm *library_comm(void) {
-    return opened;
+void library_give_ranks(struct plan_options *out) {
+    out->comm = opened;
+    out->core_sharers = core_sharers;
 }
 
 static enum status read_ranks(const struct ballast_ranks_options *given, struct comm_settings *out) {
@@ -29,6 +32,7 @@ static enum status open_ranks(const struct ballast_ranks_options *options, int *
     TRY(read_ranks(options, &settings));
     if (opened) return status_set(STATUS_BAD_INPUT, "ballast_ranks_open: the ranks are open already");
     TRY(comm_open(&settings, &opened));
+    TRY(rank_cores_count_sharers(opened, &core_sharers));
     *rank = opened->rank;
     *ranks = mesh_ranks(&opened->mesh);
     return STATUS_OK;
@@ -51,6 +55,7 @@ static enum status close_ranks(enum status status) {
     if (failed && opened && mesh_ranks(&opened->mesh) > 1) comm_abort(opened, (int)status);
     TRY(comm_close(opened));
     opened = NULL;
+    core_sharers = 0;
     return STATUS_OK;
 }
 

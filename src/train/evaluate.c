@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "checkpoint/checkpoint.h"
 #include "session/engine.h"
+#include "train/loss_sum.h"
 #include "train/train_data.h"
 
 struct evaluation {
@@ -31,7 +32,8 @@ static enum status open_data(const struct evaluation *evaluation, const char *pa
     if (evaluation->options->columns) options.columns = evaluation->options->columns;
     if (evaluation->options->chat_time_s > 0) SETTINGS_GIVE(&options, chat_time_s, evaluation->options->chat_time_s);
     options.loss_on_all = evaluation->options->loss_on_all;
-    TRY(train_data_open(evaluation->session.model, &evaluation->plan.chosen.recipe, &options, false, out));
+    TRY(train_data_open(evaluation->session.comm, evaluation->session.model, &evaluation->plan.chosen.recipe, &options,
+                        false, out));
     enum status status = dataset_settle(out->dataset, DATASET_VALID);
     if (status != STATUS_OK) train_data_close(out);
     return status;
@@ -46,8 +48,16 @@ static enum status refuse_nonfinite(struct engine *engine, const char *path) {
     return status;
 }
 
+static enum status add_batch(struct evaluation *evaluation, const struct dataset *dataset, const char *path,
+                             int64_t batch, struct loss_sum *out) {
+    TRY(engine_add_loss(&evaluation->engine, dataset, batch, &out->loss, &out->targets));
+    return isfinite(out->loss) ? STATUS_OK : refuse_nonfinite(&evaluation->engine, path);
+}
+
 static enum status sum_losses(struct evaluation *evaluation, const struct dataset *dataset, const char *path,
-                              double *loss, struct eval_file *out) {
+                              struct loss_sum *sum, struct eval_file *out) {
+    struct comm *comm = evaluation->session.comm;
+    int64_t ranks = mesh_ranks(&comm->mesh);
     int64_t batch = evaluation->plan.chosen.recipe.batch, most = evaluation->options->most_batches;
     out->sequences = dataset_valid_sequences(dataset);
     int64_t batches = (out->sequences + batch - 1) / batch;
@@ -57,12 +67,14 @@ static enum status sum_losses(struct evaluation *evaluation, const struct datase
     }
     enum status status = STATUS_OK;
     progress_begin(PROGRESS_COUNT, batches, "batches of %s", path_name(path));
-    for (int64_t b = 0; b < batches && status == STATUS_OK; b++) {
-        status = engine_add_loss(&evaluation->engine, dataset, b, loss, &out->tokens);
-        if (status == STATUS_OK && !isfinite(*loss)) status = refuse_nonfinite(&evaluation->engine, path);
-        progress_add(1);
+    for (int64_t b = 0; b < batches && status == STATUS_OK; b += ranks) {
+        struct loss_sum mine = {0};
+        if (b + comm->rank < batches) status = add_batch(evaluation, dataset, path, b + comm->rank, &mine);
+        status = loss_sum_add(comm, status, &mine, sum);
+        progress_add(batches - b < ranks ? batches - b : ranks);
     }
     progress_end();
+    out->tokens = sum->targets;
     return status;
 }
 
@@ -81,11 +93,13 @@ static void describe(double loss, struct eval_file *out) {
 
 static enum status evaluate_one(struct evaluation *evaluation, const char *path, double *loss, struct eval_file *out) {
     struct train_data data;
+    struct loss_sum sum = {0};
     TRY(open_data(evaluation, path, &data));
     dataset_tell_cuts(data.dataset);
     evaluation->examples |= dataset_has_examples(data.dataset);
-    enum status status = sum_losses(evaluation, data.dataset, path, loss, out);
+    enum status status = sum_losses(evaluation, data.dataset, path, &sum, out);
     if (status == STATUS_OK) {
+        *loss = sum.loss;
         describe(*loss, out);
         int64_t bytes = text_bytes(path);
         double all_tokens = out->loss * (double)dataset_tokens(data.dataset);
@@ -139,9 +153,10 @@ static enum status check_files(const struct evaluation *evaluation) {
 static enum status evaluate(struct evaluation *evaluation, struct eval_result *result) {
     TRY(name_files(evaluation->options, result));
     TRY(check_files(evaluation));
-    TRY(session_plan_check_memory(&evaluation->plan));
-    TRY(engine_open(&evaluation->plan, &evaluation->engine));
-    TRY(engine_load_weights(&evaluation->engine));
+    struct comm *comm = evaluation->session.comm;
+    TRY(comm_agree(comm, session_plan_check_memory(&evaluation->plan)));
+    TRY(comm_agree(comm, engine_open(&evaluation->plan, &evaluation->engine)));
+    TRY(comm_agree(comm, engine_load_weights(&evaluation->engine)));
     int64_t start = clock_now_ns();
     TRY(evaluate_all(evaluation, result));
     result->examples = evaluation->examples;

@@ -18,7 +18,8 @@
  *     checkpoint_writer: checkpoints beside steps; metrics, metrics_cut: metrics.jsonl, and what stays of it;
  *     event_file, event_file_absent, event: the same for TensorBoard, or nothing without protobuf-c;
  *     samples: texts on the way; step_record: timeline.json; stop_signal: Ctrl-C; run_end: how a run ended;
- *     run_rescue: a folder that was renamed or removed; evaluate: the loss of a model on files. */
+ *     run_rescue: a folder that was renamed or removed; evaluate: the loss of a model on files;
+ *     loss_sum: of batches that ranks share. */
 #ifndef BALLAST_TRAIN_TRAIN_H
 #define BALLAST_TRAIN_TRAIN_H
 

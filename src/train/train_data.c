@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "session/model_tokenizer.h"
 
-enum status train_data_open(const struct model *model, const struct recipe *recipe, const struct train_options *options,
-                            bool training, struct train_data *out) {
+static enum status open_data(const struct model *model, const struct recipe *recipe,
+                             const struct train_options *options, bool training, struct train_data *out) {
     struct train_data made = {0};
     char *tokenizer_path;
     TRY(model_tokenizer_open(model, &made.tokenizer, &tokenizer_path));
@@ -41,6 +41,18 @@ enum status train_data_open(const struct model *model, const struct recipe *reci
         tokenizer_free(made.tokenizer); /* nothing is left to tokenize */
         made.tokenizer = NULL;
     }
+    if (status == STATUS_OK)
+        *out = made;
+    else
+        train_data_close(&made);
+    return status;
+}
+
+enum status train_data_open(struct comm *comm, const struct model *model, const struct recipe *recipe,
+                            const struct train_options *options, bool training, struct train_data *out) {
+    struct train_data made = {0};
+    enum status status = comm_agree(comm, open_data(model, recipe, options, training, &made));
+    if (status == STATUS_OK) status = dataset_check_same(made.dataset, comm);
     if (status == STATUS_OK)
         *out = made;
     else

@@ -13,9 +13,10 @@ struct train_data {
     struct tokenizer *tokenizer; /* NULL: the model has none, or none is needed any more */
 };
 /* Opens the data for the recipe's sequence length and seed. Token ids of text are cached in $XDG_CACHE_HOME/ballast, or
- * ~/.cache/ballast. `training` false: the data paths are validation data. */
-enum status train_data_open(const struct model *model, const struct recipe *recipe, const struct train_options *options,
-                            bool training, struct train_data *out);
+ * ~/.cache/ballast. `training` false: the data paths are validation data. Collective: BAD_INPUT on all ranks where one
+ * cannot open a file, or has another (dataset_check_same). */
+enum status train_data_open(struct comm *comm, const struct model *model, const struct recipe *recipe,
+                            const struct train_options *options, bool training, struct train_data *out);
 /* What was never opened is left alone. */
 void train_data_close(struct train_data *data);
 

@@ -95,8 +95,8 @@ static struct gradients run(const struct subject *subject, const struct cut *cut
     set_rows(&harness, first, all);
     runner_set_observer(harness.runner, keep_gradient, &gradients);
     assert_int_equal(runner_step(harness.runner, scalars), STATUS_OK);
-    loss_sum_take(&harness.engine.losses, harness_data(&harness, "loss"));
-    gradients.loss = loss_sum_total(&harness.engine.losses);
+    const double *losses = harness_data(&harness, "loss");
+    assert_int_equal(step_exchange_loss(&harness.engine.exchange, losses, &gradients.loss), STATUS_OK);
     harness_close(&harness);
     return gradients;
 }

@@ -37,7 +37,8 @@ static struct outcome train(const char *folder, const char *model, enum dtype dt
     SETTINGS_GIVE(&run.plan, threads, threads);
     expect_status(session_begin(run.model, PROGRAMS_TO_TRAIN, &run.plan, &run.options, &session, &plan), STATUS_OK,
                   NULL);
-    expect_status(train_data_open(session.model, &plan.chosen.recipe, &run.options, true, &data), STATUS_OK, NULL);
+    expect_status(train_data_open(session.comm, session.model, &plan.chosen.recipe, &run.options, true, &data),
+                  STATUS_OK, NULL);
     struct outcome outcome = compute(&plan, data.dataset);
     train_data_close(&data);
     session_plan_free(&plan);
@@ -80,7 +81,8 @@ static void several_plans(void **state) {
     assert_int_equal(programs_main_use(&writing.programs), PROGRAM_PREFILL);
     assert_true(programs_main(&passes.programs)->program->sections.count !=
                 programs_main(&plain.programs)->program->sections.count);
-    expect_status(train_data_open(session.model, &plain.chosen.recipe, &run.options, true, &data), STATUS_OK, NULL);
+    expect_status(train_data_open(session.comm, session.model, &plain.chosen.recipe, &run.options, true, &data),
+                  STATUS_OK, NULL);
     struct outcome one = compute(&plain, data.dataset), two = compute(&passes, data.dataset);
     require_equal(&one, &two);
     train_data_close(&data);

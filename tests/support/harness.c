@@ -210,8 +210,9 @@ double harness_step(struct harness *harness, double learning_rate, bool interlea
         require(runner_step(harness->runner, scalars), "step");
     const double *losses = harness_data(harness, "loss");
     if (!losses) return 0;
-    loss_sum_take(&harness->engine.losses, losses);
-    return loss_sum_total(&harness->engine.losses) * scalars[SCALAR_LOSS_SCALE];
+    double loss;
+    require(step_exchange_loss(&harness->engine.exchange, losses, &loss), "loss");
+    return loss * scalars[SCALAR_LOSS_SCALE];
 }
 
 /* Itself or its master. */

@@ -84,7 +84,8 @@ static void open_fixture(const char *place, const char *name, struct fixture *ou
     expect_status(
         session_begin(out->run.model, PROGRAMS_TO_TRAIN, &out->run.plan, &out->run.options, &out->session, &out->plan),
         STATUS_OK, NULL);
-    expect_status(train_data_open(out->session.model, &out->plan.chosen.recipe, &out->run.options, true, &out->data),
+    expect_status(train_data_open(out->session.comm, out->session.model, &out->plan.chosen.recipe, &out->run.options,
+                                  true, &out->data),
                   STATUS_OK, NULL);
     expect_status(engine_open(&out->plan, &out->engine), STATUS_OK, NULL);
     expect_status(engine_load_weights(&out->engine), STATUS_OK, NULL);
