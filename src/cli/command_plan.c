@@ -55,6 +55,32 @@ static enum status find_described(const struct options *options, struct plan_opt
     return STATUS_OK;
 }
 
+/* Nodes of as many ranks as the cluster file's links were measured on, where those divide the ranks. */
+static enum status count_nodes(const struct options *options, const struct plan_options *plan, int ranks, int *out) {
+    struct cluster cluster = {.rates.links.mesh.per_node = ranks};
+    *out = (int)options_whole(options, OPT_NODES);
+    if (options_given(options, OPT_NODES)) return STATUS_OK;
+    if (SETTINGS_HAVE(plan, cluster_path)) TRY(cluster_read(plan->cluster_path, &cluster));
+    int per_node = cluster.rates.links.mesh.per_node;
+    *out = per_node > 0 && ranks % per_node == 0 ? ranks / per_node : 1;
+    return STATUS_OK;
+}
+
+/* The ranks to plan for, of which none is here. */
+static enum status read_ranks(const struct options *options, struct plan_options *plan) {
+    int ranks = (int)options_whole(options, OPT_RANKS), nodes;
+    if (!options_given(options, OPT_RANKS)) {
+        if (!options_given(options, OPT_NODES)) return STATUS_OK;
+        return status_set(STATUS_BAD_INPUT, "--nodes: says nothing without --ranks");
+    }
+    TRY(count_nodes(options, plan, ranks, &nodes));
+    if (ranks % nodes != 0)
+        return status_hint(status_set(STATUS_BAD_INPUT, "--nodes: %d nodes do not have %d ranks alike", nodes, ranks),
+                           "every node has as many ranks as each other: %d divides by the number of nodes", ranks);
+    plan->planned = (struct mesh){nodes, ranks / nodes};
+    return STATUS_OK;
+}
+
 static enum status run(const struct options *options) {
     const char *output = options_text(options, OPT_OUTPUT);
     if (output) TRY(new_file_check(output, "a plan file", read_plan));
@@ -65,6 +91,7 @@ static enum status run(const struct options *options) {
     bool generate = strcmp(options_text(options, OPT_FOR), "generate") == 0;
     TRY(step_options_read(options, false, &asked));
     TRY(find_described(options, &asked));
+    TRY(read_ranks(options, &asked));
     asked.outline = true;
     step_options_read_optimizer(options, &training);
     TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &asked, &training,

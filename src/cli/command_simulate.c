@@ -10,6 +10,7 @@
 #include "cli/new_output.h"
 #include "cli/prediction.h"
 #include "console/profile_table.h"
+#include "console/ranks_table.h"
 #include "page/trace.h"
 
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30, TRACE_DIGITS = 12 };
@@ -108,6 +109,7 @@ static void print_summary(const struct prediction *prediction) {
         printf("%-16s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->step.bounds[i].seconds,
                bound_words(&prediction->step.bounds[i], text));
     profile_table_print_parts(stdout, "", &prediction->costs.costs);
+    ranks_table_print(stdout, &prediction->plan.chosen.place, &prediction->step, &prediction->costs.costs.rates.links);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (prediction->plan.programs.tier_bytes[tier] > 0)
             printf("%-6s memory    %s (%" PRId64 " bytes)\n", tier_name(tier),

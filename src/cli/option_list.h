@@ -78,12 +78,12 @@
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT),                                                  \
       .computed = "none, or for simulate what the run had; SIZE: what is free there, less 5%",                         \
       .help = "folder for what does not fit in memory, and the most to take there")                                    \
-    X(RANKS, OPTION_OWN(.name = "ranks", SETTING_WHOLE_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS),                       \
+    X(RANKS, OPTION_OWN(.name = "ranks", SETTING_WHOLE_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS | COMMAND_PLAN),        \
       .computed = "1, or as many as mpirun or srun started",                                                           \
       .help = "start so many processes on this machine, by mpirun, which compute together; where mpirun or srun "      \
-              "started this one, how many there must be")                                                              \
-    X(NODES, OPTION_OWN(.name = "nodes", SETTING_WHOLE_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS),                       \
-      .computed = "the machines that the ranks are on",                                                                \
+              "started this one, how many there must be; plan: for how many, of which none is started")                \
+    X(NODES, OPTION_OWN(.name = "nodes", SETTING_WHOLE_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS | COMMAND_PLAN),        \
+      .computed = "the machines that the ranks are on; plan: as the cluster file's links have it, else 1",             \
       .help = "take the ranks as so many nodes of as many ranks each, in their order; never changes a result")         \
     X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_REAL_IN(1, 86400), SETTING_REAL_DEFAULT(30)),           \
       .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \

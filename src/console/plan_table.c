@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "console/policy_words.h"
 #include "console/profile_table.h"
+#include "console/ranks_table.h"
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
@@ -56,6 +57,7 @@ static void print_prediction(FILE *out, const struct session_plan *plan, const s
         fprintf(out, "  %-20s %9.4f s of %s\n", i == 0 ? "what binds" : "", prediction->bounds[i].seconds,
                 bound_words(&prediction->bounds[i], words));
     profile_table_print_parts(out, "  ", &plan->costs);
+    ranks_table_print(out, &plan->chosen.place, prediction, &plan->costs.rates.links);
 }
 
 /* Candidates as they are printed: of the front, which has less of device memory than any that is faster, or not. */

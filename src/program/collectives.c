@@ -55,3 +55,19 @@ enum status collectives_add_reduction(struct program *program, const struct reci
     TRY(vec_push(&program->collectives, collective));
     return measure(program, (int32_t)program->collectives.count - 1, staging_bytes);
 }
+
+struct comm_traffic collectives_traffic(const struct program *program) {
+    struct comm_traffic sum = {.read = 0};
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->opcode != OPCODE_ALL_REDUCE) continue;
+        const struct comm_traffic *one = &program->collectives.items[instruction->collective].traffic;
+        int64_t times = program->sections.items[instruction->section].repeat;
+        for (int axis = 0; axis < MESH_AXES; axis++) {
+            sum.sent[axis] += times * one->sent[axis];
+            sum.received[axis] += times * one->received[axis];
+        }
+        sum.read += times * one->read;
+    }
+    return sum;
+}

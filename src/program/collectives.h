@@ -14,4 +14,7 @@ enum status collectives_add_reduction(struct program *program, const struct reci
 enum status collectives_spec(const struct program *program, int32_t collective, struct lane_tree *tree,
                              struct comm_spec *out);
 
+/* What this rank moves in a step, all operations together. */
+struct comm_traffic collectives_traffic(const struct program *program);
+
 #endif

@@ -14,6 +14,7 @@ struct machine {
     bool has_cluster;                    /* a cluster file says what the machine is; else it is measured when needed */
     struct cluster cluster;              /* of that file */
     enum disk_engine_choice disk_engine; /* how the disk tier is read and written: 0: the best there is */
+    struct cluster_rates between;        /* ranks that are here: links, and slowdowns of and by messages; else 0 */
     bool disk_buffered;                  /* false; through the page cache (store/arena.h) */
 };
 

@@ -12,6 +12,18 @@ static enum status describe(const struct machine *machine, struct cluster *out) 
     return STATUS_OK;
 }
 
+/* What was measured here between ranks, else what the cluster file has. */
+static void add_links(const struct machine *machine, struct cluster_rates *rates) {
+    const struct cluster_rates *between = &machine->between;
+    if (between->links.mesh.nodes == 0 && machine->has_cluster) between = &machine->cluster.rates;
+    rates->links = between->links;
+    for (int a = 0; a < ACTIVITY_COUNT; a++) {
+        bool measured = between->links.mesh.nodes > 0;
+        rates->slowdown[a][ACTIVITY_MESSAGE] = measured ? between->slowdown[a][ACTIVITY_MESSAGE] : 1;
+        rates->slowdown[ACTIVITY_MESSAGE][a] = measured ? between->slowdown[ACTIVITY_MESSAGE][a] : 1;
+    }
+}
+
 static bool has_tier(const struct machine *machine, const struct programs *programs, enum tier tier) {
     return machine->capacity_bytes[tier] > 0 || (programs && programs->tier_bytes[tier] > 0);
 }
@@ -48,6 +60,7 @@ enum status machine_costs_measure(const struct machine *machine, const struct pr
     TRY(describe(machine, &made.cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &made.cluster, &made.costs));
+        add_links(machine, &made.costs.rates);
         *out = made;
         return STATUS_OK;
     }
@@ -55,6 +68,7 @@ enum status machine_costs_measure(const struct machine *machine, const struct pr
     enum status status =
         profile_model(machine->backend, main->graph, &made.cluster, &asking.options, &made.costs, &made.report);
     mem_free(asking.cache);
+    add_links(machine, &made.costs.rates);
     if (status == STATUS_OK) *out = made;
     return status;
 }
@@ -70,11 +84,16 @@ enum status machine_costs_find(const struct machine *machine, const struct progr
     bool found;
     *out = (struct costs){0};
     TRY(describe(machine, &cluster));
-    if (machine->backend == &backend_described) return roofline_costs(main->graph, &cluster, out);
+    if (machine->backend == &backend_described) {
+        TRY(roofline_costs(main->graph, &cluster, out));
+        add_links(machine, &out->rates);
+        return STATUS_OK;
+    }
     struct asking asking;
     TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
     enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &asking.options, out, &found);
     mem_free(asking.cache);
+    add_links(machine, &out->rates);
     return status;
 }
 

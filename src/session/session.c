@@ -4,6 +4,8 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "profile/link_rates.h"
+#include "session/rank_memory.h"
 
 static enum status find_comm(struct session *session) {
     session->owns_comm = !session->comm;
@@ -28,6 +30,16 @@ static enum status check_same(const struct session *session) {
     return comm_check_same(comm, "the model's config.json", &hash, sizeof hash);
 }
 
+/* What the ranks exchange in a second, unless a cluster file says it. */
+static enum status measure_links(struct session *session, const struct plan_options *options) {
+    struct machine *machine = &session->machine;
+    const struct mesh *mesh = &session->comm->mesh, *known = &machine->cluster.rates.links.mesh;
+    bool kept = machine->has_cluster && known->nodes == mesh->nodes && known->per_node == mesh->per_node;
+    const struct link_options link = {.threads = plan_options_threads(options),
+                                      .memory_bytes = machine->capacity_bytes[TIER_DEVICE] / 4};
+    return kept ? STATUS_OK : link_rates_measure(session->comm, machine->backend, &link, &machine->between);
+}
+
 /* `opened`: how that went. The session takes the model over. */
 static enum status open_with(struct model *model, enum status opened, const struct plan_options *options,
                              const struct recipe *decided, struct session *out) {
@@ -37,6 +49,10 @@ static enum status open_with(struct model *model, enum status opened, const stru
     if (status == STATUS_OK) status = find_comm(&session);
     status = comm_agree(options->comm, status);
     if (status == STATUS_OK && session_ranks(&session) > 1) status = check_same(&session);
+    if (status == STATUS_OK) status = rank_memory_share(session.comm, &session.machine);
+    if (status == STATUS_OK) status = measure_links(&session, options);
+    if (status == STATUS_OK && options->planned.nodes > 0)
+        rank_memory_plan(options->planned.per_node, &session.machine);
     if (status == STATUS_OK)
         *out = session;
     else
@@ -62,12 +78,13 @@ void session_close(struct session *session) {
     *session = (struct session){.model = NULL};
 }
 
-struct rank_place session_place(const struct session *session) {
+struct rank_place session_place(const struct session *session, const struct mesh *mesh) {
     const struct comm *comm = session->comm;
+    bool here = mesh->nodes == comm->mesh.nodes && mesh->per_node == comm->mesh.per_node;
     bool mapped = !session->machine.backend->memory; /* the CPU has addresses of the device tier */
-    return (struct rank_place){.mesh = comm->mesh,
-                               .rank = comm->rank,
-                               .in_place = mapped && comm->mesh.per_node > 1 && comm->shares_memory,
+    return (struct rank_place){.mesh = *mesh,
+                               .rank = here ? comm->rank : 0,
+                               .in_place = mapped && mesh->per_node > 1 && (!here || comm->shares_memory),
                                .message_bytes = comm->message_bytes,
                                .tier = mapped ? TIER_DEVICE : TIER_HOST};
 }

@@ -17,8 +17,8 @@
  * machine (backend, tiers); rank_cores (ranks that share them); programs (what is compiled); plan_request, session_plan
  * (what was asked, what came of it); plan_policy (a policy with which the programs fit); plan_no_fit (why none does,
  * and what would); machine_costs (what operators and tiers cost); plan_document (plan.json); engine, engine_weights
- * (arenas, steps, weights); step_exchange (what ranks tell each other around a step); nonfinite (where a value stopped
- * being finite); model_tokenizer (a model's tokenizer). */
+ * (arenas, steps, weights); rank_memory (what each rank may take), step_exchange (what ranks tell each other around a
+ * step); nonfinite (where a value stopped being finite); model_tokenizer (a model's tokenizer). */
 #ifndef BALLAST_SESSION_SESSION_H
 #define BALLAST_SESSION_SESSION_H
 
@@ -44,8 +44,9 @@ enum status session_open_model(struct model *model, const struct plan_options *o
 void session_close(struct session *session);
 
 static inline int session_ranks(const struct session *session) { return mesh_ranks(&session->comm->mesh); }
-/* This rank's place, as the machine's memory has it. */
-struct rank_place session_place(const struct session *session);
+/* This rank's place in its own mesh, as the machine's memory has it; in any other the first rank's, on machines like
+ * this one whose ranks share memory. */
+struct rank_place session_place(const struct session *session, const struct mesh *mesh);
 
 /* Sets which weights a step trains: the model gets the recipe's adapters and frozen weights, and the recipe their
  * canonical spelling. Call it before the session's plans are made; it holds for all of them. BAD_INPUT where the model

@@ -42,13 +42,10 @@ static enum status name_origin(enum status status, const char *origin) {
     return hint[0] ? status_hint(status, "%s", hint) : status;
 }
 
-/* The rest of a place whose mesh is that of the ranks that are here; any other is planned for without them. */
+/* The rest of a place whose mesh is known. */
 static void take_place(struct session_plan *plan) {
-    struct rank_place here = session_place(plan->session);
-    const struct mesh *mesh = &plan->chosen.place.mesh;
-    if (rank_place_ranks(&plan->chosen.place) == mesh_ranks(&here.mesh) &&
-        (mesh->nodes == 0 || mesh->nodes == here.mesh.nodes))
-        plan->chosen.place = here;
+    const struct mesh one = {1, 1}, *mesh = &plan->chosen.place.mesh;
+    plan->chosen.place = session_place(plan->session, mesh->nodes > 0 ? mesh : &one);
 }
 
 static enum status compile(struct session_plan *plan) {

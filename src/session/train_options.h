@@ -57,6 +57,7 @@ struct plan_options {
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate) */
     const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them */
+    struct mesh planned;      /* ranks that a plan is for which are not here; 0x0: the plan is for those of `comm` */
     int core_sharers;         /* ranks that share this process's cores (rank_cores.h); 0: none but itself */
     struct comm *comm; /* the ranks that train together, open for as long as the session is; NULL: one. Borrowed */
 };
@@ -66,6 +67,8 @@ const struct backend *plan_options_backend(const struct plan_options *options, c
  * given. What is decided by a plan file or a run (`decided`) keeps both, and is made on the kind of device that it was
  * decided for, unless one is named. BAD_INPUT when the device is not there. */
 enum status plan_options_choose_device(const char *device, bool decided, struct plan_options *options);
+/* The threads that are asked for, else as many as there are cores for a rank. */
+int plan_options_threads(const struct plan_options *options);
 /* Nothing given. */
 void plan_options_init(struct plan_options *out);
 

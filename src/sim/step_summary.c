@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "program/collectives.h"
 
 static void add_activities(const struct timeline *timeline, const struct costs *costs, struct step_summary *out) {
     const struct program *program = timeline->program;
@@ -16,11 +17,56 @@ static void add_activities(const struct timeline *timeline, const struct costs *
     }
 }
 
+static int find_stream(const struct program *program, enum stream_role role) {
+    int stream = 0;
+    while (stream < program->streams && program->roles[stream] != role)
+        stream++;
+    return stream;
+}
+
+/* Seconds in which two streams work at once: the events of each follow each other. */
+static double seconds_together(const struct timeline *timeline, int one, int other) {
+    const struct timeline_event *events = timeline->events.items;
+    size_t i = timeline->begins[one], k = timeline->begins[other];
+    double together = 0;
+    while (i < timeline->begins[one + 1] && k < timeline->begins[other + 1]) {
+        double begin = fmax(events[i].start_s, events[k].start_s), end = fmin(events[i].end_s, events[k].end_s);
+        if (end > begin) together += end - begin;
+        if (events[i].end_s < events[k].end_s)
+            i++;
+        else
+            k++;
+    }
+    return together;
+}
+
+static void add_communication(const struct timeline *timeline, struct step_summary *out) {
+    const struct program *program = timeline->program;
+    int messages = find_stream(program, STREAM_COMM), compute = find_stream(program, STREAM_COMPUTE);
+    if (messages == program->streams || compute == program->streams) return;
+    out->communication_s = out->streams[messages].busy_s;
+    out->hidden_s = seconds_together(timeline, messages, compute);
+    out->traffic = collectives_traffic(program);
+}
+
+static json_t *communication_to_json(const struct step_summary *summary) {
+    const struct comm_traffic *traffic = &summary->traffic;
+    return json_pack("{s:f, s:f, s:I, s:I, s:I}", "seconds", summary->communication_s, "hidden_s", summary->hidden_s,
+                     "in_node_bytes", (json_int_t)traffic->sent[MESH_IN_NODE], "across_bytes",
+                     (json_int_t)traffic->sent[MESH_ACROSS], "read_bytes", (json_int_t)traffic->read);
+}
+
+static bool has_communication(const struct step_summary *summary) {
+    const struct comm_traffic *traffic = &summary->traffic;
+    return traffic->sent[MESH_IN_NODE] + traffic->sent[MESH_ACROSS] + traffic->read > 0;
+}
+
 void step_summarise(const struct timeline *timeline, const struct costs *costs, struct step_summary *out) {
     *out = (struct step_summary){.step_s = timeline->step_s, .stream_count = timeline->program->streams};
     timeline_summarise(timeline, out->streams);
     add_activities(timeline, costs, out);
     out->bound_count = timeline_bounds(timeline, costs, out->bounds);
+    add_communication(timeline, out);
 }
 
 static json_t *streams_to_json(const struct step_summary *summary) {
@@ -52,6 +98,8 @@ enum status step_summary_add_json(const struct step_summary *summary, json_t *ob
     int failed = json_object_set_new(object, "step_s", summary->step_s > 0 ? json_real(summary->step_s) : json_null()) |
                  json_object_set_new(object, "streams", streams_to_json(summary)) |
                  json_object_set_new(object, "binds", bounds_to_json(summary));
+    if (has_communication(summary))
+        failed |= json_object_set_new(object, "communication", communication_to_json(summary));
     return failed ? status_no_memory(0, "a step's JSON") : STATUS_OK;
 }
 
@@ -83,6 +131,19 @@ static enum status read_bound(const char *file, const json_t *item, struct bound
     return status_set(STATUS_BAD_INPUT, "%s: binds: \"%.90s\" is nothing that can bind", file, what);
 }
 
+/* Absent on one rank, and in older files. */
+static enum status read_communication(const char *file, const json_t *object, struct step_summary *out) {
+    char where[512];
+    if (!object) return STATUS_OK;
+    snprintf(where, sizeof where, "%s: communication", file);
+    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
+    TRY(json_read_double(where, object, "seconds", 0, STEP_MOST_S, &out->communication_s));
+    TRY(json_read_double(where, object, "hidden_s", 0, STEP_MOST_S, &out->hidden_s));
+    TRY(json_read_int(where, object, "in_node_bytes", 0, INT64_MAX, &out->traffic.sent[MESH_IN_NODE]));
+    TRY(json_read_int(where, object, "across_bytes", 0, INT64_MAX, &out->traffic.sent[MESH_ACROSS]));
+    return json_read_int(where, object, "read_bytes", 0, INT64_MAX, &out->traffic.read);
+}
+
 enum status step_summary_read_json(const char *file, const json_t *object, struct step_summary *out) {
     struct step_summary summary = {.step_s = 0};
     const json_t *streams = json_object_get(object, "streams"), *bounds = json_object_get(object, "binds");
@@ -93,6 +154,7 @@ enum status step_summary_read_json(const char *file, const json_t *object, struc
         TRY(read_stream(file, json_array_get(streams, i), &summary.streams[summary.stream_count++]));
     for (size_t i = 0; i < json_array_size(bounds); i++)
         TRY(read_bound(file, json_array_get(bounds, i), &summary.bounds[summary.bound_count++]));
+    TRY(read_communication(file, json_object_get(object, "communication"), &summary));
     *out = summary.step_s > 0 ? summary : (struct step_summary){.step_s = 0};
     return STATUS_OK;
 }

@@ -13,6 +13,10 @@ struct step_summary {
     double busy_s[STREAM_ROLE_COUNT][ACTIVITY_COUNT]; /* seconds of each stream by activity */
     struct bound bounds[BOUNDS_MAX];                  /* what the step's time is made of, the largest first */
     int bound_count;
+    /* Operations between ranks: their seconds, and those of them beside which this rank computed. What one rank moves.
+     * All 0 on one rank. */
+    double communication_s, hidden_s;
+    struct comm_traffic traffic;
 };
 
 void step_summarise(const struct timeline *timeline, const struct costs *costs, struct step_summary *out);
@@ -32,8 +36,9 @@ int step_differences(const struct step_summary *predicted, const struct step_sum
 enum { DIFFERENCE_WORDS_BYTES = 64 };
 char *difference_words(const struct step_difference *difference, char text[DIFFERENCE_WORDS_BYTES]);
 
-/* Sets "step_s" (null when not known), "streams": [{"role", "busy_s", "waiting_s"}] and "binds": [{"what", "seconds"}].
- * FAILED when out of memory. */
+/* Sets "step_s" (null when not known), "streams": [{"role", "busy_s", "waiting_s"}] and "binds": [{"what", "seconds"}];
+ * on several ranks "communication": {"seconds", "hidden_s", "in_node_bytes", "across_bytes", "read_bytes"}: sent by
+ * this rank, and read in place by it. FAILED when out of memory. */
 enum status step_summary_add_json(const struct step_summary *summary, json_t *object);
 
 /* Reads the same, without busy_s. BAD_INPUT "FILE: FIELD: …". */

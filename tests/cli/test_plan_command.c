@@ -225,12 +225,41 @@ static void sizes_nobody_means_are_refused(void **state) {
            ".:100");
 }
 
+static int64_t whole_of(const json_t *object, const char *field) {
+    assert_true(json_is_integer(json_object_get(object, field)));
+    return (int64_t)json_integer_value(json_object_get(object, field));
+}
+
+static void ranks_that_are_not_here_can_be_planned_for(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    make_text(text, 5000);
+    make_tiny_model(folder, model, text);
+    struct program_run run = PROGRAM(folder, "plan", model, "--ranks", "4", "--nodes", "4", "-o",
+                                     temp_path(folder, "ranks.json"), "--batch", "4", "--grain", "1", "--seq", "16");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "ranks     4: 4 nodes of 1"));
+    assert_non_null(strstr(run.out, "what ranks exchange in a second is not known"));
+    program_run_free(&run);
+    json_t *document = read_json(folder, "ranks.json"), *sum = json_object_get(document, "communication");
+    json_t *recipe = json_object_get(document, "recipe"), *policy = json_object_get(document, "policy");
+    assert_string_equal(json_string_value(json_object_get(recipe, "lanes")), "4x1");
+    assert_string_equal(json_string_value(json_object_get(policy, "ranks")), "4x1");
+    assert_true(whole_of(sum, "across_bytes") > 0);
+    assert_int_equal(whole_of(sum, "in_node_bytes"), 0);
+    assert_int_equal(whole_of(sum, "read_bytes"), 0);
+    json_decref(document);
+    EXPECT(folder, 2, TEXTS("--nodes: 3 nodes do not have 4 ranks alike"), "plan", model, "--ranks", "4", "--nodes",
+           "3");
+    EXPECT(folder, 2, TEXTS("--nodes: says nothing without --ranks"), "plan", model, "--nodes", "3");
+    EXPECT(folder, 2, TEXTS("policy.ranks"), "plan", model, "--ranks", "3", "--lanes", "8");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_config_alone_can_be_planned),   CASE(a_preset_can_be_planned),
         CASE(a_described_card_can_be_planned), CASE(one_step_has_one_number),
         CASE(suggestions_ask_for_less),        CASE(without_proc_a_given_memory_is_enough),
-        CASE(sizes_nobody_means_are_refused),
+        CASE(sizes_nobody_means_are_refused),  CASE(ranks_that_are_not_here_can_be_planned_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

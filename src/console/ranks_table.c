@@ -1,0 +1,36 @@
+#include "console/ranks_table.h"
+
+#include "base/size.h"
+
+static void print_mesh(FILE *out, const struct mesh *mesh) {
+    fprintf(out, "\nranks     %d: %d node%s of %d\n", mesh_ranks(mesh), mesh->nodes, mesh->nodes == 1 ? "" : "s",
+            mesh->per_node);
+}
+
+static void print_bytes(FILE *out, const struct comm_traffic *traffic) {
+    char within[SIZE_TEXT], across[SIZE_TEXT], read[SIZE_TEXT];
+    fprintf(out, "  %-20s %s to ranks of its node, %s to other nodes, reads %s in place\n", "one rank sends",
+            size_print(traffic->sent[MESH_IN_NODE], within), size_print(traffic->sent[MESH_ACROSS], across),
+            size_print(traffic->read, read));
+}
+
+static void print_certainty(FILE *out, const struct mesh *mesh, const struct cluster_links *links) {
+    const struct mesh *measured = &links->mesh;
+    if (measured->nodes == 0)
+        fprintf(out, "  what ranks exchange in a second is not known, so the times leave it out: measure it where they "
+                     "are\n  (mpirun -n N ballast profile -o FILE) and plan with --cluster FILE\n");
+    else if (measured->nodes != mesh->nodes || measured->per_node != mesh->per_node)
+        fprintf(out, "  extrapolated from links of %d node%s of %d\n", measured->nodes, measured->nodes == 1 ? "" : "s",
+                measured->per_node);
+}
+
+void ranks_table_print(FILE *out, const struct rank_place *place, const struct step_summary *step,
+                       const struct cluster_links *links) {
+    if (rank_place_ranks(place) == 1) return;
+    print_mesh(out, &place->mesh);
+    print_bytes(out, &step->traffic);
+    if (links->mesh.nodes > 0 && step->communication_s > 0)
+        fprintf(out, "  %-20s %9.4f s, %.0f%% of it beside compute\n", "communication", step->communication_s,
+                100 * step->hidden_s / step->communication_s);
+    print_certainty(out, &place->mesh, links);
+}

@@ -1,0 +1,16 @@
+/* What several ranks exchange in a step, for people. */
+#ifndef BALLAST_CONSOLE_RANKS_TABLE_H
+#define BALLAST_CONSOLE_RANKS_TABLE_H
+
+#include <stdio.h>
+
+#include "cluster/links.h"
+#include "plan/rank_place.h"
+#include "sim/step_summary.h"
+
+/* The ranks; the bytes that one of them moves; how much of the time is hidden beside its compute; and how sure these
+ * seconds are. Nothing on one rank. */
+void ranks_table_print(FILE *out, const struct rank_place *place, const struct step_summary *step,
+                       const struct cluster_links *links);
+
+#endif

@@ -1,0 +1,40 @@
+#include "session/rank_memory.h"
+
+#include <string.h>
+
+static void divide(struct machine *machine, enum tier tier, bool given, int sharers) {
+    if (!given) machine->capacity_bytes[tier] /= sharers;
+}
+
+static void divide_all(struct machine *machine, bool device_too, int sharers) {
+    const struct memory_options *limits = &machine->limits;
+    if (device_too) divide(machine, TIER_DEVICE, SETTINGS_HAVE(limits, device_bytes), sharers);
+    divide(machine, TIER_HOST, SETTINGS_HAVE(limits, host_bytes), sharers);
+    divide(machine, TIER_DISK, SETTINGS_HAVE(limits, disk_bytes), sharers);
+}
+
+/* Declared nodes may be one host: memory is the host's. */
+static int count_sharers(const struct comm *comm) {
+    int sharers = 0;
+    for (int rank = 0; rank < mesh_ranks(&comm->mesh); rank++)
+        sharers += strcmp(comm->host[rank], comm->host[comm->rank]) == 0;
+    return sharers;
+}
+
+enum status rank_memory_share(struct comm *comm, struct machine *machine) {
+    struct comm_group all = comm_group_all(comm);
+    if (all.count == 1) return STATUS_OK;
+    divide_all(machine, true, count_sharers(comm));
+    int64_t(*each)[TIER_COUNT] = mem_array((size_t)all.count, sizeof *each);
+    if (!each) return STATUS_FAILED;
+    enum status status = comm_exchange(comm, &all, machine->capacity_bytes, sizeof machine->capacity_bytes, each);
+    for (int rank = 0; rank < all.count && status == STATUS_OK; rank++)
+        for (int tier = 0; tier < TIER_COUNT; tier++)
+            if (each[rank][tier] < machine->capacity_bytes[tier]) machine->capacity_bytes[tier] = each[rank][tier];
+    mem_free(each);
+    return status;
+}
+
+void rank_memory_plan(int per_node, struct machine *machine) {
+    divide_all(machine, !machine->backend->memory && !machine->has_cluster, per_node);
+}
