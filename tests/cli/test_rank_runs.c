@@ -67,8 +67,9 @@ static int newest_step(void) {
     return newest;
 }
 
+/* `status` -1: mpirun's own, of which nothing is expected. */
 static void expect_ended(struct program_run run, int status, const char *said) {
-    if (run.status != status) fail_msg("status %d, expected %d: %s", run.status, status, run.err);
+    if (status >= 0 && run.status != status) fail_msg("status %d, expected %d: %s", run.status, status, run.err);
     if (count_lines_with(run.err, said) != 1) fail_msg("'%s' is not said once: %s", said, run.err);
     program_run_free(&run);
     mpi_job_expect_none(place.run);
@@ -137,7 +138,7 @@ static void a_users_own_mpirun_passes_stops_on(void **state) {
         assert_int_equal(kill(mpirun, signals[i]), 0);
         struct program_run run = program_finish(place.folder, mpirun);
         snprintf(said, sizeof said, "ballast: stopped after step %d of ", newest_step());
-        expect_ended(run, signals[i] == SIGINT ? 130 : 143, said);
+        expect_ended(run, -1, said);
     }
     expect_whole_bits("4");
 }
