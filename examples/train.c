@@ -3,6 +3,7 @@
  *
  *     cc -o train train.c $(pkg-config --cflags --libs ballast)
  *     ./train MODEL_DIR DATA RUN_DIR STEPS
+ *     mpirun -n 4 ./train MODEL_DIR DATA RUN_DIR STEPS
  *
  * Steps go to stderr, the text to stdout. The exit status is that of the call that failed. */
 #include <ballast.h>
@@ -14,15 +15,18 @@ struct watch {
     long long stop_at; /* stop after this step */
 };
 
+static int rank, ranks; /* 0 of 1 where mpirun did not start it; rank 0 talks */
+
 static int on_step(const struct ballast_step *step, void *payload) {
     const struct watch *watch = (const struct watch *)payload;
-    fprintf(stderr, "step %lld of %lld  loss %.4f\n", (long long)step->step, (long long)step->steps, step->loss);
+    if (rank == 0)
+        fprintf(stderr, "step %lld of %lld  loss %.4f\n", (long long)step->step, (long long)step->steps, step->loss);
     return step->step == watch->stop_at;
 }
 
 static void on_saved(int64_t step, const char *folder, void *payload) {
     (void)payload;
-    fprintf(stderr, "step %lld saved in %s\n", (long long)step, folder);
+    if (rank == 0) fprintf(stderr, "step %lld saved in %s\n", (long long)step, folder);
 }
 
 static int on_piece(const char *text, size_t bytes, void *payload) {
@@ -32,15 +36,17 @@ static int on_piece(const char *text, size_t bytes, void *payload) {
 
 static void on_log(enum ballast_log_level level, const char *text, void *payload) {
     (void)payload;
-    fprintf(stderr, "%s%s\n", level == BALLAST_LOG_WARNING ? "warning: " : "", text);
+    if (rank == 0) fprintf(stderr, "%s%s\n", level == BALLAST_LOG_WARNING ? "warning: " : "", text);
 }
 
-/* Ends the program unless the status is the expected one. */
+/* Ends the program, on all ranks, unless the status is the expected one. */
 static void expect(enum ballast_status expected, enum ballast_status status) {
     if (status == expected) return;
-    fprintf(stderr, "%s: %s\n", ballast_status_name(status), ballast_error_message());
-    if (ballast_error_hint()[0] != '\0') fprintf(stderr, "hint: %s\n", ballast_error_hint());
-    exit(status == BALLAST_OK ? 1 : (int)status);
+    if (ballast_ranks_tell()) {
+        fprintf(stderr, "%s: %s\n", ballast_status_name(status), ballast_error_message());
+        if (ballast_error_hint()[0] != '\0') fprintf(stderr, "hint: %s\n", ballast_error_hint());
+    }
+    exit((int)ballast_ranks_close(status == BALLAST_OK ? BALLAST_FAILED : status));
 }
 
 static void train(const char *model, const char *data, const char *run, long long steps) {
@@ -61,8 +67,9 @@ static void train(const char *model, const char *data, const char *run, long lon
     options.valid_batches = 2;
 
     expect(BALLAST_OK, ballast_plan(model, &plan, &options, &planned));
-    fprintf(stderr, "a step takes %lld of %lld bytes, %.3g s\n", (long long)planned.device_bytes,
-            (long long)planned.device_capacity_bytes, planned.step_s);
+    if (rank == 0)
+        fprintf(stderr, "a step takes %lld of %lld bytes, %.3g s\n", (long long)planned.device_bytes,
+                (long long)planned.device_capacity_bytes, planned.step_s);
     expect(BALLAST_STOPPED, ballast_train(model, run, &plan, &options, &events));
     watch.stop_at = -1;
     expect(BALLAST_OK, ballast_resume(run, NULL, NULL, &events));
@@ -85,7 +92,8 @@ int main(int count, char **arguments) {
         return 2;
     }
     ballast_set_log(on_log, NULL);
+    expect(BALLAST_OK, ballast_ranks_open(NULL, &rank, &ranks));
     train(arguments[1], arguments[2], arguments[3], atoll(arguments[4]));
-    generate(arguments[3], "The model"); /* the run's folder stands for its model */
-    return 0;
+    if (rank == 0) generate(arguments[3], "The model"); /* the run's folder stands for its model */
+    return (int)ballast_ranks_close(BALLAST_OK);
 }

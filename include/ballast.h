@@ -54,11 +54,11 @@
  * Callbacks are called on the thread that made the call, but for the log's. They return normally: no longjmp, no C++
  *   exception may pass through Ballast.
  *
- * What it does not do. It never ends the process, prints nothing, and sets no signal handlers: warnings go to the log
- *   callback, if there is one, and to stop a run is for ballast_stop() or the step callback. (One exception: where
- *   Ballast finds a defect of its own, whatever the input was, it prints one line on stderr and calls abort(), as to go
- *   on could write wrong weights.) It changes no locale, working folder, umask or environment; the number of OpenMP's
- *   threads is put back to what the caller had.
+ * What it does not do. It never ends the process (but for ballast_ranks_close), prints nothing, and sets no signal
+ * handlers: warnings go to the log callback, if there is one, and to stop a run is for ballast_stop() or the step
+ * callback. (One exception: where Ballast finds a defect of its own, whatever the input was, it prints one line on
+ * stderr and calls abort(), as to go on could write wrong weights.) It changes no locale, working folder, umask or
+ * environment; the number of OpenMP's threads is put back to what the caller had.
  *
  * What your process has to be like. The program sets these up for itself; in a library they are yours:
  *   - Floating-point arithmetic as C starts it, round to nearest and no flushing of small numbers to zero: results
@@ -394,6 +394,41 @@ enum ballast_status ballast_generate(const char *model, const struct ballast_pla
                                      ballast_piece_callback *piece, void *payload, struct ballast_text *out);
 
 /* ======== Parts ======== */
+
+/* ---- Ranks: a program that mpirun or srun started several times ---- */
+
+/* Ballast opens MPI, by the library that started the program and a plugin for it (ballast-mpi-openmpi.so, …, beside
+ * libballast.so or in lib/ballast): the program is neither linked with MPI nor uses it itself.
+ *
+ *     int rank, ranks;
+ *     enum ballast_status status = ballast_ranks_open(NULL, &rank, &ranks);     // 0 of 1 where it was started alone
+ *     if (status == BALLAST_OK) status = ballast_train("model", "run", &plan, &train, &events);
+ *     if (status != BALLAST_OK && ballast_ranks_tell()) fprintf(stderr, "%s\n", ballast_error_message());
+ *     return ballast_ranks_close(status);
+ *
+ * Between open and close all ranks make the same calls with the same options. ballast_train, ballast_resume,
+ * ballast_trainer_… and ballast_evaluate are then carried out by all together, with the same bits on any number of
+ * ranks that the recipe's lanes allow; callbacks are called on each. ballast_generate and ballast_writer_… are each
+ * rank's own. A stop that one rank asks for stops all, after the same step. */
+#define BALLAST_RANKS_OPTIONS_VERSION 1
+struct ballast_ranks_options {
+    int version;
+    int64_t nodes;    /* take the ranks as so many nodes of as many ranks each; not given: the machines they are on */
+    double timeout_s; /* how long a rank may be silent, or keep the others waiting, before these fail; not given: 30 */
+};
+#define BALLAST_RANKS_OPTIONS_INIT                                                                                     \
+    { BALLAST_RANKS_OPTIONS_VERSION, -1, -1 }
+void ballast_ranks_options_init(struct ballast_ranks_options *options);
+
+/* Once in a process, before its other calls. BAD_INPUT where the plugin or its MPI is missing, and for nodes that the
+ * ranks do not fill. */
+enum ballast_status ballast_ranks_open(const struct ballast_ranks_options *options, int *rank, int *ranks);
+/* After a failure: 1 on the one rank that is to tell the user of it, 0 on the others. */
+int ballast_ranks_tell(void);
+/* The process's last call, with nothing open any more: `status` is what the program came to. Where that is BALLAST_OK
+ * or BALLAST_STOPPED, ends MPI and returns it, or FAILED. Where it is a failure, and there are other ranks, all are
+ * ended, this one with exit status `status`: the call does not return then. */
+enum ballast_status ballast_ranks_close(enum ballast_status status);
 
 /* ---- Session: a model with its plan, before any weight is read ---- */
 

@@ -56,7 +56,8 @@
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
     X(THREADS, OPTION_OF(threads), OPTION_FOR(COMMANDS_MODEL),                                                         \
-      .computed = "the physical cores that the process may use", .help = "compute threads; part of the recipe")        \
+      .computed = "the physical cores that the process may use, divided among the ranks that share them",              \
+      .help = "compute threads; part of the recipe")                                                                   \
     X(SEED, OPTION_OF(seed), OPTION_FOR(COMMANDS_MODEL | COMMAND_INIT),                                                \
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "of all that is random: initial weights (init), order of the data, sampling")                            \

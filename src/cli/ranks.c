@@ -1,6 +1,7 @@
 #include "cli/ranks.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,13 @@
 #include "cli/stop_signal.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
+#include "session/rank_cores.h"
 
 /* What this process is: MPI begins once in a process. */
 static struct {
     int rank;          /* as the launcher numbers them; -1: alone */
     struct comm *comm; /* NULL: alone, or not open */
+    int core_sharers;
 } job = {.rank = -1};
 
 /* ---- Who talks ---- */
@@ -44,12 +47,28 @@ struct comm *ranks_comm(void) {
     return job.comm;
 }
 
+void ranks_give(struct plan_options *out) {
+    out->comm = job.comm;
+    out->core_sharers = job.core_sharers;
+}
+
+/* srun sets the first of these for its tasks alone; a batch script has the others too. */
+static void warn_of_lone_tasks(void) {
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *task = getenv("SLURM_PROCID");
+    if (job.rank >= 0 || !tasks || atoi(tasks) < 2 || !task || atoi(task) != 0) return;
+    log_warning(
+        "srun started %s tasks without MPI, and each is alone: --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH) makes "
+        "them ranks of one job",
+        tasks);
+}
+
 enum ranks_part ranks_part(const struct options *options, enum status parsed) {
     bool together = options->command->bit & COMMANDS_RANKS;
     if (strcmp(mpi_library_chosen(), "self") != 0 && job.rank >= 0) {
         if (together) return RANKS_MEMBER;
         return job.rank == 0 ? RANKS_ALONE : RANKS_IDLE;
     }
+    if (together) warn_of_lone_tasks();
     bool wanted = together && parsed == STATUS_OK && options_whole(options, OPT_RANKS) > 1;
     return wanted ? RANKS_PARENT : RANKS_ALONE;
 }
@@ -162,10 +181,30 @@ static enum status check_count(const struct options *options) {
     return status_hint(status, "mpirun and srun say how many: leave --ranks out; or start ballast without them");
 }
 
+/* MPI's own beginning waits for all ranks, and for ever. */
+static void give_up(int number) {
+#define NOT_ALL "the ranks have not all begun: one hangs, or is another program"
+    static const char line[] = "ballast: error: " NOT_ALL "\n";
+    (void)number;
+    launch_report_signal(STATUS_FAILED, NOT_ALL);
+    if (!launch_joined() && ranks_talk()) (void)!write(STDERR_FILENO, line, sizeof line - 1);
+    _exit(STATUS_FAILED);
+}
+
+static enum status open_in_time(const struct comm_settings *settings) {
+    enum { PATIENCE = 4 }; /* times what a rank may be silent once all are there: files are read, and nodes set up */
+    signal(SIGALRM, give_up);
+    alarm((unsigned)(PATIENCE * settings->rank_timeout_s));
+    enum status status = comm_open(settings, &job.comm);
+    alarm(0);
+    signal(SIGALRM, SIG_DFL);
+    return status;
+}
+
 static enum status open_comm(const struct options *options) {
     struct comm_settings settings = {.nodes = (int)options_whole(options, OPT_NODES),
                                      .rank_timeout_s = options_real(options, OPT_RANK_TIMEOUT)};
-    TRY(comm_open(&settings, &job.comm));
+    TRY(open_in_time(&settings));
     int before = job.rank;
     job.rank = job.comm->rank;
     return job.rank > 0 && before <= 0 ? fall_silent() : STATUS_OK;
@@ -180,6 +219,7 @@ enum status ranks_open(const struct options *options, enum status parsed) {
     TRY_GOTO(status, check_program(), done);
     TRY_GOTO(status, check_options(options), done);
     TRY_GOTO(status, comm_agree(job.comm, check_count(options)), done);
+    TRY_GOTO(status, rank_cores_count_sharers(job.comm, &job.core_sharers), done);
 done:
     mem_free(message);
     mem_free(hint);

@@ -19,6 +19,7 @@
 
 #include "cli/options.h"
 #include "comm/comm.h"
+#include "session/train_options.h"
 
 /* Which ranks carry the command out, by its bit. */
 enum ranks_part { RANKS_ALONE, RANKS_PARENT, RANKS_MEMBER, RANKS_IDLE };
@@ -37,6 +38,8 @@ enum status ranks_launch(const struct options *options, int count, char **words)
 /* A member: opens MPI and agrees with the other ranks on `parsed`, what came of the command line on each. BAD_INPUT, on
  * all ranks, where they are not of the same program or have other options, and where --ranks is another number. */
 enum status ranks_open(const struct options *options, enum status parsed);
+/* The job's ranks, and how many share this one's cores; without ranks nothing is set. */
+void ranks_give(struct plan_options *out);
 /* NULL: alone. */
 struct comm *ranks_comm(void);
 

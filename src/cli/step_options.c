@@ -46,7 +46,7 @@ static enum status read_lanes(const struct options *options, struct plan_options
 
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out) {
     plan_options_init(out);
-    out->comm = ranks_comm();
+    ranks_give(out);
     TAKE(TEXT, PLAN, plan_path);
     TAKE(WHOLE, BATCH, batch);
     TAKE(WHOLE, SEQ, sequence_length);

@@ -18,7 +18,10 @@ static bool all_say(const struct end *ends, int count, int rank) {
     return true;
 }
 
+static bool is_alone(const struct comm *comm) { return !comm || mesh_ranks(&comm->mesh) == 1; }
+
 enum status comm_agree(struct comm *comm, enum status mine) {
+    if (is_alone(comm)) return mine;
     struct comm_group all = comm_group_all(comm);
     if (all.count == 1) return mine;
     struct end end = {.status = mine};
@@ -42,6 +45,7 @@ enum status comm_agree(struct comm *comm, enum status mine) {
 }
 
 enum status comm_check_same(struct comm *comm, const char *what, const void *bytes, size_t count) {
+    if (is_alone(comm)) return STATUS_OK;
     struct comm_group all = comm_group_all(comm);
     char *theirs = mem_array((size_t)all.count, count);
     if (!theirs) return STATUS_FAILED;
@@ -53,5 +57,41 @@ enum status comm_check_same(struct comm *comm, const char *what, const void *byt
                             rank, comm->host[rank], comm->host[0]);
     }
     mem_free(theirs);
+    return status;
+}
+
+static enum status broadcast(struct comm *comm, char *data, int64_t bytes) {
+    struct comm_spec spec = {
+        .kind = COMM_BROADCAST, .group = comm_group_all(comm), .data = data, .bytes = bytes, .root = 0};
+    struct comm_operation *operation;
+    int64_t staging;
+    TRY(comm_staging_bytes(comm, &spec, &staging));
+    spec.staging = mem_aligned(64, (size_t)(staging + 64) / 64 * 64);
+    enum status status = comm_agree(comm, spec.staging ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = comm_create(comm, &spec, &operation);
+    if (status == STATUS_OK) {
+        comm_start(operation);
+        status = comm_wait(operation);
+        comm_free(operation);
+    }
+    mem_free(spec.staging);
+    return status;
+}
+
+enum status comm_share_text(struct comm *comm, char **text) {
+    if (is_alone(comm)) return STATUS_OK;
+    struct comm_group all = comm_group_all(comm);
+    int64_t mine = comm->rank == 0 ? (int64_t)strlen(*text) + 1 : 0;
+    int64_t *lengths = mem_array((size_t)all.count, sizeof *lengths);
+    if (!lengths) return STATUS_FAILED;
+    enum status status = comm_exchange(comm, &all, &mine, sizeof mine, lengths);
+    int64_t bytes = lengths[0];
+    mem_free(lengths);
+    TRY(status);
+    char *copy = comm->rank == 0 ? *text : mem_array((size_t)bytes, 1);
+    status = comm_agree(comm, copy ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = broadcast(comm, copy, bytes);
+    if (status == STATUS_OK) *text = copy;
+    if (status != STATUS_OK && comm->rank != 0) mem_free(copy);
     return status;
 }

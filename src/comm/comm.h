@@ -150,13 +150,16 @@ void comm_free(struct comm_operation *operation);
 
 void comm_read_traffic(const struct comm *comm, struct comm_traffic *out);
 
-/* The three below are collective, the last two over all ranks. They are for set-up and between steps: they allocate. */
+/* Those below are collective, all but the first over all ranks. They are for set-up and between steps: they allocate.
+ */
 
 /* `all` gets `bytes` from each rank of the group, in its order. */
 enum status comm_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes, void *all);
 /* The first status that is not OK, by rank, with that rank's message and hint: on all ranks, of which one then speaks.
  * The message names the rank unless all have the same. OK if all are. */
 enum status comm_agree(struct comm *comm, enum status mine);
+/* *text is rank 0's, of any length; on the others a copy of it in fresh memory, for mem_free. */
+enum status comm_share_text(struct comm *comm, char **text);
 /* BAD_INPUT on all ranks, with the same message, unless all have the same bytes of `what` ("the data's checksum"). */
 enum status comm_check_same(struct comm *comm, const char *what, const void *bytes, size_t count);
 

@@ -7,7 +7,8 @@
  *   library_train     ballast_train, ballast_resume, and the trainer
  *   library_plan      ballast_plan, and the session
  *   library_evaluate  ballast_evaluate
- *   library_text      ballast_generate, and the writer */
+ *   library_text      ballast_generate, and the writer
+ *   library_ranks     ballast_ranks_…: several processes that compute together */
 #ifndef BALLAST_LIBRARY_LIBRARY_H
 #define BALLAST_LIBRARY_LIBRARY_H
 
@@ -48,6 +49,9 @@ extern volatile sig_atomic_t library_stopped;
 enum status library_require(const void *pointer, const char *name);
 /* BAD_INPUT "NAME.version: …" where it is another than this library's. */
 enum status library_require_version(int version, int known, const char *name);
+
+/* The ranks that ballast_ranks_open opened, if any, for a call that they carry out together. */
+void library_give_ranks(struct plan_options *out);
 
 /* From public to internal options, over the defaults. NULL: nothing is given. Texts and lists stay borrowed. BAD_INPUT
  * naming the field. `decided`: a run says what is left open. */

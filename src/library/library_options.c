@@ -16,6 +16,7 @@ INITIALISER(evaluate_options, EVALUATE_OPTIONS)
 INITIALISER(evaluation, EVALUATION)
 INITIALISER(generate_options, GENERATE_OPTIONS)
 INITIALISER(text, TEXT)
+INITIALISER(ranks_options, RANKS_OPTIONS)
 INITIALISER(tier_memory, TIER_MEMORY)
 
 /* Below, `given` is the public struct and `out` the internal one. A number below 0 and a NULL text are not given; what
@@ -124,6 +125,7 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
 
 enum status library_read_plan(const struct ballast_plan_options *given, bool decided, struct plan_options *out) {
     plan_options_init(out);
+    library_give_ranks(out);
     if (!given) return plan_options_choose_device(NULL, decided, out);
     TRY(library_require_version(given->version, BALLAST_PLAN_OPTIONS_VERSION, "plan"));
     TRY(read_recipe(given, out));

@@ -53,6 +53,7 @@ static enum status open_model(const char *model, const struct ballast_plan_optio
     struct plan_options planning;
     TRY(library_require(model, "model"));
     TRY(library_read_plan(plan, false, &planning));
+    planning.comm = NULL;               /* a text is a rank's own */
     SETTINGS_GIVE(&planning, batch, 1); /* one text at a time */
     return writer_model_open(model, &planning, out);
 }

@@ -5,16 +5,29 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Operations between ranks read each other's arenas in place where the plan says so. */
 static enum status open_arenas(struct engine *engine) {
     const struct machine *machine = &engine->plan->session->machine;
-    struct arena_settings settings = {.memory = machine->backend->memory,
-                                      .folder = machine->limits.disk_folder,
-                                      .channels = RUNNER_CHANNELS,
-                                      .engine = machine->disk_engine,
-                                      .buffered = machine->disk_buffered};
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+    const struct rank_place *place = &engine->plan->chosen.place;
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
+        struct arena_settings settings = {.memory = machine->backend->memory,
+                                          .folder = machine->limits.disk_folder,
+                                          .channels = RUNNER_CHANNELS,
+                                          .engine = machine->disk_engine,
+                                          .buffered = machine->disk_buffered};
+        if (place->in_place && tier == place->tier) settings.shared_by = engine->plan->session->comm;
         TRY(arena_open(tier, engine->plan->programs.tier_bytes[tier], &settings, &engine->arenas[tier]));
+    }
     return STATUS_OK;
+}
+
+static enum status find_grains(struct engine *engine) {
+    const struct plan *plan = &engine->plan->chosen;
+    struct lane_shares shares;
+    enum status status = lane_shares_create(&plan->recipe, &plan->place, &shares);
+    engine->grains = (struct grain_range){shares.first_grain, shares.grains};
+    lane_shares_free(&shares);
+    return status;
 }
 
 static enum status read_home(void *payload, const void *key, int64_t offset, int64_t bytes, void *to) {
@@ -28,7 +41,11 @@ static enum status write_home(void *payload, const void *key, int64_t offset, in
 enum status engine_open(const struct session_plan *plan, struct engine *out) {
     const struct programs *programs = &plan->programs;
     *out = (struct engine){.plan = plan};
-    TRY(open_arenas(out));
+    bool steps = programs->of[PROGRAM_STEP] != NULL;
+    struct comm *comm = plan->session->comm;
+    if (steps) TRY(comm_agree(comm, find_grains(out)));
+    TRY(comm_agree(comm, step_exchange_open(comm, &plan->chosen, steps, &out->exchange)));
+    TRY(comm_agree(comm, open_arenas(out)));
     for (int use = 0; use < PROGRAM_USES; use++)
         if (programs->of[use]) TRY(runner_create(programs->of[use], out->arenas, &out->runners[use]));
     out->main = out->runners[programs_main_use(programs)];
@@ -39,6 +56,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
 void engine_close(struct engine *engine) {
     for (int use = PROGRAM_USES - 1; use >= 0; use--)
         runner_free(engine->runners[use]);
+    step_exchange_close(&engine->exchange);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         arena_close(&engine->arenas[tier]);
     *engine = (struct engine){.plan = NULL};
@@ -62,56 +80,86 @@ static int32_t *optional_input(const struct engine *engine, enum program_use use
     return tensor ? runner_data(engine->runners[use], tensor) : NULL;
 }
 
-static void fill_positions(int32_t *positions, const struct recipe *recipe) {
-    if (!positions) return;
-    int64_t sequences = recipe_grains(recipe) * recipe->grain_sequences;
-    for (int64_t s = 0; s < sequences; s++)
-        for (int64_t t = 0; t < recipe->sequence_length; t++)
+static void fill_positions(int32_t *positions, int64_t sequences, int64_t length) {
+    for (int64_t s = 0; s < sequences && positions; s++)
+        for (int64_t t = 0; t < length; t++)
             *positions++ = (int32_t)t;
 }
 
-/* Fills a batch straight into the program's inputs; sequences that fill up the last grain have no targets. */
+/* Of a batch, those that the program's inputs hold: in a step this rank's, else all. */
+static struct grain_range grains_of(const struct engine *engine, enum program_use use) {
+    if (use == PROGRAM_STEP) return engine->grains;
+    return (struct grain_range){0, recipe_grains(&engine->plan->chosen.recipe)};
+}
+
+static struct dataset_rows rows_of(const struct recipe *recipe, const struct grain_range *grains, int64_t step) {
+    int64_t first = grains->first * recipe->grain_sequences, end = first + grains->count * recipe->grain_sequences;
+    if (first > recipe->batch) first = recipe->batch;
+    if (end > recipe->batch) end = recipe->batch;
+    return (struct dataset_rows){.step = step, .batch = recipe->batch, .first = first, .count = end - first};
+}
+
+/* Fills rows of a batch straight into the program's inputs; sequences that fill up the last grain have no targets. */
 static enum status fill_batch(const struct engine *engine, enum program_use use, const struct dataset *dataset,
                               enum dataset_split split, int64_t step, int64_t *targets) {
     const struct recipe *recipe = &engine->plan->chosen.recipe;
+    struct grain_range grains = grains_of(engine, use);
+    struct dataset_rows rows = rows_of(recipe, &grains, step);
+    int64_t sequences = grains.count * recipe->grain_sequences, length = recipe->sequence_length;
+    *targets = 0;
+    if (sequences == 0) return STATUS_OK;
     struct dataset_batch batch = {.tokens = engine_data(engine, use, "tokens"),
                                   .targets = engine_data(engine, use, "targets"),
                                   .positions = optional_input(engine, use, "positions"),
                                   .segments = optional_input(engine, use, "segments")};
-    int64_t used = recipe->batch * recipe->sequence_length;
-    int64_t all = recipe_grains(recipe) * recipe->grain_sequences * recipe->sequence_length;
-    for (int64_t i = used; i < all; i++) {
+    for (int64_t i = rows.count * length; i < sequences * length; i++) {
         batch.tokens[i] = 0;
         batch.targets[i] = DATASET_IGNORE;
         if (batch.segments) batch.segments[i] = 0;
     }
-    fill_positions(batch.positions, recipe);
-    return dataset_fill(dataset, split, step, recipe->batch, &batch, targets);
+    fill_positions(batch.positions, sequences, length);
+    return dataset_fill_rows(dataset, split, &rows, &batch, targets);
+}
+
+static void set_scalars(struct engine *engine, int64_t step, double learning_rate, int64_t targets) {
+    const struct recipe *recipe = &engine->plan->chosen.recipe;
+    double t = (double)(step + 1), *scalars = engine->scalars;
+    scalars[SCALAR_LOSS_SCALE] = 1 / (double)(targets > 0 ? targets : 1);
+    scalars[SCALAR_LEARNING_RATE] = learning_rate;
+    scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - pow(recipe->beta1, t));
+    scalars[SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(recipe->beta2, t));
+}
+
+/* `filled`: whether the inputs are there, or how that failed. */
+static enum status compute_step(struct engine *engine, int64_t step, double learning_rate, enum status filled,
+                                int64_t targets, struct step_numbers *out) {
+    int64_t all;
+    double loss;
+    TRY(step_exchange_targets(&engine->exchange, filled, targets, &all));
+    set_scalars(engine, step, learning_rate, all);
+    engine->torn = true;
+    TRY(runner_step(engine->runners[PROGRAM_STEP], engine->scalars));
+    TRY(step_exchange_loss(&engine->exchange, engine_data(engine, PROGRAM_STEP, "loss"), &loss));
+    engine->torn = false;
+    const double *clip = engine_data(engine, PROGRAM_STEP, "clip");
+    *out = (struct step_numbers){.loss = loss * engine->scalars[SCALAR_LOSS_SCALE], .grad_norm = clip[0]};
+    return STATUS_OK;
 }
 
 enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, int64_t targets,
                                 struct step_numbers *out) {
-    const struct recipe *recipe = &engine->plan->chosen.recipe;
-    double scale = 1 / (double)(targets > 0 ? targets : 1), t = (double)(step + 1);
-    double *scalars = engine->scalars;
-    scalars[SCALAR_LOSS_SCALE] = scale;
-    scalars[SCALAR_LEARNING_RATE] = learning_rate;
-    scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - pow(recipe->beta1, t));
-    scalars[SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(recipe->beta2, t));
-    engine->torn = true;
-    TRY(runner_step(engine->runners[PROGRAM_STEP], scalars));
-    engine->torn = false;
-    const double *loss = engine_data(engine, PROGRAM_STEP, "loss");
-    const double *clip = engine_data(engine, PROGRAM_STEP, "clip");
-    *out = (struct step_numbers){.loss = *loss * scale, .grad_norm = clip[0]};
-    return STATUS_OK;
+    return compute_step(engine, step, learning_rate, STATUS_OK, targets, out);
 }
 
 enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
                         struct step_numbers *out) {
     int64_t targets;
-    TRY(fill_batch(engine, PROGRAM_STEP, dataset, DATASET_TRAIN, step, &targets));
-    return engine_compute_step(engine, step, learning_rate, targets, out);
+    enum status filled = fill_batch(engine, PROGRAM_STEP, dataset, DATASET_TRAIN, step, &targets);
+    return compute_step(engine, step, learning_rate, filled, targets, out);
+}
+
+enum status engine_agree(struct engine *engine, enum status mine) {
+    return step_exchange_agree(&engine->exchange, mine);
 }
 
 enum status engine_settle(struct engine *engine) {

@@ -7,6 +7,7 @@
 #include "ops/ops.h"
 #include "runtime/runner.h"
 #include "session/session_plan.h"
+#include "session/step_exchange.h"
 
 struct engine {
     const struct session_plan *plan; /* borrowed, programs and all */
@@ -14,11 +15,14 @@ struct engine {
     struct runner *runners[PROGRAM_USES]; /* NULL: the plan has no such program */
     struct runner *main;                  /* of them, the main program's: through it weights are read and written */
     struct byte_store homes;              /* of weights and state that have no address, by tensor */
+    struct step_exchange exchange;        /* with the other ranks */
+    struct grain_range grains;            /* of a step: this rank's */
     double scalars[SCALAR_COUNT];         /* of the last training step */
     bool torn; /* a step or its updates failed halfway: weights and state belong to no step */
 };
 
-/* Opens the arenas. The caller calls engine_close, also after a failure of what follows. */
+/* Opens the arenas. The caller calls engine_close, also after a failure of what follows. All ranks of the session open
+ * theirs together, and make steps together. */
 enum status engine_open(const struct session_plan *plan, struct engine *out);
 void engine_close(struct engine *engine);
 
@@ -49,13 +53,17 @@ struct step_numbers {
     double loss;      /* mean over unmasked tokens */
     double grad_norm; /* before clipping */
 };
-/* One training step, numbered from 0, over what the inputs of PROGRAM_STEP hold, of which so many targets count. */
+/* One training step, numbered from 0, over what the inputs of PROGRAM_STEP hold: this rank's rows, of which so many
+ * targets count. */
 enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, int64_t targets,
                                 struct step_numbers *out);
 /* The same with batch `step` of the data. Allocates nothing, but for what it takes to
  * tokenize rows that are not there yet. */
 enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
                         struct step_numbers *out);
+/* The first status by rank that is not OK: of a step's end, or that asks for a stop. Allocates nothing unless one
+ * failed. */
+enum status engine_agree(struct engine *engine, enum status mine);
 /* The last step once more, inputs and all: AdamW changes nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
 /* Adds batch `batch` of the validation split, which is settled, to the sums. The plan has PROGRAM_LOSS. */

@@ -143,6 +143,11 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
         document_attention_name(base->document_attention));
 }
 
+static int count_cores(const struct plan_options *options) {
+    int cores = cluster_count_cores(&(int){0}), sharers = options->core_sharers;
+    return sharers > 1 && cores > sharers ? cores / sharers : sharers > 1 ? 1 : cores;
+}
+
 static void choose_shape(struct resolver *resolver, const struct plan_options *options,
                          const struct plan_defaults *defaults, const struct recipe *base, struct recipe *recipe) {
     recipe->batch =
@@ -153,7 +158,7 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
     recipe->grain_sequences =
         choose_whole(resolver, SETTING_grain_sequences, options->grain_sequences, base->grain_sequences, grain);
     bool given = SETTINGS_HAVE(options, threads), moved = options->allow_recipe_change && given;
-    int threads = given || resolver->base_name ? 0 : cluster_count_cores(&(int){0});
+    int threads = given || resolver->base_name ? 0 : count_cores(options);
     recipe->threads = (int)choose_whole(resolver, SETTING_threads, options->threads,
                                         moved ? options->threads : base->threads, threads);
     recipe->seed = (uint64_t)choose_whole(resolver, SETTING_seed, options->seed, (int64_t)base->seed,

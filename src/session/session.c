@@ -1,22 +1,42 @@
 #include "session/session.h"
 
-enum status session_open(const char *model_folder, const struct plan_options *options, const struct recipe *decided,
-                         struct session *out) {
-    struct model *model;
-    TRY(options->outline ? model_open_outline(model_folder, &model) : model_open(model_folder, &model));
-    return session_open_model(model, options, decided, out);
-}
+#include <stdio.h>
+
+#include "base/file.h"
+#include "base/hash.h"
 
 static enum status find_comm(struct session *session) {
     session->owns_comm = !session->comm;
     return session->owns_comm ? comm_open(&(struct comm_settings){.engine = "self"}, &session->comm) : STATUS_OK;
 }
 
-enum status session_open_model(struct model *model, const struct plan_options *options, const struct recipe *decided,
-                               struct session *out) {
+/* What decides the arithmetic and is not an option: the processor's instruction set, and the model's settings. */
+static enum status check_same(const struct session *session) {
+    enum { LIMIT_BYTES = 1 << 24 };
+    struct comm *comm = session->comm;
+    const struct backend *backend = session->machine.backend;
+    char isa[RECIPE_NAME_BYTES] = "", *text = NULL;
+    size_t bytes = 0;
+    snprintf(isa, sizeof isa, "%s", backend->isa());
+    enum status status = comm_check_same(comm, "the instruction set of their processors", isa, sizeof isa);
+    if (status != STATUS_OK) return status_hint(status, "BALLAST_MAX_ISA=avx2 lets all use the narrower one");
+    char *path = session->model->folder ? path_join(session->model->folder, "config.json") : NULL;
+    bool there = path && file_exists(path) && file_read(path, LIMIT_BYTES, &text, &bytes) == STATUS_OK;
+    uint64_t hash = there ? hash_bytes(text, bytes) : 0;
+    mem_free(text);
+    mem_free(path);
+    return comm_check_same(comm, "the model's config.json", &hash, sizeof hash);
+}
+
+/* `opened`: how that went. The session takes the model over. */
+static enum status open_with(struct model *model, enum status opened, const struct plan_options *options,
+                             const struct recipe *decided, struct session *out) {
     struct session session = {.model = model, .comm = options->comm};
-    enum status status = machine_open(options, decided, &session.machine);
+    enum status status = opened;
+    if (status == STATUS_OK) status = machine_open(options, decided, &session.machine);
     if (status == STATUS_OK) status = find_comm(&session);
+    status = comm_agree(options->comm, status);
+    if (status == STATUS_OK && session_ranks(&session) > 1) status = check_same(&session);
     if (status == STATUS_OK)
         *out = session;
     else
@@ -24,10 +44,32 @@ enum status session_open_model(struct model *model, const struct plan_options *o
     return status;
 }
 
+enum status session_open(const char *model_folder, const struct plan_options *options, const struct recipe *decided,
+                         struct session *out) {
+    struct model *model = NULL;
+    enum status status = options->outline ? model_open_outline(model_folder, &model) : model_open(model_folder, &model);
+    return open_with(model, status, options, decided, out);
+}
+
+enum status session_open_model(struct model *model, const struct plan_options *options, const struct recipe *decided,
+                               struct session *out) {
+    return open_with(model, STATUS_OK, options, decided, out);
+}
+
 void session_close(struct session *session) {
     model_free(session->model);
     if (session->owns_comm) (void)comm_close(session->comm);
     *session = (struct session){.model = NULL};
+}
+
+struct rank_place session_place(const struct session *session) {
+    const struct comm *comm = session->comm;
+    bool mapped = !session->machine.backend->memory; /* the CPU has addresses of the device tier */
+    return (struct rank_place){.mesh = comm->mesh,
+                               .rank = comm->rank,
+                               .in_place = mapped && comm->mesh.per_node > 1 && comm->shares_memory,
+                               .message_bytes = comm->message_bytes,
+                               .tier = mapped ? TIER_DEVICE : TIER_HOST};
 }
 
 enum status session_set_trained(struct session *session, struct recipe *recipe) {

@@ -14,9 +14,10 @@
  * other, also with several plans each; at a time one engine computes.
  *
  * Files, in the order to read them: session; train_options, plan_resolve (what is asked for, and the recipe of it);
- * machine (backend, tiers); programs (what is compiled); plan_request, session_plan (what was asked, what came of it);
+ * machine (backend, tiers); rank_cores (ranks that share them); programs (what is compiled); plan_request, session_plan (what was asked, what came of it);
  * plan_policy (a policy with which the programs fit); plan_no_fit (why none does, and what would); machine_costs (what
- * operators and tiers cost); plan_document (plan.json); engine, engine_weights (arenas, steps, weights); nonfinite
+ * operators and tiers cost); plan_document (plan.json); engine, engine_weights (arenas, steps, weights);
+ * step_exchange (what ranks tell each other around a step); nonfinite
  * (where a value stopped being finite); model_tokenizer (a model's tokenizer). */
 #ifndef BALLAST_SESSION_SESSION_H
 #define BALLAST_SESSION_SESSION_H
@@ -41,6 +42,10 @@ enum status session_open(const char *model_folder, const struct plan_options *op
 enum status session_open_model(struct model *model, const struct plan_options *options, const struct recipe *decided,
                                struct session *out);
 void session_close(struct session *session);
+
+static inline int session_ranks(const struct session *session) { return mesh_ranks(&session->comm->mesh); }
+/* This rank's place, as the machine's memory has it. */
+struct rank_place session_place(const struct session *session);
 
 /* Sets which weights a step trains: the model gets the recipe's adapters and frozen weights, and the recipe their
  * canonical spelling. Call it before the session's plans are made; it holds for all of them. BAD_INPUT where the model

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/json.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
 #include "sim/simulate.h"
@@ -41,14 +42,66 @@ static enum status name_origin(enum status status, const char *origin) {
     return hint[0] ? status_hint(status, "%s", hint) : status;
 }
 
+/* The rest of a place whose mesh is that of the ranks that are here; any other is planned for without them. */
+static void take_place(struct session_plan *plan) {
+    struct rank_place here = session_place(plan->session);
+    const struct mesh *mesh = &plan->chosen.place.mesh;
+    if (rank_place_ranks(&plan->chosen.place) == mesh_ranks(&here.mesh) &&
+        (mesh->nodes == 0 || mesh->nodes == here.mesh.nodes))
+        plan->chosen.place = here;
+}
+
+static enum status compile(struct session_plan *plan) {
+    enum status status = programs_compile(plan->session, &plan->request.set, &plan->chosen, &plan->programs);
+    plan->least_bytes = plan->programs.tier_bytes[TIER_DEVICE];
+    return name_origin(status, plan->request.origin);
+}
+
+static enum status choose(struct session_plan *plan) {
+    TRY(compile(plan));
+    return plan->request.policy_fixed ? STATUS_OK : plan_policy_choose(plan);
+}
+
+/* The recipe and policy of rank 0, for all. */
+static enum status share_chosen(struct session_plan *plan) {
+    struct comm *comm = plan->session->comm;
+    char *text = NULL;
+    if (comm->rank == 0) {
+        json_t *object = plan_to_json(&plan->chosen);
+        text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+        json_decref(object);
+    }
+    TRY(comm_agree(comm, text || comm->rank > 0 ? STATUS_OK : STATUS_FAILED));
+    enum status status = comm_share_text(comm, &text);
+    json_t *object = status == STATUS_OK ? json_loads(text, 0, NULL) : NULL;
+    struct rank_place place = plan->chosen.place;
+    if (status == STATUS_OK)
+        status = object ? plan_from_json("the plan of rank 0", object, &plan->chosen) : STATUS_FAILED;
+    plan->chosen.place = place;
+    json_decref(object);
+    if (comm->rank == 0)
+        json_text_free(text);
+    else
+        mem_free(text);
+    return status;
+}
+
+/* Rank 0 measures and searches, and its plan is everybody's: measurements differ from rank to rank. Each rank compiles
+ * its own programs. */
+static enum status choose_together(struct session_plan *plan) {
+    struct comm *comm = plan->session->comm;
+    TRY(comm_agree(comm, comm->rank == 0 ? choose(plan) : STATUS_OK));
+    enum status status = share_chosen(plan);
+    if (status == STATUS_OK && comm->rank > 0) status = compile(plan);
+    return comm_agree(comm, status);
+}
+
 enum status session_plan_make(const struct session *session, const struct plan_request *request,
                               struct session_plan *out) {
     struct session_plan plan = {.session = session, .request = *request, .chosen = request->plan};
     enum status status;
-    status = programs_compile(session, &request->set, &plan.chosen, &plan.programs);
-    TRY_GOTO(status, name_origin(status, request->origin), failed);
-    plan.least_bytes = plan.programs.tier_bytes[TIER_DEVICE];
-    if (!request->policy_fixed) TRY_GOTO(status, plan_policy_choose(&plan), failed);
+    take_place(&plan);
+    TRY_GOTO(status, session_ranks(session) > 1 ? choose_together(&plan) : choose(&plan), failed);
     TRY_GOTO(status, describe(&plan), failed);
     *out = plan;
     return STATUS_OK;
@@ -65,7 +118,9 @@ void session_plan_free(struct session_plan *plan) {
 }
 
 static enum status plan_requested(struct session *session, struct plan_request *request, struct session_plan *out) {
-    if (program_set_has(&request->set, PROGRAM_STEP)) TRY(session_set_trained(session, &request->plan.recipe));
+    enum status status = STATUS_OK;
+    if (program_set_has(&request->set, PROGRAM_STEP)) status = session_set_trained(session, &request->plan.recipe);
+    TRY(comm_agree(session->comm, status));
     return session_plan_make(session, request, out);
 }
 
@@ -74,10 +129,11 @@ enum status session_begin(const char *model_folder, unsigned uses, const struct 
     struct plan_request request;
     struct plan read;
     const struct plan *base = SETTINGS_HAVE(options, plan_path) ? &read : NULL;
-    if (base) TRY(plan_read(options->plan_path, &read));
+    if (base) TRY(comm_agree(options->comm, plan_read(options->plan_path, &read)));
     TRY(session_open(model_folder, options, base ? &base->recipe : NULL, session));
     enum status status;
-    TRY_GOTO(status, plan_request_make(session, uses, options, training, base, &request), failed);
+    status = plan_request_make(session, uses, options, training, base, &request);
+    TRY_GOTO(status, comm_agree(session->comm, status), failed);
     TRY_GOTO(status, plan_requested(session, &request, plan), failed);
     return STATUS_OK;
 failed:

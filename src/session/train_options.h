@@ -45,7 +45,7 @@ struct plan_options {
     int64_t round_grains;          /* default: all of a lane */
     int64_t grains_per_pass;       /* never changes a result */
     enum dtype dtype;              /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
-    int threads;                   /* default: the cores of the machine */
+    int threads;                   /* default: the cores of the machine, divided among the ranks that share them */
     int64_t seed;
     enum document_attention document_attention;
     const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h) */
@@ -57,6 +57,7 @@ struct plan_options {
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate) */
     const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them */
+    int core_sharers;         /* ranks that share this process's cores (rank_cores.h); 0: none but itself */
     struct comm *comm; /* the ranks that train together, open for as long as the session is; NULL: one. Borrowed */
 };
 /* The backend of options over a base (a plan file's or a checkpoint's recipe; may be NULL). */

@@ -102,6 +102,7 @@ enum status event_file_write(struct event_file *file, int64_t step, const struct
     Tensorboard__Summary summary = TENSORBOARD__SUMMARY__INIT;
     Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
     BUG_IF(count > EVENT_SCALARS_MAX, "%zu numbers in an event", count);
+    if (file->descriptor < 0) return STATUS_OK;
     for (size_t i = 0; i < count; i++) {
         if (!isfinite(scalars[i].value)) continue;
         items[summary.n_value] = &values[summary.n_value];

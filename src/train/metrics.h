@@ -28,7 +28,8 @@ void metrics_close(struct metrics *metrics);
  * file has none. */
 enum status metrics_cut_find(const char *path, const struct metrics_cut *cut, size_t *bytes, bool *validated);
 
-/* None of them allocates. FAILED when the file cannot be written. */
+/* None of them allocates. FAILED when the file cannot be written. They do nothing where it was never opened, as on all
+ * ranks but one. */
 enum status metrics_append(struct metrics *metrics, const char *line, size_t bytes); /* with the line's end */
 enum status metrics_write_step(struct metrics *metrics, const struct train_step *step);
 enum status metrics_write_validation(struct metrics *metrics, int64_t step, double loss);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/run_folder.h"
+#include "checkpoint/shared_folder.h"
 #include "data/source.h"
 #include "model/model.h"
 #include "session/machine_costs.h"
@@ -20,10 +21,16 @@
 
 static const struct train_events no_events;
 
-static struct train_run *create_run(const char *folder, const struct train_events *events) {
+/* Every rank may be asked to stop. */
+static struct train_events events_of_rank(const struct train_events *events, const struct comm *comm) {
+    if (!events) return no_events;
+    return !comm || comm->rank == 0 ? *events : (struct train_events){.stop = events->stop, .payload = events->payload};
+}
+
+static struct train_run *create_run(const char *folder, const struct train_events *events, const struct comm *comm) {
     struct train_run *run = mem_array(1, sizeof *run);
     if (!run) return NULL;
-    *run = (struct train_run){.told = events ? *events : no_events, .saved_step = -1, .lock = -1};
+    *run = (struct train_run){.told = events_of_rank(events, comm), .saved_step = -1, .lock = -1};
     run->metrics.descriptor = run->events_file.descriptor = run->samples.file.descriptor = -1;
     run->events = &run->told;
     run->options = &run->settings.options;
@@ -87,21 +94,30 @@ static void tell_facts(const struct train_run *run) {
     if (run->events->opened) run->events->opened(run->events->opened_payload, &facts);
 }
 
-/* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
-static enum status prepare_run(struct train_run *run, struct train_options *options) {
+static enum status open_data(struct train_run *run, struct train_options *options) {
     TRY(train_data_open(run->session.comm, run->session.model, &run->plan.chosen.recipe, run->options, true,
                         &run->data));
     TRY(require_training_data(run));
     TRY(run_length_settle(run->data.dataset, &run->plan.chosen.recipe, run->state.step, options));
     TRY(samples_prepare(run->session.model, run->options, &run->samples));
     dataset_tell_cuts(run->data.dataset);
-    TRY(session_plan_check_memory(&run->plan));
-    tell_facts(run);
-    run->lr = lr_shape_of(run->options);
-    run->state.plan = run->plan.chosen;
+    return STATUS_OK;
+}
+
+static enum status predict(struct train_run *run) {
     TRY(predict_step(run));
     return machine_matrix_rate(&run->session.machine, &run->plan.programs, &run->plan.chosen.recipe,
                                &run->matrix_flops_per_s);
+}
+
+/* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
+static enum status prepare_run(struct train_run *run, struct train_options *options) {
+    TRY(run_agree(run, open_data(run, options)));
+    TRY(run_agree(run, session_plan_check_memory(&run->plan)));
+    tell_facts(run);
+    run->lr = lr_shape_of(run->options);
+    run->state.plan = run->plan.chosen;
+    return run_agree(run, run_leads(run) ? predict(run) : STATUS_OK);
 }
 
 static enum status open_metrics(struct train_run *run) {
@@ -128,7 +144,7 @@ static enum status begin_steps(struct train_run *run) {
     if (events->begin)
         events->begin(events->payload, &run->plan, run->folder, run->state.step, run->options->steps,
                       dataset_tokens(run->data.dataset));
-    TRY(run_end_clear(run->folder));
+    if (run_leads(run)) TRY(run_end_clear(run->folder));
     return train_loop_begin(run);
 }
 
@@ -137,11 +153,19 @@ static enum status write_result(struct train_run *run) {
     return checkpoint_write_model(run->folder, &run->engine);
 }
 
+/* A rank that failed between steps says so where the others ask whether to go on, or have come to the end themselves.
+ * Not one that failed within a step: there they wait for it, and end with it. */
+static enum status agree_on_end(struct train_run *run, enum status status) {
+    bool known = status_is_stop(status) || run->session.comm->agreed_failure;
+    return known || run->engine.torn ? status : engine_agree(&run->engine, status);
+}
+
 static enum status end_steps(struct train_run *run, enum status status) {
     const struct train_events *events = run->events;
+    status = agree_on_end(run, status);
     status = train_loop_end(run, status);
     if (status == STATUS_OK) status = write_result(run);
-    status = run_end_write(run->folder, status, run->state.step);
+    if (run_leads(run)) status = run_end_write(run->folder, status, run->state.step);
     if (status == STATUS_FAILED || status == STATUS_BAD_INPUT) status = hint_checkpoint(run, status);
     if (events->end) events->end(events->payload, status);
     run->begun = false;
@@ -247,23 +271,44 @@ enum status run_settings_make(const char *model_folder, const struct train_optio
     return out->options.sample_prompt && out->options.columns ? STATUS_OK : STATUS_FAILED;
 }
 
-static enum status write_first(struct train_run *run) {
-    struct run_settings *settings = &run->settings;
-    TRY(engine_open(&run->plan, &run->engine));
-    TRY(checkpoint_verify_model(run->session.comm, settings->model_folder, run->session.model));
+/* Every rank must have the same, and what rank 0 alone has is not told by the files' names. */
+static enum status require_same_weights(const struct train_run *run) {
+    uint64_t hash;
+    if (session_ranks(&run->session) == 1) return STATUS_OK;
+    TRY(run_agree(run, engine_hash(&run->engine, NULL, &hash)));
+    return comm_check_same(run->session.comm, "the model's weights", &hash, sizeof hash);
+}
+
+static enum status load_model(struct train_run *run) {
     TRY(engine_load_weights(&run->engine));
-    TRY(engine_require_finite(&run->engine, run->session.model->folder));
-    settings->plan = run->plan.chosen;
-    TRY(set_limits(&run->session.machine.limits, settings));
+    return engine_require_finite(&run->engine, run->session.model->folder);
+}
+
+/* One rank writes all but checkpoints. */
+static enum status write_folder(struct train_run *run) {
+    const struct run_settings *settings = &run->settings;
+    if (!run_leads(run)) return STATUS_OK;
     TRY(run_folder_create(run->folder, settings, &run->lock));
     TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
     return open_metrics(run);
 }
 
+static enum status write_first(struct train_run *run) {
+    struct run_settings *settings = &run->settings;
+    TRY(run_agree(run, engine_open(&run->plan, &run->engine)));
+    TRY(checkpoint_verify_model(run->session.comm, settings->model_folder, run->session.model));
+    TRY(run_agree(run, load_model(run)));
+    TRY(require_same_weights(run));
+    settings->plan = run->plan.chosen;
+    TRY(run_agree(run, set_limits(&run->session.machine.limits, settings)));
+    TRY(run_agree(run, write_folder(run)));
+    return shared_folder_check(run->session.comm, run->folder);
+}
+
 static enum status prepare_first(struct train_run *run, const char *model_folder, const struct plan_options *plan,
                                  const struct train_options *options) {
     struct run_settings *settings = &run->settings;
-    TRY(run_settings_make(model_folder, options, settings));
+    TRY(comm_agree(plan->comm, run_settings_make(model_folder, options, settings)));
     if (SETTINGS_HAVE(plan, plan_path)) run->plan_path = plan->plan_path;
     TRY(session_begin(settings->model_folder, PROGRAMS_TO_TRAIN, plan, &settings->options, &run->session, &run->plan));
     TRY(prepare_run(run, &settings->options));
@@ -272,8 +317,11 @@ static enum status prepare_first(struct train_run *run, const char *model_folder
 
 enum status train_open(const char *model_folder, const char *run_folder, const struct plan_options *plan,
                        const struct train_options *options, const struct train_events *events, struct train_run **out) {
-    TRY(run_folder_check_new(run_folder));
-    struct train_run *run = create_run(run_folder, events);
+    struct train_run *run = NULL;
+    enum status status = run_folder_check_new(run_folder);
+    if (status == STATUS_OK) run = create_run(run_folder, events, plan->comm);
+    if (status == STATUS_OK && !run) status = STATUS_FAILED;
+    TRY(comm_agree(plan->comm, status));
     return run ? open_steps(run, prepare_first(run, model_folder, plan, options), out) : STATUS_FAILED;
 }
 
@@ -293,8 +341,7 @@ static enum status check_bits(const struct train_run *run, const char *checkpoin
                       checkpoint);
 }
 
-static enum status load_checkpoint(struct train_run *run, const char *checkpoint) {
-    TRY(engine_open(&run->plan, &run->engine));
+static enum status load_state(struct train_run *run, const char *checkpoint) {
     TRY(engine_load_weights(&run->engine));
     if (!checkpoint) return engine_require_finite(&run->engine, run->session.model->folder);
     char *path = path_join(checkpoint, "optimizer.safetensors");
@@ -328,31 +375,56 @@ static enum status extend(struct run_settings *settings, const struct resume_opt
     return STATUS_OK;
 }
 
-static enum status resume_from(struct train_run *run, struct run_settings *settings, const struct plan_options *plan,
+/* The folder of a run that goes on. */
+static enum status write_folder_again(struct train_run *run) {
+    const struct run_settings *settings = &run->settings;
+    if (!run_leads(run)) return STATUS_OK;
+    TRY(run_folder_write(run->folder, settings));
+    TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
+    return open_metrics(run);
+}
+
+/* What the metrics of rank 0 say. */
+static enum status share_validated(struct train_run *run) {
+    char text[2] = {run->validated ? 'y' : 'n'}, *said = text;
+    TRY(comm_share_text(run->session.comm, &said));
+    run->validated = said[0] == 'y';
+    if (said != text) mem_free(said);
+    return STATUS_OK;
+}
+
+static enum status open_origin(struct train_run *run, struct run_settings *settings, const struct plan_options *plan,
                                struct run_origin *origin) {
     struct plan resolved;
     struct plan_options given = *plan;
     SETTINGS_DROP(&given, plan_path);
-    TRY(run_origin_resolve(origin, run->folder, &given, settings, &resolved));
+    TRY(comm_agree(plan->comm, run_origin_resolve(origin, run->folder, &given, settings, &resolved)));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
     TRY(session_begin_decided(model, &resolved, plan, &settings->options, &run->session, &run->plan));
     TRY(checkpoint_verify_model(run->session.comm, origin->checkpoint ? NULL : model, run->session.model));
-    TRY(checkpoint_verify_base(&origin->state, run->session.model));
+    return run_agree(run, checkpoint_verify_base(&origin->state, run->session.model));
+}
+
+static enum status resume_from(struct train_run *run, struct run_settings *settings, const struct plan_options *plan,
+                               struct run_origin *origin) {
+    TRY(open_origin(run, settings, plan, origin));
     run->state = origin->state;
     run->saved_step = origin->checkpoint ? origin->state.step : -1;
     run->newest = origin->checkpoint;
     origin->checkpoint = NULL;
-    TRY(find_plan(run, settings));
+    TRY(run_agree(run, find_plan(run, settings)));
     TRY(prepare_run(run, &settings->options));
-    if (run->newest) TRY(check_data(run, &origin->state));
-    enum status status = load_checkpoint(run, run->newest);
+    if (run->newest) TRY(run_agree(run, check_data(run, &origin->state)));
+    TRY(run_agree(run, engine_open(&run->plan, &run->engine)));
+    enum status status = run_agree(run, load_state(run, run->newest));
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
-    TRY(set_limits(&run->session.machine.limits, settings));
+    if (!run->newest) TRY(require_same_weights(run));
+    TRY(run_agree(run, set_limits(&run->session.machine.limits, settings)));
     settings->plan = run->plan.chosen;
-    TRY(run_folder_write(run->folder, settings));
-    TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
-    return open_metrics(run);
+    TRY(run_agree(run, write_folder_again(run)));
+    TRY(share_validated(run));
+    return shared_folder_check(run->session.comm, run->folder);
 }
 
 static enum status require_checkpoints(const char *run_folder, const struct train_options *options) {
@@ -378,28 +450,40 @@ static enum status clear_leftovers(const char *run_folder) {
     return status;
 }
 
-static enum status prepare_resumed(struct train_run *run, const struct plan_options *plan,
-                                   const struct resume_options *options, struct run_origin *origin) {
+/* One rank holds the folder for all. */
+static enum status read_run(struct train_run *run, bool leads) {
     struct run_settings *settings = &run->settings;
-    TRY(run_folder_lock(run->folder, &run->lock));
+    if (leads) TRY(run_folder_lock(run->folder, &run->lock));
     TRY(run_folder_read(run->folder, settings));
     TRY(check_options(run->folder, &settings->options));
     TRY(require_checkpoints(run->folder, &settings->options));
-    TRY(clear_leftovers(run->folder));
+    return leads ? clear_leftovers(run->folder) : STATUS_OK;
+}
+
+static enum status prepare_resumed(struct train_run *run, const struct plan_options *plan,
+                                   const struct resume_options *options, struct run_origin *origin) {
+    struct run_settings *settings = &run->settings;
+    bool leads = !plan->comm || plan->comm->rank == 0;
+    TRY(comm_agree(plan->comm, read_run(run, leads)));
     TRY(run_origin_find(plan->comm, run->folder, settings, origin));
-    TRY(checkpoint_remove_old(run->folder, settings->options.keep)); /* the newest is good */
-    TRY(extend(settings, options, origin->state.step));
+    /* The newest is good. */
+    enum status status = leads ? checkpoint_remove_old(run->folder, settings->options.keep) : STATUS_OK;
+    if (status == STATUS_OK) status = extend(settings, options, origin->state.step);
+    TRY(comm_agree(plan->comm, status));
     return resume_from(run, settings, plan, origin);
 }
 
 enum status train_open_resumed(const char *run_folder, const struct plan_options *plan,
                                const struct resume_options *options, const struct train_events *events,
                                struct train_run **out) {
-    if (!file_is_folder(run_folder)) return status_set(STATUS_BAD_INPUT, "%s: is not a folder", run_folder);
     struct run_origin origin = {0};
-    struct train_run *run = create_run(run_folder, events);
-    if (!run) return STATUS_FAILED;
-    enum status status = open_steps(run, prepare_resumed(run, plan, options, &origin), out);
+    struct train_run *run = NULL;
+    enum status status = STATUS_OK;
+    if (!file_is_folder(run_folder)) status = status_set(STATUS_BAD_INPUT, "%s: is not a folder", run_folder);
+    if (status == STATUS_OK) run = create_run(run_folder, events, plan->comm);
+    if (status == STATUS_OK && !run) status = STATUS_FAILED;
+    TRY(comm_agree(plan->comm, status));
+    status = open_steps(run, prepare_resumed(run, plan, options, &origin), out);
     mem_free(origin.checkpoint);
     return status;
 }

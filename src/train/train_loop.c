@@ -193,7 +193,7 @@ static enum status require_place(const struct train_run *run) {
 
 static enum status begin_save(struct train_run *run) {
     if (run->saved_step == run->state.step) return STATUS_OK;
-    TRY(require_place(run));
+    TRY(run_agree(run, run_leads(run) ? require_place(run) : STATUS_OK));
     TRY(finish_save(run));
     TRY(engine_settle(&run->engine));
     run->saved_step = run->state.step;
@@ -219,12 +219,27 @@ enum status train_loop_stop(struct train_run *run, enum status how) {
     return status_hint(how, "go on with: ballast resume %s", run->folder);
 }
 
+/* Whether the run can go on, as all ranks have it: the folder is there, and nobody was asked to stop. */
+static enum status agree_to_go_on(struct train_run *run) {
+    bool looks = run_leads(run) && run->state.step % LOOKS_AFTER_STEPS == 0;
+    enum status mine = looks ? require_place(run) : STATUS_OK;
+    return engine_agree(&run->engine, mine == STATUS_OK ? asked_to_stop(run) : mine);
+}
+
+/* What comes between two steps and may take long; a stop that was asked for before leaves it out. */
+static enum status look_at_model(struct train_run *run) {
+    bool validates = validation_due(run), samples = sample_due(run);
+    if (validates) TRY(validate(run));
+    if (samples && (!validates || agree_to_go_on(run) == STATUS_OK)) TRY(run_agree(run, sample(run)));
+    return validates || samples ? agree_to_go_on(run) : STATUS_OK;
+}
+
 enum status train_loop_turn(struct train_run *run, bool *complete) {
-    if (run->state.step % LOOKS_AFTER_STEPS == 0) TRY(require_place(run));
+    enum status asked = agree_to_go_on(run);
+    if (asked != STATUS_OK && !status_is_stop(asked)) return asked;
     if (checkpoint_writer_ended(&run->writer)) TRY(finish_save(run));
-    if (validation_due(run) && goes_on(run)) TRY(validate(run));
-    if (sample_due(run) && goes_on(run)) TRY(sample(run));
-    enum status asked = asked_to_stop(run);
+    if (asked == STATUS_OK) asked = look_at_model(run);
+    if (asked != STATUS_OK && !status_is_stop(asked)) return asked;
     *complete = run->state.step >= run->options->steps;
     if (save_due(run, *complete)) TRY(begin_save(run));
     if (*complete) return finish_save(run);
@@ -263,9 +278,16 @@ static enum status finish_after(struct train_run *run, enum status status) {
     return status;
 }
 
-/* Where the run's folder is gone, that is why something failed. */
+/* Ranks save together: not after a failure that the others do not know of. */
+static bool can_save(const struct train_run *run) {
+    return session_ranks(&run->session) == 1 || run->session.comm->agreed_failure;
+}
+
+/* Where the run's folder is gone, that is why something failed; one of several ranks cannot make another for all. */
 static enum status end_loop(struct train_run *run, enum status status) {
-    if (run_is_in_place(run) || !run->whole || run->engine.torn) return finish_after(run, status);
+    if (!can_save(run)) return status;
+    if (session_ranks(&run->session) > 1 || run_is_in_place(run) || !run->whole || run->engine.torn)
+        return finish_after(run, status);
     (void)finish_save(run);
     return save_displaced(run);
 }
@@ -275,6 +297,8 @@ enum status train_loop_begin(struct train_run *run) {
     dataset_tokenize_beside(run->data.dataset);
     run->whole = true;
     run->newest_step = run->newest ? run->state.step : 0;
+    run->record.step = run->record.settled = -1;
+    if (!run_leads(run)) return STATUS_OK;
     return step_record_open(programs_main(&run->plan.programs)->program, run->state.step, run->options->steps,
                             &run->record);
 }

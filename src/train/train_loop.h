@@ -45,6 +45,13 @@ struct train_run {
     double smooth_step_s;           /* for the time that remains */
 };
 
+/* Of all ranks one writes the run's folder and tells what happens. */
+static inline bool run_leads(const struct train_run *run) { return run->session.comm->rank == 0; }
+/* What came of something that ranks did apart: the first failure by rank, for all. */
+static inline enum status run_agree(const struct train_run *run, enum status mine) {
+    return comm_agree(run->session.comm, mine);
+}
+
 /* Before the first turn. train_loop_end follows in any case. */
 enum status train_loop_begin(struct train_run *run);
 /* What is due after the last step (validation, sample, checkpoint), and the next step. `complete`: there was none left,
@@ -58,8 +65,8 @@ enum status train_loop_save(struct train_run *run);
  * save is saved. No checkpoint is being written any more. */
 enum status train_loop_end(struct train_run *run, enum status status);
 
-/* train.c: settings with absolute paths, and what was left open fixed, so that resuming later finds the same. The caller
- * calls run_settings_free, after a failure too. */
+/* train.c: settings with absolute paths, and what was left open fixed, so that resuming later finds the same. The
+ * caller calls run_settings_free, after a failure too. */
 enum status run_settings_make(const char *model_folder, const struct train_options *options, struct run_settings *out);
 
 /* run_rescue.c, for a run whose folder was renamed or removed while it trained. Whether the run's name still leads to

@@ -783,6 +783,32 @@ static void refuse_nothing_given(const struct place *place) {
     ballast_session_close(session);
 }
 
+static void a_process_alone_is_rank_0_of_1(void **state) {
+    struct place place;
+    struct ballast_ranks_options options = BALLAST_RANKS_OPTIONS_INIT;
+    int rank = -1, ranks = -1;
+    make_place(*state, &place);
+    EXPECT_BAD(ballast_ranks_open(&options, NULL, &ranks), "rank: is NULL");
+    EXPECT_BAD(ballast_ranks_open(&options, &rank, NULL), "ranks: is NULL");
+    options.version = 7;
+    EXPECT_BAD(ballast_ranks_open(&options, &rank, &ranks), "options.version: ");
+    ballast_ranks_options_init(&options);
+    options.nodes = 0;
+    EXPECT_BAD(ballast_ranks_open(&options, &rank, &ranks), "options.nodes: must be from 1 on");
+    options.nodes = 1, options.timeout_s = 0.5;
+    EXPECT_BAD(ballast_ranks_open(&options, &rank, &ranks), "options.timeout_s: must be from 1");
+    options.timeout_s = 60;
+    EXPECT_OK(ballast_ranks_open(&options, &rank, &ranks));
+    assert_int_equal(rank, 0);
+    assert_int_equal(ranks, 1);
+    EXPECT_BAD(ballast_ranks_open(&options, &rank, &ranks), "the ranks are open already");
+    EXPECT_OK(train(&place, place.run));
+    assert_int_equal(ballast_ranks_tell(), 1);
+    assert_int_equal(ballast_ranks_close(BALLAST_FAILED), BALLAST_FAILED); /* and ends nothing */
+    EXPECT_OK(ballast_ranks_open(NULL, &rank, &ranks));
+    EXPECT_OK(ballast_ranks_close(BALLAST_OK));
+}
+
 static void bad_input_names_the_field(void **state) {
     struct place place;
     make_place(*state, &place);
@@ -808,6 +834,7 @@ int main(void) {
         CASE(nothing_is_printed_and_no_signal_is_handled),
         CASE(numbers_are_written_as_in_c),
         CASE(other_processes_are_refused),
+        CASE(a_process_alone_is_rank_0_of_1),
         CASE(bad_input_names_the_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

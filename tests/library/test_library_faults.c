@@ -99,6 +99,20 @@ static enum status text_body(void *payload) {
     return (enum status)status;
 }
 
+static enum status ranks_body(void *payload) {
+    const struct swept *swept = payload;
+    struct ballast_evaluation evaluation = BALLAST_EVALUATION_INIT;
+    int rank, ranks;
+    enum ballast_status status = ballast_ranks_open(NULL, &rank, &ranks);
+    if (status != BALLAST_OK) return (enum status)status;
+    status = ballast_evaluate(swept->model, &swept->plan, &swept->evaluate, &evaluation, NULL, NULL);
+    char message[300];
+    snprintf(message, sizeof message, "%s", ballast_error_message());
+    enum ballast_status closed = ballast_ranks_close(status);
+    if (status != BALLAST_OK) (void)status_set((enum status)status, "%s", message);
+    return (enum status)closed;
+}
+
 /* No call stays under way, and the process is as before. */
 static void after_fault(void *payload, enum status status) {
     (void)payload, (void)status;
@@ -108,7 +122,8 @@ static void after_fault(void *payload, enum status status) {
 
 static void failed_allocations_and_files_are_told(void **state) {
     static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SUBMIT};
-    static enum status (*const bodies[])(void *) = {plan_body, trainer_body, resume_body, evaluate_body, text_body};
+    static enum status (*const bodies[])(void *) = {plan_body,     trainer_body, resume_body,
+                                                    evaluate_body, text_body,    ranks_body};
     static struct swept swept;
     make_swept(*state, &swept);
     assert_int_equal(ballast_train(swept.model, swept.run, &swept.plan, &swept.train, NULL), BALLAST_OK);

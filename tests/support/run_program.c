@@ -34,8 +34,8 @@ static char *read_whole(const char *path) {
     return text;
 }
 
-static pid_t start(const char *folder, const char *input, const char *const *words) {
-    char *list[WORDS_MAX + 2] = {(char *)(uintptr_t)BALLAST_PROGRAM};
+static pid_t start_other(const char *program, const char *folder, const char *input, const char *const *words) {
+    char *list[WORDS_MAX + 2] = {(char *)(uintptr_t)program};
     size_t count = 0;
     for (; words[count]; count++) {
         assert_true(count < WORDS_MAX);
@@ -60,11 +60,19 @@ static pid_t start(const char *folder, const char *input, const char *const *wor
     assert_int_equal(posix_spawnattr_setsigdefault(&attributes, &signals), 0);
     assert_int_equal(posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF), 0);
     pid_t process;
-    int error = posix_spawn(&process, BALLAST_PROGRAM, &actions, &attributes, list, environ);
+    int error = posix_spawn(&process, program, &actions, &attributes, list, environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
-    if (error != 0) fail_msg("%s: cannot start: %s", BALLAST_PROGRAM, strerror(error));
+    if (error != 0) fail_msg("%s: cannot start: %s", program, strerror(error));
     return process;
+}
+
+static pid_t start(const char *folder, const char *input, const char *const *words) {
+    return start_other(BALLAST_PROGRAM, folder, input, words);
+}
+
+pid_t program_start_shell(const char *folder, const char *command) {
+    return start_other("/bin/sh", folder, "/dev/null", (const char *const[]){"-c", command, NULL});
 }
 
 pid_t program_start(const char *folder, const char *const *words) { return start(folder, "/dev/null", words); }

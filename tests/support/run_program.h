@@ -20,6 +20,8 @@ void program_run_free(struct program_run *run);
 
 /* The same in two halves, so that the test can act in between. */
 pid_t program_start(const char *folder, const char *const *words);
+/* The same of a shell's command, in place of the program. */
+pid_t program_start_shell(const char *folder, const char *command);
 struct program_run program_finish(const char *folder, pid_t process);
 
 /* Runs and expects this exit status and, on stderr, each of the texts (a list that ends with NULL). */

@@ -1,0 +1,137 @@
+#include "session/step_exchange.h"
+
+#include <string.h>
+
+struct step_word {
+    int64_t status, targets;
+    double losses[];
+};
+
+enum { WORD_ALIGNMENT = 64 }; /* blocks of a gather */
+
+static struct step_word *word_of(const struct step_exchange *exchange, int rank) {
+    return (struct step_word *)(exchange->words + rank * exchange->word_bytes);
+}
+
+static int ranks_of(const struct step_exchange *exchange) { return mesh_ranks(&exchange->comm->mesh); }
+
+/* ---- Opening ---- */
+
+/* Where the losses of the place's shares belong. */
+static void find_places(const struct step_exchange *exchange, const struct lane_shares *shares, int64_t *places) {
+    for (int64_t i = 0; i < exchange->slots; i++) {
+        const struct lane_share *share = i < (int64_t)shares->list.count ? &shares->list.items[i] : NULL;
+        places[i] = share && share->grains > 0 ? share->round * exchange->tree.lanes + share->lane : -1;
+    }
+}
+
+static enum status make_places(struct step_exchange *exchange, const struct lane_shares *shares) {
+    size_t ranks = (size_t)ranks_of(exchange);
+    for (size_t rank = 0; rank < ranks; rank++)
+        if ((int64_t)shares[rank].list.count > exchange->slots) exchange->slots = (int64_t)shares[rank].list.count;
+    exchange->places = mem_array(ranks * (size_t)exchange->slots, sizeof *exchange->places);
+    exchange->by = mem_array((size_t)(shares->rounds * exchange->tree.lanes), sizeof *exchange->by);
+    if (!exchange->places || !exchange->by) return STATUS_FAILED;
+    for (size_t rank = 0; rank < ranks; rank++)
+        find_places(exchange, &shares[rank], exchange->places + (int64_t)rank * exchange->slots);
+    return STATUS_OK;
+}
+
+static enum status map_shares(struct step_exchange *exchange, const struct plan *plan) {
+    struct rank_place place = plan->place;
+    int ranks = ranks_of(exchange);
+    struct lane_shares *shares = mem_array((size_t)ranks, sizeof *shares);
+    if (!shares) return STATUS_FAILED;
+    enum status status = lane_tree_of_shape(&exchange->recipe->lanes, &exchange->tree);
+    for (place.rank = 0; place.rank < ranks && status == STATUS_OK; place.rank++)
+        status = lane_shares_create(exchange->recipe, &place, &shares[place.rank]);
+    if (status == STATUS_OK) status = make_places(exchange, shares);
+    for (int rank = 0; rank < ranks; rank++)
+        lane_shares_free(&shares[rank]);
+    mem_free(shares);
+    return status;
+}
+
+static enum status make_gather(struct step_exchange *exchange) {
+    int64_t word = (int64_t)sizeof(struct step_word) + exchange->slots * (int64_t)sizeof(double), staging;
+    exchange->word_bytes = (word + WORD_ALIGNMENT - 1) / WORD_ALIGNMENT * WORD_ALIGNMENT;
+    int64_t bytes = ranks_of(exchange) * exchange->word_bytes;
+    exchange->words = mem_aligned(WORD_ALIGNMENT, (size_t)bytes);
+    if (!exchange->words) return STATUS_FAILED;
+    memset(exchange->words, 0, (size_t)bytes);
+    struct comm_spec spec = {
+        .kind = COMM_ALL_GATHER, .group = comm_group_all(exchange->comm), .data = exchange->words, .bytes = bytes};
+    TRY(comm_staging_bytes(exchange->comm, &spec, &staging));
+    if (staging > 0) {
+        exchange->staging = mem_aligned(WORD_ALIGNMENT, (size_t)(staging + WORD_ALIGNMENT - 1) / 64 * 64);
+        if (!exchange->staging) return STATUS_FAILED;
+    }
+    spec.staging = exchange->staging;
+    return comm_create(exchange->comm, &spec, &exchange->gather);
+}
+
+enum status step_exchange_open(struct comm *comm, const struct plan *plan, bool steps, struct step_exchange *out) {
+    *out = (struct step_exchange){.comm = comm, .recipe = &plan->recipe};
+    if (steps) TRY(map_shares(out, plan));
+    return make_gather(out);
+}
+
+void step_exchange_close(struct step_exchange *exchange) {
+    comm_free(exchange->gather);
+    mem_free(exchange->words);
+    mem_free(exchange->staging);
+    mem_free(exchange->places);
+    mem_free(exchange->by);
+    lane_tree_free(&exchange->tree);
+    *exchange = (struct step_exchange){.comm = NULL};
+}
+
+/* ---- Between steps ---- */
+
+static enum status meet(struct step_exchange *exchange) {
+    comm_start(exchange->gather);
+    return comm_wait(exchange->gather);
+}
+
+/* An error's message is more than a word holds, and needs no speed. */
+static enum status first_status(struct step_exchange *exchange, enum status mine) {
+    enum status first = STATUS_OK;
+    for (int rank = 0; rank < ranks_of(exchange); rank++) {
+        enum status status = (enum status)word_of(exchange, rank)->status;
+        if (status != STATUS_OK && !status_is_stop(status))
+            return comm_agree(exchange->comm, status_is_stop(mine) ? STATUS_OK : mine);
+        if (first == STATUS_OK) first = status;
+    }
+    return first;
+}
+
+enum status step_exchange_targets(struct step_exchange *exchange, enum status mine, int64_t targets, int64_t *all) {
+    struct step_word *word = word_of(exchange, exchange->comm->rank);
+    word->status = mine;
+    word->targets = targets;
+    TRY(meet(exchange));
+    *all = 0;
+    for (int rank = 0; rank < ranks_of(exchange); rank++)
+        *all += word_of(exchange, rank)->targets;
+    return first_status(exchange, mine);
+}
+
+enum status step_exchange_agree(struct step_exchange *exchange, enum status mine) {
+    int64_t none;
+    return step_exchange_targets(exchange, mine, 0, &none);
+}
+
+enum status step_exchange_loss(struct step_exchange *exchange, const double *mine, double *all) {
+    struct step_word *word = word_of(exchange, exchange->comm->rank);
+    int64_t slots = exchange->slots;
+    for (int64_t i = 0; i < slots; i++)
+        if (exchange->places[exchange->comm->rank * slots + i] >= 0) word->losses[i] = mine[i];
+    TRY(meet(exchange));
+    for (int rank = 0; rank < ranks_of(exchange); rank++)
+        for (int64_t i = 0; i < slots; i++) {
+            int64_t place = exchange->places[rank * slots + i];
+            if (place >= 0) exchange->by[place] = word_of(exchange, rank)->losses[i];
+        }
+    *all = lane_shares_total(exchange->recipe, &exchange->tree, exchange->by);
+    return STATUS_OK;
+}

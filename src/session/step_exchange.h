@@ -1,0 +1,36 @@
+/* What ranks tell each other around a step: how many targets their rows have, the losses of their shares, and whether
+ * one was asked to stop or failed. One operation, which is there before the first step: a step allocates nothing.
+ *
+ * All calls but opening's counterpart are collective: each rank makes the same ones in the same order. */
+#ifndef BALLAST_SESSION_STEP_EXCHANGE_H
+#define BALLAST_SESSION_STEP_EXCHANGE_H
+
+#include "comm/comm.h"
+#include "plan/lane_shares.h"
+
+struct step_exchange {
+    struct comm *comm;
+    const struct recipe *recipe; /* borrowed */
+    struct lane_tree tree;       /* of the recipe's lanes */
+    struct comm_operation *gather;
+    char *words; /* one of each rank, `word_bytes` apart */
+    void *staging;
+    int64_t word_bytes, slots;
+    int64_t *places; /* by rank and slot: round * lanes + lane, -1 where the slot holds no share */
+    double *by;      /* losses, by round and lane */
+};
+
+/* For a plan whose ranks hold the lanes; `steps` false: for one without a training step, which may be any. The caller
+ * closes, also after a failure. */
+enum status step_exchange_open(struct comm *comm, const struct plan *plan, bool steps, struct step_exchange *out);
+void step_exchange_close(struct step_exchange *exchange);
+
+/* The first status by rank that is not OK. A stop (status_is_stop) has no message yet; an error has that of its rank.
+ */
+enum status step_exchange_agree(struct step_exchange *exchange, enum status mine);
+/* The same, and the sum over all ranks of the targets that count. */
+enum status step_exchange_targets(struct step_exchange *exchange, enum status mine, int64_t targets, int64_t *all);
+/* The step's loss, added as gradients are: lanes by the tree, rounds in order. `mine`: by share of this rank. */
+enum status step_exchange_loss(struct step_exchange *exchange, const double *mine, double *all);
+
+#endif

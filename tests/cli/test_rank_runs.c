@@ -1,0 +1,297 @@
+/* Runs on several ranks that are stopped by signals, whose ranks die or hang, and that go on: on other numbers of
+ * ranks, with the bits of one process that nothing happened to. BALLAST_TEST_MPI says which MPI. */
+/* ctest: TIMEOUT 3000 PROCESSORS 2 LABELS long */
+/* ctest-again: mpich BALLAST_TEST_MPI=mpich */
+#include <pty.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/folder.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "support/mpi_job.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+static struct program_place place;
+
+static int set_up(void **state) {
+    (void)state;
+    return program_place_make(&place, 20000);
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    return program_place_drop(&place);
+}
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+/* Steps that do not depend on how many there will be. A rank that is silent is given up after two seconds. */
+#define ENDLESS "1000000"
+#define SETTINGS                                                                                                       \
+    "--lanes", "4", "--batch", "8", "--grain", "1", "--seq", "16", "--threads", "1", "--dtype", "fp32", "--lr",        \
+        "1e-2", "--schedule-steps", "40", "--save-every", "4", "--rank-timeout", "2"
+#define TRAIN(run, steps) "train", place.model, place.text, "-o", run, "--continue", "--steps", steps, SETTINGS
+
+static size_t count_steps(void) {
+    FILE *file = fopen(temp_path(place.run, "metrics.jsonl"), "r");
+    size_t lines = 0;
+    for (int c; file && (c = fgetc(file)) != EOF;)
+        lines += c == '\n';
+    if (file) fclose(file);
+    return lines;
+}
+
+static void wait_for_steps(size_t before, size_t more) {
+    for (int i = 0; i < 12000 && count_steps() < before + more; i++)
+        usleep(5000);
+    if (count_steps() < before + more) fail_msg("no steps within a minute");
+}
+
+/* Of the newest checkpoint; 0: none. */
+static int newest_step(void) {
+    char *folder = path_join(place.run, "checkpoints");
+    struct names names = {0};
+    int newest = 0;
+    if (file_is_folder(folder)) assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    for (size_t i = 0; i < names.count; i++) {
+        int step = 0;
+        if (sscanf(names.items[i], "step-%d", &step) == 1 && step > newest) newest = step;
+    }
+    names_free(&names);
+    mem_free(folder);
+    return newest;
+}
+
+static void expect_ended(struct program_run run, int status, const char *said) {
+    if (run.status != status) fail_msg("status %d, expected %d: %s", run.status, status, run.err);
+    if (count_lines_with(run.err, said) != 1) fail_msg("'%s' is not said once: %s", said, run.err);
+    program_run_free(&run);
+    mpi_job_expect_none(place.run);
+}
+
+/* Three more steps on so many ranks, and then all is as in one process that was never stopped. */
+static void expect_whole_bits(const char *ranks) {
+    char steps[32], whole[700], weights[2][800];
+    snprintf(steps, sizeof steps, "%d", newest_step() + 3);
+    snprintf(whole, sizeof whole, "%s/whole", place.folder);
+    program_expect(place.folder, 0, NULL,
+                   (const char *const[]){"resume", place.run, "--steps", steps, "--ranks", ranks, NULL});
+    program_expect(place.folder, 0, NULL, (const char *const[]){"inspect", "--verify", place.run, NULL});
+    program_expect(place.folder, 0, NULL, (const char *const[]){TRAIN(whole, steps), NULL});
+    snprintf(weights[0], sizeof weights[0], "%s/model/model.safetensors", place.run);
+    snprintf(weights[1], sizeof weights[1], "%s/model/model.safetensors", whole);
+    if (!files_equal(weights[0], weights[1])) fail_msg("%s steps on %s ranks have other weights", steps, ranks);
+    char *metrics = tiny_run_metrics(place.run), *expected = tiny_run_metrics(whole);
+    assert_string_equal(metrics, expected);
+    mem_free(metrics);
+    mem_free(expected);
+}
+
+/* ---- Stops ---- */
+
+/* `victim` -1: the parent. */
+static void stop_by(int signal, int victim, int status) {
+    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    int ranks[MPI_JOB_RANKS];
+    char said[64];
+    size_t before = count_steps();
+    pid_t parent = program_start(place.folder, words);
+    wait_for_steps(before, 3);
+    mpi_job_await(place.run, 2, ranks);
+    assert_int_equal(kill(victim < 0 ? parent : ranks[victim], signal), 0);
+    struct program_run run = program_finish(place.folder, parent);
+    snprintf(said, sizeof said, "stopped after step %d of ", newest_step());
+    if ((size_t)newest_step() < before + 3) fail_msg("nothing was saved: %s", run.err);
+    expect_ended(run, status, said);
+}
+
+static void a_stop_at_any_rank_stops_all_after_one_step(void **state) {
+    (void)state;
+    stop_by(SIGINT, -1, 130);
+    stop_by(SIGTERM, -1, 143);
+    stop_by(SIGTERM, 1, 143);
+    stop_by(SIGUSR1, 0, 143);
+    stop_by(SIGHUP, -1, 129);
+    expect_whole_bits("2");
+}
+
+/* What mpirun passes on as it is. */
+static void a_users_own_mpirun_passes_stops_on(void **state) {
+    (void)state;
+    int signals[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
+    int count = mpi_job_is("mpich") ? 4 : 2; /* Open MPI kills after the last two, a second later */
+    for (int i = 0; i < count; i++) {
+        char said[64];
+        size_t before = count_steps();
+        pid_t mpirun = mpi_job_start(place.folder,
+                                     "exec $MPIRUN -n 2 $BALLAST train '%s' '%s' -o '%s' --continue --steps " ENDLESS
+                                     " --lanes 4 --batch 8 --grain 1 --seq 16 --threads 1 --dtype fp32 --lr 1e-2 "
+                                     "--schedule-steps 40 --save-every 4 --rank-timeout 2",
+                                     place.model, place.text, place.run);
+        wait_for_steps(before, 3);
+        assert_int_equal(kill(mpirun, signals[i]), 0);
+        struct program_run run = program_finish(place.folder, mpirun);
+        snprintf(said, sizeof said, "ballast: stopped after step %d of ", newest_step());
+        expect_ended(run, signals[i] == SIGINT ? 130 : 143, said);
+    }
+    expect_whole_bits("4");
+}
+
+static void a_second_signal_ends_at_once(void **state) {
+    (void)state;
+    const char *const slow[] = {"train",   place.model, place.text, "-o",      place.run, "--steps", ENDLESS,
+                                "--batch", "4096",      "--grain",  "4",       "--lanes", "2",       "--seq",
+                                "32",      "--ranks",   "2",        "--dtype", "fp32",    NULL};
+    pid_t parent = program_start(place.folder, slow);
+    wait_for_steps(0, 1);
+    assert_int_equal(kill(parent, SIGINT), 0);
+    usleep(250000); /* within a tenth of a second both are one request */
+    assert_int_equal(kill(parent, SIGINT), 0);
+    struct program_run run = program_finish(place.folder, parent);
+    expect_ended(run, 4, "quit by a second signal: all steps are lost");
+}
+
+/* ---- Ranks that die or hang ---- */
+
+static void lose_rank(uint64_t i, int seed, int signal) {
+    uint32_t bits[4];
+    random_block((uint64_t)seed, RANDOM_TEST, (uint32_t)signal, i, bits);
+    int count = 2 << bits[0] % 2, victim = (int)(bits[1] % (uint32_t)count), ranks[MPI_JOB_RANKS];
+    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", count == 2 ? "2" : "4", NULL};
+    char said[64];
+    size_t before = count_steps();
+    pid_t parent = program_start(place.folder, words);
+    wait_for_steps(before, 1 + bits[2] % 12);
+    mpi_job_await(place.run, count, ranks);
+    assert_int_equal(kill(ranks[victim], signal), 0);
+    struct program_run run = program_finish(place.folder, parent);
+    snprintf(said, sizeof said, "error: rank %d on ", victim);
+    if (!strstr(run.err, "the last good checkpoint is ") && !strstr(run.err, "no checkpoint was written yet"))
+        fail_msg("no checkpoint is named: %s", run.err);
+    expect_ended(run, 1, said);
+}
+
+static void ranks_that_die_or_hang_cost_no_more_than_steps(void **state) {
+    (void)state;
+    enum { SEED = 1607 };
+    uint64_t kills = unit_sweep(2, 100), stops = unit_sweep(1, 20);
+    print_message("seed %d\n", SEED);
+    for (uint64_t i = 0; i < kills; i++)
+        lose_rank(i, SEED, SIGKILL);
+    for (uint64_t i = 0; i < stops; i++)
+        lose_rank(i, SEED, SIGSTOP);
+    expect_whole_bits("1");
+}
+
+static void the_parents_death_leaves_no_rank(void **state) {
+    (void)state;
+    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    pid_t parent = program_start(place.folder, words);
+    wait_for_steps(0, 6);
+    assert_int_equal(kill(parent, SIGKILL), 0);
+    struct program_run run = program_finish(place.folder, parent);
+    program_run_free(&run);
+    mpi_job_expect_none(place.run);
+    expect_whole_bits("2");
+}
+
+/* As on a full disk: of the second rank's files none may be longer than 4 KiB. */
+static void a_rank_without_disk_ends_all_and_is_named(void **state) {
+    (void)state;
+    char settings[2560];
+    snprintf(settings, sizeof settings,
+             "train '%s' '%s' -o '%s' --steps 8 --lanes 4 --batch 8 --grain 1 --seq 16 --threads 1 --save-every 4 "
+             "--rank-timeout 2",
+             place.model, place.text, place.run);
+    struct program_run run = mpi_job_run(
+        place.folder, "$MPIRUN -n 1 $BALLAST %s : -n 1 sh -c \"ulimit -f 8; exec $BALLAST %s\"", settings, settings);
+    if (!strstr(run.err, "File too large")) fail_msg("the cause is not said: %s", run.err);
+    expect_ended(run, 1, "ballast: error: rank 1 on ");
+    assert_int_equal(newest_step(), 0);
+}
+
+/* ---- What differs ---- */
+
+static void ranks_with_other_data_are_told_so(void **state) {
+    (void)state;
+    struct program_run run = mpi_job_run(
+        place.folder,
+        "cd '%s' && mkdir a b && cp text.txt a && sed 's/a/e/' text.txt >b/text.txt && $MPIRUN -n 1 -wdir '%s/a' "
+        "$BALLAST "
+        "train '%s' text.txt -o '%s' --steps 4 --batch 4 --seq 16 : -n 1 -wdir '%s/b' $BALLAST train '%s' text.txt -o "
+        "'%s' --steps 4 --batch 4 --seq 16",
+        place.folder, place.folder, place.model, place.run, place.folder, place.model, place.run);
+    expect_ended(run, 2, "ballast: error: ranks differ in ");
+}
+
+static void ranks_with_another_model_are_told_so(void **state) {
+    (void)state;
+    struct program_run run = mpi_job_run(
+        place.folder,
+        "cd '%s' && mkdir a b && cp -r model a/m && $BALLAST init b/m --arch llama --hidden 24 --layers 2 --heads 3 "
+        "--kv-heads 1 --ffn 40 --vocab 300 --context 32 --tokenizer-data text.txt --seed 2 && $MPIRUN -n 1 -wdir "
+        "'%s/a' "
+        "$BALLAST train m '%s' -o '%s' --steps 4 --batch 4 --seq 16 : -n 1 -wdir '%s/b' $BALLAST train m '%s' -o '%s' "
+        "--steps 4 --batch 4 --seq 16",
+        place.folder, place.folder, place.text, place.run, place.folder, place.text, place.run);
+    expect_ended(run, 2, "ballast: error: ranks differ in ");
+}
+
+/* ---- The terminal ---- */
+
+static void the_terminal_is_rank_0s(void **state) {
+    (void)state;
+    char *words[] = {(char *)(uintptr_t)BALLAST_PROGRAM,
+                     "train",
+                     place.model,
+                     place.text,
+                     "-o",
+                     place.run,
+                     "--ranks",
+                     "2",
+                     "--steps",
+                     "30",
+                     "--batch",
+                     "4",
+                     "--seq",
+                     "16",
+                     NULL};
+    struct winsize size = {.ws_row = 24, .ws_col = 100};
+    static char drawn[1 << 20];
+    size_t used = 0;
+    int terminal, status;
+    setenv("TERM", "xterm", 1);
+    pid_t child = forkpty(&terminal, NULL, NULL, &size);
+    if (child == 0) {
+        execv(words[0], words);
+        _exit(99);
+    }
+    for (ssize_t got; (got = read(terminal, drawn + used, sizeof drawn - 1 - used)) > 0;)
+        used += (size_t)got;
+    close(terminal);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (status != 0) fail_msg("status %d: %s", status, drawn);
+    assert_non_null(strstr(drawn, "\x1b[K")); /* a live line */
+    assert_int_equal(count_lines_with(drawn, "done: 30 steps"), 1);
+}
+
+int main(void) {
+    mpi_job_require();
+    const struct CMUnitTest tests[] = {
+        CASE(a_stop_at_any_rank_stops_all_after_one_step),
+        CASE(a_users_own_mpirun_passes_stops_on),
+        CASE(a_second_signal_ends_at_once),
+        CASE(ranks_that_die_or_hang_cost_no_more_than_steps),
+        CASE(the_parents_death_leaves_no_rank),
+        CASE(a_rank_without_disk_ends_all_and_is_named),
+        CASE(ranks_with_other_data_are_told_so),
+        CASE(ranks_with_another_model_are_told_so),
+        CASE(the_terminal_is_rank_0s),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
