@@ -4,10 +4,13 @@
 
 #include "plan/movement.h"
 
-/* Backward goes from the last block to the first, so the lowest block that adds to an accumulator adds last. */
-static enum status find_finish_blocks(const struct graph *graph, int32_t *number) {
-    int32_t *last = mem_array(graph->tensors.count + 1, sizeof *last);
-    if (!last) return STATUS_FAILED;
+bool execution_adds_uses(const struct node *node) {
+    return node->phase == PHASE_FINISH && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
+}
+
+/* Backward goes from the last block to the first, so the lowest block that adds to an accumulator adds last. `last`: by
+ * tensor id; `number`: by node id, of PHASE_FINISH. */
+static void find_finish_blocks(const struct graph *graph, int32_t *last, int32_t *number) {
     for (size_t i = 0; i < graph->tensors.count; i++)
         last[i] = INT32_MAX;
     for (size_t n = 0; n < graph->nodes.count; n++) {
@@ -21,8 +24,51 @@ static enum status find_finish_blocks(const struct graph *graph, int32_t *number
             if (node->out[i] && node->out[i]->kind == TENSOR_GRADIENT && block < last[node->out[i]->id])
                 last[node->out[i]->id] = block;
     }
+}
+
+/* Gradients of a chunk's part are summed over lanes and ranks together, when the last of them is complete. */
+static enum status complete_parts(const struct execution_source *source) {
+    const struct graph *graph = source->graph;
+    size_t columns = (size_t)source->blocks, parts = source->chunks->chunks.count * columns;
+    int32_t *last = mem_array(parts + 1, sizeof *last);
+    if (!last) return STATUS_FAILED;
+    for (size_t p = 0; p < parts; p++)
+        last[p] = INT32_MAX;
+    for (int store = 0; store < 2; store++)
+        for (size_t i = 0; i < graph->tensors.count; i++) {
+            int32_t *block = &source->completed_by[i];
+            if (*block < 0) continue;
+            struct chunk_part part = chunks_part_of(source->chunks, graph->tensors.items[i]);
+            int32_t *of_part = &last[(size_t)part.chunk * columns + (size_t)part.block];
+            if (store)
+                *block = *of_part;
+            else if (*block < *of_part)
+                *of_part = *block;
+        }
     mem_free(last);
     return STATUS_OK;
+}
+
+/* A squared norm and the like stand where their gradients are complete. `number`: by node id. */
+static void finish_behind_sums(const struct execution_source *source, int32_t *number) {
+    for (size_t n = 0; n < source->graph->nodes.count; n++) {
+        const struct node *node = source->graph->nodes.items[n];
+        for (int i = 0; i < node->op->inputs && number[n] >= 0 && !execution_adds_uses(node); i++)
+            if (node->in[i] && node->in[i]->kind == TENSOR_GRADIENT &&
+                source->completed_by[node->in[i]->id] < number[n])
+                number[n] = source->completed_by[node->in[i]->id];
+    }
+}
+
+/* What is added to another accumulator completes nothing itself. */
+static void drop_other_uses(const struct graph *graph, int32_t *completed_by) {
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        for (int i = 0; i < node->op->inputs && execution_adds_uses(node); i++)
+            if (node->in[i] && node->in[i] != node->out[0]) completed_by[node->in[i]->id] = -1;
+    }
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (completed_by[i] == INT32_MAX) completed_by[i] = -1;
 }
 
 /* `number` by node id: below 0 for those in no group. */
@@ -41,6 +87,19 @@ static enum status group_nodes(const struct graph *graph, const int32_t *number,
     return STATUS_OK;
 }
 
+/* The nodes of PHASE_FINISH that add up uses, or the others. */
+static enum status group_finish(struct execution_source *source, const int32_t *blocks, bool uses,
+                                struct node_groups *out) {
+    size_t nodes = source->graph->nodes.count;
+    int32_t *number = mem_array(nodes + 1, sizeof *number);
+    if (!number) return STATUS_FAILED;
+    for (size_t n = 0; n < nodes; n++)
+        number[n] = execution_adds_uses(source->graph->nodes.items[n]) == uses ? blocks[n] : -1;
+    enum status status = group_nodes(source->graph, number, source->blocks, out);
+    mem_free(number);
+    return status;
+}
+
 static enum status group_all(struct execution_source *source, int32_t *number) {
     const struct graph *graph = source->graph;
     for (size_t n = 0; n < graph->nodes.count; n++) {
@@ -48,8 +107,12 @@ static enum status group_all(struct execution_source *source, int32_t *number) {
         number[n] = node->phase <= PHASE_BACKWARD ? (int32_t)node->phase * source->blocks + node->block : -1;
     }
     TRY(group_nodes(graph, number, 2 * source->blocks, &source->passes));
-    TRY(find_finish_blocks(graph, number));
-    TRY(group_nodes(graph, number, source->blocks, &source->finish));
+    find_finish_blocks(graph, source->completed_by, number);
+    drop_other_uses(graph, source->completed_by);
+    if (source->sums) TRY(complete_parts(source));
+    if (source->sums) finish_behind_sums(source, number);
+    TRY(group_finish(source, number, true, &source->tied));
+    TRY(group_finish(source, number, false, &source->finish));
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
         number[n] = node->phase == PHASE_UPDATE ? 1 + chunks_updated_by(source->chunks, node) : -1;
@@ -58,14 +121,16 @@ static enum status group_all(struct execution_source *source, int32_t *number) {
 }
 
 enum status execution_source_create(const struct graph *graph, const struct policy *policy,
-                                    const struct chunk_list *chunks, struct execution_source *out) {
+                                    const struct chunk_list *chunks, bool sums, struct execution_source *out) {
     *out = (struct execution_source){
-        .graph = graph, .policy = policy, .chunks = chunks, .blocks = graph_count_blocks(graph)};
+        .graph = graph, .policy = policy, .chunks = chunks, .blocks = graph_count_blocks(graph), .sums = sums};
     /* The plan's schedule is that of training; a graph without backward has only forwards. */
     TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->stages));
     out->forward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->forward_groups);
     out->backward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->backward_groups);
-    if (!out->forward_groups || !out->backward_groups) return STATUS_FAILED;
+    out->summed_in = mem_array((size_t)out->blocks + 1, sizeof *out->summed_in);
+    out->completed_by = mem_array(graph->tensors.count + 1, sizeof *out->completed_by);
+    if (!out->forward_groups || !out->backward_groups || !out->summed_in || !out->completed_by) return STATUS_FAILED;
     int32_t *number = mem_array(graph->nodes.count + 1, sizeof *number);
     enum status status = number ? group_all(out, number) : STATUS_FAILED;
     mem_free(number);
@@ -80,10 +145,13 @@ static void free_groups(struct node_groups *groups) {
 void execution_source_free(struct execution_source *source) {
     stage_list_free(&source->stages);
     free_groups(&source->passes);
+    free_groups(&source->tied);
     free_groups(&source->finish);
     free_groups(&source->updates);
     mem_free(source->forward_groups);
     mem_free(source->backward_groups);
+    mem_free(source->summed_in);
+    mem_free(source->completed_by);
 }
 
 static enum status add_execution(struct execution_source *source, const struct node *node, int64_t slot,
@@ -111,9 +179,37 @@ static enum status add_block(struct execution_source *source, int32_t block, boo
     return STATUS_OK;
 }
 
-static enum status add_finish(struct execution_source *source, int32_t block, struct execution_list *out) {
-    for (int32_t n = source->finish.first[block]; n < source->finish.first[block + 1]; n++)
-        TRY(add_execution(source, source->finish.nodes[n], 0, out));
+static enum status add_group(struct execution_source *source, const struct node_groups *groups, int32_t block,
+                             struct execution_list *out) {
+    for (int32_t n = groups->first[block]; n < groups->first[block + 1]; n++)
+        TRY(add_execution(source, groups->nodes[n], 0, out));
+    return STATUS_OK;
+}
+
+/* A block's backward in the last pass of a share: what it completes is summed. */
+static enum status add_sums(struct execution_source *source, int32_t block, bool computes, struct execution_list *out) {
+    const struct execution sums = {.kind = EXECUTION_SUMS, .block = block, .group = source->group};
+    if (computes) TRY(add_group(source, &source->tied, block, out));
+    source->summed_in[block] = source->group;
+    return source->sums ? vec_push(&out->list, sums) : STATUS_OK;
+}
+
+/* What stands `delay` groups after the sums of each block, for those whose turn has come. */
+static enum status add_late(struct execution_source *source, bool closes_step, struct execution_list *out) {
+    for (; source->next_late >= 0; source->next_late--) {
+        int32_t block = source->next_late;
+        const struct execution totals = {.kind = EXECUTION_TOTALS, .block = block, .group = source->group};
+        if (source->summed_in[block] < 0 || source->summed_in[block] + source->delay > source->group) break;
+        if (source->sums) TRY(vec_push(&out->list, totals));
+        if (closes_step) TRY(add_group(source, &source->finish, block, out));
+    }
+    return STATUS_OK;
+}
+
+/* The late ones after the last block's backward have groups without other work. */
+static enum status add_latest(struct execution_source *source, bool closes_step, struct execution_list *out) {
+    for (; source->next_late >= 0; source->group++)
+        TRY(add_late(source, closes_step, out));
     return STATUS_OK;
 }
 
@@ -151,6 +247,7 @@ static bool *needed(const struct sweep *sweep, int64_t slot, struct tensor *tens
 /* True when the execution has an effect: it changes an accumulator, or its result is read later. */
 static bool sweep_execution(const struct sweep *sweep, struct execution *execution) {
     const struct node *node = execution->node;
+    if (!node) return true;
     bool useful = node->op->updates != 0;
     for (int i = 0; i < node->op->outputs; i++)
         if (node->out[i])
@@ -166,7 +263,7 @@ static bool sweep_execution(const struct sweep *sweep, struct execution *executi
 /* Before a group begins, its outputs do not exist. */
 static void forget_outputs(const struct sweep *sweep, const struct execution *executions, size_t count) {
     for (size_t i = 0; i < count; i++)
-        for (int k = 0; k < executions[i].node->op->outputs; k++)
+        for (int k = 0; executions[i].node && k < executions[i].node->op->outputs; k++)
             if (executions[i].node->out[k]) *needed(sweep, executions[i].slot, executions[i].node->out[k]) = false;
 }
 
@@ -214,27 +311,50 @@ static void note_groups(struct execution_source *source, int32_t block, bool for
     if (backward) source->backward_groups[block] = source->group;
 }
 
-enum status executions_of_pass(struct execution_source *source, int64_t slots, bool first, bool last,
-                               struct execution_list *out) {
-    size_t begin = out->list.count;
+static enum status add_stages(struct execution_source *source, const struct pass_part *pass,
+                              struct execution_list *out) {
     int32_t updated = 0;
-    source->forwards = 0;
-    memset(source->forward_groups, -1, (size_t)source->blocks * sizeof *source->forward_groups);
-    memset(source->backward_groups, -1, (size_t)source->blocks * sizeof *source->backward_groups);
     for (size_t s = 0; s < source->stages.list.count; s++) {
         bool pair = is_pair(&source->stages, s);
         const struct stage *stage = &source->stages.list.items[s];
         if (stage->action == STAGE_MOVE) continue;
         bool forward = stage->action == STAGE_FORWARD, backward = pair || !forward;
-        if (first && forward) TRY(add_deferred(source, stage->block, &updated, out));
-        TRY(add_block(source, stage->block, forward, backward, slots, out));
-        if (last && backward) TRY(add_finish(source, stage->block, out));
+        if (pass->opens_step && forward) TRY(add_deferred(source, stage->block, &updated, out));
+        TRY(add_block(source, stage->block, forward, backward, pass->slots, out));
+        if (pass->closes_share && backward) TRY(add_sums(source, stage->block, true, out));
+        if (pass->closes_share) TRY(add_late(source, pass->closes_step, out));
         note_groups(source, stage->block, forward, backward);
         if (forward && stage->block == source->forwards) source->forwards++;
         source->group++;
         s += pair;
     }
-    return sweep_pass(source->graph, slots, begin, out);
+    return STATUS_OK;
+}
+
+/* Without grains: deferred updates, and the sums in the order in which ranks with grains have them. */
+static enum status add_empty(struct execution_source *source, const struct pass_part *pass,
+                             struct execution_list *out) {
+    int32_t updated = 0;
+    for (int32_t block = 0; pass->opens_step && block < source->blocks; block++, source->group++)
+        TRY(add_deferred(source, block, &updated, out));
+    for (int32_t block = source->blocks; block-- > 0; source->group++) {
+        TRY(add_sums(source, block, false, out));
+        TRY(add_late(source, pass->closes_step, out));
+    }
+    return STATUS_OK;
+}
+
+enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
+                               struct execution_list *out) {
+    size_t begin = out->list.count, bytes = (size_t)source->blocks * sizeof(int32_t);
+    source->forwards = 0;
+    source->next_late = pass->closes_share && graph_has_backward(source->graph) ? source->blocks - 1 : -1;
+    memset(source->forward_groups, -1, bytes);
+    memset(source->backward_groups, -1, bytes);
+    memset(source->summed_in, -1, bytes);
+    TRY(pass->slots > 0 ? add_stages(source, pass, out) : add_empty(source, pass, out));
+    TRY(add_latest(source, pass->closes_step, out));
+    return sweep_pass(source->graph, pass->slots > 0 ? pass->slots : 1, begin, out);
 }
 
 enum status executions_of_update(struct execution_source *source, struct execution_list *out) {

@@ -3,7 +3,11 @@
  * A pass follows the stages of the activation schedule. Each stage (forward or backward of one block, or a forward
  * directly followed by its backward) is a group: its nodes are executed for one grain after the other, so that weights
  * are fetched once for all grains and grains share a block's temporaries. Every accumulator receives its grains in
- * order, whatever the pass. */
+ * order, whatever the pass.
+ *
+ * A step is a list of shares (plan/lane_shares.h), each in passes of its own. The last pass of a share adds up the uses
+ * of tied parameters and then says, block by block, where sums over lanes and ranks stand: what follows a reduction
+ * stands `delay` groups after it, so that compute goes on beside. */
 #ifndef BALLAST_PROGRAM_EXECUTIONS_H
 #define BALLAST_PROGRAM_EXECUTIONS_H
 
@@ -11,13 +15,21 @@
 #include "plan/chunks.h"
 #include "program/program.h"
 
+enum execution_kind {
+    EXECUTION_NODE,
+    EXECUTION_SUMS,  /* the share's sums up to its reduction, of the gradients that `block` completes */
+    EXECUTION_TOTALS /* those after it */
+};
+
 struct execution {
-    const struct node *node;
-    int64_t slot;    /* grain of the pass, from 0 */
-    int32_t group;   /* counted through the program */
-    bool takes_over; /* output 0 takes over the buffer of the in-place input, which nobody reads later */
-    bool repeated;   /* recomputation: the block's forward was executed before in this pass */
-    bool deferred;   /* updates a chunk with the previous step's gradients */
+    enum execution_kind kind;
+    int32_t block;           /* sums and totals */
+    const struct node *node; /* NULL for sums and totals */
+    int64_t slot;            /* grain of the pass, from 0 */
+    int32_t group;           /* counted through the program */
+    bool takes_over;         /* output 0 takes over the buffer of the in-place input, which nobody reads later */
+    bool repeated;           /* recomputation: the block's forward was executed before in this pass */
+    bool deferred;           /* updates a chunk with the previous step's gradients */
 };
 
 struct execution_list {
@@ -38,23 +50,40 @@ struct execution_source {
     struct stage_list stages;
     int32_t blocks;             /* with forward or backward nodes; the update's own block is not counted */
     struct node_groups passes;  /* by phase * blocks + block */
-    struct node_groups finish;  /* PHASE_FINISH, by the last block whose backward adds to the gradient */
+    struct node_groups tied;    /* PHASE_FINISH: sums of a parameter's uses, by the block that completes them */
+    struct node_groups finish;  /* the rest of PHASE_FINISH, by the block that completes the gradient */
     struct node_groups updates; /* PHASE_UPDATE, by 1 + the chunk whose parameter is updated; 0: of none */
     int32_t forwards;           /* blocks with a forward so far in the pass being listed */
     int32_t *forward_groups, *backward_groups; /* by block: of its first forward and its backward in that pass; -1 */
     int32_t group;                             /* the next group's number */
+    /* By tensor id: the block whose backward completes a gradient, the first use's for a tied parameter, and with
+     * `sums` all others of the same part of a chunk; -1 for all else, the other uses' accumulators among them. */
+    int32_t *completed_by;
+    bool sums;          /* shares are added: the step has several, or several ranks */
+    int32_t delay;      /* groups between a reduction and what reads its result, set by the caller; 0: there is none */
+    int32_t *summed_in; /* by block: the group of its latest EXECUTION_SUMS */
+    int32_t next_late;  /* the block whose totals and finish come next, -1: none */
 };
+
+/* What a pass is within its step. */
+struct pass_part {
+    int64_t slots; /* grains; 0: a share without grains, of which there is one pass */
+    bool opens_step, closes_share, closes_step;
+};
+
+/* Whether a node adds up the uses of a tied parameter. */
+bool execution_adds_uses(const struct node *node);
 
 /* BAD_INPUT when the schedule does not fit the graph. The caller frees, also after a failure. */
 enum status execution_source_create(const struct graph *graph, const struct policy *policy,
-                                    const struct chunk_list *chunks, struct execution_source *out);
+                                    const struct chunk_list *chunks, bool sums, struct execution_source *out);
 void execution_source_free(struct execution_source *source);
 
-/* Appends the executions of one pass over `slots` grains. A step's first pass contains the previous step's deferred
- * updates, each a few groups before its chunk is used; the last pass contains PHASE_FINISH, each gradient after its
- * last use. Executions whose results nobody reads are left out: recomputing a block makes only what its backward reads.
- */
-enum status executions_of_pass(struct execution_source *source, int64_t slots, bool first, bool last,
+/* Appends the executions of one pass. A step's first pass contains the previous step's deferred updates, each a few
+ * groups before its chunk is used; a share's last pass contains its sums; the step's last pass contains PHASE_FINISH,
+ * each gradient after its last use and its sums. Executions whose results nobody reads are left out: recomputing a
+ * block makes only what its backward reads. */
+enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
                                struct execution_list *out);
 /* Appends the update that is not deferred: the clip factor, then a group for each chunk. */
 enum status executions_of_update(struct execution_source *source, struct execution_list *out);

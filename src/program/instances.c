@@ -27,7 +27,7 @@ void instances_clear(struct instances *instances) {
 
 void instances_begin_group(struct instances *instances, const struct execution *executions, size_t count) {
     for (size_t i = 0; i < count && executions[i].group == executions[0].group; i++)
-        for (int k = 0; k < executions[i].node->op->outputs; k++) {
+        for (int k = 0; executions[i].node && k < executions[i].node->op->outputs; k++) {
             struct tensor *tensor = executions[i].node->out[k];
             if (tensor) *instances_at(instances, executions[i].slot, tensor_storage(tensor)) = -1;
         }

@@ -313,7 +313,8 @@ static void place_fetch(const struct mover *mover, struct visit *visit, const st
 }
 
 static void place_store(const struct mover *mover, struct visit *visit, const struct visit *after, int32_t next) {
-    bool used_again = after || next != INT32_MAX || mover->program->buffers.items[visit->buffer].persistent;
+    bool read_again = after ? !after->overwritten : mover->program->buffers.items[visit->buffer].persistent;
+    bool used_again = read_again || next != INT32_MAX;
     if (!visit->changed || !used_again) return;
     /* From the next group on, the place of parameters may belong to another chunk. */
     int64_t room = is_parameter_visit(mover, visit) ? 0 : mover->policy->lookahead;
@@ -355,23 +356,42 @@ static int compare_transfers(const void *a, const void *b) {
 
 /* ---- the list with copies ---- */
 
-/* A copy for each visit. A buffer with a single visit and no use at home needs none: its home becomes the visit's tier.
- */
+static bool is_whole(const struct visit *visit) { return visit->fetch < 0 && visit->store < 0; }
+
+/* Whether nothing of a buffer is ever at home: of the visits [first, end) none is fetched or stored. */
+static bool never_at_home(const struct mover *mover, size_t first, size_t end) {
+    int32_t buffer = mover->visits.items[first].buffer;
+    for (size_t v = first; v < end; v++)
+        if (!is_whole(&mover->visits.items[v])) return false;
+    for (size_t u = first_use(mover, buffer); u < mover->uses.count && mover->uses.items[u].buffer == buffer; u++)
+        if (!mover->uses.items[u].away) return false;
+    return true;
+}
+
+/* The visit's own buffer: a copy of its home, or where nothing is copied a buffer by itself. */
+static enum status make_copy(struct mover *mover, struct visit *visit) {
+    struct buffer copy = mover->program->buffers.items[visit->buffer];
+    visit->copy = copy.id = (int)mover->program->buffers.count;
+    copy.home = is_whole(visit) ? -1 : visit->buffer;
+    copy.tier = visit->tier;
+    copy.persistent = false;
+    return vec_push(&mover->program->buffers, copy);
+}
+
+/* A copy for each visit. A buffer that is never at home becomes that of its first visit. */
 static enum status make_copies(struct mover *mover) {
-    for (size_t v = 0; v < mover->visits.count; v++) {
-        struct visit *visit = &mover->visits.items[v];
-        struct buffer *home = &mover->program->buffers.items[visit->buffer];
-        if (visit->fetch < 0 && visit->store < 0) {
-            home->tier = visit->tier;
-            visit->copy = visit->buffer;
-            continue;
+    struct visit *items = mover->visits.items;
+    for (size_t first = 0, end; first < mover->visits.count; first = end) {
+        for (end = first; end < mover->visits.count && items[end].buffer == items[first].buffer;)
+            end++;
+        size_t v = first;
+        if (never_at_home(mover, first, end)) {
+            mover->program->buffers.items[items[v].buffer].tier = items[v].tier;
+            items[v].copy = items[v].buffer;
+            v++;
         }
-        struct buffer copy = *home;
-        visit->copy = copy.id = (int)mover->program->buffers.count;
-        copy.home = visit->buffer;
-        copy.tier = visit->tier;
-        copy.persistent = false;
-        TRY(vec_push(&mover->program->buffers, copy));
+        for (; v < end; v++)
+            TRY(make_copy(mover, &items[v]));
     }
     return STATUS_OK;
 }
@@ -412,6 +432,7 @@ static const struct visit *find_visit(const struct mover *mover, int32_t buffer,
 static struct instruction redirect(const struct mover *mover, int32_t index) {
     struct instruction instruction = *at(mover, index);
     instruction.stream = instruction.deferred ? STREAM_UPDATE : STREAM_COMPUTE;
+    if (instruction.opcode == OPCODE_ALL_REDUCE) instruction.stream = STREAM_COMM;
     for (int k = 0; k < OPERANDS_MAX; k++) {
         struct operand *operand = &instruction.operands[k];
         const struct visit *visit = operand->buffer >= 0 ? find_visit(mover, operand->buffer, index) : NULL;

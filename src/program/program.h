@@ -16,10 +16,10 @@
  * happens before every use of the other; program_verify proves it.
  *
  * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
- * for which grain, in which order), instances (activations of each grain and recomputation), schedule (sections,
- * instructions and buffers), move (copies between tiers), place (offsets), sweep (placement in the order of time),
- * happens (vector clocks), segments (bytes cut at operands' borders), synchronise (waits), proof_order (the proof's own
- * clocks), verify (the proof). */
+ * for which grain, in which order), instances (activations of each grain and recomputation), step_buffers (all
+ * other buffers), collectives (operations between ranks), schedule (sections, instructions and buffers), move (copies
+ * between tiers), place (offsets), sweep (placement in the order of time), happens (vector clocks), segments (bytes cut
+ * at operands' borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof). */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 

@@ -1,10 +1,13 @@
 /* Scheduling: sections, instructions and buffers of a program, and the live ranges of these. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "collective/comm_schedule.h"
+#include "plan/lane_shares.h"
 #include "plan/movement.h"
+#include "program/collectives.h"
 #include "program/instances.h"
 #include "program/passes.h"
+#include "program/step_buffers.h"
 
 /* The state of scheduling: which buffer holds which tensor at present. */
 struct scheduler {
@@ -14,174 +17,39 @@ struct scheduler {
     const struct workspace_table *workspace;
     struct chunk_list chunks;
     struct execution_source source;
-    int64_t slots;                /* grains in flight */
-    int32_t *step_buffers;        /* by tensor id: the buffer of parameters, state, inputs, gradients, results; -1 */
-    int64_t *step_offsets;        /* by tensor id: where in it */
+    int64_t slots; /* grains in flight */
+    struct lane_shares shares;
+    const struct lane_share *share; /* the present one */
+    struct step_buffers buffers;
     struct instances activations; /* numbered by their buffers */
-    bool *zeroed;                 /* by buffer id of step buffers: this step has zeroed it */
+    int64_t *zeroed;              /* by buffer id of step buffers: 1 + the latest share that zeroed it */
 };
 
-static enum buffer_kind kind_of(enum tensor_kind kind) {
-    switch (kind) {
-    case TENSOR_ACTIVATION: return BUFFER_ACTIVATIONS;
-    case TENSOR_INPUT: return BUFFER_INPUTS;
-    case TENSOR_PARAMETER: return BUFFER_PARAMETERS;
-    case TENSOR_GRADIENT: return BUFFER_GRADIENTS;
-    case TENSOR_CACHE: return BUFFER_CACHE;
-    case TENSOR_STATE: return BUFFER_OPTIMIZER;
-    case TENSOR_RESULT: return BUFFER_RESULTS;
-    }
-    BUG("tensor kind %d", kind);
-}
-
-static enum status add_buffer(struct scheduler *scheduler, struct buffer buffer, int32_t *out) {
-    struct program *program = scheduler->program;
-    *out = buffer.id = (int)program->buffers.count;
-    buffer.offset = buffer.home = -1;
-    return vec_push(&program->buffers, buffer);
-}
-
-static enum status add_tensor_buffer(struct scheduler *scheduler, const struct tensor *tensor, int64_t count,
-                                     enum tier tier, int32_t *out) {
-    bool persistent = tensor->kind == TENSOR_CACHE || tensor->kind == TENSOR_INPUT;
-    struct buffer buffer = {.tensor = tensor,
-                            .name = tensor->name,
-                            .kind = kind_of(tensor->kind),
-                            .tier = tier,
-                            .bytes = shape_bytes(&tensor->shape) * count,
-                            .persistent = persistent};
-    return add_buffer(scheduler, buffer, out);
-}
-
-static enum status add_single_buffers(struct scheduler *scheduler, enum tensor_kind kind, int64_t count) {
-    for (size_t i = 0; i < scheduler->graph->tensors.count; i++) {
-        const struct tensor *tensor = scheduler->graph->tensors.items[i];
-        if (tensor->kind != kind || tensor->base) continue;
-        TRY(add_tensor_buffer(scheduler, tensor, count, TIER_DEVICE, &scheduler->step_buffers[i]));
-    }
-    return STATUS_OK;
-}
-
-static const char *pack_name(struct scheduler *scheduler, enum tensor_kind kind, int32_t chunk, int block) {
-    struct scratch *memory = &scheduler->program->memory;
-    const char *name = buffer_kind_name(kind_of(kind));
-    if (kind != TENSOR_GRADIENT) return scratch_format(memory, "%s of chunk %d", name, chunk);
-    return scratch_format(memory, "%s of chunk %d in block %d", name, chunk, block);
-}
-
-static enum tier home_of(const struct scheduler *scheduler, enum tensor_kind kind, int32_t chunk) {
-    const struct policy *policy = &scheduler->plan->policy;
-    if (kind == TENSOR_PARAMETER) return policy_home(policy, chunk, policy->parameters);
-    return policy_home(policy, chunk, kind == TENSOR_GRADIENT ? policy->gradients : policy->optimizer);
-}
-
-/* Tensors of a kind by the part of a chunk that they belong to, and by id. */
-struct packed {
-    struct chunk_part part;
-    int id;
-};
-
-static struct pack *make_pack(struct scheduler *scheduler, const struct packed *list, size_t count, int64_t *bytes) {
-    struct scratch *memory = &scheduler->program->memory;
-    struct pack *pack = scratch_alloc(memory, 1, sizeof *pack);
-    if (pack) pack->members = scratch_alloc(memory, count, sizeof *pack->members);
-    if (!pack || !pack->members) return NULL;
-    *bytes = 0;
-    for (size_t i = 0; i < count; i++) {
-        const struct tensor *tensor = scheduler->graph->tensors.items[list[i].id];
-        pack->members[pack->count++] = (struct pack_member){tensor, *bytes};
-        scheduler->step_offsets[tensor->id] = *bytes;
-        *bytes += buffer_aligned_bytes(shape_bytes(&tensor->shape));
-    }
-    return pack;
-}
-
-static enum status add_pack(struct scheduler *scheduler, enum tensor_kind kind, const struct packed *list,
-                            size_t count) {
-    int32_t chunk = list->part.chunk, buffer;
-    int64_t bytes;
-    const struct pack *pack = make_pack(scheduler, list, count, &bytes);
-    const char *name = pack_name(scheduler, kind, chunk, list->part.block);
-    if (!pack || !name) return STATUS_FAILED;
-    /* Gradients of a deferred update outlast the step that made them. */
-    bool persistent = kind != TENSOR_GRADIENT || policy_defers_update(&scheduler->plan->policy, chunk);
-    struct buffer packed = {.pack = pack,
-                            .name = name,
-                            .kind = kind_of(kind),
-                            .tier = home_of(scheduler, kind, chunk),
-                            .bytes = bytes,
-                            .persistent = persistent};
-    TRY(add_buffer(scheduler, packed, &buffer));
-    for (size_t i = 0; i < count; i++)
-        scheduler->step_buffers[list[i].id] = buffer;
-    return STATUS_OK;
-}
-
-static int compare_packed(const void *a, const void *b) {
-    const struct packed *x = a, *y = b;
-    if (x->part.chunk != y->part.chunk) return x->part.chunk < y->part.chunk ? -1 : 1;
-    if (x->part.block != y->part.block) return x->part.block < y->part.block ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-static void list_packed(const struct scheduler *scheduler, enum tensor_kind kind, struct packed *list, size_t *count) {
-    const struct graph *graph = scheduler->graph;
-    *count = 0;
-    for (size_t i = 0; i < graph->tensors.count; i++) {
-        const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->kind != kind || tensor->base) continue;
-        list[(*count)++] = (struct packed){chunks_part_of(&scheduler->chunks, tensor), tensor->id};
-    }
-    if (*count > 0) qsort(list, *count, sizeof *list, compare_packed);
-}
-
-static enum status add_packs(struct scheduler *scheduler, enum tensor_kind kind) {
-    struct packed *list = mem_array(scheduler->graph->tensors.count, sizeof *list);
-    if (!list) return STATUS_FAILED;
-    size_t count;
-    list_packed(scheduler, kind, list, &count);
-    enum status status = STATUS_OK;
-    for (size_t i = 0, end; i < count && status == STATUS_OK; i = end) {
-        for (end = i;
-             end < count && list[end].part.chunk == list[i].part.chunk && list[end].part.block == list[i].part.block;)
-            end++;
-        status = add_pack(scheduler, kind, &list[i], end - i);
-    }
-    mem_free(list);
-    return status;
-}
-
-/* Persistent buffers come first, parameters and caches before all, so that every program of a model has them in the
- * same order. */
-static enum status add_step_buffers(struct scheduler *scheduler, int64_t grains) {
-    TRY(add_packs(scheduler, TENSOR_PARAMETER));
-    TRY(add_single_buffers(scheduler, TENSOR_CACHE, 1));
-    TRY(add_packs(scheduler, TENSOR_STATE));
-    TRY(add_single_buffers(scheduler, TENSOR_INPUT, grains));
-    TRY(add_packs(scheduler, TENSOR_GRADIENT));
-    TRY(add_single_buffers(scheduler, TENSOR_RESULT, 1));
-    /* Deferred updates read the clip factor of the step before. */
-    for (size_t i = 0; i < scheduler->program->buffers.count && scheduler->program->defers; i++) {
-        struct buffer *buffer = &scheduler->program->buffers.items[i];
-        buffer->persistent |= buffer->kind == BUFFER_RESULTS;
-    }
-    return STATUS_OK;
+/* The level of the sums that a node works on: finished gradients are those of level 0. */
+static int level_of(const struct scheduler *scheduler, const struct node *node) {
+    bool of_share = node->phase <= PHASE_BACKWARD || execution_adds_uses(node);
+    return of_share ? scheduler->share->level : 0;
 }
 
 /* The buffer that now holds `tensor` (a storage), -1 when none does. */
-static int32_t current_buffer(struct scheduler *scheduler, int64_t slot, const struct tensor *tensor) {
-    if (tensor->kind == TENSOR_ACTIVATION) return *instances_at(&scheduler->activations, slot, tensor);
-    return scheduler->step_buffers[tensor->id];
+static int32_t current_buffer(struct scheduler *scheduler, const struct execution *execution,
+                              const struct tensor *tensor) {
+    if (tensor->kind == TENSOR_ACTIVATION) return *instances_at(&scheduler->activations, execution->slot, tensor);
+    return step_buffers_of(&scheduler->buffers, tensor, level_of(scheduler, execution->node));
 }
 
-static struct operand make_operand(struct scheduler *scheduler, const struct section *section, int64_t slot,
-                                   struct tensor *tensor, enum access access) {
+static int64_t share_number(const struct scheduler *scheduler) {
+    return scheduler->share - scheduler->shares.list.items;
+}
+
+static struct operand make_operand(struct scheduler *scheduler, const struct section *section,
+                                   const struct execution *execution, struct tensor *tensor, enum access access) {
     struct tensor *storage = tensor_storage(tensor);
     int64_t element = dtype_bytes(tensor->shape.dtype), columns = shape_columns(&tensor->shape);
     struct operand operand = {
-        .buffer = current_buffer(scheduler, slot, storage),
+        .buffer = current_buffer(scheduler, execution, storage),
         .access = access,
-        .offset = scheduler->step_offsets[storage->id] + tensor_storage_offset(tensor),
+        .offset = scheduler->buffers.offsets[storage->id] + tensor_storage_offset(tensor),
         .bytes = shape_bytes(&tensor->shape),
     };
     BUG_IF(operand.buffer < 0, "%s is used before it is made", tensor->name);
@@ -191,9 +59,10 @@ static struct operand make_operand(struct scheduler *scheduler, const struct sec
         operand.bytes = (shape_rows(&tensor->shape) - 1) * operand.row_stride + operand.row_bytes;
     }
     if (tensor->kind == TENSOR_INPUT) {
-        operand.offset += (section->first_grain + slot) * shape_bytes(&storage->shape);
+        operand.offset += (section->first_grain + execution->slot) * shape_bytes(&storage->shape);
         operand.stride = section->grains * shape_bytes(&storage->shape);
     }
+    if (step_buffers_sums_by_share(execution->node, tensor)) operand.offset += section->share * operand.bytes;
     return operand;
 }
 
@@ -212,16 +81,17 @@ static struct instruction new_instruction(const struct scheduler *scheduler, enu
     return instruction;
 }
 
-/* Sums are zeroed before their first use in a step, whole buffers at a time. */
+/* Sums are zeroed before their first use in a share, results' before that in a step, whole buffers at a time. */
 static enum status zero_accumulators(struct scheduler *scheduler, const struct execution *execution) {
     const struct node *node = execution->node;
     for (int i = 0; i < node->op->outputs; i++) {
         const struct tensor *tensor = node->out[i];
         if (!tensor || !(node->op->updates >> i & 1)) continue;
-        bool sums = tensor->kind == TENSOR_GRADIENT || tensor->kind == TENSOR_RESULT;
-        int32_t buffer = sums ? scheduler->step_buffers[tensor->id] : -1;
-        if (!sums || scheduler->zeroed[buffer]) continue;
-        scheduler->zeroed[buffer] = true;
+        bool of_share = tensor->kind == TENSOR_GRADIENT && node->phase <= PHASE_BACKWARD;
+        bool sums = of_share || tensor->kind == TENSOR_RESULT;
+        int32_t buffer = sums ? current_buffer(scheduler, execution, tensor) : -1;
+        if (!sums || scheduler->zeroed[buffer] > (of_share ? share_number(scheduler) : 0)) continue;
+        scheduler->zeroed[buffer] = share_number(scheduler) + 1;
         struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, execution);
         zero.grain = 0;
         zero.operands[OP_INPUTS_MAX] = (struct operand){
@@ -231,6 +101,66 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct e
     return STATUS_OK;
 }
 
+/* ---- sums of lanes and ranks ---- */
+
+static struct operand front_of(const struct scheduler *scheduler, int32_t pack, int level, enum access access) {
+    return (struct operand){.buffer = step_buffers_pack(&scheduler->buffers, pack, level),
+                            .access = access,
+                            .bytes = scheduler->buffers.gradients.items[pack].summed_bytes};
+}
+
+static enum status schedule_add(struct scheduler *scheduler, const struct execution *execution, int32_t pack,
+                                const struct lane_sum_step *step) {
+    struct instruction add = new_instruction(scheduler, OPCODE_ADD, execution);
+    add.operands[0] = front_of(scheduler, pack, step->from, ACCESS_READ);
+    add.operands[OP_INPUTS_MAX] = front_of(scheduler, pack, step->to, ACCESS_UPDATE);
+    return vec_push(&scheduler->program->instructions, add);
+}
+
+static enum status schedule_reduce(struct scheduler *scheduler, const struct execution *execution, int32_t pack,
+                                   const struct lane_sum_step *step) {
+    struct program *program = scheduler->program;
+    struct instruction reduce = new_instruction(scheduler, OPCODE_ALL_REDUCE, execution);
+    enum access access = scheduler->share->grains > 0 ? ACCESS_UPDATE : ACCESS_WRITE;
+    int64_t staging_bytes;
+    reduce.tier = program->place.tier;
+    reduce.collective = (int32_t)program->collectives.count;
+    reduce.operands[OP_INPUTS_MAX] = front_of(scheduler, pack, step->to, access);
+    TRY(collectives_add_reduction(program, &scheduler->plan->recipe, scheduler->share->round,
+                                  reduce.operands[OP_INPUTS_MAX].bytes, &staging_bytes));
+    if (staging_bytes > 0) {
+        struct operand *operand = &reduce.operands[OPERAND_WORKSPACE];
+        *operand = (struct operand){.access = ACCESS_WRITE, .bytes = staging_bytes};
+        struct buffer staging = {
+            .name = "staging", .kind = BUFFER_WORKSPACE, .tier = reduce.tier, .bytes = staging_bytes};
+        TRY(program_add_buffer(program, staging, &operand->buffer));
+    }
+    return vec_push(&program->instructions, reduce);
+}
+
+/* The share's steps up to its reduction, or behind it, of one pack. */
+static enum status schedule_pack_sums(struct scheduler *scheduler, const struct execution *execution, int32_t pack) {
+    const struct lane_share *share = scheduler->share;
+    bool behind = false;
+    for (int32_t s = share->first_sum; s < share->first_sum + share->sums; s++) {
+        const struct lane_sum_step *step = &scheduler->shares.steps.items[s];
+        bool now = behind == (execution->kind == EXECUTION_TOTALS);
+        if (now && step->kind == LANE_SUM_ADD) TRY(schedule_add(scheduler, execution, pack, step));
+        if (now && step->kind == LANE_SUM_REDUCE) TRY(schedule_reduce(scheduler, execution, pack, step));
+        behind |= step->kind == LANE_SUM_REDUCE;
+    }
+    return STATUS_OK;
+}
+
+static enum status schedule_sums(struct scheduler *scheduler, const struct execution *execution) {
+    for (int32_t pack = 0; pack < (int32_t)scheduler->buffers.gradients.count; pack++)
+        if (scheduler->buffers.gradients.items[pack].completed_by == execution->block)
+            TRY(schedule_pack_sums(scheduler, execution, pack));
+    return STATUS_OK;
+}
+
+/* ---- nodes ---- */
+
 static enum status make_outputs(struct scheduler *scheduler, const struct execution *execution) {
     const struct node *node = execution->node;
     for (int i = 0; i < node->op->outputs; i++) {
@@ -238,26 +168,25 @@ static enum status make_outputs(struct scheduler *scheduler, const struct execut
         if (!buffer || *buffer >= 0) continue;
         const struct tensor *tensor = tensor_storage(node->out[i]);
         enum tier home = instances_home(&scheduler->activations, execution, tensor);
-        TRY(add_tensor_buffer(scheduler, tensor, 1, home, buffer));
+        TRY(program_add_tensor_buffer(scheduler->program, tensor, 1, home, buffer));
     }
     return STATUS_OK;
 }
 
-static enum status schedule_execution(struct scheduler *scheduler, const struct section *section,
-                                      const struct execution *execution) {
+static enum status schedule_node(struct scheduler *scheduler, const struct section *section,
+                                 const struct execution *execution) {
     const struct node *node = execution->node;
     TRY(zero_accumulators(scheduler, execution));
     struct instruction instruction = new_instruction(scheduler, OPCODE_KERNEL, execution);
     instruction.node = node;
     for (int i = 0; i < node->op->inputs; i++)
         if (node->in[i])
-            instruction.operands[i] = make_operand(scheduler, section, execution->slot, node->in[i], ACCESS_READ);
+            instruction.operands[i] = make_operand(scheduler, section, execution, node->in[i], ACCESS_READ);
     TRY(make_outputs(scheduler, execution));
     for (int i = 0; i < node->op->outputs; i++) {
         if (!node->out[i]) continue;
         enum access access = node->op->updates >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
-        instruction.operands[OP_INPUTS_MAX + i] =
-            make_operand(scheduler, section, execution->slot, node->out[i], access);
+        instruction.operands[OP_INPUTS_MAX + i] = make_operand(scheduler, section, execution, node->out[i], access);
     }
     int64_t bytes = scheduler->workspace->bytes[node->id];
     if (bytes > 0) {
@@ -265,7 +194,7 @@ static enum status schedule_execution(struct scheduler *scheduler, const struct 
         *operand = (struct operand){.access = ACCESS_WRITE, .bytes = bytes};
         struct buffer workspace = {
             .name = "workspace", .kind = BUFFER_WORKSPACE, .tier = instruction.tier, .bytes = bytes};
-        TRY(add_buffer(scheduler, workspace, &operand->buffer));
+        TRY(program_add_buffer(scheduler->program, workspace, &operand->buffer));
     }
     return vec_push(&scheduler->program->instructions, instruction);
 }
@@ -278,15 +207,19 @@ static enum status schedule_executions(struct scheduler *scheduler, const struct
         if (execution->group != group)
             instances_begin_group(&scheduler->activations, execution, executions->list.count - i);
         group = execution->group;
-        TRY(schedule_execution(scheduler, section, execution));
+        TRY(execution->kind == EXECUTION_NODE ? schedule_node(scheduler, section, execution)
+                                              : schedule_sums(scheduler, execution));
     }
     return STATUS_OK;
 }
+
+/* ---- sections ---- */
 
 static enum status schedule_section(struct scheduler *scheduler, struct section section,
                                     struct execution_list *executions) {
     struct program *program = scheduler->program;
     section.first = (int32_t)program->instructions.count;
+    section.share = share_number(scheduler);
     TRY(vec_push(&program->sections, section));
     instances_clear(&scheduler->activations);
     TRY(schedule_executions(scheduler, &section, executions));
@@ -299,33 +232,71 @@ static enum status schedule_section(struct scheduler *scheduler, struct section 
     return STATUS_OK;
 }
 
-static enum status schedule_pass(struct scheduler *scheduler, struct section section, bool first, bool last,
+/* "first pass", or among several shares "first pass, lane 2, round 1". */
+static enum status name_section(struct scheduler *scheduler, struct section *section) {
+    struct scratch *memory = &scheduler->program->memory;
+    const struct lane_share *share = scheduler->share;
+    if (scheduler->shares.list.count == 1) return STATUS_OK;
+    if (scheduler->shares.rounds == 1 && share->lane >= 0)
+        section->name = scratch_format(memory, "%s, lane %d", section->name, share->lane);
+    else if (share->lane >= 0)
+        section->name =
+            scratch_format(memory, "%s, lane %d, round %lld", section->name, share->lane, (long long)share->round);
+    return section->name ? STATUS_OK : STATUS_FAILED;
+}
+
+static enum status schedule_pass(struct scheduler *scheduler, struct section section, struct pass_part part,
                                  struct execution_list *executions) {
     if (section.repeat == 0) return STATUS_OK;
-    TRY(executions_of_pass(&scheduler->source, section.grains, first, last, executions));
+    const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
+    part.opens_step &= share_number(scheduler) == 0;
+    part.closes_step = part.closes_share && scheduler->share == last;
+    TRY(name_section(scheduler, &section));
+    TRY(executions_of_pass(&scheduler->source, &part, executions));
     return schedule_section(scheduler, section, executions);
 }
 
 /* A first pass, as many middle ones as need be, and a last pass, which may be smaller. */
-static enum status schedule_sections(struct scheduler *scheduler, struct execution_list *executions) {
-    int64_t grains = recipe_grains(&scheduler->plan->recipe);
-    struct pass_split passes = movement_split_passes(grains, scheduler->slots);
-    const struct section first = {.name = "first pass", .repeat = 1, .first_grain = 0, .grains = passes.grains};
+static enum status schedule_passes(struct scheduler *scheduler, struct execution_list *executions) {
+    const struct lane_share *share = scheduler->share;
+    struct pass_split passes = movement_split_passes(share->grains, scheduler->slots);
+    int64_t front = share->first_grain, end = front + share->grains;
+    int64_t first_grains = passes.count > 1 ? passes.grains : passes.last_grains;
+    const struct section first = {.name = "first pass", .repeat = 1, .first_grain = front, .grains = first_grains};
     const struct section middle = {.name = "middle passes",
                                    .repeat = passes.count > 2 ? passes.count - 2 : 0,
-                                   .first_grain = passes.grains,
+                                   .first_grain = front + passes.grains,
                                    .grains = passes.grains};
     const struct section last = {.name = "last pass",
                                  .repeat = passes.count > 1,
-                                 .first_grain = grains - passes.last_grains,
+                                 .first_grain = end - passes.last_grains,
                                  .grains = passes.last_grains};
+    const struct pass_part first_part = {first.grains, .opens_step = true, .closes_share = passes.count == 1};
+    const struct pass_part last_part = {last.grains, .closes_share = true};
+    TRY(schedule_pass(scheduler, first, first_part, executions));
+    TRY(schedule_pass(scheduler, middle, (struct pass_part){.slots = middle.grains}, executions));
+    return schedule_pass(scheduler, last, last_part, executions);
+}
+
+/* The rank has no grains in the round, and only what the others have summed. */
+static enum status schedule_empty(struct scheduler *scheduler, struct execution_list *executions) {
+    const struct section sums = {.name = "sums", .repeat = 1, .first_grain = -1, .grains = 1};
+    const struct pass_part part = {.slots = 0, .opens_step = true, .closes_share = true};
+    return schedule_pass(scheduler, sums, part, executions);
+}
+
+static enum status schedule_sections(struct scheduler *scheduler, struct execution_list *executions) {
+    for (size_t i = 0; i < scheduler->shares.list.count; i++) {
+        scheduler->share = &scheduler->shares.list.items[i];
+        TRY(scheduler->share->grains > 0 ? schedule_passes(scheduler, executions)
+                                         : schedule_empty(scheduler, executions));
+    }
     const struct section update = {.name = "update", .repeat = 1, .first_grain = -1, .grains = 1};
-    TRY(schedule_pass(scheduler, first, true, passes.count == 1, executions));
-    TRY(schedule_pass(scheduler, middle, false, false, executions));
-    TRY(schedule_pass(scheduler, last, false, true, executions));
     TRY(executions_of_update(&scheduler->source, executions));
     return schedule_section(scheduler, update, executions);
 }
+
+/* ---- setting up ---- */
 
 static enum status pack_chunks(struct scheduler *scheduler) {
     int64_t bytes = scheduler->plan->policy.chunk_bytes;
@@ -344,27 +315,57 @@ static bool has_deferred(const struct scheduler *scheduler) {
     return false;
 }
 
-static enum status start_scheduler(struct scheduler *scheduler) {
+/* What has no gradients is one share of one rank. */
+static enum status cut_step(struct scheduler *scheduler) {
+    const struct plan *plan = scheduler->plan;
+    if (graph_has_backward(scheduler->graph)) {
+        scheduler->program->place = plan->place;
+        scheduler->program->lanes = plan->recipe.lanes;
+        return lane_shares_create(&plan->recipe, &plan->place, &scheduler->shares);
+    }
+    struct recipe whole = plan->recipe;
+    whole.lanes = (struct lane_shape){1, 1};
+    whole.round_grains = 0;
+    return lane_shares_create(&whole, &(struct rank_place){.rank = 0}, &scheduler->shares);
+}
+
+static enum status make_source(struct scheduler *scheduler) {
+    const struct policy *policy = &scheduler->plan->policy;
+    bool sums = scheduler->shares.steps.count > 0;
+    TRY(execution_source_create(scheduler->graph, policy, &scheduler->chunks, sums, &scheduler->source));
+    if (rank_place_ranks(&scheduler->program->place) > 1)
+        scheduler->source.delay = policy->lookahead > 1 ? (int32_t)policy->lookahead : 1;
+    scheduler->program->defers = has_deferred(scheduler);
+    return STATUS_OK;
+}
+
+static enum status make_buffers(struct scheduler *scheduler) {
+    const struct lane_shares *shares = &scheduler->shares;
+    scheduler->buffers = (struct step_buffers){.program = scheduler->program,
+                                               .graph = scheduler->graph,
+                                               .plan = scheduler->plan,
+                                               .chunks = &scheduler->chunks,
+                                               .completed_by = scheduler->source.completed_by,
+                                               .sums = scheduler->source.sums,
+                                               .levels = shares->levels,
+                                               .grains = shares->grains > 0 ? shares->grains : 1, /* none are read */
+                                               .shares = (int64_t)shares->list.count};
+    TRY(step_buffers_create(&scheduler->buffers));
+    scheduler->zeroed = mem_array(scheduler->program->buffers.count, sizeof *scheduler->zeroed);
+    return scheduler->zeroed ? STATUS_OK : STATUS_FAILED;
+}
+
+static enum status schedule_all(struct scheduler *scheduler) {
     const struct graph *graph = scheduler->graph;
-    size_t tensors = graph->tensors.count + 1;
+    struct execution_list executions = {0};
     scheduler->program = mem_array(1, sizeof *scheduler->program);
     if (!scheduler->program) return STATUS_FAILED;
     *scheduler->program = (struct program){.graph = graph, .streams = 1, .alignment = BUFFER_ALIGNMENT};
     TRY(pack_chunks(scheduler));
-    TRY(execution_source_create(graph, &scheduler->plan->policy, &scheduler->chunks, &scheduler->source));
-    scheduler->program->defers = has_deferred(scheduler);
-    scheduler->step_buffers = mem_array(tensors, sizeof *scheduler->step_buffers);
-    scheduler->step_offsets = mem_array(tensors, sizeof *scheduler->step_offsets);
-    scheduler->zeroed = mem_array(tensors, sizeof *scheduler->zeroed);
-    if (!scheduler->step_buffers || !scheduler->step_offsets || !scheduler->zeroed) return STATUS_FAILED;
-    memset(scheduler->step_buffers, -1, tensors * sizeof *scheduler->step_buffers);
-    return instances_create(graph, &scheduler->source.stages, scheduler->slots, &scheduler->activations);
-}
-
-static enum status schedule_all(struct scheduler *scheduler) {
-    struct execution_list executions = {0};
-    TRY(start_scheduler(scheduler));
-    TRY(add_step_buffers(scheduler, recipe_grains(&scheduler->plan->recipe)));
+    TRY(cut_step(scheduler));
+    TRY(make_source(scheduler));
+    TRY(make_buffers(scheduler));
+    TRY(instances_create(graph, &scheduler->source.stages, scheduler->slots, &scheduler->activations));
     enum status status = schedule_sections(scheduler, &executions);
     vec_free(&executions.list);
     return status;
@@ -378,8 +379,8 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
     enum status status = schedule_all(&scheduler);
     chunks_free(&scheduler.chunks);
     execution_source_free(&scheduler.source);
-    mem_free(scheduler.step_buffers);
-    mem_free(scheduler.step_offsets);
+    lane_shares_free(&scheduler.shares);
+    step_buffers_free(&scheduler.buffers);
     instances_free(&scheduler.activations);
     mem_free(scheduler.zeroed);
     if (status != STATUS_OK) {

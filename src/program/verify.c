@@ -146,6 +146,9 @@ static struct operand expected_operand(const struct program *program, const stru
         operand.offset += (section->first_grain + instruction->grain) * bytes;
         operand.stride = section->grains * bytes;
     }
+    /* Forward and backward add to their share's own loss. */
+    if (tensor->kind == TENSOR_RESULT && instruction->node->phase <= PHASE_BACKWARD)
+        operand.offset += section->share * bytes;
     return operand;
 }
 

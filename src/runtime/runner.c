@@ -110,7 +110,7 @@ enum status runner_ask(struct runner *runner, const struct instruction *instruct
     case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
     case OPCODE_COPY: return copy_buffer(runner, instruction, stream);
     case OPCODE_ADD: add_sums(runner, instruction, repetition, stream); break;
-    case OPCODE_ALL_REDUCE: BUG("an operation between ranks without a comm");
+    case OPCODE_ALL_REDUCE: return runner_reduce(runner, instruction);
     }
     return STATUS_OK;
 }
@@ -260,7 +260,9 @@ static bool has_kernels(const struct executable *executable, int stream) {
     const struct program *program = executable->program;
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        if (instruction->stream != stream || instruction->opcode == OPCODE_COPY) continue;
+        if (instruction->stream != stream || instruction->opcode == OPCODE_COPY ||
+            instruction->opcode == OPCODE_ALL_REDUCE)
+            continue;
         if (!executable->backend->streams || runner_on_host(program, instruction)) return true;
     }
     return false;
@@ -353,21 +355,28 @@ static enum status make_room(struct runner *runner) {
     return runner->ended ? STATUS_OK : STATUS_FAILED;
 }
 
-enum status runner_create(const struct executable *executable, const struct arena *arenas, struct runner **out) {
+/* All that a rank makes by itself. */
+static enum status make_parts(struct runner *runner) {
+    TRY(make_room(runner));
+    TRY(runner_streams_open(runner));
+    TRY(runner_spans_open(runner));
+    TRY(batches_find(runner->executable, &runner->batches));
+    TRY(runner_mirrors_open(runner));
+    return start_workers(runner);
+}
+
+enum status runner_create(const struct executable *executable, const struct arena *arenas, struct comm *comm,
+                          struct runner **out) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         BUG_IF(arenas[tier].bytes < executable->program->tier_bytes[tier], "an arena smaller than its program");
     struct runner *runner = mem_array(1, sizeof *runner);
-    if (!runner) return STATUS_FAILED;
-    *runner = (struct runner){.executable = executable, .arenas = arenas};
+    TRY(comm_agree(comm, runner ? STATUS_OK : STATUS_FAILED));
+    *runner = (struct runner){.executable = executable, .arenas = arenas, .comm = comm};
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->changed, NULL);
     enum status status;
-    TRY_GOTO(status, make_room(runner), failed);
-    TRY_GOTO(status, runner_streams_open(runner), failed);
-    TRY_GOTO(status, runner_spans_open(runner), failed);
-    TRY_GOTO(status, batches_find(executable, &runner->batches), failed);
-    TRY_GOTO(status, runner_mirrors_open(runner), failed);
-    TRY_GOTO(status, start_workers(runner), failed);
+    TRY_GOTO(status, comm_agree(comm, make_parts(runner)), failed);
+    TRY_GOTO(status, runner_operations_open(runner), failed);
     *out = runner;
     return STATUS_OK;
 failed:
@@ -385,6 +394,7 @@ void runner_free(struct runner *runner) {
         if (runner->workers[s].started) pthread_join(runner->workers[s].thread, NULL);
     pthread_mutex_destroy(&runner->lock);
     pthread_cond_destroy(&runner->changed);
+    runner_operations_close(runner);
     runner_mirrors_close(runner);
     runner_spans_close(runner);
     runner_streams_close(runner);

@@ -2,9 +2,9 @@
  *
  * Files, in the order to read them: executable (a program with its kernels), runner (this; workers and steps),
  * runner_state (what the runner's files share), runner_data (tensors between steps), runner_mirror (CPU copies of
- * inputs and results), tier_copy (copies between tiers), runner_streams (a backend's streams and
- * events), batches (kernels of one call), spans and runner_spans (graphs), interleave (a step in random order, for
- * tests).
+ * inputs and results), runner_comm (operations between ranks), tier_copy (copies between tiers), runner_streams (a
+ * backend's streams and events), batches (kernels of one call), spans and runner_spans (graphs), interleave (a step in
+ * random order, for tests).
  *
  * On a backend with streams (backend.h) the workers only enqueue work and may be far ahead of it: the counts that they
  * wait for are of issues enqueued, and the backend's events order the execution. What workers do themselves (disk
@@ -20,6 +20,7 @@
 #ifndef BALLAST_RUNTIME_RUNNER_H
 #define BALLAST_RUNTIME_RUNNER_H
 
+#include "comm/comm.h"
 #include "runtime/executable.h"
 #include "sim/timeline.h"
 #include "store/arena.h"
@@ -28,9 +29,11 @@ struct runner;
 
 /* `arenas` has one arena a tier, at least of the program's size, with RUNNER_CHANNELS channels on the disk; several
  * runners may share them and take turns (programs of one model have their parameters at the same offsets). Borrows
- * both. */
+ * all. With several ranks (`comm`; NULL: one) creating is collective, and so is each step of a program that has
+ * operations between them; the arenas that these work on are shared where program->place.in_place says so. */
 enum { RUNNER_CHANNELS = STREAM_ROLE_COUNT };
-enum status runner_create(const struct executable *executable, const struct arena *arenas, struct runner **out);
+enum status runner_create(const struct executable *executable, const struct arena *arenas, struct comm *comm,
+                          struct runner **out);
 void runner_free(struct runner *runner);
 
 /* Makes one step with these SCALAR_COUNT values and returns when all streams are done. A program that defers updates

@@ -27,7 +27,9 @@ enum { PART_STEP = 1, PART_DEFERRED = 2 };
 struct runner {
     const struct executable *executable;
     const struct arena *arenas;
-    const double *scalars; /* of the present step */
+    struct comm *comm;                  /* NULL: one rank */
+    struct comm_operation **operations; /* by the program's collective */
+    const double *scalars;              /* of the present step */
     runner_gate *gate;
     void *gate_payload;
     runner_observer *observer;
@@ -82,6 +84,11 @@ enum status runner_name_failure(const struct instruction *instruction, enum stat
 void runner_keep_failure(struct runner *runner);
 /* The operand's address for kernels and copies; NULL on the disk. */
 void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition);
+
+/* Operations between ranks (runner_comm.c). Opening is collective. */
+enum status runner_operations_open(struct runner *runner);
+void runner_operations_close(struct runner *runner);
+enum status runner_reduce(struct runner *runner, const struct instruction *instruction);
 
 /* Streams of the backend (runner_streams.c). All do nothing where it has none. */
 enum status runner_streams_open(struct runner *runner);

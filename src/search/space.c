@@ -91,7 +91,7 @@ done:
 static enum status measure_schedules(struct space *space, bool trains) {
     struct execution_list executions = {0};
     space->plain.grains_per_pass = 1;
-    TRY(execution_source_create(space->input->graph, &space->plain, &space->packings[0].chunks, &space->source));
+    TRY(execution_source_create(space->input->graph, &space->plain, &space->packings[0].chunks, false, &space->source));
     enum status status = trains ? add_fastest(space, &executions) : STATUS_OK;
     space->schedule_costs = mem_array(space->schedules.list.count * LOOKAHEADS, sizeof *space->schedule_costs);
     if (!space->schedule_costs) status = STATUS_FAILED;

@@ -47,7 +47,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
     TRY(comm_agree(comm, step_exchange_open(comm, &plan->chosen, steps, &out->exchange)));
     TRY(comm_agree(comm, open_arenas(out)));
     for (int use = 0; use < PROGRAM_USES; use++)
-        if (programs->of[use]) TRY(runner_create(programs->of[use], out->arenas, &out->runners[use]));
+        if (programs->of[use]) TRY(runner_create(programs->of[use], out->arenas, comm, &out->runners[use]));
     out->main = out->runners[programs_main_use(programs)];
     out->homes = (struct byte_store){read_home, write_home, out->main};
     return STATUS_OK;

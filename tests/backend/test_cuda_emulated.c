@@ -161,9 +161,28 @@ static void adamw_has_the_bits_of_the_processor(void **state) {
     assert_true(draws > 0);
 }
 
+/* Partial sums of gradients, of sizes that are and are not whole vectors. */
+static void sums_are_added_as_on_the_processor(void **state) {
+    (void)state;
+    enum { COUNT = 5000 };
+    static _Alignas(64) float from[COUNT], here[COUNT], there[COUNT];
+    static const int64_t counts[] = {1, 16, 1024, 4099, COUNT};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        for (int i = 0; i < COUNT; i++) {
+            from[i] = (float)(random_u64(SEED, RANDOM_TEST, 21, (uint64_t)i) % 1000003) * 1e-5f - 5;
+            here[i] = there[i] = (float)(random_u64(SEED, RANDOM_TEST, 22, (uint64_t)i) % 1000003) * 1e-2f - 5000;
+        }
+        backend_cpu.add(here, from, counts[c], NULL);
+        backend_cuda.add(there, from, counts[c], NULL);
+        assert_memory_equal(here, there, sizeof here);
+        assert_true(here[0] != (float)(random_u64(SEED, RANDOM_TEST, 22, 0) % 1000003) * 1e-2f - 5000);
+    }
+}
+
 int main(void) {
     backend_cpu.set_threads(1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(adamw_has_the_bits_of_the_processor),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sums_are_added_as_on_the_processor),
+                                       cmocka_unit_test(adamw_has_the_bits_of_the_processor),
                                        cmocka_unit_test(emulated_kernels_are_as_on_the_processor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

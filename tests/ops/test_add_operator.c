@@ -93,7 +93,7 @@ static void job_open(struct graph *graph, int64_t grains, const char *schedule, 
     require(executable_create(&job->backend, graph, &plan, &job->executable), "compile and prove");
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         require(arena_open(tier, job->executable->program->tier_bytes[tier], NULL, &job->arenas[tier]), "arena");
-    require(runner_create(job->executable, job->arenas, &job->runner), "runner");
+    require(runner_create(job->executable, job->arenas, NULL, &job->runner), "runner");
 }
 
 static void job_close(struct job *job) {

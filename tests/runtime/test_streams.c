@@ -34,9 +34,10 @@ static void random_policies_give_the_same_bits(void **state) {
     uint64_t each = unit_sweep(1, 200 / POLICY_SUBJECTS_EACH);
     for (size_t s = 0; s < policy_subject_count; s++) {
         const struct policy_subject *subject = &policy_subjects[s];
-        struct outcome plain = policy_train(subject, &(struct policy_way){0});
+        struct policy_way way = {.lanes = {1, s % 2 ? 3 : 1}};
+        struct outcome plain = policy_train(subject, &way);
         for (uint64_t i = 1; i <= each; i++) {
-            struct policy_way way = {.policy_seed = 5000 * (s + 1) + i};
+            way.policy_seed = 5000 * (s + 1) + i;
             struct outcome other = train_deferred(subject, way, i);
             require_equal(subject, &way, &plain, &other);
         }

@@ -166,7 +166,7 @@ static void short_and_slow_transfers_change_nothing(void **state) {
 static enum status create_and_free(void *payload) {
     const struct harness *harness = payload;
     struct runner *runner;
-    TRY(runner_create(harness->executable, harness->engine.arenas, &runner));
+    TRY(runner_create(harness->executable, harness->engine.arenas, NULL, &runner));
     runner_free(runner);
     return STATUS_OK;
 }

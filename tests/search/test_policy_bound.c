@@ -48,7 +48,7 @@ static struct bounds find_bounds(const struct graph *graph, const struct plan *p
     struct execution_list executions = {0};
     struct schedule_cost cost;
     assert_int_equal(states_create(graph, costs, policy->chunk_bytes, &states), STATUS_OK);
-    assert_int_equal(execution_source_create(graph, policy, &states.chunks, &source), STATUS_OK);
+    assert_int_equal(execution_source_create(graph, policy, &states.chunks, false, &source), STATUS_OK);
     assert_int_equal(schedule_list_executions(&source, policy->schedule, &executions), STATUS_OK);
     assert_int_equal(
         schedule_cost_measure(&source, &executions, workspace, costs, policy->schedule, policy->lookahead, &cost),

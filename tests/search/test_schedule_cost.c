@@ -24,7 +24,8 @@ static void open_subject(struct subject *out) {
     out->plan = small_plan(out->graph, 1, 1);
     out->costs = synthetic_costs(out->graph, 0, 1);
     assert_int_equal(chunks_pack(out->graph, INT64_MAX / 4, &out->chunks), STATUS_OK);
-    assert_int_equal(execution_source_create(out->graph, &out->plan.policy, &out->chunks, &out->source), STATUS_OK);
+    assert_int_equal(execution_source_create(out->graph, &out->plan.policy, &out->chunks, false, &out->source),
+                     STATUS_OK);
 }
 
 static void close_subject(struct subject *subject) {

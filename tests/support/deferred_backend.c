@@ -20,7 +20,7 @@ struct event {
     int64_t done_ns;
 };
 
-enum item_kind { ITEM_KERNEL, ITEM_ZERO, ITEM_COPY, ITEM_RECORD, ITEM_WAIT };
+enum item_kind { ITEM_KERNEL, ITEM_ZERO, ITEM_ADD, ITEM_COPY, ITEM_RECORD, ITEM_WAIT };
 
 struct together {
     int count;
@@ -138,6 +138,10 @@ static enum status run_item(struct item *item) {
     switch (item->kind) {
     case ITEM_KERNEL: return run_kernel(item);
     case ITEM_ZERO: memset(behind_kernel(item->to), 0, (size_t)item->bytes); break;
+    case ITEM_ADD:
+        backend_cpu.add(behind_kernel(item->to), behind_kernel((void *)(uintptr_t)item->from),
+                        item->bytes / (int64_t)sizeof(float), NULL);
+        break;
     case ITEM_COPY: memcpy(behind(item->to, &unused), behind(item->from, &unused), (size_t)item->bytes); break;
     case ITEM_RECORD:
     case ITEM_WAIT: break;
@@ -524,6 +528,10 @@ static void zero(void *to, int64_t bytes, void *stream) {
     ask(stream, &(struct item){.kind = ITEM_ZERO, .to = to, .bytes = bytes});
 }
 
+static void add(void *to, const void *from, int64_t count, void *stream) {
+    ask(stream, &(struct item){.kind = ITEM_ADD, .to = to, .from = from, .bytes = count * (int64_t)sizeof(float)});
+}
+
 static void copy(void *to, const void *from, int64_t bytes, void *stream) {
     ask(stream, &(struct item){.kind = ITEM_COPY, .to = to, .from = from, .bytes = bytes});
 }
@@ -584,6 +592,7 @@ static const struct backend backend = {.name = "deferred",
                                        .pin_products = pin_products,
                                        .list_products = list_products,
                                        .zero = zero,
+                                       .add = add,
                                        .copy = copy,
                                        .streams = &streams,
                                        .graphs = &graphs,

@@ -27,6 +27,8 @@ static struct plan_request request_of(const struct harness_options *options) {
                             .batch = options->batch,
                             .sequence_length = options->sequence_length,
                             .grain_sequences = options->grain_sequences,
+                            .lanes = options->lanes,
+                            .round_grains = options->round_grains,
                             .threads = options->threads,
                             .seed = options->seed,
                             .beta1 = options->beta1,
@@ -100,7 +102,7 @@ static void choose_policy(struct harness *harness, struct plan_request *request)
     while (!program_set_has(&request->set, main))
         main++;
     require(program_build_graph(&harness->session, &request->set, main, plan, &graph), "graph");
-    plan->policy = random_policy(graph, recipe_grains(&plan->recipe), harness->options.policy_seed);
+    plan->policy = random_policy(graph, recipe_share_grains(&plan->recipe), harness->options.policy_seed);
     graph_free(graph);
 }
 
@@ -206,8 +208,11 @@ double harness_step(struct harness *harness, double learning_rate, bool interlea
                 "step");
     else
         require(runner_step(harness->runner, scalars), "step");
-    const double *loss = harness_data(harness, "loss");
-    return loss ? *loss * scalars[SCALAR_LOSS_SCALE] : 0;
+    const double *losses = harness_data(harness, "loss");
+    if (!losses) return 0;
+    double loss;
+    require(step_exchange_loss(&harness->engine.exchange, losses, &loss), "loss");
+    return loss * scalars[SCALAR_LOSS_SCALE];
 }
 
 /* Itself or its master. */

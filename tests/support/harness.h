@@ -27,6 +27,8 @@ struct harness_options {
     bool buffered;  /* the disk through the page cache */
     bool evaluates; /* also compiles PROGRAM_LOSS, in the same arenas: harness_evaluate */
     int threads;    /* 0: 2 */
+    struct lane_shape lanes;
+    int64_t round_grains;
     double clip_norm, weight_decay, epsilon, beta1, beta2;
     int streams;                /* more than 1: instructions are dealt to streams at random, by the sum of the seeds */
     uint64_t seed, stream_seed; /* `seed` is also that of weights and adapters which no file has */

@@ -68,6 +68,8 @@ struct outcome policy_train(const struct policy_subject *subject, const struct p
                                       .policy_seed = way->policy_seed,
                                       .clip_norm = POLICY_SUBJECT_CLIP_NORM,
                                       .weight_decay = 0.1,
+                                      .lanes = way->lanes,
+                                      .round_grains = way->round_grains,
                                       .streams = way->streams,
                                       .stream_seed = way->stream_seed,
                                       .seed = 3};

@@ -23,7 +23,9 @@ struct policy_way {
     const struct policy *policy;   /* NULL: the plain one, or */
     uint64_t policy_seed;          /* not 0: a random one */
     bool interleaved;              /* by runner_step_interleaved */
-    int streams;                   /* more than 1: instructions are dealt to so many at random, by */
+    struct lane_shape lanes;       /* of the recipe; all 0: one */
+    int64_t round_grains;
+    int streams; /* more than 1: instructions are dealt to so many at random, by */
     uint64_t stream_seed;
 };
 

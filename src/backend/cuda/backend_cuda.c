@@ -15,7 +15,7 @@ static enum status prepare(void) {
     return cuda_device_enter();
 }
 
-/* These two return no status; callers find a failure by backend_streams.check. */
+/* Like cuda_add_sums, these return no status; callers find a failure by backend_streams.check. */
 static void zero(void *to, int64_t bytes, void *stream) { (void)cudaMemsetAsync(to, 0, (size_t)bytes, stream); }
 
 static void copy(void *to, const void *from, int64_t bytes, void *stream) {
@@ -43,6 +43,7 @@ const struct backend backend_cuda = {
     .pin_products = cuda_matmul_pin,
     .list_products = cuda_matmul_list,
     .zero = zero,
+    .add = cuda_add_sums,
     .copy = copy,
     .streams = &cuda_streams,
     .graphs = &cuda_graphs,

@@ -113,6 +113,9 @@ void cuda_sum_combine(cudaStream_t stream, int64_t blocks, int64_t columns, cons
 void cuda_sum_columns(cudaStream_t stream, enum dtype dtype, int64_t rows, int64_t columns, const void *data,
                       int64_t row_stride, void *workspace, float *out);
 
+/* to = to + from, `count` fp32 numbers each (backend.h). */
+void cuda_add_sums(void *to, const void *from, int64_t count, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

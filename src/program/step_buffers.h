@@ -1,0 +1,53 @@
+/* Buffers that are no activations: parameters, state, inputs, gradients and results, with the levels of partial sums.
+ *
+ * Gradients of one chunk and block are a pack. A pack has one buffer for each level of sums (plan/lane_shares.h); in
+ * each of them the gradients that are summed over lanes and ranks come first, and behind them the accumulators of a
+ * tied parameter's other uses, which are added to its first use lane by lane. */
+#ifndef BALLAST_PROGRAM_STEP_BUFFERS_H
+#define BALLAST_PROGRAM_STEP_BUFFERS_H
+
+#include "program/executions.h"
+
+struct gradient_pack_place {
+    int32_t completed_by; /* the block whose backward completes what is summed; -1: nothing is */
+    int64_t summed_bytes; /* the front of the pack */
+};
+
+struct step_buffers {
+    struct program *program;
+    const struct graph *graph;
+    const struct plan *plan;
+    const struct chunk_list *chunks;
+    const int32_t *completed_by; /* by tensor id (executions.h) */
+    bool sums;                   /* shares are added: of one share's gradients nothing stands apart */
+    int levels;
+    int64_t grains, shares;                    /* the rank's: of inputs, and of sums of losses */
+    int32_t *buffers;                          /* by tensor id: at level 0; -1 */
+    int64_t *offsets;                          /* by tensor id: where in it */
+    int32_t *packs;                            /* by tensor id: its gradient pack; -1 */
+    VEC(struct gradient_pack_place) gradients; /* packs, chunk by chunk and then block by block */
+    VEC(int32_t) level_buffers;                /* by pack * levels + level */
+};
+
+/* Adds the buffers to the program. All but the arrays is set by the caller, who frees them, also after a failure. */
+enum status step_buffers_create(struct step_buffers *buffers);
+void step_buffers_free(struct step_buffers *buffers);
+
+/* Adds a buffer that is not placed and is no copy; *out is its number. */
+enum status program_add_buffer(struct program *program, struct buffer buffer, int32_t *out);
+/* Adds one for `count` tensors. */
+enum status program_add_tensor_buffer(struct program *program, const struct tensor *tensor, int64_t count,
+                                      enum tier tier, int32_t *out);
+
+static inline int32_t step_buffers_pack(const struct step_buffers *buffers, int32_t pack, int level) {
+    return buffers->level_buffers.items[pack * buffers->levels + level];
+}
+/* The buffer of a tensor that owns its bytes; of a gradient, at a level. */
+static inline int32_t step_buffers_of(const struct step_buffers *buffers, const struct tensor *tensor, int level) {
+    int32_t pack = buffers->packs[tensor->id];
+    return pack < 0 ? buffers->buffers[tensor->id] : step_buffers_pack(buffers, pack, level);
+}
+/* Whether each share has a sum of its own of it, as of its loss: a result that forward or backward add to. */
+bool step_buffers_sums_by_share(const struct node *node, const struct tensor *tensor);
+
+#endif

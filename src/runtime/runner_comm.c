@@ -1,0 +1,43 @@
+/* Operations between ranks: made with the runner, started and waited for by the communication stream's worker. */
+#include "program/collectives.h"
+#include "runtime/runner_state.h"
+
+static enum status make_operation(struct runner *runner, const struct instruction *instruction) {
+    const struct program *program = runner->executable->program;
+    const struct operand *data = &instruction->operands[OP_INPUTS_MAX];
+    enum tier tier = program->buffers.items[data->buffer].tier;
+    BUG_IF(!runner->arenas[tier].mapped, "an operation between ranks on memory without addresses");
+    struct comm_spec spec;
+    struct lane_tree tree;
+    enum status status = collectives_spec(program, instruction->collective, &tree, &spec);
+    spec.data = runner_address(runner, data, 0);
+    spec.staging = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], 0);
+    if (status == STATUS_OK) status = comm_create(runner->comm, &spec, &runner->operations[instruction->collective]);
+    lane_tree_free(&tree);
+    return status;
+}
+
+enum status runner_operations_open(struct runner *runner) {
+    const struct program *program = runner->executable->program;
+    if (program->collectives.count == 0) return STATUS_OK;
+    BUG_IF(!runner->comm || mesh_ranks(&runner->comm->mesh) != rank_place_ranks(&program->place),
+           "a program for %d ranks", rank_place_ranks(&program->place));
+    runner->operations = mem_array(program->collectives.count, sizeof *runner->operations);
+    TRY(comm_agree(runner->comm, runner->operations ? STATUS_OK : STATUS_FAILED));
+    for (size_t i = 0; i < program->instructions.count; i++)
+        if (program->instructions.items[i].opcode == OPCODE_ALL_REDUCE)
+            TRY(make_operation(runner, &program->instructions.items[i]));
+    return STATUS_OK;
+}
+
+void runner_operations_close(struct runner *runner) {
+    for (size_t i = 0; runner->operations && i < runner->executable->program->collectives.count; i++)
+        comm_free(runner->operations[i]);
+    mem_free(runner->operations);
+}
+
+enum status runner_reduce(struct runner *runner, const struct instruction *instruction) {
+    struct comm_operation *operation = runner->operations[instruction->collective];
+    comm_start(operation);
+    return comm_wait(operation);
+}
