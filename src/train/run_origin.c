@@ -209,9 +209,12 @@ static void tell_change(const struct recipe_change *change) {
 /* A policy was chosen for a number of ranks: on another, the plain one is where the search begins. */
 static void forget_policy(const struct plan_options *options, struct plan *base) {
     int were = rank_place_ranks(&base->place), are = options->comm ? mesh_ranks(&options->comm->mesh) : 1;
-    if (were == are) return;
-    base->policy = (struct policy){.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};
-    log_note("on %d rank%s, it was %d: the policy is chosen anew", are, are == 1 ? "" : "s", were);
+    if (were != are) base->policy = (struct policy){.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};
+}
+
+static void tell_ranks(const struct plan *base, const struct plan *now) {
+    int were = rank_place_ranks(&base->place), are = rank_place_ranks(&now->place);
+    if (were != are) log_note("on %d rank%s, it was %d: the policy is chosen anew", are, are == 1 ? "" : "s", were);
 }
 
 enum status run_origin_resolve(struct run_origin *origin, const char *run_folder, const struct plan_options *options,
@@ -224,6 +227,7 @@ enum status run_origin_resolve(struct run_origin *origin, const char *run_folder
     enum status status = plan_options_resolve(options, NULL, backend, NULL, base, run_folder, out);
     if (status == STATUS_BAD_INPUT && !options->allow_recipe_change) return hint_recipe_change(options, backend, base);
     TRY(status);
+    tell_ranks(base, out);
     TRY(recipe_changes_add(changes, origin->state.step, &base->recipe, &out->recipe));
     for (size_t i = before; i < changes->items.count; i++)
         tell_change(&changes->items.items[i]);
