@@ -45,6 +45,7 @@ static struct plan_request request_of(const struct harness_options *options) {
     snprintf(recipe->lora, sizeof recipe->lora, "%s", options->lora ? options->lora : "");
     snprintf(recipe->freeze, sizeof recipe->freeze, "%s", options->freeze ? options->freeze : "");
     request.plan.policy.grains_per_pass = options->grains_per_pass;
+    if (options->comm) request.plan.place.mesh = options->comm->mesh;
     enum program_use main = options->purpose == MODEL_LOGITS ? PROGRAM_LOGITS
                             : options->forward_only          ? PROGRAM_LOSS
                                                              : PROGRAM_STEP;
@@ -90,6 +91,7 @@ static void open_session(struct harness *harness) {
     SETTINGS_GIVE(&plan.memory, device_bytes, INT64_MAX / 4);
     SETTINGS_GIVE(&plan.memory, host_bytes, INT64_MAX / 4);
     memory_options_set_disk(&plan.memory, options->disk);
+    plan.comm = options->comm;
     require(session_open_model(model, &plan, NULL, &harness->session), "session");
     harness->session.machine.disk_engine = options->engine;
     harness->session.machine.disk_buffered = options->buffered;
@@ -157,43 +159,59 @@ static int32_t *input_of(const struct executable *executable, const struct runne
     return tensor ? runner_data(runner, tensor) : NULL;
 }
 
-static void set_inputs(const struct harness_options *options, const struct executable *executable,
-                       const struct runner *runner, const int32_t *tokens, const int32_t *targets) {
-    int64_t length = options->sequence_length, rows = options->batch;
-    int64_t grains = (rows + options->grain_sequences - 1) / options->grain_sequences;
+/* Of a batch, the grains that the program's inputs hold. */
+static struct grain_range grains_of(const struct harness *harness, const struct runner *runner) {
+    const struct harness_options *options = &harness->options;
+    int64_t all = (options->batch + options->grain_sequences - 1) / options->grain_sequences;
+    bool step = runner == harness->engine.runners[PROGRAM_STEP];
+    return step ? harness->engine.grains : (struct grain_range){0, all};
+}
+
+static void set_inputs(const struct harness *harness, const struct executable *executable, const struct runner *runner,
+                       const int32_t *tokens, const int32_t *targets) {
+    const struct harness_options *options = &harness->options;
+    struct grain_range grains = grains_of(harness, runner);
+    int64_t length = options->sequence_length, in_grain = options->grain_sequences * length;
+    int64_t first = grains.first * in_grain, real = options->batch * length;
     int32_t *to_tokens = input_of(executable, runner, "tokens"), *to_targets = input_of(executable, runner, "targets");
     int32_t *positions = input_of(executable, runner, "positions");
-    for (int64_t i = 0; i < grains * options->grain_sequences * length; i++) {
-        bool real = i < rows * length;
-        to_tokens[i] = real ? tokens[i] : 0;
-        if (to_targets) to_targets[i] = real ? targets[i] : -100;
+    for (int64_t i = 0; i < grains.count * in_grain; i++) {
+        to_tokens[i] = first + i < real ? tokens[first + i] : 0;
+        if (to_targets) to_targets[i] = first + i < real ? targets[first + i] : -100;
         if (positions) positions[i] = (int32_t)(i % length);
     }
 }
 
 void harness_set_inputs(struct harness *harness, const int32_t *tokens, const int32_t *targets) {
-    set_inputs(&harness->options, harness->executable, harness->runner, tokens, targets);
+    set_inputs(harness, harness->executable, harness->runner, tokens, targets);
 }
 
-static int64_t count_unmasked(const struct harness *harness, const int32_t *targets) {
-    int64_t count = harness->options.batch * harness->options.sequence_length, unmasked = 0;
+static int64_t count_unmasked(const int32_t *targets, int64_t count) {
+    int64_t unmasked = 0;
     for (int64_t i = 0; targets && i < count; i++)
         unmasked += targets[i] >= 0;
     return unmasked;
+}
+
+int64_t harness_count_targets(const struct harness *harness) {
+    int64_t grains = grains_of(harness, harness->runner).count, length = harness->options.sequence_length;
+    return count_unmasked(harness_data(harness, "targets"), grains * harness->options.grain_sequences * length);
 }
 
 double harness_evaluate(struct harness *harness, const int32_t *tokens, const int32_t *targets) {
     double scalars[SCALAR_COUNT] = {[SCALAR_LOSS_SCALE] = 1};
     harness_finish(harness);
     struct runner *runner = harness->engine.runners[PROGRAM_LOSS];
-    set_inputs(&harness->options, harness->plan.programs.of[PROGRAM_LOSS], runner, tokens, targets);
+    set_inputs(harness, harness->plan.programs.of[PROGRAM_LOSS], runner, tokens, targets);
     require(runner_step(runner, scalars), "evaluation");
     const double *loss = engine_data(&harness->engine, PROGRAM_LOSS, "loss");
-    return *loss / (double)count_unmasked(harness, targets);
+    return *loss / (double)count_unmasked(targets, harness->options.batch * harness->options.sequence_length);
 }
 
 double harness_step(struct harness *harness, double learning_rate, bool interleaved) {
-    int64_t unmasked = count_unmasked(harness, harness_data(harness, "targets"));
+    int64_t unmasked;
+    require(step_exchange_targets(&harness->engine.exchange, STATUS_OK, harness_count_targets(harness), &unmasked),
+            "targets");
     harness->step++;
     double t = (double)harness->step;
     double scalars[SCALAR_COUNT] = {
@@ -210,8 +228,9 @@ double harness_step(struct harness *harness, double learning_rate, bool interlea
         require(runner_step(harness->runner, scalars), "step");
     const double *losses = harness_data(harness, "loss");
     if (!losses) return 0;
-    double loss;
-    require(step_exchange_loss(&harness->engine.exchange, losses, &loss), "loss");
+    double loss = *losses;
+    if (harness->engine.runners[PROGRAM_STEP])
+        require(step_exchange_loss(&harness->engine.exchange, losses, &loss), "loss");
     return loss * scalars[SCALAR_LOSS_SCALE];
 }
 

@@ -30,6 +30,7 @@ struct harness_options {
     struct lane_shape lanes;
     int64_t round_grains;
     double clip_norm, weight_decay, epsilon, beta1, beta2;
+    struct comm *comm;          /* ranks that open and step together, each with its rows; NULL: one */
     int streams;                /* more than 1: instructions are dealt to streams at random, by the sum of the seeds */
     uint64_t seed, stream_seed; /* `seed` is also that of weights and adapters which no file has */
 };
@@ -53,8 +54,11 @@ void *harness_data(const struct harness *harness, const char *name);
 /* Logits [batch, length, vocabulary] of a program that makes them. */
 const float *harness_logits(const struct harness *harness);
 
-/* Sets the inputs from `batch` sequences; targets may be NULL (logits). Sequences beyond the batch have weight zero. */
+/* Sets the inputs from `batch` sequences, of a step this rank's; targets may be NULL (logits). Sequences beyond the
+ * batch have weight zero. */
 void harness_set_inputs(struct harness *harness, const int32_t *tokens, const int32_t *targets);
+/* How many of the targets that were set count: of a step, this rank's. */
+int64_t harness_count_targets(const struct harness *harness);
 /* One step over what harness_set_inputs set; returns the mean loss. `interleaved`: by runner_step_interleaved. */
 double harness_step(struct harness *harness, double learning_rate, bool interleaved);
 /* The mean loss by the program that only runs forward, with the weights after the last step. */

@@ -52,26 +52,35 @@ static struct model_config config_of(const struct policy_subject *subject) {
     return config;
 }
 
+struct harness_options policy_options(const struct policy_subject *subject, const struct policy_way *way,
+                                      struct model_config *config) {
+    double clip_norm = way->clip_norm < 0 ? 0 : way->clip_norm > 0 ? way->clip_norm : POLICY_SUBJECT_CLIP_NORM;
+    *config = config_of(subject);
+    return (struct harness_options){.backend = way->backend,
+                                    .config = config,
+                                    .lora = subject->lora,
+                                    .freeze = subject->freeze,
+                                    .purpose = MODEL_LOSS,
+                                    .dtype = subject->dtype,
+                                    .batch = way->batch > 0 ? way->batch : BATCH,
+                                    .sequence_length = TOKENS,
+                                    .grain_sequences = GRAIN,
+                                    .grains_per_pass = way->policy ? way->policy->grains_per_pass : 1,
+                                    .policy = way->policy ? *way->policy : (struct policy){0},
+                                    .policy_seed = way->policy_seed,
+                                    .clip_norm = clip_norm,
+                                    .threads = way->threads,
+                                    .comm = way->comm,
+                                    .weight_decay = 0.1,
+                                    .lanes = way->lanes,
+                                    .round_grains = way->round_grains,
+                                    .streams = way->streams,
+                                    .stream_seed = way->stream_seed,
+                                    .seed = 3};
+}
+
 struct outcome policy_train(const struct policy_subject *subject, const struct policy_way *way) {
-    struct model_config config = config_of(subject);
-    struct harness_options options = {.backend = way->backend,
-                                      .config = &config,
-                                      .lora = subject->lora,
-                                      .freeze = subject->freeze,
-                                      .purpose = MODEL_LOSS,
-                                      .dtype = subject->dtype,
-                                      .batch = BATCH,
-                                      .sequence_length = TOKENS,
-                                      .grain_sequences = GRAIN,
-                                      .grains_per_pass = way->policy ? way->policy->grains_per_pass : 1,
-                                      .policy = way->policy ? *way->policy : (struct policy){0},
-                                      .policy_seed = way->policy_seed,
-                                      .clip_norm = POLICY_SUBJECT_CLIP_NORM,
-                                      .weight_decay = 0.1,
-                                      .lanes = way->lanes,
-                                      .round_grains = way->round_grains,
-                                      .streams = way->streams,
-                                      .stream_seed = way->stream_seed,
-                                      .seed = 3};
+    struct model_config config;
+    struct harness_options options = policy_options(subject, way, &config);
     return outcome_train(&options, way->interleaved);
 }

@@ -1,0 +1,196 @@
+#include "support/rank_case.h"
+
+#include <stdio.h>
+
+#include "base/random.h"
+#include "collective/comm_schedule.h"
+#include "collective/lane_tree.h"
+#include "support/outcome.h"
+#include "support/policy_subject.h"
+#include "support/unit.h"
+
+/* ---- What is drawn ---- */
+
+static const struct lane_shape lanes_of[] = {{1, 8}, {2, 4}, {1, 3}};
+enum { LANES = 3, BATCHES = 3, ROUNDS = 3, CLIPS = 2, POLICIES = 4 };
+
+int rank_axis_values(enum rank_axis axis) {
+    static const int counts[RANK_AXES] = {[RANK_AXIS_lanes] = LANES,
+                                          [RANK_AXIS_batch] = BATCHES,
+                                          [RANK_AXIS_round] = ROUNDS,
+                                          [RANK_AXIS_clip] = CLIPS,
+                                          [RANK_AXIS_policy] = POLICIES};
+    return axis == RANK_AXIS_subject ? (int)policy_subject_count : counts[axis];
+}
+
+static int draw(uint64_t seed, uint64_t number, enum rank_axis axis) {
+    return (int)(random_u64(seed, RANDOM_TEST, (uint32_t)axis, number) % (uint64_t)rank_axis_values(axis));
+}
+
+struct rank_case rank_case_random(uint64_t seed, uint64_t number) {
+    struct rank_case spec = {.seed = 1 + seed * 1000 + number};
+    for (enum rank_axis axis = 0; axis < RANK_AXES; axis++)
+        spec.value[axis] = draw(seed, number, axis);
+    return spec;
+}
+
+/* ---- All pairs ---- */
+
+enum { VALUES_MOST = 64 };
+
+struct pairs {
+    bool seen[RANK_AXES][VALUES_MOST][RANK_AXES][VALUES_MOST];
+};
+
+static int count_new(const struct pairs *pairs, const struct rank_case *spec) {
+    int count = 0;
+    for (int a = 0; a < RANK_AXES; a++)
+        for (int b = a + 1; b < RANK_AXES; b++)
+            count += !pairs->seen[a][spec->value[a]][b][spec->value[b]];
+    return count;
+}
+
+static void note(struct pairs *pairs, const struct rank_case *spec) {
+    for (int a = 0; a < RANK_AXES; a++)
+        for (int b = a + 1; b < RANK_AXES; b++)
+            pairs->seen[a][spec->value[a]][b][spec->value[b]] = true;
+}
+
+static bool find_missing(const struct pairs *pairs, struct rank_case *spec, int *first, int *second) {
+    for (int a = 0; a < RANK_AXES; a++)
+        for (int b = a + 1; b < RANK_AXES; b++)
+            for (int i = 0; i < rank_axis_values((enum rank_axis)a); i++)
+                for (int j = 0; j < rank_axis_values((enum rank_axis)b); j++) {
+                    if (pairs->seen[a][i][b][j]) continue;
+                    spec->value[a] = i, spec->value[b] = j;
+                    *first = a, *second = b;
+                    return true;
+                }
+    return false;
+}
+
+/* Each case has a pair that none had, and of some random ones around it the one with most new pairs. */
+struct rank_case *rank_case_pairwise(uint64_t seed, size_t *count) {
+    enum { TRIES = 50, MOST = 4096 };
+    struct pairs *pairs = mem_array(1, sizeof *pairs);
+    struct rank_case *cases = mem_array(MOST, sizeof *cases);
+    assert_true(pairs && cases);
+    int first, second;
+    struct rank_case fixed;
+    for (*count = 0; *count < MOST && find_missing(pairs, &fixed, &first, &second); (*count)++) {
+        struct rank_case *best = &cases[*count];
+        for (uint64_t i = 0; i < TRIES; i++) {
+            struct rank_case tried = rank_case_random(seed, *count * TRIES + i);
+            tried.value[first] = fixed.value[first];
+            tried.value[second] = fixed.value[second];
+            if (i == 0 || count_new(pairs, &tried) > count_new(pairs, best)) *best = tried;
+        }
+        note(pairs, best);
+    }
+    mem_free(pairs);
+    return cases;
+}
+
+/* ---- Training ---- */
+
+static const struct policy_subject *subject_of(const struct rank_case *spec) {
+    return &policy_subjects[spec->value[RANK_AXIS_subject]];
+}
+
+bool rank_case_holds(const struct rank_case *spec, int ranks) {
+    struct lane_tree tree;
+    assert_int_equal(lane_tree_of_shape(&lanes_of[spec->value[RANK_AXIS_lanes]], &tree), STATUS_OK);
+    bool holds = lane_tree_holds(&tree, ranks);
+    lane_tree_free(&tree);
+    return holds;
+}
+
+void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTES]) {
+    static const char *const batches[] = {"full grains", "a short last grain", "fewer grains than lanes"};
+    static const char *const policies[] = {"plain", "deferred from disk", "random", "random"};
+    char lanes[LANE_SHAPE_BYTES];
+    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s, policy %s (seed %llu)",
+             subject_of(spec)->name, lane_shape_print(&lanes_of[spec->value[RANK_AXIS_lanes]], lanes),
+             batches[spec->value[RANK_AXIS_batch]], spec->value[RANK_AXIS_round],
+             spec->value[RANK_AXIS_clip] ? "clipped" : "not clipped", policies[spec->value[RANK_AXIS_policy]],
+             (unsigned long long)spec->seed);
+}
+
+static struct harness_options options_of(const struct rank_case *spec, struct comm *comm, struct model_config *config) {
+    enum { GRAIN = 2 };
+    struct lane_shape lanes = lanes_of[spec->value[RANK_AXIS_lanes]];
+    int64_t count = lanes.nodes * lanes.per_node, batches[] = {3 * count * GRAIN, (2 * count - 1) * GRAIN - 1, 4};
+    struct policy_way way = {.lanes = lanes,
+                             .round_grains = spec->value[RANK_AXIS_round],
+                             .clip_norm = spec->value[RANK_AXIS_clip] ? POLICY_SUBJECT_CLIP_NORM : -1,
+                             .batch = batches[spec->value[RANK_AXIS_batch]],
+                             .threads = 1,
+                             .comm = comm};
+    static const struct policy on_disk = {
+        .grains_per_pass = 1, .buffers = 3, .lookahead = 2, .gradients = TIER_HOST, .optimizer = TIER_DISK};
+    int policy = spec->value[RANK_AXIS_policy];
+    if (policy == 1) way.policy = &on_disk;
+    if (policy > 1) way.policy_seed = spec->seed;
+    return policy_options(subject_of(spec), &way, config);
+}
+
+static struct comm_traffic add_traffic(struct comm_traffic a, struct comm_traffic b, int64_t times) {
+    for (int axis = 0; axis < MESH_AXES; axis++) {
+        a.sent[axis] += times * b.sent[axis];
+        a.received[axis] += times * b.received[axis];
+    }
+    a.read += times * b.read;
+    return a;
+}
+
+static enum status expect_traffic(struct comm *comm, const struct program *program, struct comm_traffic before,
+                                  struct comm_traffic after) {
+    struct comm_traffic own = add_traffic(after, before, -1), planned = {0};
+    struct comm_group all = comm_group_all(comm);
+    struct comm_traffic each[64];
+    int64_t moved = 0, formula = 0, ranks = all.count;
+    bool full = true;
+    for (size_t i = 0; i < program->collectives.count; i++) {
+        const struct program_collective *operation = &program->collectives.items[i];
+        planned = add_traffic(planned, operation->traffic, 1);
+        formula += 2 * (ranks - 1) * operation->bytes;
+        full &= !operation->empty;
+    }
+    if (memcmp(&own, &planned, sizeof own) != 0)
+        return status_set(STATUS_FAILED, "rank %d sent %lld and read %lld bytes in a step; planned: %lld and %lld",
+                          comm->rank, (long long)(own.sent[0] + own.sent[1]), (long long)own.read,
+                          (long long)(planned.sent[0] + planned.sent[1]), (long long)planned.read);
+    TRY(comm_exchange(comm, &all, &own, sizeof own, each));
+    for (int rank = 0; rank < ranks; rank++)
+        moved += each[rank].sent[0] + each[rank].sent[1] + each[rank].read;
+    if (!full || moved == formula) return STATUS_OK;
+    return status_set(STATUS_FAILED, "%lld bytes are moved in a step; the formula has %lld", (long long)moved,
+                      (long long)formula);
+}
+
+/* As engine_compute_step, which the first steps call, with a look at the bytes around the program alone. */
+static enum status check_traffic(struct harness *harness, struct comm *comm) {
+    struct comm_traffic before, after;
+    comm_read_traffic(comm, &before);
+    TRY(engine_repeat_step(&harness->engine));
+    comm_read_traffic(comm, &after);
+    return expect_traffic(comm, harness->executable->program, before, after);
+}
+
+enum status rank_case_train(const struct rank_case *spec, struct comm *comm, struct rank_result *out) {
+    struct model_config config;
+    struct harness_options options = options_of(spec, comm, &config);
+    struct harness harness;
+    struct step_numbers numbers;
+    harness_open(&options, &harness);
+    for (int step = 0; step < RANK_CASE_STEPS; step++) {
+        outcome_set_batch(&harness, step);
+        TRY(engine_compute_step(&harness.engine, step, 1e-3 / (1 + step), harness_count_targets(&harness), &numbers));
+        out->losses[step] = numbers.loss;
+        out->norms[step] = numbers.grad_norm;
+    }
+    out->weights = harness_fingerprint(&harness);
+    enum status status = comm ? check_traffic(&harness, comm) : STATUS_OK;
+    harness_close(&harness);
+    return status;
+}

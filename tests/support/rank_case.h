@@ -1,0 +1,48 @@
+/* Small training runs for ranks: what must have the same bits on any number of them. */
+#ifndef BALLAST_TESTS_RANK_CASE_H
+#define BALLAST_TESTS_RANK_CASE_H
+
+#include "comm/comm.h"
+#include "plan/plan.h"
+
+enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 160 };
+
+/* What a run is drawn from: a value of each axis. Pairs of values are what `make check` covers. */
+#define RANK_CASE_AXES(X)                                                                                              \
+    X(subject) /* family, and dtype, adapters or frozen layers: of policy_subjects */                                  \
+    X(lanes)   /* 8, 2x4, 3 */                                                                                         \
+    X(batch)   /* full grains, a short last one, fewer grains than lanes */                                            \
+    X(round)   /* all grains of a lane, 1, 2 */                                                                        \
+    X(clip)    /* at work, or off */                                                                                   \
+    X(policy)  /* the plain one, deferred updates from the disk, two random ones */
+enum rank_axis {
+#define RANK_CASE_AXIS(name) RANK_AXIS_##name,
+    RANK_CASE_AXES(RANK_CASE_AXIS)
+#undef RANK_CASE_AXIS
+        RANK_AXES
+};
+
+struct rank_case {
+    int value[RANK_AXES];
+    uint64_t seed; /* of random policies */
+};
+
+/* By axis. */
+int rank_axis_values(enum rank_axis axis);
+/* The same for the same seed and number. */
+struct rank_case rank_case_random(uint64_t seed, uint64_t number);
+/* Cases in which each pair of values of two axes occurs. In fresh memory. */
+struct rank_case *rank_case_pairwise(uint64_t seed, size_t *count);
+bool rank_case_holds(const struct rank_case *spec, int ranks);
+void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTES]);
+
+struct rank_result {
+    double losses[RANK_CASE_STEPS], norms[RANK_CASE_STEPS];
+    uint64_t weights; /* parameters and optimizer states */
+};
+
+/* Trains; NULL: on one rank. Checks the bytes that were moved against the program's list of operations and, where every
+ * rank has something to add, against the formula of collective.h. FAILED where they differ. */
+enum status rank_case_train(const struct rank_case *spec, struct comm *comm, struct rank_result *out);
+
+#endif
