@@ -31,6 +31,7 @@
 #include "cluster/tier.h"
 #include "collective/collective.h"
 #include "graph/graph.h"
+#include "plan/lane_shares.h"
 #include "plan/plan.h"
 
 #define BUFFER_KIND_LIST(X)                                                                                            \
@@ -178,6 +179,11 @@ struct workspace_table {
     const int64_t *bytes;
     int count;
 };
+
+/* The shares of a program of the graph. What has no gradients is one share of one rank. The caller frees with
+ * lane_shares_free, also after a failure. */
+enum status program_cut(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
+                        struct lane_shares *out);
 
 /* schedule > move > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller frees. */
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
