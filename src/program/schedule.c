@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "collective/comm_schedule.h"
-#include "plan/lane_shares.h"
 #include "plan/movement.h"
 #include "program/collectives.h"
 #include "program/instances.h"
@@ -81,6 +80,16 @@ static struct instruction new_instruction(const struct scheduler *scheduler, enu
     return instruction;
 }
 
+static enum status schedule_zero(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
+                                 enum tier tier) {
+    struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, execution);
+    zero.grain = 0;
+    zero.tier = tier;
+    zero.operands[OP_INPUTS_MAX] = (struct operand){
+        .buffer = buffer, .access = ACCESS_WRITE, .bytes = scheduler->program->buffers.items[buffer].bytes};
+    return vec_push(&scheduler->program->instructions, zero);
+}
+
 /* Sums are zeroed before their first use in a share, results' before that in a step, whole buffers at a time. */
 static enum status zero_accumulators(struct scheduler *scheduler, const struct execution *execution) {
     const struct node *node = execution->node;
@@ -92,11 +101,7 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct e
         int32_t buffer = sums ? current_buffer(scheduler, execution, tensor) : -1;
         if (!sums || scheduler->zeroed[buffer] > (of_share ? share_number(scheduler) : 0)) continue;
         scheduler->zeroed[buffer] = share_number(scheduler) + 1;
-        struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, execution);
-        zero.grain = 0;
-        zero.operands[OP_INPUTS_MAX] = (struct operand){
-            .buffer = buffer, .access = ACCESS_WRITE, .bytes = scheduler->program->buffers.items[buffer].bytes};
-        TRY(vec_push(&scheduler->program->instructions, zero));
+        TRY(schedule_zero(scheduler, execution, buffer, TIER_DEVICE));
     }
     return STATUS_OK;
 }
@@ -124,6 +129,10 @@ static enum status schedule_reduce(struct scheduler *scheduler, const struct exe
     enum access access = scheduler->share->grains > 0 ? ACCESS_UPDATE : ACCESS_WRITE;
     int64_t staging_bytes;
     reduce.tier = program->place.tier;
+    /* Behind the front may be accumulators that nobody writes here, and buffers are copied as a whole. */
+    int32_t sum = step_buffers_pack(&scheduler->buffers, pack, step->to);
+    bool all = scheduler->buffers.gradients.items[pack].summed_bytes == program->buffers.items[sum].bytes;
+    if (access == ACCESS_WRITE && !all) TRY(schedule_zero(scheduler, execution, sum, reduce.tier));
     reduce.collective = (int32_t)program->collectives.count;
     reduce.operands[OP_INPUTS_MAX] = front_of(scheduler, pack, step->to, access);
     TRY(collectives_add_reduction(program, &scheduler->plan->recipe, scheduler->share->round,
@@ -315,18 +324,22 @@ static bool has_deferred(const struct scheduler *scheduler) {
     return false;
 }
 
-/* What has no gradients is one share of one rank. */
+enum status program_cut(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
+                        struct lane_shares *out) {
+    if (graph_has_backward(graph)) return lane_shares_create(recipe, place, out);
+    struct recipe whole = *recipe;
+    whole.lanes = (struct lane_shape){1, 1};
+    whole.round_grains = 0;
+    return lane_shares_create(&whole, &(struct rank_place){.rank = 0}, out);
+}
+
 static enum status cut_step(struct scheduler *scheduler) {
     const struct plan *plan = scheduler->plan;
     if (graph_has_backward(scheduler->graph)) {
         scheduler->program->place = plan->place;
         scheduler->program->lanes = plan->recipe.lanes;
-        return lane_shares_create(&plan->recipe, &plan->place, &scheduler->shares);
     }
-    struct recipe whole = plan->recipe;
-    whole.lanes = (struct lane_shape){1, 1};
-    whole.round_grains = 0;
-    return lane_shares_create(&whole, &(struct rank_place){.rank = 0}, &scheduler->shares);
+    return program_cut(scheduler->graph, &plan->recipe, &plan->place, &scheduler->shares);
 }
 
 static enum status make_source(struct scheduler *scheduler) {
