@@ -216,7 +216,8 @@ static enum status add_schedule(struct space *space, int32_t schedule, const str
     int32_t fit = twin >= 0 ? space->first_fits[twin] : (int32_t)space->fits.count;
     space->first_fits[schedule] = fit;
     int64_t fixed = space->input->grains_per_pass;
-    int64_t most = fixed > 0 ? fixed : space->grains < GRAINS_MOST ? space->grains : GRAINS_MOST;
+    int64_t share = recipe_share_grains(space->input->recipe); /* no pass has grains of two lanes */
+    int64_t most = fixed > 0 ? fixed : share < GRAINS_MOST ? share : GRAINS_MOST;
     for (int64_t lookahead = 0; lookahead < LOOKAHEADS; lookahead++)
         for (int64_t grains = fixed > 0 ? fixed : 1;; grains = 2 * grains < most ? 2 * grains : most) {
             struct family family = {.schedule = schedule, .lookahead = lookahead, .grains_per_pass = grains};

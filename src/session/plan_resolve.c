@@ -169,14 +169,25 @@ static struct mesh mesh_of(const struct plan_options *options) {
     return options->comm ? options->comm->mesh : (struct mesh){1, 1};
 }
 
-/* On several ranks a new run has as many lanes: each rank adds its grains as one rank would. */
+static bool can_hold(const struct lane_shape *lanes, int ranks) {
+    struct lane_tree tree;
+    if (lane_tree_of_shape(lanes, &tree) != STATUS_OK) return false;
+    bool held = lane_tree_holds(&tree, ranks);
+    lane_tree_free(&tree);
+    return held;
+}
+
+/* On several ranks a new run has as many lanes: each rank adds its grains as one rank would. So has one that may change
+ * its recipe and goes on on ranks that cannot hold its lanes. */
 static void choose_lanes(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
                          struct recipe *recipe) {
     char wanted_text[LANE_SHAPE_BYTES], base_text[LANE_SHAPE_BYTES];
     bool given = SETTINGS_HAVE(options, lanes), moved = options->allow_recipe_change && given;
     struct mesh mesh = mesh_of(options);
     struct lane_shape ranks = {mesh.nodes, mesh.per_node};
-    struct lane_shape was = moved ? options->lanes : base->lanes;
+    bool stuck = options->allow_recipe_change && !given && resolver->base_name;
+    stuck = stuck && !can_hold(&base->lanes, mesh_ranks(&mesh));
+    struct lane_shape was = moved ? options->lanes : stuck ? ranks : base->lanes;
     recipe->lanes = resolver->base_name ? was : given ? options->lanes : ranks;
     if (given && !lane_shape_equal(&recipe->lanes, &options->lanes) && resolver->status == STATUS_OK)
         resolver->status = status_set(STATUS_BAD_INPUT, "lanes: %s differs from the %s of %s",

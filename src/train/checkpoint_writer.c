@@ -108,6 +108,12 @@ static void end_saving(struct checkpoint_writer *writer, enum status status) {
     writer->stage = WRITER_ENDED;
 }
 
+/* From its start on the status is the thread's. */
+static void start_or_keep(struct checkpoint_writer *writer) {
+    enum status started = start_thread(writer);
+    if (started != STATUS_OK) keep_status(writer, started);
+}
+
 /* All threads are through with a stage. Rank 0 alone has anything to do in the next. */
 static void go_on(struct checkpoint_writer *writer) {
     enum status status = join_thread(writer);
@@ -125,7 +131,7 @@ static void go_on(struct checkpoint_writer *writer) {
     if (writer->saving.folder.agreed) /* and all ranks know */
         end_saving(writer, status);
     else if (status == STATUS_OK && comm_of(writer)->rank == 0)
-        keep_status(writer, start_thread(writer));
+        start_or_keep(writer);
 }
 
 static bool is_working(struct checkpoint_writer *writer) {
@@ -165,8 +171,8 @@ enum status checkpoint_writer_begin(struct checkpoint_writer *writer, const stru
     writer->reading = true;
     status = start_thread(writer);
     if (status == STATUS_OK) return STATUS_OK;
-    keep_status(writer, status); /* the others learn it when they ask */
-    if (!is_alone(writer)) return STATUS_OK;
+    keep_status(writer, status);
+    if (!is_alone(writer)) return STATUS_OK; /* all learn it when they ask */
     end_saving(writer, status);
     writer->stage = WRITER_IDLE;
     return status_set(STATUS_FAILED, "%s", writer->message);

@@ -172,6 +172,7 @@ enum status run_origin_find(struct comm *comm, const char *run_folder, struct ru
     struct recipe *recipe = &out->state.plan.recipe; /* a change may have left it without products */
     if (!recipe->products) recipe->products = settings->plan.recipe.products;
     out->state.plan.policy = settings->plan.policy;
+    out->state.plan.place = settings->plan.place;
     return STATUS_OK;
 }
 
@@ -205,15 +206,28 @@ static void tell_change(const struct recipe_change *change) {
                 change->field, change->to, change->step + 1, change->from);
 }
 
-enum status run_origin_resolve(const struct run_origin *origin, const char *run_folder,
-                               const struct plan_options *options, struct run_settings *settings, struct plan *out) {
-    const struct plan *base = &origin->state.plan;
+/* A policy was chosen for a number of ranks: on another, the plain one is where the search begins. */
+static void forget_policy(const struct plan_options *options, struct plan *base) {
+    int were = rank_place_ranks(&base->place), are = options->comm ? mesh_ranks(&options->comm->mesh) : 1;
+    if (were != are) base->policy = (struct policy){.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};
+}
+
+static void tell_ranks(const struct plan *base, const struct plan *now) {
+    int were = rank_place_ranks(&base->place), are = rank_place_ranks(&now->place);
+    if (were != are) log_note("on %d rank%s, it was %d: the policy is chosen anew", are, are == 1 ? "" : "s", were);
+}
+
+enum status run_origin_resolve(struct run_origin *origin, const char *run_folder, const struct plan_options *options,
+                               struct run_settings *settings, struct plan *out) {
+    struct plan *base = &origin->state.plan;
     const struct backend *backend = plan_options_backend(options, &base->recipe);
+    forget_policy(options, base);
     struct recipe_changes *changes = &settings->changes;
     size_t before = changes->items.count;
     enum status status = plan_options_resolve(options, NULL, backend, NULL, base, run_folder, out);
     if (status == STATUS_BAD_INPUT && !options->allow_recipe_change) return hint_recipe_change(options, backend, base);
     TRY(status);
+    tell_ranks(base, out);
     TRY(recipe_changes_add(changes, origin->state.step, &base->recipe, &out->recipe));
     for (size_t i = before; i < changes->items.count; i++)
         tell_change(&changes->items.items[i]);

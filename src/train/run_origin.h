@@ -15,9 +15,11 @@ struct run_origin {
  * notes for all else that was edited. BAD_INPUT hints at an older checkpoint where the newest is damaged. */
 enum status run_origin_find(struct comm *comm, const char *run_folder, struct run_settings *settings,
                             struct run_origin *out);
-/* The plan to go on with, under the options that were given. What is another than before, where
- * options->allow_recipe_change admits that, is warned of and added to settings->changes. */
-enum status run_origin_resolve(const struct run_origin *origin, const char *run_folder,
-                               const struct plan_options *options, struct run_settings *settings, struct plan *out);
+/* The plan to go on with, under the options that were given. On another number of ranks (options->comm) the policy is
+ * the plain one, so that it is chosen anew; BAD_INPUT with the numbers that will do where so many cannot hold the
+ * lanes. What is another than before, where options->allow_recipe_change admits that, is warned of and added to
+ * settings->changes. */
+enum status run_origin_resolve(struct run_origin *origin, const char *run_folder, const struct plan_options *options,
+                               struct run_settings *settings, struct plan *out);
 
 #endif

@@ -1,0 +1,198 @@
+/* Runs that go on on other numbers of ranks and with other tiers, evaluation on any number: the bits of one process.
+ * BALLAST_TEST_MPI says which MPI. */
+/* ctest: TIMEOUT 900 PROCESSORS 2 LABELS long */
+/* ctest-again: mpich BALLAST_TEST_MPI=mpich */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "support/mpi_job.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+
+static struct program_place place;
+
+static int set_up(void **state) {
+    (void)state;
+    return program_place_make(&place, 20000);
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    return program_place_drop(&place);
+}
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+/* bf16, so that there are masters; validation, and a short last grain. */
+#define SETTINGS                                                                                                       \
+    "--lanes", "4", "--batch", "7", "--grain", "1", "--seq", "16", "--threads", "1", "--lr", "1e-2",                   \
+        "--schedule-steps", "40", "--keep", "0", "--valid-fraction", "0.05", "--valid-every", "5", "--valid-batches",  \
+        "5", "--device-memory", "1G"
+#define TRAIN(run, ranks, steps, every)                                                                                \
+    "train", place.model, place.text, "-o", run, "--ranks", ranks, "--steps", steps, "--save-every", every, SETTINGS
+
+static void expect(int status, const char *said, const char *const *words) {
+    const char *const texts[] = {said, NULL};
+    program_expect(place.folder, status, said ? texts : NULL, words);
+}
+
+static void expect_same_file(const char *a, const char *b, const char *name) {
+    char x[800], y[800];
+    snprintf(x, sizeof x, "%s/%s", a, name);
+    snprintf(y, sizeof y, "%s/%s", b, name);
+    if (!files_equal(x, y)) fail_msg("%s and %s differ", x, y);
+}
+
+static void expect_same_runs(const char *a, const char *b) {
+    expect_same_file(a, b, "model/model.safetensors");
+    char *x = tiny_run_metrics(a), *y = tiny_run_metrics(b);
+    assert_string_equal(x, y);
+    mem_free(x);
+    mem_free(y);
+    expect(0, NULL, (const char *const[]){"inspect", "--verify", a, NULL});
+}
+
+static void checkpoints_are_those_of_one_rank(void **state) {
+    (void)state;
+    char one[700], four[700], name[100];
+    snprintf(one, sizeof one, "%s/one", place.folder);
+    snprintf(four, sizeof four, "%s/four", place.folder);
+    expect(0, NULL, (const char *const[]){TRAIN(one, "1", "6", "2"), NULL});
+    expect(0, NULL, (const char *const[]){TRAIN(four, "4", "6", "2"), NULL});
+    for (int step = 2; step <= 6; step += 2) {
+        static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",
+                                            "optimizer.safetensors"};
+        for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+            snprintf(name, sizeof name, "checkpoints/step-%08d/%s", step, files[f]);
+            expect_same_file(one, four, name);
+        }
+    }
+    expect_same_file(one, four, "model/ballast_manifest.json");
+    expect_same_runs(one, four);
+}
+
+static void a_run_goes_on_on_any_ranks_that_hold_its_lanes(void **state) {
+    (void)state;
+    char whole[700];
+    snprintf(whole, sizeof whole, "%s/whole", place.folder);
+    expect(0, NULL, (const char *const[]){TRAIN(whole, "1", "14", "3"), NULL});
+    expect(0, NULL, (const char *const[]){TRAIN(place.run, "4", "4", "3"), NULL});
+    /* Most of it off the device; then again on it. */
+    expect(0, "on 2 ranks, it was 4: the policy is chosen anew",
+           (const char *const[]){"resume", place.run, "--ranks", "2", "--steps", "7", "--device-memory", "300K",
+                                 "--host-memory", "1G", "--disk", place.folder, NULL});
+    expect(0, "on 1 rank, it was 2: the policy is chosen anew",
+           (const char *const[]){"resume", place.run, "--steps", "10", "--device-memory", "1G", NULL});
+    expect(0, "on 4 ranks, it was 1: the policy is chosen anew",
+           (const char *const[]){"resume", place.run, "--ranks", "4", "--steps", "14", NULL});
+    expect_same_runs(place.run, whole);
+}
+
+static void other_ranks_are_refused_with_those_that_do(void **state) {
+    (void)state;
+    expect(0, NULL, (const char *const[]){TRAIN(place.run, "2", "3", "3"), NULL});
+    const char *const resume[] = {"resume", place.run, "--ranks", "3", "--steps", "5", NULL};
+    program_expect(place.folder, 2,
+                   (const char *const[]){"3 ranks cannot hold lanes 4", "1, 2, 4", "--allow-recipe-change", NULL},
+                   resume);
+    expect(0, "recipe: lanes is 3 from step 4 on, it was 4",
+           (const char *const[]){"resume", place.run, "--ranks", "3", "--steps", "5", "--allow-recipe-change", NULL});
+    expect(0, NULL, (const char *const[]){"resume", place.run, "--ranks", "3", "--steps", "6", NULL});
+    program_expect(place.folder, 2, (const char *const[]){"5 ranks cannot hold lanes 3", NULL},
+                   (const char *const[]){"resume", place.run, "--ranks", "5", "--steps", "7", NULL});
+}
+
+/* The loss in the JSON that eval prints. */
+static void read_loss(const char *ranks, char loss[64]) {
+    struct program_run run = PROGRAM(place.folder, "eval", place.model, place.text, "--json", "--batches", "7",
+                                     "--batch", "3", "--seq", "16", "--threads", "1", "--ranks", ranks);
+    const char *at = run.status == 0 ? strstr(run.out, "\"loss\": ") : NULL;
+    if (!at || sscanf(at, "\"loss\": %63[^,]", loss) != 1) fail_msg("status %d: %s%s", run.status, run.out, run.err);
+    program_run_free(&run);
+}
+
+static void evaluation_does_not_depend_on_ranks(void **state) {
+    (void)state;
+    char one[64], many[64];
+    static const char *const ranks[] = {"2", "3", "4"};
+    read_loss("1", one);
+    for (size_t i = 0; i < 3; i++) {
+        read_loss(ranks[i], many);
+        assert_string_equal(one, many);
+    }
+}
+
+/* ---- A rank that is killed while all write ---- */
+
+static bool is_saving(void) {
+    char *folder = path_join(place.run, "checkpoints");
+    struct names names = {0};
+    bool saving = false;
+    if (file_is_folder(folder) && folder_list(folder, &names) == STATUS_OK)
+        for (size_t i = 0; i < names.count; i++)
+            saving |= strncmp(names.items[i], ".tmp-step-", 10) == 0;
+    names_free(&names);
+    mem_free(folder);
+    return saving;
+}
+
+static int newest_step(void) {
+    char *folder = path_join(place.run, "checkpoints");
+    struct names names = {0};
+    int step = 0;
+    if (file_is_folder(folder)) assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    for (size_t i = 0; i < names.count; i++)
+        sscanf(names.items[i], "step-%d", &step);
+    names_free(&names);
+    mem_free(folder);
+    return step;
+}
+
+static void kill_while_saving(uint64_t draw) {
+    int ranks[MPI_JOB_RANKS];
+    pid_t parent = program_start(place.folder, (const char *const[]){TRAIN(place.run, "2", "1000000", "1"),
+                                                                     "--continue", "--rank-timeout", "2", NULL});
+    mpi_job_await(place.run, 2, ranks);
+    usleep((useconds_t)(draw % 400000));
+    for (int i = 0; i < 100000 && !is_saving(); i++)
+        usleep(100);
+    assert_int_equal(kill(ranks[draw >> 32 & 1], SIGKILL), 0);
+    struct program_run run = program_finish(place.folder, parent);
+    assert_int_equal(run.status, 1);
+    program_run_free(&run);
+    mpi_job_expect_none(place.run);
+}
+
+static void a_kill_while_ranks_save_leaves_the_last_checkpoint(void **state) {
+    (void)state;
+    enum { SEED = 1605 };
+    char steps[32], whole[700];
+    uint64_t kills = unit_sweep(2, 40);
+    print_message("seed %d\n", SEED);
+    for (uint64_t i = 0; i < kills; i++) {
+        kill_while_saving(random_u64(SEED, RANDOM_TEST, 0, i));
+        if (newest_step() > 0) expect(0, NULL, (const char *const[]){"inspect", "--verify", place.run, NULL});
+    }
+    snprintf(steps, sizeof steps, "%d", newest_step() + 2);
+    snprintf(whole, sizeof whole, "%s/whole", place.folder);
+    expect(0, NULL, (const char *const[]){"resume", place.run, "--ranks", "4", "--steps", steps, NULL});
+    expect(0, NULL, (const char *const[]){TRAIN(whole, "1", steps, "1000"), NULL});
+    expect_same_runs(place.run, whole);
+}
+
+int main(void) {
+    mpi_job_require();
+    const struct CMUnitTest tests[] = {
+        CASE(checkpoints_are_those_of_one_rank),
+        CASE(a_run_goes_on_on_any_ranks_that_hold_its_lanes),
+        CASE(other_ranks_are_refused_with_those_that_do),
+        CASE(evaluation_does_not_depend_on_ranks),
+        CASE(a_kill_while_ranks_save_leaves_the_last_checkpoint),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

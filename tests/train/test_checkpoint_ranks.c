@@ -1,0 +1,220 @@
+/* Checkpoints that ranks write beside each other are one rank's, byte for byte; a failure of one is all ranks', and
+ * leaves the one before whole. */
+/* ctest: PROCESSORS 2 TIMEOUT 300 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/progress.h"
+#include "base/random.h"
+#include "checkpoint/run_folder.h"
+#include "support/temp_folder.h"
+#include "support/thread_ranks.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+#include "train/checkpoint_writer.h"
+#include "train/train_data.h"
+
+enum { SAVES = 2 };
+
+struct job {
+    const struct tiny_run *run;
+    char folder[400];
+    uint64_t block_bytes, seed;
+    enum fault_kind kind; /* that fails in the second save, where nth > 0 */
+    int nth;
+    int64_t before;
+    enum status results[THREAD_RANKS_MOST];
+};
+
+/* A rank with all that a save needs. */
+struct rank {
+    struct session session;
+    struct session_plan plan;
+    struct engine engine;
+    struct train_data data;
+    struct metrics metrics;
+    struct train_options options;
+    struct checkpoint_writer writer;
+    struct checkpoint_state state;
+};
+
+static enum status open_rank(struct comm *comm, struct job *job, struct rank *out) {
+    struct plan_options plan = job->run->plan;
+    char path[500];
+    bool validated;
+    plan.comm = comm;
+    out->options = job->run->options;
+    out->options.keep = 1;
+    out->metrics.descriptor = -1;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", job->folder);
+    TRY(session_begin(job->run->model, PROGRAMS_TO_TRAIN, &plan, &out->options, &out->session, &out->plan));
+    TRY(train_data_open(comm, out->session.model, &out->plan.chosen.recipe, &out->options, true, &out->data));
+    TRY(engine_open(&out->plan, &out->engine));
+    TRY(engine_load_weights(&out->engine));
+    if (comm->rank == 0) TRY(folder_create(job->folder));
+    if (comm->rank == 0) TRY(metrics_open(path, &(struct metrics_cut){0}, &out->metrics, &validated));
+    checkpoint_writer_open(job->folder, &out->engine, out->data.dataset, &out->options, &out->metrics, &out->writer);
+    out->writer.source.block_bytes = job->block_bytes;
+    out->state = (struct checkpoint_state){.plan = out->plan.chosen};
+    out->state.plan.place = (struct rank_place){.rank = 0}; /* that the files be comparable */
+    return STATUS_OK;
+}
+
+static void close_rank(struct rank *rank) {
+    checkpoint_writer_close(&rank->writer);
+    engine_close(&rank->engine);
+    train_data_close(&rank->data);
+    session_plan_free(&rank->plan);
+    session_close(&rank->session);
+    metrics_close(&rank->metrics);
+}
+
+/* As a loop over steps asks, or at once, as at a run's end. */
+static enum status save(struct job *job, struct rank *rank) {
+    char *folder = NULL;
+    bool asks = random_u64(job->seed, RANDOM_TEST, 1, (uint64_t)rank->state.step) % 2;
+    rank->state.step++;
+    TRY(checkpoint_writer_begin(&rank->writer, &rank->state));
+    while (asks && !checkpoint_writer_ended(&rank->writer))
+        ;
+    enum status status = checkpoint_writer_finish(&rank->writer, &folder);
+    if (status == STATUS_OK && !folder) status = status_set(STATUS_FAILED, "no folder");
+    mem_free(folder);
+    return status;
+}
+
+static enum status save_twice(struct comm *comm, struct job *job, struct rank *rank) {
+    TRY(save(job, rank));
+    TRY(comm_agree(comm, STATUS_OK));
+    if (comm->rank == 0) job->before = fault_count(job->kind);
+    if (comm->rank == 0 && job->nth > 0) fault_arm(job->kind, job->nth, false);
+    TRY(comm_agree(comm, STATUS_OK));
+    enum status status = save(job, rank);
+    job->results[comm->rank] = status;
+    if (comm->rank == 0 && job->nth > 0) fault_arm(job->kind, 0, false);
+    if (status == STATUS_OK || job->nth == 0) return status;
+    return save(job, rank); /* whatever failed: the next one is written */
+}
+
+static enum status run_rank(struct comm *comm, void *payload) {
+    struct job *job = payload;
+    struct rank *rank = mem_array(1, sizeof *rank);
+    if (!rank) return STATUS_FAILED;
+    progress_mute_thread();
+    enum status status = open_rank(comm, job, rank);
+    if (status == STATUS_OK) status = save_twice(comm, job, rank);
+    close_rank(rank);
+    mem_free(rank);
+    return status;
+}
+
+static enum status run_job(struct job *job, int ranks) {
+    struct thread_ranks threads = {.ranks = ranks,
+                                   .seed = job->seed,
+                                   .settings = {.rank_timeout_s = 60, .message_bytes = 4096},
+                                   .body = run_rank,
+                                   .payload = job};
+    return thread_ranks_run(&threads);
+}
+
+static void make_job(const char *place, const char *name, const struct tiny_run *run, struct job *out) {
+    *out = (struct job){.run = run, .block_bytes = FILE_BLOCK_BYTES_LEAST, .seed = 11};
+    snprintf(out->folder, sizeof out->folder, "%s/%s", place, name);
+}
+
+/* A recipe whose lanes these numbers of ranks hold. */
+static void make_run(const char *place, const char *model, struct tiny_run *out) {
+    tiny_run_make(place, model, out);
+    SETTINGS_GIVE(&out->plan, dtype, DTYPE_BF16);
+    SETTINGS_GIVE(&out->plan, threads, 1);
+    out->plan.lanes = (struct lane_shape){1, 4};
+    out->plan.given |= SETTING_BIT(lanes);
+}
+
+static void expect_same_checkpoints(const char *a, const char *b, const char *name) {
+    struct names names;
+    char x[600], y[600];
+    snprintf(x, sizeof x, "%s/checkpoints/%s", a, name);
+    assert_int_equal(folder_list(x, &names), STATUS_OK);
+    assert_true(names.count >= 4);
+    for (size_t i = 0; i < names.count; i++) {
+        snprintf(x, sizeof x, "%s/checkpoints/%s/%s", a, name, names.items[i]);
+        snprintf(y, sizeof y, "%s/checkpoints/%s/%s", b, name, names.items[i]);
+        if (!files_equal(x, y)) fail_msg("%s and %s differ", x, y);
+    }
+    names_free(&names);
+}
+
+static void the_files_do_not_tell_how_many_ranks_wrote_them(void **state) {
+    static const char *const models[] = {"llama_tied", "gpt2"};
+    for (size_t m = 0; m < 2; m++) {
+        struct tiny_run run;
+        struct job one, many;
+        char name[40];
+        make_run(*state, models[m], &run);
+        snprintf(name, sizeof name, "one-%zu", m);
+        make_job(*state, name, &run, &one);
+        expect_status(run_job(&one, 1), STATUS_OK, NULL);
+        for (int ranks = 2; ranks <= 4; ranks += 2) {
+            snprintf(name, sizeof name, "many-%zu-%d", m, ranks);
+            make_job(*state, name, &run, &many);
+            expect_status(run_job(&many, ranks), STATUS_OK, NULL);
+            expect_same_checkpoints(one.folder, many.folder, "step-00000002");
+            expect_status(checkpoint_verify(NULL, temp_path(many.folder, "checkpoints/step-00000002")), STATUS_OK,
+                          NULL);
+            assert_int_equal(temp_count(temp_path(many.folder, "checkpoints")), 1); /* what is kept */
+        }
+    }
+}
+
+/* Either the failed one is there, where only an older one could not be removed, or the one before it; and the next. */
+static void expect_whole_ones(const struct job *job, bool failed) {
+    struct names names;
+    char path[600];
+    snprintf(path, sizeof path, "%s/checkpoints", job->folder);
+    assert_int_equal(run_folder_clear(path), STATUS_OK);
+    assert_int_equal(checkpoint_list(job->folder, &names), STATUS_OK);
+    assert_true(names.count > 0);
+    assert_string_equal(names.items[names.count - 1], failed ? "step-00000003" : "step-00000002");
+    for (size_t i = 0; i < names.count; i++) {
+        snprintf(path, sizeof path, "%s/checkpoints/%s", job->folder, names.items[i]);
+        expect_status(checkpoint_verify(NULL, path), STATUS_OK, NULL);
+    }
+    names_free(&names);
+}
+
+static void a_failure_on_one_rank_is_all_ranks(void **state) {
+    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME, FAULT_SUBMIT};
+    struct tiny_run run;
+    make_run(*state, "llama_tied", &run);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        int met = 0, failed = 0;
+        for (int nth = 1; met == nth - 1; nth += 1) {
+            struct job job;
+            char name[40];
+            snprintf(name, sizeof name, "fault-%zu-%d", k, nth);
+            make_job(*state, name, &run, &job);
+            job.kind = kinds[k], job.nth = nth;
+            expect_status(run_job(&job, 2), STATUS_OK, NULL); /* the save after the failed one works */
+            bool first = job.results[0] != STATUS_OK;
+            assert_int_equal(job.results[0], job.results[1]);
+            expect_whole_ones(&job, first);
+            if (fault_count(kinds[k]) - job.before < nth || (!first && nth > 60)) break;
+            met++;
+            failed += first;
+            assert_int_equal(folder_remove(job.folder), STATUS_OK);
+        }
+        print_message("kind %d: %d faults, %d of them told\n", (int)kinds[k], met, failed);
+        assert_true(failed > 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_files_do_not_tell_how_many_ranks_wrote_them),
+        cmocka_unit_test(a_failure_on_one_rank_is_all_ranks),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}
