@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "support/mpi_job.h"
+#include "support/rank_job.h"
 #include "support/rank_case.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
@@ -47,7 +47,7 @@ static enum status train_all(struct comm *comm, const struct reference *referenc
     return trained > 0 ? STATUS_OK : status_set(STATUS_FAILED, "no case is for %d ranks", ranks);
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[MPI_JOB_WORDS]) {
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     char *text;
     size_t bytes;
     TRY(file_read(words[0], CASES_MOST * sizeof(struct reference), &text, &bytes));
@@ -59,13 +59,13 @@ static enum status rank_body(struct comm *comm, const char *const words[MPI_JOB_
 
 /* ---- The tests ---- */
 
-static const struct mpi_job jobs[] = {
+static const struct rank_job jobs[] = {
     {1, 1, false, {""}}, {2, 1, false, {""}}, {2, 2, true, {""}},  {3, 1, false, {""}}, {4, 1, true, {""}},
     {4, 2, false, {""}}, {4, 4, false, {""}}, {8, 1, false, {""}}, {8, 2, true, {""}},  {8, 4, false, {""}}};
 
-static void run_job(struct mpi_job job, const char *path) {
+static void run_job(struct rank_job job, const char *path) {
     job.words[0] = path;
-    if (mpi_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
+    if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
 }
 
 static const char *write_references(const char *folder, const struct rank_case *cases, size_t count) {
@@ -102,7 +102,7 @@ static void ranks_have_one_ranks_bits(void **state) {
 }
 
 int main(int count, char **argument) {
-    mpi_job_enter(count, argument, rank_body);
+    rank_job_enter(count, argument, rank_body);
     const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_have_one_ranks_bits)};
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -8,7 +8,7 @@
 #include "base/fault.h"
 #include "base/mem.h"
 #include "support/harness.h"
-#include "support/mpi_job.h"
+#include "support/rank_job.h"
 #include "support/outcome.h"
 #include "support/unit.h"
 
@@ -72,7 +72,7 @@ static enum status check_growth(struct harness *harness, struct comm *comm) {
     return STATUS_OK;
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[MPI_JOB_WORDS]) {
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     bool large = strcmp(words[0], "large") == 0;
     struct model_config config;
     assert_int_equal(model_config_init("llama", &config), STATUS_OK);
@@ -105,25 +105,25 @@ static enum status rank_body(struct comm *comm, const char *const words[MPI_JOB_
     return STATUS_OK;
 }
 
-static void expect_ok(struct mpi_job job) {
-    if (mpi_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
+static void expect_ok(struct rank_job job) {
+    if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
 }
 
 static void memory_is_what_the_plans_say(void **state) {
     (void)state;
-    expect_ok((struct mpi_job){2, 1, false, {"large", "plain"}});
-    expect_ok((struct mpi_job){4, 2, false, {"large", "tiered"}});
-    if (unit_sweep(0, 1)) expect_ok((struct mpi_job){2, 2, true, {"large", "plain"}});
+    expect_ok((struct rank_job){2, 1, false, {"large", "plain"}});
+    expect_ok((struct rank_job){4, 2, false, {"large", "tiered"}});
+    if (unit_sweep(0, 1)) expect_ok((struct rank_job){2, 2, true, {"large", "plain"}});
 }
 
 static void nothing_grows(void **state) {
     (void)state;
-    expect_ok((struct mpi_job){2, 1, false, {"small", "plain"}});
-    expect_ok((struct mpi_job){2, 2, true, {"small", "tiered"}});
+    expect_ok((struct rank_job){2, 1, false, {"small", "plain"}});
+    expect_ok((struct rank_job){2, 2, true, {"small", "tiered"}});
 }
 
 int main(int count, char **argument) {
-    mpi_job_enter(count, argument, rank_body);
+    rank_job_enter(count, argument, rank_body);
     const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_what_the_plans_say), cmocka_unit_test(nothing_grows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

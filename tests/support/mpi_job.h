@@ -1,31 +1,33 @@
-/* A test program that is also what the ranks of its MPI jobs are.
- *
- *     int main(int count, char **argument) {
- *         mpi_job_enter(count, argument, body);               in a rank: runs the body and ends the process
- *         …cmocka…
- *     }
- *     mpi_job_run(&(struct mpi_job){.ranks = 4, .nodes = 2, .words = {"grow"}});      in a test case
- */
+/* The program on several ranks, for tests: which MPI is here, jobs that a user's own mpirun starts, and their
+ * processes. */
 #ifndef BALLAST_TESTS_MPI_JOB_H
 #define BALLAST_TESTS_MPI_JOB_H
 
-#include "comm/comm.h"
+#include <stdbool.h>
 
-enum { MPI_JOB_WORDS = 3 };
+#include "support/run_program.h"
 
-struct mpi_job {
-    int ranks, nodes; /* nodes 0: as MPI finds them */
-    bool messages;    /* no windows */
-    const char *words[MPI_JOB_WORDS];
-};
+/* First of all in main: takes the MPI that BALLAST_TEST_MPI names ("openmpi" else) for all that follows, --ranks
+ * included. Ends the test as skipped where it is not installed with its plugin. */
+void mpi_job_require(void);
+/* Whether it is this one. */
+bool mpi_job_is(const char *name);
 
-/* What each rank does with the job's words ("" where the job has fewer). */
-typedef enum status mpi_job_body(struct comm *comm, const char *const words[MPI_JOB_WORDS]);
+/* A shell's command. In it "$MPIRUN" is this MPI's mpirun, with options by which it starts more ranks than there are
+ * cores, and "$BALLAST" is the program. `folder` as for program_run; program_finish waits. */
+pid_t mpi_job_start(const char *folder, const char *format, ...) __attribute__((format(printf, 2, 3)));
+struct program_run mpi_job_run(const char *folder, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* First of all. Ends a program that is no rank as one that is skipped, where the MPI that BALLAST_TEST_MPI names
- * (default: openmpi) is not installed. */
-void mpi_job_enter(int count, char **argument, mpi_job_body *body);
-/* The job's status, with the message of the rank that failed first. Says how long it took. */
-enum status mpi_job_run(const struct mpi_job *job);
+/* How many lines of `text` have this part. */
+int count_lines_with(const char *text, const char *part);
+
+enum { MPI_JOB_RANKS = 16 };
+/* The ranks that are there whose command line has `mark`, a folder's path for example, each at its number; 0 where
+ * there is none. Returns how many. */
+int mpi_job_find(const char *mark, int ranks[MPI_JOB_RANKS]);
+/* Waits until there are so many. */
+void mpi_job_await(const char *mark, int count, int ranks[MPI_JOB_RANKS]);
+/* Waits until no process at all has it in its command line; after some seconds the test fails. */
+void mpi_job_expect_none(const char *mark);
 
 #endif
