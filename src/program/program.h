@@ -139,7 +139,7 @@ struct instruction {
 enum { OPERAND_WORKSPACE = OP_INPUTS_MAX + OP_OUTPUTS_MAX };
 
 struct section {
-    const char *name;     /* "first pass", "middle passes", "last pass", "update" */
+    const char *name;     /* "first pass", "middle passes", "last pass", "sums", "update"; with the lane, of several */
     int32_t first, count; /* its instructions */
     int64_t repeat;       /* at least 1 */
     int64_t first_grain;  /* of its first repetition; -1 when it holds no pass */
