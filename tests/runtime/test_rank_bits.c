@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "plan/lane_shares.h"
+#include "support/deferred_backend.h"
 #include "support/rank_case.h"
 #include "support/rank_job.h"
 #include "support/temp_folder.h"
@@ -65,12 +66,13 @@ static enum status compare(const struct reference *reference, const struct rank_
     return status_set(STATUS_FAILED, "%s: the weights differ from one rank's", name);
 }
 
-static enum status train_all(struct comm *comm, const struct reference *references, size_t count) {
+static enum status train_all(struct comm *comm, const struct backend *backend, const struct reference *references,
+                             size_t count) {
     int ranks = mesh_ranks(&comm->mesh), trained = 0;
     for (size_t i = 0; i < count; i++) {
         struct rank_result mine;
         if (!rank_case_holds(&references[i].spec, ranks)) continue;
-        TRY(rank_case_train(&references[i].spec, comm, &mine));
+        TRY(rank_case_train(&references[i].spec, backend, comm, &mine));
         TRY(comm_agree(comm, compare(&references[i], &mine)));
         trained++;
     }
@@ -81,10 +83,13 @@ static enum status train_all(struct comm *comm, const struct reference *referenc
 static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     char *text;
     size_t bytes;
+    bool device = strcmp(words[1], "device") == 0;
     fault = words[1];
     TRY(file_read(words[0], CASES_MOST * sizeof(struct reference), &text, &bytes));
+    const struct backend *backend = device ? deferred_begin((uint64_t)comm->rank) : NULL;
     enum status status =
-        train_all(comm, (const struct reference *)(const void *)text, bytes / sizeof(struct reference));
+        train_all(comm, backend, (const struct reference *)(const void *)text, bytes / sizeof(struct reference));
+    if (device) deferred_end();
     mem_free(text);
     return status;
 }
@@ -106,7 +111,7 @@ static const char *write_references(const char *folder, const struct rank_case *
     assert_non_null(file);
     for (size_t i = 0; i < count; i++) {
         struct reference reference = {.spec = cases[i]};
-        assert_int_equal(rank_case_train(&cases[i], NULL, &reference.result), STATUS_OK);
+        assert_int_equal(rank_case_train(&cases[i], NULL, NULL, &reference.result), STATUS_OK);
         assert_int_equal(fwrite(&reference, sizeof reference, 1, file), 1);
     }
     assert_int_equal(fclose(file), 0);
@@ -133,6 +138,19 @@ static void ranks_have_one_ranks_bits(void **state) {
     if (all) mem_free(cases);
 }
 
+/* What ranks exchange goes through the host's memory then, and the device works as late as its events allow. */
+static void ranks_with_devices_have_the_same_bits(void **state) {
+    struct rank_case cases[3];
+    for (uint64_t i = 0; i < 3; i++) {
+        cases[i] = rank_case_random(SEED + 1, i);
+        cases[i].value[RANK_AXIS_lanes] = (int)i % 2;
+    }
+    const char *path = write_references(*state, cases, 3);
+    struct rank_job two = {2, 1, false, {path, "device"}}, four = {4, 2, false, {path, "device"}};
+    if (rank_job_run(&two) != STATUS_OK) fail_msg("%s", status_message());
+    if (rank_job_run(&four) != STATUS_OK) fail_msg("%s", status_message());
+}
+
 /* A plain step on 8 lanes, and the same with a fault in it. */
 static void planted_faults_are_found(void **state) {
     static const char *const faults[] = {"", "order", "rows"};
@@ -149,6 +167,7 @@ static void planted_faults_are_found(void **state) {
 int main(int count, char **argument) {
     rank_job_enter(count, argument, rank_body);
     const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_have_one_ranks_bits),
+                                       cmocka_unit_test(ranks_with_devices_have_the_same_bits),
                                        cmocka_unit_test(planted_faults_are_found)};
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }
