@@ -30,7 +30,8 @@
  * lane_tree: the order of sums, as data;
  * lane_sum: sums by it;
  * collective: this; an operation on a buffer;
- * comm_schedule, schedule_maker: an operation as one rank's list of steps. */
+ * comm_schedule, schedule_maker: an operation as one rank's list of steps;
+ * schedule_proof: that the lists of all ranks fit together. */
 #ifndef BALLAST_COLLECTIVE_COLLECTIVE_H
 #define BALLAST_COLLECTIVE_COLLECTIVE_H
 

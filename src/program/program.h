@@ -19,7 +19,8 @@
  * for which grain, in which order), instances (activations of each grain and recomputation), step_buffers (all
  * other buffers), collectives (operations between ranks), schedule (sections, instructions and buffers), move (copies
  * between tiers), place (offsets), sweep (placement in the order of time), happens (vector clocks), segments (bytes cut
- * at operands' borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof). */
+ * at operands' borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof), verify_ranks,
+ * verify_sums (of all ranks' programs together). */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 
@@ -198,6 +199,12 @@ void program_free(struct program *program);
  * other bytes took its place; no two conflicting accesses are concurrent; every wait can be met. FAILED with the
  * instruction, the buffer and the rule that is broken. It shares no code with the passes that make programs. */
 enum status program_verify(const struct program *program);
+
+/* Proves that the programs of all ranks, each of which is verified, fit together: they have the same operations in the
+ * same order; in each of these nobody waits for ever, and what is read of a rank's data in place is read before that
+ * rank writes it again; and over two steps every gradient is the sum that the recipe says, in its order
+ * (verify_sums.h). For one rank too. FAILED with the rank and the rule that is broken. */
+enum status program_verify_ranks(const struct program *const *programs, int ranks, const struct recipe *recipe);
 
 /* Where a parameter, input, state or result is between steps: its buffer and the offset there. NULL when the program
  * has none. */

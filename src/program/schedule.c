@@ -81,6 +81,16 @@ static struct instruction new_instruction(const struct scheduler *scheduler, enu
     return instruction;
 }
 
+static enum status schedule_zero(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
+                                 enum tier tier) {
+    struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, execution);
+    zero.grain = 0;
+    zero.tier = tier;
+    zero.operands[OP_INPUTS_MAX] = (struct operand){
+        .buffer = buffer, .access = ACCESS_WRITE, .bytes = scheduler->program->buffers.items[buffer].bytes};
+    return vec_push(&scheduler->program->instructions, zero);
+}
+
 /* Sums are zeroed before their first use in a share, results' before that in a step, whole buffers at a time. */
 static enum status zero_accumulators(struct scheduler *scheduler, const struct execution *execution) {
     const struct node *node = execution->node;
@@ -92,11 +102,7 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct e
         int32_t buffer = sums ? current_buffer(scheduler, execution, tensor) : -1;
         if (!sums || scheduler->zeroed[buffer] > (of_share ? share_number(scheduler) : 0)) continue;
         scheduler->zeroed[buffer] = share_number(scheduler) + 1;
-        struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, execution);
-        zero.grain = 0;
-        zero.operands[OP_INPUTS_MAX] = (struct operand){
-            .buffer = buffer, .access = ACCESS_WRITE, .bytes = scheduler->program->buffers.items[buffer].bytes};
-        TRY(vec_push(&scheduler->program->instructions, zero));
+        TRY(schedule_zero(scheduler, execution, buffer, TIER_DEVICE));
     }
     return STATUS_OK;
 }
@@ -124,6 +130,10 @@ static enum status schedule_reduce(struct scheduler *scheduler, const struct exe
     enum access access = scheduler->share->grains > 0 ? ACCESS_UPDATE : ACCESS_WRITE;
     int64_t staging_bytes;
     reduce.tier = program->place.tier;
+    /* Behind the front may be accumulators that nobody writes here, and buffers are copied as a whole. */
+    int32_t sum = step_buffers_pack(&scheduler->buffers, pack, step->to);
+    bool all = scheduler->buffers.gradients.items[pack].summed_bytes == program->buffers.items[sum].bytes;
+    if (access == ACCESS_WRITE && !all) TRY(schedule_zero(scheduler, execution, sum, reduce.tier));
     reduce.collective = (int32_t)program->collectives.count;
     reduce.operands[OP_INPUTS_MAX] = front_of(scheduler, pack, step->to, access);
     TRY(collectives_add_reduction(program, &scheduler->plan->recipe, scheduler->share->round,

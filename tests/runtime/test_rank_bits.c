@@ -1,23 +1,17 @@
 /* The same bits on any number of ranks: one MPI job a number of ranks trains cases, of which the parent has what one
- * rank without MPI comes to. BALLAST_TEST_MPI says which MPI. The program is also what the ranks are: test_rank_bits
- * rank FILE NODES windows|messages. */
+ * rank without MPI comes to. BALLAST_TEST_MPI says which MPI. */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
-#include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "comm/launch.h"
-#include "comm/mpi_library.h"
+#include "support/rank_job.h"
 #include "support/rank_case.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-enum { SEED = 16, CASES_MOST = 4096 };
+enum { SEED = 16, SAMPLE = 6, CASES_MOST = 4096 };
 
 /* What one rank came to: a file of these, which ranks read. */
 struct reference {
@@ -53,54 +47,25 @@ static enum status train_all(struct comm *comm, const struct reference *referenc
     return trained > 0 ? STATUS_OK : status_set(STATUS_FAILED, "no case is for %d ranks", ranks);
 }
 
-static enum status rank_body(struct comm *comm, const char *path) {
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     char *text;
     size_t bytes;
-    TRY(file_read(path, CASES_MOST * sizeof(struct reference), &text, &bytes));
+    TRY(file_read(words[0], CASES_MOST * sizeof(struct reference), &text, &bytes));
     enum status status =
         train_all(comm, (const struct reference *)(const void *)text, bytes / sizeof(struct reference));
     mem_free(text);
     return status;
 }
 
-static int rank_main(char **argument) {
-    struct comm *comm = NULL;
-    enum status status = launch_join();
-    const struct comm_settings settings = {
-        .nodes = atoi(argument[1]), .messages_only = strcmp(argument[2], "messages") == 0, .rank_timeout_s = 60};
-    if (status == STATUS_OK) status = comm_open(&settings, &comm);
-    if (status == STATUS_OK) status = rank_body(comm, argument[0]);
-    if (status == STATUS_OK) status = comm_close(comm);
-    if (status == STATUS_OK) {
-        launch_report(STATUS_OK);
-        return 0;
-    }
-    if (comm_speaks(comm)) launch_report(status);
-    comm_abort(comm, (int)status);
-}
-
 /* ---- The tests ---- */
 
-static char own_path[PATH_MAX];
-static const char *mpi; /* "openmpi" or "mpich" */
+static const struct rank_job jobs[] = {
+    {1, 1, false, {""}}, {2, 1, false, {""}}, {2, 2, true, {""}},  {3, 1, false, {""}}, {4, 1, true, {""}},
+    {4, 2, false, {""}}, {4, 4, false, {""}}, {8, 1, false, {""}}, {8, 2, true, {""}},  {8, 4, false, {""}}};
 
-struct job {
-    int ranks, nodes;
-    bool messages;
-};
-
-static const struct job jobs[] = {{1, 1, false}, {2, 1, false}, {2, 2, true},  {3, 1, false}, {4, 1, true},
-                                  {4, 2, false}, {4, 4, false}, {8, 1, false}, {8, 2, true},  {8, 4, false}};
-
-static void run_job(const struct job *job, const char *path) {
-    char nodes[16];
-    snprintf(nodes, sizeof nodes, "%d", job->nodes);
-    char *words[] = {own_path, "rank", (char *)(uintptr_t)path, nodes, job->messages ? "messages" : "windows", NULL};
-    int64_t begin = clock_now_ns();
-    enum status status = launch_ranks(&(struct launch_settings){job->ranks, mpi, words});
-    print_message("%s, %d ranks on %d nodes, by %s: %.1f s\n", mpi, job->ranks, job->nodes, words[4],
-                  (double)(clock_now_ns() - begin) * 1e-9);
-    if (status != STATUS_OK) fail_msg("%s", status_message());
+static void run_job(struct rank_job job, const char *path) {
+    job.words[0] = path;
+    if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
 }
 
 static const char *write_references(const char *folder, const struct rank_case *cases, size_t count) {
@@ -118,9 +83,9 @@ static const char *write_references(const char *folder, const struct rank_case *
 
 /* A sample, one job a number of ranks; with BALLAST_LONG all pairs, on all jobs. */
 static void ranks_have_one_ranks_bits(void **state) {
-    size_t count = unit_sweep(6, 0);
+    size_t count = unit_sweep(SAMPLE, 0);
     bool all = count == 0;
-    struct rank_case sample[6], *cases = sample;
+    struct rank_case sample[SAMPLE], *cases = sample;
     print_message("seed %d\n", SEED);
     for (uint64_t i = 0; i < count; i++) {
         sample[i] = rank_case_random(SEED, i);
@@ -132,26 +97,12 @@ static void ranks_have_one_ranks_bits(void **state) {
     print_message("%zu cases\n", count);
     const char *path = write_references(*state, cases, count);
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
-        if (all || i % 2 == 1 || jobs[i].ranks == 1) run_job(&jobs[i], path);
+        if (all || i % 2 == 1 || jobs[i].ranks == 1) run_job(jobs[i], path);
     if (all) mem_free(cases);
 }
 
 int main(int count, char **argument) {
-    char program[] = BALLAST_PROGRAM;
-    setenv("BALLAST_PLUGINS", dirname(program), 0);
-    if (count == 5 && strcmp(argument[1], "rank") == 0) return rank_main(argument + 2);
-    ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
-    if (length <= 0) return 1;
-    const char *sanitizer = getenv("ASAN_OPTIONS");
-    char *options = mem_format("%s:detect_leaks=0", sanitizer ? sanitizer : ""); /* MPI's own are many */
-    setenv("ASAN_OPTIONS", options ? options : "", 1);
-    mem_free(options);
-    mpi = getenv("BALLAST_TEST_MPI") ? getenv("BALLAST_TEST_MPI") : "openmpi";
-    char *plugin = mpi_library_path(mpi), *runs = mem_format("command -v mpirun.%s >/dev/null", mpi);
-    bool there = plugin && runs && system(runs) == 0;
-    mem_free(plugin);
-    mem_free(runs);
-    if (!there) unit_skip_all("%s is not installed with its plugin; needs lib%s-dev and its mpirun", mpi, mpi);
+    rank_job_enter(count, argument, rank_body);
     const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_have_one_ranks_bits)};
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

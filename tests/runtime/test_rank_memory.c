@@ -1,0 +1,129 @@
+/* Memory of ranks: that of all of them grows by their arenas' size and no more; a step allocates nothing, and nothing
+ * grows in a thousand. */
+/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
+/* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "support/harness.h"
+#include "support/rank_job.h"
+#include "support/outcome.h"
+#include "support/unit.h"
+
+/* Of /proc/self/smaps_rollup, in bytes: what several processes have mapped counts for each in part. */
+static int64_t own_memory(void) {
+    char line[256];
+    long long bytes = 0, kibibytes;
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "Pss_Anon: %lld", &kibibytes) == 1 || sscanf(line, "Pss_Shmem: %lld", &kibibytes) == 1)
+            bytes += kibibytes * 1024;
+    if (file) fclose(file);
+    return bytes;
+}
+
+static enum status sum_over_ranks(struct comm *comm, int64_t mine, int64_t *all) {
+    struct comm_group group = comm_group_all(comm);
+    int64_t each[64];
+    TRY(comm_exchange(comm, &group, &mine, sizeof mine, each));
+    *all = 0;
+    for (int rank = 0; rank < group.count; rank++)
+        *all += each[rank];
+    return STATUS_OK;
+}
+
+static const struct policy plain = {.grains_per_pass = 1};
+static const struct policy tiered = {
+    .grains_per_pass = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK};
+
+static enum status step(struct harness *harness, int number) {
+    struct step_numbers numbers;
+    outcome_set_batch(harness, number);
+    return engine_compute_step(&harness->engine, number, 1e-4, harness_count_targets(harness), &numbers);
+}
+
+/* Of all ranks, within 2% + 16 MiB a rank of the arenas. */
+static enum status check_size(struct harness *harness, struct comm *comm, int64_t before) {
+    int64_t arenas, grown;
+    TRY(sum_over_ranks(comm, harness->engine.arenas[TIER_DEVICE].bytes + harness->engine.arenas[TIER_HOST].bytes,
+                       &arenas));
+    TRY(sum_over_ranks(comm, own_memory() - before, &grown));
+    if (comm->rank == 0)
+        printf("%d ranks: arenas %.1f MiB, memory grew by %.1f MiB\n", mesh_ranks(&comm->mesh), (double)arenas / 0x1p20,
+               (double)grown / 0x1p20);
+    double allowed = 0.02 * (double)arenas + mesh_ranks(&comm->mesh) * 16 * 0x1p20;
+    if (fabs((double)(grown - arenas)) <= allowed) return STATUS_OK;
+    return status_set(STATUS_FAILED, "arenas have %lld bytes, memory grew by %lld", (long long)arenas,
+                      (long long)grown);
+}
+
+static enum status check_growth(struct harness *harness, struct comm *comm) {
+    enum { STEPS = 1000, MOST = 1 << 20 };
+    int64_t before = own_memory(), allocations = fault_count(FAULT_ALLOCATE);
+    for (int i = 0; i < STEPS; i++)
+        TRY(engine_repeat_step(&harness->engine));
+    int64_t grown = own_memory() - before;
+    allocations = fault_count(FAULT_ALLOCATE) - allocations;
+    if (comm->rank == 0) printf("%lld bytes more after %d steps\n", (long long)grown, STEPS);
+    if (allocations > 0) return status_set(STATUS_FAILED, "%lld allocations in steps", (long long)allocations);
+    if (grown > MOST) return status_set(STATUS_FAILED, "grown by %lld bytes in %d steps", (long long)grown, STEPS);
+    return STATUS_OK;
+}
+
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+    bool large = strcmp(words[0], "large") == 0;
+    struct model_config config;
+    assert_int_equal(model_config_init("llama", &config), STATUS_OK);
+    config.hidden = large ? 1024 : 64;
+    config.layers = large ? 3 : 2;
+    config.heads = config.hidden / 64;
+    config.kv_heads = config.head_dim = config.ffn = 0;
+    config.vocab_size = OUTCOME_VOCAB;
+    config.context = 64;
+    struct harness_options options = {.config = &config,
+                                      .purpose = MODEL_LOSS,
+                                      .dtype = DTYPE_F32,
+                                      .batch = 4,
+                                      .sequence_length = 16,
+                                      .grain_sequences = 1,
+                                      .grains_per_pass = 1,
+                                      .policy = strcmp(words[1], "tiered") == 0 ? tiered : plain,
+                                      .lanes = {1, 4},
+                                      .threads = 1,
+                                      .clip_norm = 1,
+                                      .comm = comm,
+                                      .seed = 1};
+    struct harness harness;
+    int64_t before = own_memory();
+    harness_open(&options, &harness);
+    for (int i = 0; i < 3; i++)
+        TRY(step(&harness, i));
+    TRY(comm_agree(comm, large ? check_size(&harness, comm, before) : check_growth(&harness, comm)));
+    harness_close(&harness);
+    return STATUS_OK;
+}
+
+static void expect_ok(struct rank_job job) {
+    if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
+}
+
+static void memory_is_what_the_plans_say(void **state) {
+    (void)state;
+    expect_ok((struct rank_job){2, 1, false, {"large", "plain"}});
+    expect_ok((struct rank_job){4, 2, false, {"large", "tiered"}});
+    if (unit_sweep(0, 1)) expect_ok((struct rank_job){2, 2, true, {"large", "plain"}});
+}
+
+static void nothing_grows(void **state) {
+    (void)state;
+    expect_ok((struct rank_job){2, 1, false, {"small", "plain"}});
+    expect_ok((struct rank_job){2, 2, true, {"small", "tiered"}});
+}
+
+int main(int count, char **argument) {
+    rank_job_enter(count, argument, rank_body);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_what_the_plans_say), cmocka_unit_test(nothing_grows)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
