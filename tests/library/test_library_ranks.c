@@ -1,5 +1,5 @@
 /* A program of somebody else's that mpirun starts on two ranks: the public calls give the bits of `ballast train` on
- * two ranks, and a failure ends all with one message. The program is also what the ranks are: test_library_ranks rank
+ * one, and a failure ends all with one message. The program is also what the ranks are: test_library_ranks rank
  * MODEL DATA RUN. */
 /* ctest: TIMEOUT 120 PROCESSORS 2 LABELS long */
 /* ctest-again: mpich BALLAST_TEST_MPI=mpich */
@@ -29,7 +29,8 @@ static enum ballast_status train(char *const *argument) {
     struct ballast_train_events events = BALLAST_TRAIN_EVENTS_INIT;
     int stopping = 1;
     const char *data = argument[1];
-    plan.batch = 4, plan.sequence_length = 16, plan.grain_sequences = 1, plan.threads = 1, plan.dtype = "fp32";
+    plan.batch = 8, plan.sequence_length = 16, plan.grain_sequences = 1, plan.threads = 1, plan.dtype = "fp32";
+    plan.lanes = "4", plan.round_grains = 1;
     options.data_paths = &data, options.data_path_count = 1;
     options.steps = 6, options.learning_rate = 1e-2;
     events.step = on_step, events.payload = &stopping;
@@ -61,10 +62,10 @@ static void ranks_of_the_library_have_the_programs_bits(void **state) {
     assert_string_equal(done.out, "step 1\nstep 2\nstep 3\nstep 4\nstep 5\nstep 6\n");
     program_run_free(&done);
     program_expect(place.folder, 0, NULL,
-                   (const char *const[]){"train", place.model, place.text, "-o",      run,    "--ranks",
-                                         "2",     "--batch",   "4",        "--seq",   "16",   "--grain",
-                                         "1",     "--threads", "1",        "--dtype", "fp32", "--steps",
-                                         "6",     "--lr",      "1e-2",     NULL});
+                   (const char *const[]){"train", place.model, place.text, "-o",        run,    "--lanes",
+                                         "4",     "--round",   "1",        "--batch",   "8",    "--seq",
+                                         "16",    "--grain",   "1",        "--threads", "1",    "--dtype",
+                                         "fp32",  "--steps",   "6",        "--lr",      "1e-2", NULL});
     snprintf(weights[0], sizeof weights[0], "%s/model/model.safetensors", place.run);
     snprintf(weights[1], sizeof weights[1], "%s/model/model.safetensors", run);
     assert_true(files_equal(weights[0], weights[1]));
