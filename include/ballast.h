@@ -136,7 +136,7 @@ void ballast_stop(void);
 /* ---- Plan options: what every call shares ---- */
 
 /* The recipe, which fixes the bits, and what the tiers may take, which never changes them. */
-#define BALLAST_PLAN_OPTIONS_VERSION 1
+#define BALLAST_PLAN_OPTIONS_VERSION 2
 struct ballast_plan_options {
     int version;
 
@@ -144,7 +144,8 @@ struct ballast_plan_options {
     int64_t sequence_length; /* tokens a sequence; not given: the model's context, at most 1024 */
     int64_t grain_sequences; /* sequences on which each kernel is called; not given: the fewest that hold 1024 tokens
                                 (on a GPU 4096 to 32768), at most the batch */
-    int64_t threads;         /* compute threads; not given: the physical cores that the process may use */
+    int64_t threads;         /* compute threads; not given: the physical cores that the process may use,
+                                divided among the ranks that share them */
     int64_t seed;            /* of the data's order and of sampling, from 0; not given: 1 */
     const char *dtype;       /* "bf16" or "fp32"; not given: bf16 where it is in hardware and so faster, else fp32 */
     const char *document_attention; /* "across" or "within" the documents of a sequence; not given: across */
@@ -160,6 +161,11 @@ struct ballast_plan_options {
     const char *disk_folder;     /* for what does not fit in memory; not given: there is no disk tier */
     int64_t disk_bytes;          /* the most to take there; not given: what is free, less 5% */
 
+    const char *lanes; /* "8", or "2x4" (nodes x lanes a node): the shares of a step whose sums are added by halves, so
+                          that as many ranks, or a half, a quarter of them …, have the same bits; not given: the
+                          ranks of the first start */
+    int64_t round_grains; /* add the lanes after so many grains of each; not given: 0, all of them */
+
     const char *plan_path;    /* a plan file (`ballast plan -o`), with which options that are given must agree. Resuming
                                  takes the run's own plan, and refuses this */
     const char *cluster_path; /* a cluster file (`ballast profile -o`), whose rates are taken instead of measuring */
@@ -167,7 +173,7 @@ struct ballast_plan_options {
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            NULL                                                                                                       \
+            -1, NULL, NULL                                                                                             \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

@@ -103,6 +103,15 @@ static enum status read_memory(const struct ballast_plan_options *given, struct 
     return STATUS_OK;
 }
 
+static enum status read_lanes(const char *given, struct plan_options *out) {
+    struct lane_shape lanes;
+    if (!given) return STATUS_OK;
+    enum status status = lane_shape_parse(given, &lanes);
+    if (status != STATUS_OK) return status_prefix(status, "plan.lanes");
+    SETTINGS_GIVE(out, lanes, lanes);
+    return STATUS_OK;
+}
+
 static enum status read_recipe(const struct ballast_plan_options *given, struct plan_options *out) {
     TAKE_WHOLE("plan", batch)
     TAKE_WHOLE("plan", sequence_length)
@@ -112,6 +121,8 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_CHOICE("plan", dtype, dtype_find)
     TAKE_CHOICE("plan", document_attention, document_attention_find)
     TAKE_TEXT("plan", lora)
+    TAKE_WHOLE("plan", round_grains)
+    TRY(read_lanes(given->lanes, out));
     if (given->threads >= 0) {
         TRY(setting_check_whole(SETTING(threads), "plan.threads", given->threads));
         SETTINGS_GIVE(out, threads, (int)given->threads);

@@ -175,8 +175,10 @@ static void write_item(struct stream *stream, const struct safetensors_item *ite
 
 static void write_layout(struct stream *stream, const struct layout *layout) {
     uint64_t place = layout->head_bytes, head_end = place < stream->range.end ? place : stream->range.end;
-    if (stream->range.begin < head_end)
+    if (stream->range.begin < head_end) {
         file_writer_write(&stream->file, layout->head + stream->range.begin, head_end - stream->range.begin);
+        progress_add((int64_t)(head_end - stream->range.begin));
+    }
     for (size_t i = 0; i < layout->count && stream->file.status == STATUS_OK; i++) {
         write_item(stream, layout->sorted[i], place);
         place += (uint64_t)shape_bytes(&layout->sorted[i]->shape);
