@@ -167,8 +167,8 @@
     X(SAMPLE_TOKENS, OPTION_OF(sample_tokens), OPTION_FOR(COMMAND_TRAIN), .help = "the most tokens of a sample")       \
     X(ALLOW_RECIPE_CHANGE, OPTION_OWN(.name = "allow-recipe-change", .type = SETTING_FLAG),                            \
       OPTION_FOR(COMMAND_RESUME),                                                                                      \
-      .help = "go on although the instruction set or the kernels' version is another here, or with other --threads; "  \
-              "the bits differ from there on, and run.json says since which step")                                     \
+      .help = "go on although the instruction set or the kernels' version is another here, or with other --threads, "  \
+              "--lanes or --round; the bits differ from there on, and run.json says since which step")                 \
     X(SERVE, OPTION_OWN(.name = "serve", .type = SETTING_TEXT), .argument = "[ADDRESS:]PORT",                          \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
       .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \

@@ -23,7 +23,6 @@ static bool is_alone(const struct comm *comm) { return !comm || mesh_ranks(&comm
 enum status comm_agree(struct comm *comm, enum status mine) {
     if (is_alone(comm)) return mine;
     struct comm_group all = comm_group_all(comm);
-    if (all.count == 1) return mine;
     struct end end = {.status = mine};
     if (mine != STATUS_OK) {
         snprintf(end.message, sizeof end.message, "%s", status_message());

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How a step's grains are cut into passes: all have `grains`, but for the last one. */
+/* How a share's grains (plan/lane_shares.h) are cut into passes: all have `grains`, but for the last one. */
 struct pass_split {
     int64_t count, grains, last_grains;
 };

@@ -7,9 +7,11 @@
 /* Makes sections, instructions and buffers, all on stream 0, without offsets or waits. Each buffer is in the tier where
  * the policy keeps it between uses, and instructions use it there.
  *
- * A step's grains are cut into passes of `grains_per_pass`: a first pass (which zeroes the accumulators and makes the
- * deferred updates), repeated middle passes, a last one (which finishes the gradients), and the update. The order
- * within a pass is that of executions.h. */
+ * A step is a list of shares (plan/lane_shares.h; one, where there is one lane, round and rank). A share's grains are
+ * cut into passes of `grains_per_pass`: a first pass (which zeroes the accumulators), repeated middle passes, and a
+ * last one, in which the share's sums are added to others and reduced over ranks. The step's first pass makes the
+ * deferred updates; its last one finishes the gradients; then comes the update. The order within a pass is that of
+ * executions.h. */
 enum status program_schedule(const struct graph *graph, const struct plan *plan,
                              const struct workspace_table *workspace, struct program **out);
 

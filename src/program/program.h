@@ -31,6 +31,7 @@
 #include "cluster/tier.h"
 #include "collective/collective.h"
 #include "graph/graph.h"
+#include "plan/lane_shares.h"
 #include "plan/plan.h"
 
 #define BUFFER_KIND_LIST(X)                                                                                            \
@@ -138,7 +139,7 @@ struct instruction {
 enum { OPERAND_WORKSPACE = OP_INPUTS_MAX + OP_OUTPUTS_MAX };
 
 struct section {
-    const char *name;     /* "first pass", "middle passes", "last pass", "update" */
+    const char *name;     /* "first pass", "middle passes", "last pass", "sums", "update"; with the lane, of several */
     int32_t first, count; /* its instructions */
     int64_t repeat;       /* at least 1 */
     int64_t first_grain;  /* of its first repetition; -1 when it holds no pass */
@@ -178,6 +179,11 @@ struct workspace_table {
     const int64_t *bytes;
     int count;
 };
+
+/* The shares of a program of the graph. What has no gradients is one share of one rank. The caller frees with
+ * lane_shares_free, also after a failure. */
+enum status program_cut(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
+                        struct lane_shares *out);
 
 /* schedule > move > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller frees. */
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "collective/comm_schedule.h"
-#include "plan/lane_shares.h"
 #include "plan/movement.h"
 #include "program/collectives.h"
 #include "program/instances.h"
@@ -325,18 +324,22 @@ static bool has_deferred(const struct scheduler *scheduler) {
     return false;
 }
 
-/* What has no gradients is one share of one rank. */
+enum status program_cut(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
+                        struct lane_shares *out) {
+    if (graph_has_backward(graph)) return lane_shares_create(recipe, place, out);
+    struct recipe whole = *recipe;
+    whole.lanes = (struct lane_shape){1, 1};
+    whole.round_grains = 0;
+    return lane_shares_create(&whole, &(struct rank_place){.rank = 0}, out);
+}
+
 static enum status cut_step(struct scheduler *scheduler) {
     const struct plan *plan = scheduler->plan;
     if (graph_has_backward(scheduler->graph)) {
         scheduler->program->place = plan->place;
         scheduler->program->lanes = plan->recipe.lanes;
-        return lane_shares_create(&plan->recipe, &plan->place, &scheduler->shares);
     }
-    struct recipe whole = plan->recipe;
-    whole.lanes = (struct lane_shape){1, 1};
-    whole.round_grains = 0;
-    return lane_shares_create(&whole, &(struct rank_place){.rank = 0}, &scheduler->shares);
+    return program_cut(scheduler->graph, &plan->recipe, &plan->place, &scheduler->shares);
 }
 
 static enum status make_source(struct scheduler *scheduler) {

@@ -110,11 +110,17 @@ static void add_parameters(const struct policy_bound_input *input, const struct 
     if (trains) add_copies(loads, policy->parameters, TIER_DEVICE, passes * again, passes * bytes);
 }
 
-static void add_gradients(const struct policy *policy, double passes, const struct chunk_sum *away,
-                          struct loads *loads) {
-    double packs = away->gradient_packs, bytes = (double)away->gradients;
+/* Sums are stored after each pass and fetched for the next of the share; partial ones are fetched to be added to.
+ * Accumulators that are no part of the sums are not needed after their share. */
+static void add_gradients(const struct policy_bound_input *input, const struct policy *policy, double passes,
+                          const struct chunk_sum *away, struct loads *loads) {
+    const struct step_cut *cut = input->cut;
+    bool whole = cut->adds == 0 && rank_place_ranks(&cut->place) == 1;
+    double packs = whole ? away->gradient_packs : away->summed_packs;
+    double bytes = (double)(whole ? away->gradients : away->summed);
+    double fetches = passes - (double)cut->computed + (double)cut->adds;
     add_copies(loads, TIER_DEVICE, policy->gradients, passes * packs, passes * bytes);
-    add_copies(loads, policy->gradients, TIER_DEVICE, (passes - 1) * packs, (passes - 1) * bytes);
+    add_copies(loads, policy->gradients, TIER_DEVICE, fetches * packs, fetches * bytes);
     add_copies(loads, policy->gradients, policy->update, packs, bytes);
 }
 
@@ -136,20 +142,25 @@ static void add_updates(const struct policy_bound_input *input, const struct pol
     add_copies(loads, policy->update, policy->parameters, away->trained_packs, (double)away->trained);
 }
 
-static void add_zeros(const struct policy_bound_input *input, struct loads *loads) {
+/* Zeros before each share, and the sums of lanes; reductions. */
+static void add_sums(const struct policy_bound_input *input, struct loads *loads) {
     const struct cluster_rates *rates = &loads->costs->rates;
     const struct chunk_sum *all = input->states->from;
+    double zeros_s = all->gradient_packs * (rates->zero.latency_s + rates->issue_s) +
+                     (double)all->gradients / rates->zero.bytes_per_s;
+    double add_s = all->summed_packs * (costs_add_s(rates, 0) + rates->issue_s) + costs_add_s(rates, all->summed) -
+                   costs_add_s(rates, 0);
     loads->streams[STREAM_COMPUTE].seconds[ACTIVITY_STREAMING] +=
-        all->gradient_packs * (rates->zero.latency_s + rates->issue_s) +
-        (double)all->gradients / rates->zero.bytes_per_s;
+        (double)input->cut->computed * zeros_s + (double)input->cut->adds * add_s;
+    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += input->reduce_s;
 }
 
 static struct policy_seconds bound_seconds(const struct policy_bound_input *input, const struct policy *policy,
                                            const struct elsewhere *elsewhere) {
     const struct schedule_cost *cost = input->cost;
     struct loads loads = {.costs = input->costs};
-    double grains = (double)input->grains;
-    double passes = (double)movement_split_passes(input->grains, policy->grains_per_pass).count;
+    double grains = (double)input->cut->shares.grains;
+    double passes = (double)step_cut_passes(input->cut, policy->grains_per_pass);
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
         loads.streams[STREAM_COMPUTE].seconds[activity] = grains * cost->compute_s[activity];
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
@@ -159,9 +170,9 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
                    grains * (double)cost->in[tier].bytes);
     }
     add_parameters(input, policy, passes, elsewhere, &loads);
-    add_gradients(policy, passes, elsewhere->moves, &loads);
+    add_gradients(input, policy, passes, elsewhere->moves, &loads);
     add_updates(input, policy, elsewhere, &loads);
-    add_zeros(input, &loads);
+    add_sums(input, &loads);
     struct policy_seconds seconds = {least_seconds(&loads), 0};
     for (int role = 0; role < STREAM_ROLE_COUNT; role++)
         seconds.serial_s += total(&loads.streams[role]);
@@ -180,10 +191,12 @@ struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input
 
 /* ---- bytes ---- */
 
-/* A pass: in the first one, gradients on the device become live only in its backward. */
+/* A pass: in the first one of a share, its gradients on the device become live only in its backward. */
 struct pass {
-    bool first;
-    int64_t slots; /* grains */
+    bool first;      /* of the step */
+    bool opens;      /* a share */
+    int64_t waiting; /* levels of partial sums */
+    int64_t slots;   /* grains */
 };
 
 struct walk {
@@ -208,7 +221,8 @@ static int64_t last_group_away(const struct walk *walk, int64_t group) {
     return smaller(movement_store_group(group, walk->policy->lookahead), walk->groups) - 1;
 }
 
-/* In the first pass a group's gradients are zeroed within the group, so they count from its end on. */
+/* In a share's first pass a group's gradients are zeroed within the group, so they count from its end on; and when they
+ * are added to another level, that one counts. */
 static void add_gradient_windows(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
@@ -217,10 +231,12 @@ static void add_gradient_windows(const struct walk *walk) {
         bool stays = pack->chunk < policy->persistent_chunks, kept = !stays && defers(policy);
         int64_t group = pack->block < states->blocks ? walk->input->cost->backward[pack->block] : -1;
         if (group < 0) continue;
-        if (stays || policy->gradients == TIER_DEVICE)
-            add_window(walk, kept || !walk->pass.first ? 0 : group + 1, walk->groups, pack->bytes);
-        else
-            add_window(walk, walk->pass.first ? group + 1 : movement_fetch_group(group, policy->lookahead),
+        if (stays || policy->gradients == TIER_DEVICE) {
+            bool own = walk->pass.waiting == 0;
+            add_window(walk, 0, walk->groups, walk->pass.waiting * pack->summed);
+            if (own) add_window(walk, kept || !walk->pass.opens ? 0 : group + 1, walk->groups, pack->bytes);
+        } else if (walk->pass.waiting == 0)
+            add_window(walk, walk->pass.opens ? group + 1 : movement_fetch_group(group, policy->lookahead),
                        last_group_away(walk, group), pack->bytes);
     }
 }
@@ -266,12 +282,6 @@ static int64_t group_parameters(const struct walk *walk, int64_t index) {
     return bytes;
 }
 
-/* Grains of the largest pass after the first one; 0: there is none. */
-static int64_t later_grains(struct pass_split passes) {
-    if (passes.count == 1) return 0;
-    return passes.count > 2 ? passes.grains : passes.last_grains;
-}
-
 static int64_t pass_bytes(const struct policy_bound_input *input, const struct policy *policy, struct pass pass) {
     const struct schedule_cost *cost = input->cost;
     struct walk walk = {input, policy, pass, (int64_t)cost->groups.count, input->scratch};
@@ -298,28 +308,38 @@ static int64_t constant_bytes(const struct policy_bound_input *input, const stru
 }
 
 int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
-    struct pass_split passes = movement_split_passes(input->grains, policy->grains_per_pass);
-    int64_t later = later_grains(passes);
-    int64_t most = pass_bytes(input, policy, (struct pass){true, passes.grains});
-    if (later > 0) most = larger(most, pass_bytes(input, policy, (struct pass){false, later}));
+    struct cut_passes passes = step_cut_largest(input->cut, policy->grains_per_pass);
+    const struct pass first = {.first = true, .opens = true, .slots = passes.first};
+    const struct pass deepest = {.opens = true, .waiting = step_cut_waiting(input->cut), .slots = passes.deepest};
+    int64_t most = passes.first > 0 ? pass_bytes(input, policy, first) : 0;
+    if (passes.deepest > 0) most = larger(most, pass_bytes(input, policy, deepest));
+    if (passes.later > 0) most = larger(most, pass_bytes(input, policy, (struct pass){.slots = passes.later}));
     return constant_bytes(input, policy) + most;
 }
 
-struct pass_activations policy_bound_activations(const struct schedule_cost *cost, int64_t grains,
-                                                 int64_t grains_per_pass) {
-    struct pass_split passes = movement_split_passes(grains, grains_per_pass);
-    int64_t later = later_grains(passes);
-    return (struct pass_activations){schedule_cost_least_bytes(cost, grains_per_pass),
-                                     later > 0 ? schedule_cost_least_bytes(cost, later) : -1};
+static int64_t activation_bytes(const struct schedule_cost *cost, int64_t slots) {
+    return slots > 0 ? schedule_cost_least_bytes(cost, slots) : -1;
 }
 
-/* All gradients that stay are live throughout a later pass, and at the end of the first. */
+struct pass_activations policy_bound_activations(const struct schedule_cost *cost, const struct step_cut *cut,
+                                                 int64_t grains_per_pass) {
+    struct cut_passes passes = step_cut_largest(cut, grains_per_pass);
+    return (struct pass_activations){activation_bytes(cost, passes.first), activation_bytes(cost, passes.deepest),
+                                     activation_bytes(cost, passes.later)};
+}
+
+/* All gradients that stay are live throughout a later pass, and at the end of the first; those of the levels that wait,
+ * throughout the first pass of a share. */
 int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, const struct policy *policy,
                                         const struct pass_activations *activations) {
     const struct chunk_sum *all = input->states->from, *away = &all[policy->persistent_chunks];
-    int64_t gradients = all->gradients - (policy->gradients != TIER_DEVICE ? away->gradients : 0);
-    int64_t later = activations->later >= 0 ? gradients + activations->later : gradients;
-    return constant_bytes(input, policy) + larger(activations->first, later);
+    bool elsewhere = policy->gradients != TIER_DEVICE;
+    int64_t gradients = all->gradients - (elsewhere ? away->gradients : 0);
+    int64_t waiting = step_cut_waiting(input->cut) * (all->summed - (elsewhere ? away->summed : 0));
+    int64_t most = larger(activations->first, input->cut->computed > 0 ? gradients : 0);
+    if (activations->later >= 0) most = larger(most, gradients + activations->later);
+    if (activations->deepest >= 0) most = larger(most, waiting + activations->deepest);
+    return constant_bytes(input, policy) + most;
 }
 
 /* Copies in the host tier for the update of one chunk. Of a tied parameter's gradients only their sum is copied. */
@@ -339,10 +359,13 @@ static int64_t host_update_bytes(const struct policy_bound_input *input, const s
 
 static int64_t lower_bytes(const struct policy_bound_input *input, const struct policy *policy, enum tier tier) {
     const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
-    int64_t kept = 0, gradients = policy->gradients == tier ? away->gradients : 0;
+    bool whole = input->cut->adds == 0 && rank_place_ranks(&input->cut->place) == 1;
+    int64_t sums = whole ? away->gradients : away->summed; /* the others may never leave the device */
+    int64_t kept = 0, gradients = policy->gradients == tier ? sums : 0;
     if (policy->parameters == tier) kept += away->parameters;
     if (policy->optimizer == tier) kept += away->optimizer;
-    int64_t passing = policy->grains_per_pass * input->cost->away_bytes[tier];
+    int64_t slots = step_cut_largest(input->cut, policy->grains_per_pass).first;
+    int64_t passing = slots * input->cost->away_bytes[tier];
     if (tier == TIER_HOST) passing = larger(passing, host_update_bytes(input, policy));
     return kept + larger(gradients, passing + (defers(policy) ? gradients : 0));
 }

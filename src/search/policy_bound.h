@@ -9,13 +9,15 @@
 #include "plan/plan.h"
 #include "search/schedule_cost.h"
 #include "search/states.h"
+#include "search/step_cut.h"
 
 struct policy_bound_input {
     const struct graph *graph;
     const struct costs *costs;
     const struct schedule_cost *cost; /* for the policy's lookahead, if activations move */
     const struct states *states;
-    int64_t grains;      /* of a step */
+    const struct step_cut *cut;
+    double reduce_s;     /* step_cut_reduce_seconds */
     int64_t fixed_bytes; /* policy_bound_fixed_bytes */
     int64_t *scratch;    /* policy_bound_scratch(cost) entries of the caller's */
 };
@@ -41,11 +43,11 @@ int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const 
 struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input *input, const struct policy *policy,
                                                  int64_t most_persistent);
 
-/* Peak bytes of activations in the first pass and in the largest of the others (-1: there is none). */
+/* Peak bytes of activations in some passes (step_cut_largest); -1: there is none. */
 struct pass_activations {
-    int64_t first, later;
+    int64_t first, deepest, later;
 };
-struct pass_activations policy_bound_activations(const struct schedule_cost *cost, int64_t grains,
+struct pass_activations policy_bound_activations(const struct schedule_cost *cost, const struct step_cut *cut,
                                                  int64_t grains_per_pass);
 /* At most policy_bound_device_bytes, without a walk through the pass. */
 int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, const struct policy *policy,

@@ -389,8 +389,12 @@ static enum status search_space(struct search *search) {
 
 enum status search_policies(const struct search_input *input, struct search_result *out) {
     *out = (struct search_result){.least_bytes = INT64_MAX};
-    struct search search = {
-        .input = input, .result = out, .best_s = INFINITY, .margin = 1, .plan.recipe = *input->recipe};
+    struct search search = {.input = input,
+                            .result = out,
+                            .best_s = INFINITY,
+                            .margin = 1,
+                            .plan.recipe = *input->recipe,
+                            .plan.place = input->place};
     enum status status = search_space(&search);
     close(&search);
     if (status != STATUS_OK) search_result_free(out);
@@ -407,6 +411,7 @@ enum status search_least(const struct search_input *input, struct candidate *out
                             .best_s = INFINITY,
                             .margin = 1,
                             .plan.recipe = *input->recipe,
+                            .plan.place = input->place,
                             .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
     free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
     if (!free_of_charge.kernels) return STATUS_FAILED;

@@ -8,7 +8,8 @@
  *
  * Files, in the order to read them: search (this; the order of compiling, and the results), queue (proposals by
  * expected time), space (families and members), schedules (activation schedules that are tried), schedule_cost (what
- * one grain takes under one), states (model states chunk by chunk), policy_bound (seconds and bytes from these two),
+ * one grain takes under one), states (model states chunk by chunk), step_cut (lanes, rounds and ranks), policy_bound
+ * (seconds and bytes from these three),
  * step_chain (a step as a chain for plan/rotor.h). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
@@ -22,6 +23,7 @@ struct search_input {
     const struct workspace_table *workspace;
     const struct costs *costs;
     const struct recipe *recipe;
+    struct rank_place place;            /* the rank whose policies are compared: the first has most to do */
     int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
     int64_t grains_per_pass;            /* 0: free; else no other */
     int most_compiled;                  /* 0: as many as it takes to prove that none is faster; else at most this many;

@@ -111,6 +111,8 @@ static enum status pack(struct space *space) {
         enum status status = states_create(space->input->graph, space->input->costs, bytes, states);
         space->packing_count = k + 1;
         TRY(status);
+        const struct costs *costs = space->input->costs;
+        if (costs) TRY(step_cut_reduce_seconds(&space->cut, states, &costs->rates, &space->reduce_s[k]));
         if (states_count(states) <= 2) break;
     }
     return STATUS_OK;
@@ -145,7 +147,8 @@ static struct policy_bound_input bound_input(const struct space *space, const st
                                        space->input->costs,
                                        schedule_cost_at(space, family->schedule, family->lookahead),
                                        &space->packings[family->packing],
-                                       space->grains,
+                                       &space->cut,
+                                       space->reduce_s[family->packing],
                                        space->fixed_bytes,
                                        space->scratch};
 }
@@ -196,7 +199,7 @@ static enum status add_family(struct space *space, struct family family, const s
 static enum status add_families(struct space *space, struct family family, const struct placement_list *placements,
                                 int32_t first_fit, bool first) {
     const struct schedule_cost *cost = schedule_cost_at(space, family.schedule, family.lookahead);
-    struct pass_activations activations = policy_bound_activations(cost, space->grains, family.grains_per_pass);
+    struct pass_activations activations = policy_bound_activations(cost, &space->cut, family.grains_per_pass);
     bool moves = space_schedule(space, &family)->tier != TIER_DEVICE;
     for (size_t i = 0; i < placements->list.count; i++) {
         family.at = placements->list.items[i];
@@ -265,8 +268,10 @@ static enum status list_families(struct space *space, bool trains) {
 }
 
 enum status space_create(const struct search_input *input, struct space *out) {
-    *out = (struct space){.input = input, .grains = recipe_grains(input->recipe)};
-    out->fixed_bytes = policy_bound_fixed_bytes(input->graph, out->grains);
+    *out = (struct space){.input = input, .grains = recipe_share_grains(input->recipe)};
+    TRY(step_cut_create(input->graph, input->recipe, &input->place, &out->cut));
+    int64_t grains = out->cut.shares.grains;
+    out->fixed_bytes = policy_bound_fixed_bytes(input->graph, grains > 0 ? grains : 1);
     bool trains = has_gradients(input->graph);
     TRY(pack(out));
     TRY(list_schedules(out, trains));
@@ -280,6 +285,7 @@ void space_free(struct space *space) {
     mem_free(space->schedule_costs);
     for (int32_t i = 0; i < space->packing_count; i++)
         states_free(&space->packings[i]);
+    step_cut_free(&space->cut);
     schedules_free(&space->schedules);
     execution_source_free(&space->source);
     vec_free(&space->families);

@@ -47,13 +47,15 @@ enum {
 
 struct space {
     const struct search_input *input;
-    int64_t grains;
+    struct step_cut cut;
+    int64_t grains; /* of the largest share */
     struct schedule_list schedules;
     struct schedule_cost
         *schedule_costs; /* by schedule * LOOKAHEADS + lookahead; those that move nothing have lookahead 0 alone */
     struct execution_source source;
     struct policy plain; /* that `source` was made with */
     struct states packings[PACKINGS_MAX];
+    double reduce_s[PACKINGS_MAX]; /* step_cut_reduce_seconds */
     int32_t packing_count;
     VEC(struct family) families;
     VEC(struct fit) fits;

@@ -12,6 +12,15 @@ static int compare_packs(const void *a, const void *b) {
     return (x->block > y->block) - (x->block < y->block);
 }
 
+/* A parameter's first accumulator takes those of its other uses. */
+static bool is_first_use(const struct graph *graph, size_t gradient) {
+    for (size_t i = 0; i < gradient; i++)
+        if (graph->tensors.items[i]->kind == TENSOR_GRADIENT &&
+            graph->tensors.items[i]->parameter == graph->tensors.items[gradient]->parameter)
+            return false;
+    return true;
+}
+
 static enum status add_tensors(const struct graph *graph, struct states *states) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
@@ -24,8 +33,10 @@ static enum status add_tensors(const struct graph *graph, struct states *states)
             sum->trained += bytes_of(tensor), sum->trained_packs = 1;
         if (tensor->kind == TENSOR_STATE) sum->optimizer += bytes_of(tensor), sum->optimizer_packs = 1;
         if (tensor->kind != TENSOR_GRADIENT) continue;
-        sum->gradients += bytes_of(tensor);
-        TRY(vec_push(&states->gradients, (struct gradient_pack){part.chunk, part.block, bytes_of(tensor)}));
+        int64_t bytes = bytes_of(tensor), summed = is_first_use(graph, i) ? bytes : 0;
+        sum->gradients += bytes;
+        sum->summed += summed;
+        TRY(vec_push(&states->gradients, (struct gradient_pack){part.chunk, part.block, bytes, summed}));
     }
     return STATUS_OK;
 }
@@ -38,12 +49,15 @@ static void join_gradients(struct states *states) {
     for (size_t i = 0; i < states->gradients.count; i++) {
         if (kept > 0 && compare_packs(&packs[kept - 1], &packs[i]) == 0) {
             packs[kept - 1].bytes += packs[i].bytes;
+            packs[kept - 1].summed += packs[i].summed;
             continue;
         }
         states->from[packs[i].chunk].gradient_packs++;
         packs[kept++] = packs[i];
     }
     states->gradients.count = kept;
+    for (size_t i = 0; i < kept; i++)
+        states->from[packs[i].chunk].summed_packs += packs[i].summed > 0;
 }
 
 static void add_seconds(const struct costs *costs, const struct node *node, enum tier tier,
@@ -70,6 +84,8 @@ static void sum_up(struct states *states) {
         sum->trained += next->trained;
         sum->trained_packs += next->trained_packs;
         sum->gradients += next->gradients;
+        sum->summed += next->summed;
+        sum->summed_packs += next->summed_packs;
         sum->optimizer += next->optimizer;
         sum->packs += next->packs;
         sum->gradient_packs += next->gradient_packs;
@@ -196,6 +212,8 @@ struct chunk_sum states_of(const struct states *states, int64_t chunk) {
     return (struct chunk_sum){.parameters = sum->parameters - next->parameters,
                               .trained = sum->trained - next->trained,
                               .gradients = sum->gradients - next->gradients,
+                              .summed = sum->summed - next->summed,
+                              .summed_packs = sum->summed_packs - next->summed_packs,
                               .optimizer = sum->optimizer - next->optimizer,
                               .packs = sum->packs - next->packs,
                               .trained_packs = sum->trained_packs - next->trained_packs,

@@ -7,8 +7,9 @@
 
 /* Sums over the chunks from one on to the last. */
 struct chunk_sum {
-    int64_t parameters, trained, gradients, optimizer; /* bytes; trained: of the parameters */
-    int32_t packs, trained_packs, gradient_packs, optimizer_packs;
+    int64_t parameters, trained, gradients, summed, optimizer; /* bytes; trained: of the parameters; summed: of the
+                                                                   gradients */
+    int32_t packs, trained_packs, gradient_packs, summed_packs, optimizer_packs;
     double update_s[ACTIVITY_COUNT]; /* of kernels on the device, with their issue */
     double host_update_s[ACTIVITY_COUNT];
 };
@@ -16,6 +17,7 @@ struct chunk_sum {
 struct gradient_pack {
     int32_t chunk, block;
     int64_t bytes;
+    int64_t summed; /* of them, what lanes and ranks add: not the accumulators of a tied parameter's other uses */
 };
 
 struct states {

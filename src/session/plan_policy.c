@@ -85,6 +85,7 @@ static enum status choose(struct session_plan *plan, const int64_t capacity_byte
                               .workspace = &workspace,
                               .costs = &plan->costs,
                               .recipe = &plan->chosen.recipe,
+                              .place = plan->chosen.place,
                               .grains_per_pass = plan->request.grains_fixed ? plan->chosen.policy.grains_per_pass : 0,
                               .most_compiled = search_most_compiled(main->graph)};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)

@@ -158,17 +158,33 @@ static enum status check_changes_begun(const char *run_folder, struct run_settin
     return status;
 }
 
+/* The one that rank 0 sees: a network file system may show the others an older state of the folder. */
+static enum status find_newest(struct comm *comm, const char *run_folder, char **out) {
+    char *found = NULL;
+    bool leads = !comm || comm->rank == 0;
+    enum status status = leads ? checkpoint_find_newest(run_folder, &found) : STATUS_OK;
+    if (status == STATUS_OK && leads && !found && !(found = mem_string(""))) status = STATUS_FAILED;
+    status = comm_agree(comm, status);
+    if (status == STATUS_OK) status = comm_share_text(comm, &found);
+    if (status == STATUS_OK && found[0]) {
+        *out = found;
+        return STATUS_OK;
+    }
+    mem_free(found);
+    return status;
+}
+
 enum status run_origin_find(struct comm *comm, const char *run_folder, struct run_settings *settings,
                             struct run_origin *out) {
     out->state.plan = settings->plan;
-    TRY(checkpoint_find_newest(run_folder, &out->checkpoint));
-    if (!out->checkpoint) return check_changes_begun(run_folder, settings);
+    TRY(find_newest(comm, run_folder, &out->checkpoint));
+    if (!out->checkpoint) return comm_agree(comm, check_changes_begun(run_folder, settings));
     enum status status = checkpoint_verify(comm, out->checkpoint);
-    if (status == STATUS_OK) status = checkpoint_read_state(out->checkpoint, &out->state);
+    if (status == STATUS_OK) status = comm_agree(comm, checkpoint_read_state(out->checkpoint, &out->state));
     if (status == STATUS_BAD_INPUT) return checkpoint_hint_older(status, run_folder, out->checkpoint);
     TRY(status);
     recipe_changes_apply(&settings->changes, out->state.step, &out->state.plan.recipe);
-    TRY(check_changes(run_folder, settings, out->checkpoint, &out->state));
+    TRY(comm_agree(comm, check_changes(run_folder, settings, out->checkpoint, &out->state)));
     struct recipe *recipe = &out->state.plan.recipe; /* a change may have left it without products */
     if (!recipe->products) recipe->products = settings->plan.recipe.products;
     out->state.plan.policy = settings->plan.policy;

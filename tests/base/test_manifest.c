@@ -157,6 +157,47 @@ static void what_changed_is_named(void **state) {
     expect_found(folder, "empty: cannot be read\nadded_tokens.json: was added later\n");
 }
 
+/* A file of small blocks, some of them made elsewhere: the same sums, and damage is found by one share of several. */
+static void blocks_are_shared_out(void **state) {
+    enum { BYTES = 10 * FILE_BLOCK_BYTES_LEAST + 5, SHARES = 3 };
+    struct manifest manifest = {.block_bytes = FILE_BLOCK_BYTES_LEAST};
+    struct file_sums *sums, part = {0};
+    char folder[512], path[600];
+    unsigned char *data = make_bytes(BYTES);
+    snprintf(folder, sizeof folder, "%s/shares", (const char *)*state);
+    snprintf(path, sizeof path, "%s/file.bin", folder);
+    assert_int_equal(folder_create(folder), STATUS_OK);
+    temp_write(path, data, BYTES);
+    assert_int_equal(manifest_add(&manifest, path, &sums), STATUS_OK);
+    file_sums_add(sums, data, 3 * FILE_BLOCK_BYTES_LEAST);
+    assert_int_equal(file_sums_begin(&part), STATUS_OK);
+    part.block_bytes = FILE_BLOCK_BYTES_LEAST;
+    file_sums_add(&part, data + 3 * FILE_BLOCK_BYTES_LEAST, BYTES - 3 * FILE_BLOCK_BYTES_LEAST);
+    assert_int_equal(file_sums_end(&part), STATUS_OK);
+    assert_int_equal(file_sums_append(sums, part.blocks.items, part.blocks.count, part.bytes), STATUS_OK);
+    file_sums_free(&part);
+    assert_int_equal(manifest_write(&manifest, folder), STATUS_OK);
+    manifest_free(&manifest);
+    expect_found(folder, "");
+    assert_int_equal(manifest_read(folder, &manifest), STATUS_OK);
+    for (long block = 0; block <= 10; block++) {
+        size_t found = 0;
+        flip(path, block * FILE_BLOCK_BYTES_LEAST + 4);
+        for (int share = 0; share < SHARES; share++) {
+            struct manifest_findings findings = {0};
+            struct manifest_share of = {share, SHARES};
+            assert_int_equal(manifest_verify(&manifest, folder, NULL, of, &findings), STATUS_OK);
+            if (findings.items.count > 0) assert_int_equal(findings.items.items[0].block, block);
+            found += findings.items.count;
+            vec_free(&findings.items);
+        }
+        assert_int_equal(found, 1);
+        flip(path, block * FILE_BLOCK_BYTES_LEAST + 4);
+    }
+    manifest_free(&manifest);
+    mem_free(data);
+}
+
 /* Of the manifest itself: whatever digit, letter or sign is another one, it is refused. */
 static void the_manifest_covers_itself(void **state) {
     char folder[512], *text;
@@ -215,6 +256,7 @@ static void bad_manifests_are_refused(void **state) {
     refuse(good, "version", json_integer(2), "m: version: 2 is of a newer Ballast");
     refuse(good, "checksum", json_string("crc32"), "m: checksum: must be \"xxh3-64\"");
     refuse(good, "block_bytes", json_integer(1), "m: block_bytes: 1 is outside");
+    refuse(good, "block_bytes", json_integer(12288), "m: block_bytes: 12288 is not a power of two");
     refuse(good, "files", json_object(), "m: files: must be an array");
     refuse(good, "self", NULL, "m: self: must be 16");
     refuse(good, "self", json_string("0123456789abcdef"), "the manifest is damaged");
@@ -256,9 +298,9 @@ static void faults_are_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_by_blocks),         cmocka_unit_test(what_changed_is_named),
-        cmocka_unit_test(the_manifest_covers_itself), cmocka_unit_test(bad_manifests_are_refused),
-        cmocka_unit_test(faults_are_reported),
+        cmocka_unit_test(sums_are_by_blocks),        cmocka_unit_test(what_changed_is_named),
+        cmocka_unit_test(blocks_are_shared_out),     cmocka_unit_test(the_manifest_covers_itself),
+        cmocka_unit_test(bad_manifests_are_refused), cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

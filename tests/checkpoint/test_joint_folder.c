@@ -1,6 +1,6 @@
 /* Folders that ranks write together are those of one rank, byte for byte; where one rank fails, or all are killed, the
  * one before stays whole. */
-/* ctest: PROCESSORS 2 TIMEOUT 300 */
+/* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,12 @@
 /* Several processes that need the ids of one text: one makes them, the others read what it has; one that dies or stops
  * on the way holds nobody up for good. The program is also what those processes are:
  * test_token_lock child FOLDER. */
-/* ctest: PROCESSORS 2 TIMEOUT 120 */
+/* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -64,7 +65,12 @@ static struct dataset_options make_options(const char *const *paths, const char 
                                     .seed = 5};
 }
 
-static enum status run_child(const char *folder) {
+/* Faults begin where the data are opened. */
+static void arm(const char *kind, const char *nth) {
+    if (kind) fault_arm((enum fault_kind)atoi(kind), atoi(nth), false);
+}
+
+static enum status run_child(const char *folder, const char *kind, const char *nth) {
     char path[600], text[600], cache[600];
     const char *paths[] = {text};
     struct tokenizer *tokenizer;
@@ -74,6 +80,7 @@ static enum status run_child(const char *folder) {
     snprintf(cache, sizeof cache, "%s/cache", folder);
     TRY(tokenizer_open(path, &tokenizer));
     struct dataset_options options = make_options(paths, path, tokenizer, cache);
+    arm(kind, nth);
     TRY(dataset_open(&options, &dataset));
     enum status status = read_all(dataset);
     dataset_close(dataset);
@@ -90,7 +97,8 @@ struct child {
 
 static char program[512];
 
-static struct child start(const char *folder) {
+/* With the nth operation of a kind failing; nth 0: none. */
+static struct child start_with(const char *folder, enum fault_kind kind, int nth) {
     int in[2], out[2];
     assert_int_equal(pipe2(in, O_CLOEXEC), 0);
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
@@ -100,13 +108,18 @@ static struct child start(const char *folder) {
     if (pid == 0) {
         dup2(in[0], 0);
         dup2(out[1], 1);
-        execl(program, program, "child", folder, (char *)NULL);
+        char kind_text[16], nth_text[16];
+        snprintf(kind_text, sizeof kind_text, "%d", (int)kind);
+        snprintf(nth_text, sizeof nth_text, "%d", nth);
+        execl(program, program, "child", folder, nth > 0 ? kind_text : NULL, nth_text, (char *)NULL);
         _exit(127);
     }
     close(in[0]);
     close(out[1]);
     return (struct child){pid, fdopen(in[1], "w"), fdopen(out[0], "r")};
 }
+
+static struct child start(const char *folder) { return start_with(folder, FAULT_OPEN, 0); }
 
 struct report {
     uint64_t hash;
@@ -237,8 +250,41 @@ static void other_ids_are_not_taken(void **state) {
     assert_true(expected(place).hash == report.hash);
 }
 
+/* Whatever fails where another process's ids are read: the right ids, or an error. */
+static void a_follower_that_fails_has_no_wrong_ids(void **state) {
+    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_ALLOCATE, FAULT_WRITE};
+    const struct data_place *place = *state;
+    struct report alone = expected(place);
+    int good = 0, told = 0;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int nth = 1; nth <= 40; nth += nth < 8 ? 1 : 8) {
+            struct child maker = start(place->folder);
+            struct report first = hear(&maker), report;
+            struct child other = start_with(place->folder, kinds[k], nth);
+            if (fscanf(other.out, "%16" SCNx64 " %lld", &report.hash, &report.writes) == 2) {
+                assert_true(report.hash == first.hash);
+                release(&maker);
+                release(&other);
+                if (fscanf(other.out, "%16" SCNx64 " %lld", &report.hash, &report.writes) == 2)
+                    assert_true(report.hash == alone.hash);
+            } else {
+                release(&maker);
+            }
+            int state_of_other = reap(&other);
+            assert_true(WIFEXITED(state_of_other));
+            good += WEXITSTATUS(state_of_other) == 0;
+            told += WEXITSTATUS(state_of_other) != 0;
+            assert_true(hear(&maker).hash == alone.hash);
+            finish(&maker);
+            assert_int_equal(folder_remove(place->cache_folder), STATUS_OK);
+        }
+    print_message("%d went on, %d told of an error\n", good, told);
+    assert_true(good > 0 && told > 0);
+}
+
 int main(int count, char **arguments) {
-    if (count == 3 && strcmp(arguments[1], "child") == 0) return (int)run_child(arguments[2]);
+    if (count == 3 && strcmp(arguments[1], "child") == 0) return (int)run_child(arguments[2], NULL, NULL);
+    if (count == 5) return (int)run_child(arguments[2], arguments[3], arguments[4]);
     if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) return 1;
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, data_place_drop)
     const struct CMUnitTest tests[] = {
@@ -246,6 +292,7 @@ int main(int count, char **arguments) {
         IN_PLACE(a_maker_that_is_killed_is_replaced),
         IN_PLACE(a_maker_that_is_stopped_is_not_waited_for),
         IN_PLACE(other_ids_are_not_taken),
+        IN_PLACE(a_follower_that_fails_has_no_wrong_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,15 @@
  * rank without MPI comes to. BALLAST_TEST_MPI says which MPI. */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
+/* link: -Wl,--wrap=lane_tree_cut -Wl,--wrap=lane_shares_create */
 #include <stdio.h>
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "support/rank_job.h"
+#include "plan/lane_shares.h"
+#include "support/deferred_backend.h"
 #include "support/rank_case.h"
+#include "support/rank_job.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
@@ -18,6 +21,35 @@ struct reference {
     struct rank_case spec;
     struct rank_result result;
 };
+
+/* ---- Planted faults ---- */
+
+static const char *fault = ""; /* of this rank: "order" or "rows" */
+
+enum status __real_lane_tree_cut(const struct lane_tree *tree, int ranks, int *subtree);
+enum status __wrap_lane_tree_cut(const struct lane_tree *tree, int ranks, int *subtree);
+enum status __real_lane_shares_create(const struct recipe *recipe, const struct rank_place *place,
+                                      struct lane_shares *out);
+enum status __wrap_lane_shares_create(const struct recipe *recipe, const struct rank_place *place,
+                                      struct lane_shares *out);
+
+/* "order": the middle ones of four ranks hold each other's lanes, so that the same sums are added in another order. */
+enum status __wrap_lane_tree_cut(const struct lane_tree *tree, int ranks, int *subtree) {
+    TRY(__real_lane_tree_cut(tree, ranks, subtree));
+    if (strcmp(fault, "order") != 0 || ranks != 4) return STATUS_OK;
+    int held = subtree[1];
+    subtree[1] = subtree[2];
+    subtree[2] = held;
+    return STATUS_OK;
+}
+
+/* "rows": rank 1 takes the rows one grain before its own. */
+enum status __wrap_lane_shares_create(const struct recipe *recipe, const struct rank_place *place,
+                                      struct lane_shares *out) {
+    TRY(__real_lane_shares_create(recipe, place, out));
+    if (strcmp(fault, "rows") == 0 && place->rank == 1) out->first_grain--;
+    return STATUS_OK;
+}
 
 /* ---- A rank ---- */
 
@@ -34,12 +66,13 @@ static enum status compare(const struct reference *reference, const struct rank_
     return status_set(STATUS_FAILED, "%s: the weights differ from one rank's", name);
 }
 
-static enum status train_all(struct comm *comm, const struct reference *references, size_t count) {
+static enum status train_all(struct comm *comm, const struct backend *backend, const struct reference *references,
+                             size_t count) {
     int ranks = mesh_ranks(&comm->mesh), trained = 0;
     for (size_t i = 0; i < count; i++) {
         struct rank_result mine;
         if (!rank_case_holds(&references[i].spec, ranks)) continue;
-        TRY(rank_case_train(&references[i].spec, comm, &mine));
+        TRY(rank_case_train(&references[i].spec, backend, comm, &mine));
         TRY(comm_agree(comm, compare(&references[i], &mine)));
         trained++;
     }
@@ -50,9 +83,13 @@ static enum status train_all(struct comm *comm, const struct reference *referenc
 static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     char *text;
     size_t bytes;
+    bool device = strcmp(words[1], "device") == 0;
+    fault = words[1];
     TRY(file_read(words[0], CASES_MOST * sizeof(struct reference), &text, &bytes));
+    const struct backend *backend = device ? deferred_begin((uint64_t)comm->rank) : NULL;
     enum status status =
-        train_all(comm, (const struct reference *)(const void *)text, bytes / sizeof(struct reference));
+        train_all(comm, backend, (const struct reference *)(const void *)text, bytes / sizeof(struct reference));
+    if (device) deferred_end();
     mem_free(text);
     return status;
 }
@@ -74,7 +111,7 @@ static const char *write_references(const char *folder, const struct rank_case *
     assert_non_null(file);
     for (size_t i = 0; i < count; i++) {
         struct reference reference = {.spec = cases[i]};
-        assert_int_equal(rank_case_train(&cases[i], NULL, &reference.result), STATUS_OK);
+        assert_int_equal(rank_case_train(&cases[i], NULL, NULL, &reference.result), STATUS_OK);
         assert_int_equal(fwrite(&reference, sizeof reference, 1, file), 1);
     }
     assert_int_equal(fclose(file), 0);
@@ -101,8 +138,36 @@ static void ranks_have_one_ranks_bits(void **state) {
     if (all) mem_free(cases);
 }
 
+/* What ranks exchange goes through the host's memory then, and the device works as late as its events allow. */
+static void ranks_with_devices_have_the_same_bits(void **state) {
+    struct rank_case cases[3];
+    for (uint64_t i = 0; i < 3; i++) {
+        cases[i] = rank_case_random(SEED + 1, i);
+        cases[i].value[RANK_AXIS_lanes] = (int)i % 2;
+    }
+    const char *path = write_references(*state, cases, 3);
+    struct rank_job two = {2, 1, false, {path, "device"}}, four = {4, 2, false, {path, "device"}};
+    if (rank_job_run(&two) != STATUS_OK) fail_msg("%s", status_message());
+    if (rank_job_run(&four) != STATUS_OK) fail_msg("%s", status_message());
+}
+
+/* A plain step on 8 lanes, and the same with a fault in it. */
+static void planted_faults_are_found(void **state) {
+    static const char *const faults[] = {"", "order", "rows"};
+    const struct rank_case spec = {.value = {[RANK_AXIS_clip] = 1}, .seed = 1};
+    const char *path = write_references(*state, &spec, 1);
+    for (int i = 0; i < 3; i++) {
+        struct rank_job job = {4, 1, false, {path, faults[i]}};
+        enum status status = rank_job_run(&job);
+        if (status != (i == 0 ? STATUS_OK : STATUS_FAILED)) fail_msg("'%s': status %d", faults[i], (int)status);
+        if (i > 0 && !strstr(status_message(), "one rank")) fail_msg("'%s': %s", faults[i], status_message());
+    }
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, rank_body);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_have_one_ranks_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_have_one_ranks_bits),
+                                       cmocka_unit_test(ranks_with_devices_have_the_same_bits),
+                                       cmocka_unit_test(planted_faults_are_found)};
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

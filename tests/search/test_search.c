@@ -43,6 +43,9 @@ struct setting {
     double part; /* of the device, as search_bench_limit has it */
     bool host, disk;
     int64_t grains; /* in a pass; 0: free */
+    struct lane_shape lanes;
+    int64_t round_grains;
+    struct mesh mesh;
 };
 
 static void check(struct setting s) {
@@ -50,6 +53,12 @@ static void check(struct setting s) {
     struct search_result result;
     search_bench_open(s.layers, s.seed % 2 ? DTYPE_BF16 : DTYPE_F32, s.machine, s.seed, &bench);
     bench.input.grains_per_pass = s.grains;
+    bench.plan.recipe.lanes = s.lanes;
+    bench.plan.recipe.round_grains = s.round_grains;
+    bench.plan.place.mesh = bench.costs.rates.links.mesh = s.mesh;
+    bench.input.place = bench.plan.place;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        bench.costs.rates.links.message[axis] = (struct transfer_rate){1e-5, 1e9};
     search_bench_limit(&bench, s.part, s.host, s.disk);
     struct brute_force all = search_bench_try_all(&bench);
     assert_int_equal(search_policies(&bench.input, &result), STATUS_OK);
@@ -68,6 +77,13 @@ static void a_disk_is_used(void **state) {
     check((struct setting){1, 0, 20, .part = 0.1, .disk = true});
     check((struct setting){1, 1, 21, .part = 0.3, .disk = true, .grains = 2});
     check((struct setting){1, 2, 22, .part = 0.5, .disk = true});
+}
+
+static void lanes_and_ranks_are_searched(void **state) {
+    (void)state;
+    check((struct setting){1, 0, 30, .part = 0.2, .disk = true, .grains = 1, .lanes = {1, 3}});
+    check((struct setting){1, 1, 31, .part = 0.1, .host = true, .grains = 1, .lanes = {1, 2}, .mesh = {1, 2}});
+    check((struct setting){2, 2, 32, .part = 0.3, .lanes = {2, 2}, .round_grains = 1, .mesh = {2, 1}});
 }
 
 static void host_and_disk_are_used(void **state) {
@@ -173,6 +189,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_disk_is_used),
         cmocka_unit_test(host_and_disk_are_used),
+        cmocka_unit_test(lanes_and_ranks_are_searched),
         cmocka_unit_test(the_device_alone_is_searched),
         cmocka_unit_test(a_step_that_fits_stays_plain),
         cmocka_unit_test(forward_programs_are_searched),

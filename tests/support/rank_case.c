@@ -177,10 +177,12 @@ static enum status check_traffic(struct harness *harness, struct comm *comm) {
     return expect_traffic(comm, harness->executable->program, before, after);
 }
 
-enum status rank_case_train(const struct rank_case *spec, struct comm *comm, struct rank_result *out) {
+enum status rank_case_train(const struct rank_case *spec, const struct backend *backend, struct comm *comm,
+                            struct rank_result *out) {
     struct model_config config;
     struct harness_options options = options_of(spec, comm, &config);
     struct harness harness;
+    options.backend = backend;
     struct step_numbers numbers;
     harness_open(&options, &harness);
     for (int step = 0; step < RANK_CASE_STEPS; step++) {

@@ -2,6 +2,7 @@
 #ifndef BALLAST_TESTS_RANK_CASE_H
 #define BALLAST_TESTS_RANK_CASE_H
 
+#include "backend/backend.h"
 #include "comm/comm.h"
 #include "plan/plan.h"
 
@@ -41,8 +42,10 @@ struct rank_result {
     uint64_t weights; /* parameters and optimizer states */
 };
 
-/* Trains; NULL: on one rank. Checks the bytes that were moved against the program's list of operations and, where every
- * rank has something to add, against the formula of collective.h. FAILED where they differ. */
-enum status rank_case_train(const struct rank_case *spec, struct comm *comm, struct rank_result *out);
+/* Trains with the backend (NULL: the CPU's); comm NULL: on one rank. Checks the bytes that were moved against the
+ * program's list of operations and, where every rank has something to add, against the formula of collective.h. FAILED
+ * where they differ. */
+enum status rank_case_train(const struct rank_case *spec, const struct backend *backend, struct comm *comm,
+                            struct rank_result *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* Checkpoints that ranks write beside each other are one rank's, byte for byte; a failure of one is all ranks', and
  * leaves the one before whole. */
-/* ctest: PROCESSORS 2 TIMEOUT 300 */
+/* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,0 +1,100 @@
+#include "search/step_cut.h"
+
+#include "collective/comm_schedule.h"
+#include "plan/movement.h"
+#include "program/program.h"
+
+static enum status count_reductions(struct step_cut *cut, const struct recipe *recipe) {
+    int ranks = rank_place_ranks(&cut->place);
+    bool *empty = mem_array((size_t)ranks, sizeof *empty);
+    enum status status = empty ? STATUS_OK : STATUS_FAILED;
+    for (int64_t round = 0; ranks > 1 && round < cut->shares.rounds && status == STATUS_OK; round++) {
+        bool any = false;
+        status = lane_shares_find_empty(recipe, &cut->place, round, empty);
+        for (int rank = 0; rank < ranks && status == STATUS_OK; rank++)
+            any |= empty[rank];
+        cut->reductions += !any;
+    }
+    mem_free(empty);
+    return status;
+}
+
+enum status step_cut_create(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
+                            struct step_cut *out) {
+    *out = (struct step_cut){.deepest = -1, .lanes = recipe->lanes};
+    if (graph_has_backward(graph)) out->place = *place;
+    TRY(program_cut(graph, recipe, place, &out->shares));
+    for (size_t i = 0; i < out->shares.list.count; i++) {
+        const struct lane_share *share = &out->shares.list.items[i];
+        if (share->grains == 0) continue;
+        out->computed++;
+        if (share->level > step_cut_waiting(out) || out->deepest < 0) out->deepest = (int32_t)i;
+    }
+    for (size_t i = 0; i < out->shares.steps.count; i++)
+        out->adds += out->shares.steps.items[i].kind == LANE_SUM_ADD;
+    return graph_has_backward(graph) ? count_reductions(out, recipe) : STATUS_OK;
+}
+
+void step_cut_free(struct step_cut *cut) { lane_shares_free(&cut->shares); }
+
+int64_t step_cut_passes(const struct step_cut *cut, int64_t grains_per_pass) {
+    int64_t passes = 0;
+    for (size_t i = 0; i < cut->shares.list.count; i++)
+        if (cut->shares.list.items[i].grains > 0)
+            passes += movement_split_passes(cut->shares.list.items[i].grains, grains_per_pass).count;
+    return passes;
+}
+
+static int64_t opening_grains(const struct lane_share *share, int64_t grains_per_pass) {
+    return share->grains < grains_per_pass ? share->grains : grains_per_pass;
+}
+
+struct cut_passes step_cut_largest(const struct step_cut *cut, int64_t grains_per_pass) {
+    struct cut_passes passes = {0};
+    for (size_t i = 0; i < cut->shares.list.count; i++) {
+        const struct lane_share *share = &cut->shares.list.items[i];
+        if (share->grains == 0) continue;
+        struct pass_split split = movement_split_passes(share->grains, grains_per_pass);
+        int64_t later = split.count == 1 ? 0 : split.count > 2 ? split.grains : split.last_grains;
+        if (i == 0) passes.first = opening_grains(share, grains_per_pass);
+        if (later > passes.later) passes.later = later;
+    }
+    if (step_cut_waiting(cut) > 0)
+        passes.deepest = opening_grains(&cut->shares.list.items[cut->deepest], grains_per_pass);
+    return passes;
+}
+
+/* One operation's seconds, by what it moves. */
+static enum status reduce_seconds(const struct step_cut *cut, const struct lane_tree *tree, int64_t bytes,
+                                  const struct cluster_rates *rates, double *out) {
+    const struct comm_spec spec = {.kind = COMM_ALL_REDUCE,
+                                   .group = mesh_group(&cut->place.mesh, cut->place.rank, MESH_ALL),
+                                   .bytes = bytes,
+                                   .in_place = cut->place.in_place,
+                                   .tree = tree};
+    struct comm_schedule schedule;
+    TRY(comm_schedule_create(&cut->place.mesh, cut->place.rank, rank_place_message_bytes(&cut->place), &spec,
+                             &schedule));
+    const struct program_collective collective = {.kind = COMM_ALL_REDUCE, .bytes = bytes, .traffic = schedule.traffic};
+    *out += costs_collective_s(rates, &cut->place, &collective) + rates->issue_s;
+    comm_schedule_free(&schedule);
+    return STATUS_OK;
+}
+
+enum status step_cut_reduce_seconds(const struct step_cut *cut, const struct states *states,
+                                    const struct cluster_rates *rates, double *out) {
+    int ranks = rank_place_ranks(&cut->place);
+    struct lane_tree lanes, tree;
+    *out = 0;
+    if (ranks == 1) return STATUS_OK;
+    TRY(lane_tree_of_shape(&cut->lanes, &lanes));
+    enum status status = lane_tree_top(&lanes, ranks, &tree);
+    lane_tree_free(&lanes);
+    TRY(status);
+    for (size_t p = 0; p < states->gradients.count && status == STATUS_OK; p++)
+        if (states->gradients.items[p].summed > 0)
+            status = reduce_seconds(cut, &tree, states->gradients.items[p].summed, rates, out);
+    lane_tree_free(&tree);
+    *out *= (double)cut->reductions;
+    return status;
+}
