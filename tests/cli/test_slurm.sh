@@ -52,10 +52,22 @@ chain() { # <name> <options> <script> <scancel's options for the stop>
     same "$1"
 }
 
+# A rank of a job dies: srun leaves the other to find out, which names the checkpoint.
+lose() { # <name> <options> <script>
+    settings=$(echo "$settings --rank-timeout 2" | sed 's/--steps 400/--steps 1000000/')
+    job=$(queue "$1" "$2" "$3" "$1")
+    await_steps "$1" 60
+    for process in $(pgrep -f "train .*$place/$1 "); do
+        if tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -q '^PMI_RANK=1$'; then kill -KILL "$process"; fi
+    done
+    await "$job"
+    said "$1" 'ballast: error: rank 1 on '
+    said "$1" 'hint: the last good checkpoint is '
+}
+
 # The time limit's own signal, and not scancel's: Slurm may send it a minute early.
 time_limit() {
-    settings="$settings --steps 1000000"
-    settings=$(echo "$settings" | sed 's/--steps 400//')
+    settings=$(echo "$settings" | sed 's/--steps 400/--steps 1000000/')
     await "$(queue limit '--time=1 --signal=TERM@50' srun-openmpi.sbatch limit)"
     said limit 'ballast: stopped after step'
 }
@@ -64,7 +76,8 @@ case ${1-} in
 one)
     if has openmpi; then chain pmix '' srun-openmpi.sbatch '--signal=TERM'; fi
     if has mpich; then chain pmi2 '--nodes=1 --ntasks-per-node=2' srun-mpich.sbatch '--signal=USR1'; fi
-    if has openmpi && [ -n "${BALLAST_LONG-}" ]; then time_limit; fi
+    if has mpich; then (lose lost '--nodes=1 --ntasks-per-node=2' srun-mpich.sbatch); fi
+    if has openmpi && [ -n "${BALLAST_LONG-}" ]; then (time_limit); fi
     exit 0
     ;;
 two)
