@@ -86,10 +86,13 @@ static enum status start_thread(struct checkpoint_writer *writer) {
     return status_set(STATUS_FAILED, "cannot start a thread for the checkpoint: %s", strerror(error));
 }
 
-/* What the thread came to, as this thread's own. */
-static enum status join_thread(struct checkpoint_writer *writer) {
+static void join_thread(struct checkpoint_writer *writer) {
     if (writer->joinable) pthread_join(writer->thread, NULL);
     writer->joinable = false;
+}
+
+/* What the thread came to, as this thread's own. */
+static enum status take_status(const struct checkpoint_writer *writer) {
     if (writer->status == STATUS_OK) return STATUS_OK;
     return status_hint(status_set(writer->status, "%s", writer->message), "%s", writer->hint);
 }
@@ -116,11 +119,12 @@ static void start_or_keep(struct checkpoint_writer *writer) {
 
 /* All threads are through with a stage. Rank 0 alone has anything to do in the next. */
 static void go_on(struct checkpoint_writer *writer) {
-    enum status status = join_thread(writer);
+    join_thread(writer);
     if (is_alone(writer)) {
         writer->stage = WRITER_ENDED;
         return;
     }
+    enum status status = take_status(writer);
     if (writer->stage == WRITER_PUBLISHES) {
         end_saving(writer, status);
         return;
@@ -184,8 +188,7 @@ enum status checkpoint_writer_finish(struct checkpoint_writer *writer, char **fo
     while (writer->stage != WRITER_ENDED)
         go_on(writer); /* which waits for the thread, and then for the other ranks */
     writer->stage = WRITER_IDLE;
-    if (writer->status != STATUS_OK)
-        return status_hint(status_set(writer->status, "%s", writer->message), "%s", writer->hint);
+    TRY(take_status(writer));
     *folder = writer->folder;
     writer->folder = NULL;
     return STATUS_OK;
@@ -193,7 +196,7 @@ enum status checkpoint_writer_finish(struct checkpoint_writer *writer, char **fo
 
 void checkpoint_writer_close(struct checkpoint_writer *writer) {
     if (!writer->source.engine) return;
-    (void)join_thread(writer);
+    join_thread(writer);
     if (writer->saving.source) checkpoint_drop(&writer->saving);
     mem_free(writer->folder);
     runner_set_gate(writer->source.engine->main, NULL, NULL);
