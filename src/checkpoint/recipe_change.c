@@ -30,10 +30,10 @@ static enum status add_number(struct recipe_changes *changes, int64_t step, cons
 enum status recipe_changes_add(struct recipe_changes *changes, int64_t step, const struct recipe *from,
                                const struct recipe *to) {
     TRY(add(changes, step, "isa", from->isa, to->isa));
-    TRY(add_number(changes, step, "kernels_version", from->kernels_version, to->kernels_version));
-    return add_number(changes, step, "threads", from->threads, to->threads);
+    return add_number(changes, step, "kernels_version", from->kernels_version, to->kernels_version);
 }
 
+/* The number of threads was a part of recipes once: what was changed then is kept, and changes nothing now. */
 static bool is_number(const char *field) {
     return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0;
 }
@@ -43,7 +43,6 @@ static void apply(const struct recipe_change *change, struct recipe *recipe) {
         memcpy(recipe->isa, change->to, sizeof recipe->isa);
         recipe->products = NULL; /* they are the other's */
     }
-    if (strcmp(change->field, "threads") == 0) recipe->threads = atoi(change->to);
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
 }
 

@@ -150,10 +150,6 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
     int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
     recipe->grain_sequences =
         choose_whole(resolver, SETTING_grain_sequences, options->grain_sequences, base->grain_sequences, grain);
-    bool given = SETTINGS_HAVE(options, threads), moved = options->allow_recipe_change && given;
-    int threads = given || resolver->base_name ? 0 : cluster_count_cores(&(int){0});
-    recipe->threads = (int)choose_whole(resolver, SETTING_threads, options->threads,
-                                        moved ? options->threads : base->threads, threads);
     recipe->seed = (uint64_t)choose_whole(resolver, SETTING_seed, options->seed, (int64_t)base->seed,
                                           setting_table[SETTING_seed].whole);
 }
@@ -233,6 +229,10 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     plan.policy =
         base ? base->policy : (struct policy){.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};
     if (SETTINGS_HAVE(options, grains_per_pass)) plan.policy.grains_per_pass = options->grains_per_pass;
+    if (SETTINGS_HAVE(options, threads))
+        plan.threads = options->threads;
+    else
+        plan.threads = base ? base->threads : cluster_count_cores(&(int){0});
     TRY(plan_check(&plan));
     *out = plan;
     return STATUS_OK;

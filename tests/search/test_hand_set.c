@@ -59,7 +59,7 @@ static void compile_hands(struct bench *bench) {
     for (int i = 0; i < HANDS; i++) {
         struct hand hand = {i % 2, (enum streamed)(i / 2 % STREAMED), i / (2 * STREAMED) % 2 ? GRAINS : 1,
                             i / (4 * STREAMED)};
-        struct plan plan = {bench->plan.recipe, hand_set(bench->graph, &hand)};
+        struct plan plan = {.recipe = bench->plan.recipe, .policy = hand_set(bench->graph, &hand)};
         bench->policies[i] = plan.policy;
         assert_int_equal(program_compile_unproved(bench->graph, &plan, bench->input.workspace, &bench->programs[i]),
                          STATUS_OK);
