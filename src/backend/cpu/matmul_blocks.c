@@ -67,7 +67,10 @@ static void choose_blocks(const struct matmul_spec *spec, struct blocks_matmul *
         out->rows = at_most(spec->m, equal_part(spec->m, CHUNK_ROWS, out->block_rows));
         out->depth = equal_part(spec->k, CHUNK_DEPTH, panel_steps(spec));
     }
-    out->columns = out->pack_b ? chunk_columns(out) : spec->n;
+    /* With one block of rows, a part of b is for one task only. */
+    out->pack_b_alone = out->pack_b && spec->m <= BLOCK_ROWS;
+    bool shared = out->pack_b && !out->pack_b_alone;
+    out->columns = shared ? chunk_columns(out) : rounded_up(spec->n, out->block_columns);
 }
 
 /* Packed operands are filled up with zeros to so many steps. */
@@ -130,9 +133,11 @@ static int64_t left_bytes(const struct blocks_matmul *matmul) {
     int64_t bytes = matmul->rows * padded(matmul, matmul->depth) * dtype_bytes(matmul->spec.dtype);
     return matmul->pack_a ? workspace_align(bytes) : 0;
 }
+static int64_t panels_bytes(const struct blocks_matmul *matmul, int64_t columns) {
+    return workspace_align(columns * padded(matmul, matmul->depth) * dtype_bytes(matmul->spec.dtype));
+}
 static int64_t right_bytes(const struct blocks_matmul *matmul) {
-    int64_t bytes = matmul->columns * padded(matmul, matmul->depth) * dtype_bytes(matmul->spec.dtype);
-    return matmul->pack_b ? workspace_align(bytes) : 0;
+    return matmul->pack_b && !matmul->pack_b_alone ? panels_bytes(matmul, matmul->columns) : 0;
 }
 static int64_t sums_bytes(const struct blocks_matmul *matmul) {
     return matmul->depth < matmul->spec.k ? workspace_align(matmul->rows * matmul->columns * 4) : 0;
@@ -141,7 +146,8 @@ static int64_t block_bytes(const struct blocks_matmul *matmul) {
     return workspace_align(matmul->block_rows * matmul->block_columns * 4);
 }
 static int64_t thread_bytes(const struct blocks_matmul *matmul) {
-    return block_bytes(matmul) + workspace_align(matmul->scratch_bytes);
+    int64_t panels = matmul->pack_b_alone ? panels_bytes(matmul, matmul->block_columns) : 0;
+    return block_bytes(matmul) + panels + workspace_align(matmul->scratch_bytes);
 }
 
 int64_t blocks_matmul_workspace_bytes(const struct blocks_matmul *matmul) {
@@ -182,27 +188,37 @@ static int64_t chunk_panels(const struct blocks_chunk *chunk) {
     return divided_up(chunk->columns, chunk->matmul->panel);
 }
 
-/* Pieces of PACK_STEPS steps of one panel, numbered along the rows of b, so that a thread reads rows in long pieces. */
+/* PACK_STEPS steps from k on of the panel that begins with a column of the chunk. */
+static void pack_piece(const struct blocks_chunk *chunk, int64_t column, int64_t k, float *panel) {
+    const struct matmul_spec *spec = &chunk->matmul->spec;
+    int64_t width = chunk->matmul->panel, words_left = chunk_words(chunk) - k / word_steps(spec);
+    int64_t first = (chunk->k + k) * spec->b_k + (chunk->column + column) * spec->b_column;
+    struct word_source source = {
+        .dtype = spec->dtype,
+        .data = element_at(chunk->operands->b, spec->dtype, first),
+        .lines = at_most(chunk->columns - column, width),
+        .steps = at_most(chunk->depth - k, PACK_STEPS),
+        .line_stride = spec->b_column,
+        .step_stride = spec->b_k,
+    };
+    cpu_simd()->pack_steps(&source, at_most(words_left, PACK_STEPS / word_steps(spec)), width,
+                           panel + k / word_steps(spec) * width);
+}
+
+/* Pieces of panels, numbered along the rows of b, so that a thread reads rows in long pieces. */
 static void pack_right(const void *context, int64_t begin, int64_t end) {
     const struct blocks_chunk *chunk = context;
-    const struct matmul_spec *spec = &chunk->matmul->spec;
-    int64_t panels = chunk_panels(chunk), width = chunk->matmul->panel;
-    int64_t depth = padded(chunk->matmul, chunk->depth);
+    int64_t panels = chunk_panels(chunk);
     for (int64_t i = begin; i < end; i++) {
-        int64_t k = i / panels * PACK_STEPS, column = i % panels * width;
-        int64_t first = (chunk->k + k) * spec->b_k + (chunk->column + column) * spec->b_column;
-        struct word_source source = {
-            .dtype = spec->dtype,
-            .data = element_at(chunk->operands->b, spec->dtype, first),
-            .lines = at_most(chunk->columns - column, width),
-            .steps = at_most(chunk->depth - k, PACK_STEPS),
-            .line_stride = spec->b_column,
-            .step_stride = spec->b_k,
-        };
-        int64_t words = at_most(depth - k, PACK_STEPS) / word_steps(spec);
-        float *panel = (float *)chunk->right + i % panels * width * chunk_words(chunk);
-        cpu_simd()->pack_steps(&source, words, width, panel + k / word_steps(spec) * width);
+        int64_t column = i % panels * chunk->matmul->panel;
+        pack_piece(chunk, column, i / panels * PACK_STEPS, (float *)chunk->right + column * chunk_words(chunk));
     }
+}
+
+static void pack_own(const struct blocks_chunk *chunk, const struct matmul_part *block, float *to) {
+    for (int64_t column = 0; column < block->columns; column += chunk->matmul->panel)
+        for (int64_t k = 0; k < chunk->depth; k += PACK_STEPS)
+            pack_piece(chunk, block->column + column, k, to + column * chunk_words(chunk));
 }
 
 /* The rows of a stay packed for all chunks of columns where a chunk has all steps. */
@@ -210,7 +226,7 @@ static void pack(const struct blocks_chunk *chunk) {
     const struct blocks_matmul *matmul = chunk->matmul;
     if (matmul->pack_a && (chunk->column == 0 || matmul->depth < matmul->spec.k))
         parallel_for(chunk->rows, rounded_up(divided_up(PACK_WORDS, chunk_words(chunk)), PACK_LINES), pack_left, chunk);
-    if (matmul->pack_b)
+    if (matmul->pack_b && !matmul->pack_b_alone)
         parallel_for(divided_up(padded(matmul, chunk->depth), PACK_STEPS) * chunk_panels(chunk),
                      divided_up(PACK_WORDS, PACK_STEPS * matmul->panel), pack_right, chunk);
 }
@@ -235,18 +251,25 @@ static void add_kept(const struct blocks_chunk *chunk, const struct matmul_part 
     if (!last) memcpy(kept, sums, (size_t)count * sizeof *kept);
 }
 
+static const struct onednn_block *product_of(const struct blocks_chunk *chunk, const struct matmul_part *block) {
+    const struct blocks_matmul *matmul = chunk->matmul;
+    bool fewer_rows = block->rows < matmul->block_rows, fewer_columns = block->columns < matmul->block_columns;
+    return matmul->blocks[fewer_rows][fewer_columns][chunk->depth < matmul->depth];
+}
+
 static void compute_block(const struct blocks_chunk *chunk, const struct matmul_part *block, int thread) {
     const struct blocks_matmul *matmul = chunk->matmul;
     struct matmul_part part = {chunk->row + block->row, block->rows, chunk->column + block->column, block->columns};
-    char *own = chunk->threads + thread * thread_bytes(matmul);
-    bool fewer_columns = block->columns < matmul->block_columns, last = chunk->k + chunk->depth == matmul->spec.k;
-    const struct onednn_block *product =
-        matmul->blocks[block->rows < matmul->block_rows][fewer_columns][chunk->depth < matmul->depth];
+    char *own = chunk->threads + thread * thread_bytes(matmul), *panels = own + block_bytes(matmul);
+    char *scratch = own + thread_bytes(matmul) - workspace_align(matmul->scratch_bytes);
+    bool last = chunk->k + chunk->depth == matmul->spec.k;
     if (last) matmul_fetch(&matmul->spec, chunk->operands, &part);
-    onednn_block_run(product, thread, left_of(chunk, block->row), right_of(chunk, block->column), (float *)own,
-                     own + block_bytes(matmul));
-    add_kept(chunk, block, last, (float *)own);
-    if (last) matmul_finish(&matmul->spec, chunk->operands, &part, (float *)own, whole_panels(matmul, block->columns));
+    if (matmul->pack_b_alone) pack_own(chunk, block, (float *)(void *)panels);
+    const void *right = matmul->pack_b_alone ? panels : right_of(chunk, block->column);
+    float *sums = (float *)(void *)own;
+    onednn_block_run(product_of(chunk, block), thread, left_of(chunk, block->row), right, sums, scratch);
+    add_kept(chunk, block, last, sums);
+    if (last) matmul_finish(&matmul->spec, chunk->operands, &part, sums, whole_panels(matmul, block->columns));
 }
 
 /* Some blocks beside each other, of the same rows. */

@@ -1,6 +1,7 @@
 /* Matrix products by oneDNN's blocks (matmul_onednn.h), in chunks. All threads first pack a chunk's parts of a and b
- * where oneDNN needs that; then each task computes a few blocks of c. How c and the sums are cut into blocks depends on
- * the product's spec alone, and a block is computed by one thread, so the bits are the same on any number of threads.
+ * where oneDNN needs that; then each task computes a few blocks of c. With few rows a task packs its part of b itself.
+ * How c and the sums are cut into blocks depends on the product's spec alone, and a block is computed by one thread, so
+ * the bits are the same on any number of threads.
  */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_BLOCKS_H
 #define BALLAST_BACKEND_CPU_MATMUL_BLOCKS_H
@@ -12,6 +13,7 @@ struct blocks_matmul {
     struct matmul_spec spec;
     int threads;
     bool pack_a, pack_b;                      /* else oneDNN reads them where they are */
+    bool pack_b_alone;                        /* a task packs its own part of b */
     int64_t rows, columns, depth;             /* of a chunk: of c, and along k */
     int64_t block_rows, block_columns, panel; /* columns of a panel; a block has several where k is small */
     int64_t scratch_bytes;                    /* oneDNN's, of a thread */
