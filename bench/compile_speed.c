@@ -78,8 +78,8 @@ static enum status measure(const struct step_graph_size *size, const struct grap
     struct plan plan = {.recipe = {.dtype = graph->dtype,
                                    .batch = size->grains,
                                    .sequence_length = size->sequence,
-                                   .grain_sequences = 1,
-                                   .threads = 1}};
+                                   .grain_sequences = 1},
+                        .threads = 1};
     double seconds[PASSES] = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY}, sum = 0;
     size_t counts[2];
     TRY(choose_policy(graph, way, &plan.policy));

@@ -101,11 +101,9 @@ static enum status count(const struct way *way, const struct program *program) {
 }
 
 static enum status count_way(const struct graph *graph, const struct way *way) {
-    struct plan plan = {.recipe = {.dtype = graph->dtype,
-                                   .batch = size.grains,
-                                   .sequence_length = size.sequence,
-                                   .grain_sequences = 1,
-                                   .threads = 1}};
+    struct plan plan = {
+        .recipe = {.dtype = graph->dtype, .batch = size.grains, .sequence_length = size.sequence, .grain_sequences = 1},
+        .threads = 1};
     struct program *program;
     TRY(choose_policy(graph, way, &plan.policy));
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);

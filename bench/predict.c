@@ -334,7 +334,7 @@ static enum status put_out(const struct bench *bench) {
 
 static enum status run_with(struct bench *bench, const struct model_step *plain) {
     TRY(choose_policies(bench, plain));
-    TRY(open_reference(bench, plain->plan.chosen.recipe.threads));
+    TRY(open_reference(bench, plain->plan.chosen.threads));
     TRY(measure_all(bench, plain));
     for (int64_t i = 0; i < bench->count; i++)
         TRY(predict(bench, &bench->entries[i]));

@@ -61,11 +61,8 @@ static enum status measure_size(const struct step_graph_size *size, int most) {
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
     if (!bytes) return STATUS_FAILED;
     struct workspace_table workspace = {bytes, (int)graph->nodes.count};
-    struct recipe recipe = {.dtype = graph->dtype,
-                            .batch = size->grains,
-                            .sequence_length = size->sequence,
-                            .grain_sequences = 1,
-                            .threads = 1};
+    struct recipe recipe = {
+        .dtype = graph->dtype, .batch = size->grains, .sequence_length = size->sequence, .grain_sequences = 1};
     struct search_input input = {.graph = graph, .workspace = &workspace, .costs = &costs, .recipe = &recipe};
     int64_t plain_bytes;
     if (most < 0) most = search_most_compiled(graph);

@@ -103,12 +103,10 @@ int main(int count, char **words) {
     if (status == STATUS_OK) status = make_costs(graph, &costs);
     if (status == STATUS_OK) printf("%" PRId64 " layers of 12288, %" PRId64 " grains\n", layers, grains);
     for (size_t i = 0; i < sizeof policies / sizeof *policies && status == STATUS_OK; i++) {
-        struct plan plan = {.recipe = {.dtype = DTYPE_BF16,
-                                       .batch = grains,
-                                       .sequence_length = SEQUENCE,
-                                       .grain_sequences = 1,
-                                       .threads = 1},
-                            .policy = policies[i]};
+        struct plan plan = {
+            .recipe = {.dtype = DTYPE_BF16, .batch = grains, .sequence_length = SEQUENCE, .grain_sequences = 1},
+            .policy = policies[i],
+            .threads = 1};
         status = simulate_policy(graph, &costs, &plan);
     }
     if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", words[0], status_message());

@@ -146,7 +146,7 @@ static void print_setting(const struct bench *bench) {
     const struct model_config *config = &bench->step.session.model->config;
     const dnnl_version_t *onednn = dnnl_version();
     printf("isa %s, oneDNN %d.%d.%d, %d threads (waiting: %s)\n", recipe->isa, onednn->major, onednn->minor,
-           onednn->patch, recipe->threads, wait_policy());
+           onednn->patch, bench->step.plan.chosen.threads, wait_policy());
     printf("%s in %s: %" PRId64 " layers of %" PRId64 ", %" PRId64 " heads, ffn %" PRId64 ", vocabulary %" PRId64
            "; %.1f M parameters, %.1f M in products, %.1f M trained\n",
            bench->options->step.family, dtype_name(recipe->dtype), config->layers, config->hidden, config->heads,

@@ -80,7 +80,7 @@
  *   that holds for oneDNN too; in a process of yours its few small blocks in each product come from your operator new,
  *   which a library may not replace. No bit depends on it.
  *
- * Bits. A result depends on the recipe alone (dtype, batch, grain, threads, seed, instruction set, kernels'
+ * Bits. A result depends on the recipe alone (dtype, batch, grain, seed, instruction set, kernels'
  *   version) and not on the policy (memory limits, tiers, chunks, what is recomputed). docs/policies.md has more. */
 #ifndef BALLAST_H
 #define BALLAST_H
@@ -144,10 +144,10 @@ struct ballast_plan_options {
     int64_t sequence_length; /* tokens a sequence; not given: the model's context, at most 1024 */
     int64_t grain_sequences; /* sequences on which each kernel is called; not given: the fewest that hold 1024 tokens
                                 (on a GPU 4096 to 32768), at most the batch */
-    int64_t threads;         /* compute threads; not given: the physical cores that the process may use,
-                                divided among the ranks that share them */
-    int64_t seed;            /* of the data's order and of sampling, from 0; not given: 1 */
-    const char *dtype;       /* "bf16" or "fp32"; not given: bf16 where it is in hardware and so faster, else fp32 */
+    int64_t threads;   /* compute threads, which change no bit; not given: the physical cores that the process may use,
+                          divided among the ranks that share them */
+    int64_t seed;      /* of the data's order and of sampling, from 0; not given: 1 */
+    const char *dtype; /* "bf16" or "fp32"; not given: bf16 where it is in hardware and so faster, else fp32 */
     const char *document_attention; /* "across" or "within" the documents of a sequence; not given: across */
     const char *lora;          /* "RANK,ALPHA,TARGETS": adapters are trained, all else is frozen; not given: none */
     const char *const *freeze; /* patterns (*, ?, [...]) over names of weights that are not trained */
@@ -301,7 +301,7 @@ struct ballast_resume_options {
     int version;
     int64_t steps;               /* the run's new length, at least what is done; not given: as the run has it */
     double epochs;               /* the same in epochs; not both */
-    int64_t allow_recipe_change; /* 1: go on although kernels or threads are others here, with other bits from there on;
+    int64_t allow_recipe_change; /* 1: go on although the kernels are others here, with other bits from there on;
                                     not given: 0, refuse */
 };
 #define BALLAST_RESUME_OPTIONS_INIT                                                                                    \

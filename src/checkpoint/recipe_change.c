@@ -36,10 +36,10 @@ enum status recipe_changes_add(struct recipe_changes *changes, int64_t step, con
     TRY(add_number(changes, step, "kernels_version", from->kernels_version, to->kernels_version));
     char before[LANE_SHAPE_BYTES], after[LANE_SHAPE_BYTES];
     TRY(add(changes, step, "lanes", lane_shape_print(&from->lanes, before), lane_shape_print(&to->lanes, after)));
-    TRY(add_number(changes, step, "round_grains", from->round_grains, to->round_grains));
-    return add_number(changes, step, "threads", from->threads, to->threads);
+    return add_number(changes, step, "round_grains", from->round_grains, to->round_grains);
 }
 
+/* The number of threads was a part of recipes once: what was changed then is kept, and changes nothing now. */
 static bool is_number(const char *field) {
     return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0 || strcmp(field, "round_grains") == 0;
 }
@@ -53,7 +53,6 @@ static void apply(const struct recipe_change *change, struct recipe *recipe) {
         memcpy(recipe->isa, change->to, sizeof recipe->isa);
         recipe->products = NULL; /* they are the other's */
     }
-    if (strcmp(change->field, "threads") == 0) recipe->threads = atoi(change->to);
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
     if (strcmp(change->field, "round_grains") == 0) recipe->round_grains = atoll(change->to);
     if (strcmp(change->field, "lanes") == 0) (void)lane_shape_parse(change->to, &recipe->lanes); /* it was checked */

@@ -56,8 +56,9 @@
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
     X(THREADS, OPTION_OF(threads), OPTION_FOR(COMMANDS_MODEL),                                                         \
-      .computed = "the physical cores that the process may use, divided among the ranks that share them",              \
-      .help = "compute threads; part of the recipe")                                                                   \
+      .computed = "the physical cores that the process may use, divided among the ranks that share them; or what the " \
+                  "plan file or the run says",                                                                         \
+      .help = "compute threads; any number gives the same bits")                                                       \
     X(SEED, OPTION_OF(seed), OPTION_FOR(COMMANDS_MODEL | COMMAND_INIT),                                                \
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "of all that is random: initial weights (init), order of the data, sampling")                            \
@@ -167,8 +168,8 @@
     X(SAMPLE_TOKENS, OPTION_OF(sample_tokens), OPTION_FOR(COMMAND_TRAIN), .help = "the most tokens of a sample")       \
     X(ALLOW_RECIPE_CHANGE, OPTION_OWN(.name = "allow-recipe-change", .type = SETTING_FLAG),                            \
       OPTION_FOR(COMMAND_RESUME),                                                                                      \
-      .help = "go on although the instruction set or the kernels' version is another here, or with other --threads, "  \
-              "--lanes or --round; the bits differ from there on, and run.json says since which step")                 \
+      .help = "go on although the instruction set or the kernels' version is another here, or with other --lanes or "  \
+              "--round; the bits differ from there on, and run.json says since which step")                            \
     X(SERVE, OPTION_OWN(.name = "serve", .type = SETTING_TEXT), .argument = "[ADDRESS:]PORT",                          \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
       .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \

@@ -148,7 +148,7 @@ static enum status refuse_changed(const char *path, const json_t *object) {
 /* Those that are no options are read elsewhere: the plan as --plan is, model and changes below. */
 static enum status refuse_unknown(const char *path, const json_t *object) {
     static const char *const run[] = {"version", "model", "options", "plan", "recipe_changes", "memory"};
-    static const char *const plan[] = {"version", "recipe", "policy"};
+    static const char *const plan[] = {"version", "recipe", "policy", "threads"};
     TRY(json_refuse_unknown(path, "", object, run, sizeof run / sizeof *run));
     return json_refuse_unknown(path, "plan.", json_object_get(object, "plan"), plan, sizeof plan / sizeof *plan);
 }

@@ -42,7 +42,7 @@ static void on_begin(void *payload, const struct session_plan *plan, const char 
     char arena[SIZE_TEXT], capacity[SIZE_TEXT], parameters[COUNT_TEXT];
     fprintf(console->out, "%s: %s parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
             plan->session->model->config.family->name, count_print(plan->figures.parameters, parameters),
-            dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, recipe->threads, recipe->isa);
+            dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, plan->chosen.threads, recipe->isa);
     tell_trained(console, plan);
     char todo[64] = "complete; writing the model again", data[64] = "tokenized while steps run";
     if (data_tokens >= 0) snprintf(data, sizeof data, "%" PRId64 " tokens", data_tokens);

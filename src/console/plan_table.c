@@ -19,19 +19,17 @@ static void print_recipe(FILE *out, const struct recipe *recipe) {
         snprintf(lanes, sizeof lanes, " in %s lanes", lane_shape_print(&recipe->lanes, shape));
     fprintf(out,
             "recipe    %s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
-            " sequence%s%s, %d thread%s (%s), seed %" PRIu64 "\n",
+            " sequence%s%s, %s, seed %" PRIu64 "\n",
             dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, recipe_grains(recipe),
-            plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), lanes,
-            recipe->threads, plural(recipe->threads), recipe->isa, recipe->seed);
+            plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), lanes, recipe->isa,
+            recipe->seed);
 }
 
 static void print_texts(FILE *out, const struct session_plan *plan) {
     const struct recipe *recipe = &plan->chosen.recipe;
-    fprintf(out,
-            "recipe    %s, %" PRId64 " text%s at a time, caches of %" PRId64 " tokens, %d thread%s (%s), seed %" PRIu64
-            "\n",
+    fprintf(out, "recipe    %s, %" PRId64 " text%s at a time, caches of %" PRId64 " tokens, %s, seed %" PRIu64 "\n",
             dtype_name(recipe->dtype), plan->request.set.texts, plural(plan->request.set.texts),
-            recipe->sequence_length, recipe->threads, plural(recipe->threads), recipe->isa, recipe->seed);
+            recipe->sequence_length, recipe->isa, recipe->seed);
 }
 
 static int32_t count_blocks(const struct session_plan *plan) {
@@ -41,7 +39,8 @@ static int32_t count_blocks(const struct session_plan *plan) {
 static void print_policy(FILE *out, const struct session_plan *plan) {
     const struct policy *policy = &plan->chosen.policy;
     char words[POLICY_WORDS_BYTES];
-    fprintf(out, "policy    %s\n", policy_words(policy, count_blocks(plan), words));
+    fprintf(out, "policy    %s; %d thread%s\n", policy_words(policy, count_blocks(plan), words), plan->chosen.threads,
+            plural(plan->chosen.threads));
     if (policy->schedule[0]) fprintf(out, "schedule  %s\n", policy->schedule);
 }
 

@@ -144,7 +144,7 @@ done:
 static enum status write_next(struct ballast_writer *writer, const char *prompt, struct text_request *request,
                               struct ballast_text *out) {
     const struct writer_model *model = &writer->model;
-    model->session.machine.backend->set_threads(model->plan.chosen.recipe.threads); /* this may be another thread */
+    model->session.machine.backend->set_threads(model->plan.chosen.threads); /* this may be another thread */
     TRY(refresh_config(&writer->model));
     TRY(encode(&writer->model, prompt, request));
     return write_text(&writer->model, request, out);

@@ -49,7 +49,6 @@ enum document_attention document_attention_find(const char *name) {
     X(sequence_length, int64_t, LEAST(sequence_length), MOST(sequence_length), "a sequence needs at least one token")  \
     X(grain_sequences, int64_t, LEAST(grain_sequences), recipe->batch,                                                 \
       "a grain holds whole sequences and at most the batch")                                                           \
-    X(threads, int, LEAST(threads), MOST(threads), "at least one compute thread")                                      \
     X(seed, uint64_t, LEAST(seed), MOST(seed), "a seed is not negative")                                               \
     X(kernels_version, int, 0, INT32_MAX, "a version is not negative")
 #define RECIPE_DOUBLES(X)                                                                                              \
@@ -130,7 +129,8 @@ json_t *plan_to_json(const struct plan *plan) {
         (void)status_no_memory(0, "a plan's JSON");
         return NULL;
     }
-    json_t *object = json_pack("{s:i, s:o, s:o}", "version", PLAN_VERSION, "recipe", recipe, "policy", policy);
+    json_t *object = json_pack("{s:i, s:o, s:o, s:i}", "version", PLAN_VERSION, "recipe", recipe, "policy", policy,
+                               "threads", plan->threads);
     if (!object) (void)status_no_memory(0, "a plan's JSON");
     return object;
 }
@@ -155,12 +155,12 @@ static enum status read_document_attention(const char *file, const json_t *objec
     return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
 }
 
-/* Checked before it becomes a narrower type. */
-static enum status read_integer(const char *file, const json_t *object, const char *field, int64_t least, int64_t most,
-                                const char *rule, int64_t *out) {
+/* Checked before it becomes a narrower type. `part` of the plan: "recipe.", or "" for what stands in none. */
+static enum status read_integer(const char *file, const json_t *object, const char *part, const char *field,
+                                int64_t least, int64_t most, const char *rule, int64_t *out) {
     TRY(json_read_int(file, object, field, INT64_MIN, INT64_MAX, out));
     char name[64];
-    snprintf(name, sizeof name, "recipe.%s", field);
+    snprintf(name, sizeof name, "%s%s", part, field);
     enum status status = plan_check_range(name, *out, least, most, rule);
     return status == STATUS_OK ? status : status_prefix(status, "%s", file);
 }
@@ -174,8 +174,9 @@ static enum status read_shape(const char *file, const json_t *object, const char
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 5 };
-    static const char *const known[] = {"lora",
+    enum { OPTIONAL_FIELDS = 6 };
+    static const char *const known[] = {"threads",
+                                        "lora",
                                         "freeze",
                                         "products",
                                         "lanes",
@@ -193,7 +194,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
 #define READ_INTEGER(field, type, least, most, rule)                                                                   \
     {                                                                                                                  \
         int64_t value = 0;                                                                                             \
-        TRY(read_integer(file, object, #field, least, most, rule, &value));                                            \
+        TRY(read_integer(file, object, "recipe.", #field, least, most, rule, &value));                                 \
         recipe->field = (type)value;                                                                                   \
     }
     RECIPE_INTEGERS(READ_INTEGER)
@@ -210,6 +211,19 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     return STATUS_OK;
 }
 
+/* Plans of earlier versions have the threads in the recipe. */
+static enum status read_threads(const char *file, const json_t *plan, int *out) {
+    const json_t *recipe = json_object_get(plan, "recipe");
+    bool earlier = !json_object_get(plan, "threads") && json_object_get(recipe, "threads");
+    const json_t *holder = earlier ? recipe : plan;
+    int64_t value = 0;
+    TRY(json_require(file, holder, "threads"));
+    TRY(read_integer(file, holder, earlier ? "recipe." : "", "threads", LEAST(threads), MOST(threads),
+                     "at least one compute thread", &value));
+    *out = (int)value;
+    return STATUS_OK;
+}
+
 static enum status read_plan(const char *file, const json_t *object, struct plan *out) {
     int64_t version = 0;
     TRY(json_require(file, object, "version"));
@@ -222,6 +236,7 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     struct lane_shape ranks = {0};
     TRY(read_shape(file, policy, "ranks", &ranks));
     out->place = (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}};
+    TRY(read_threads(file, object, &out->threads));
     enum status status = recipe_check_optimizer(&out->recipe);
     if (status == STATUS_OK) status = plan_check(out);
     return status == STATUS_OK ? status : status_prefix(status, "%s", file);

@@ -1,5 +1,5 @@
-/* A plan: the decisions about a training run, as data. The recipe fixes the bits of the result; the policy never
- * changes them.
+/* A plan: the decisions about a training run, as data. The recipe fixes the bits of the result; the policy and the
+ * number of threads never change them.
  *
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
  * settings (what the user sets), rank_place (one rank among all), lane_shares (a step cut into lanes and rounds),
@@ -40,7 +40,6 @@ struct recipe {
     struct lane_shape lanes; /* a step's grains go to lanes in contiguous runs, each added up by itself, and lanes are
                                 added by their tree (plan/lane_shares.h) */
     int64_t round_grains;    /* after so many grains of every lane, lanes are added; 0: after all */
-    int threads;             /* compute threads */
     uint64_t seed;
     double beta1, beta2, epsilon, weight_decay, clip_norm; /* AdamW and clipping by global norm; clip_norm 0: none */
     enum document_attention document_attention;
@@ -83,6 +82,7 @@ struct plan {
     struct recipe recipe;
     struct policy policy;
     struct rank_place place;
+    int threads; /* compute threads: the machine's matter, not the result's */
 };
 
 /* The fewest sequences that hold at least `least_tokens` (the backend says how many), at most `batch`. */
@@ -99,15 +99,17 @@ int64_t recipe_share_grains(const struct recipe *recipe);
  */
 enum status plan_check_range(const char *field, int64_t value, int64_t least, int64_t most, const char *rule);
 enum status plan_check_real(const char *field, double value, double least, double most, const char *rule);
-/* BAD_INPUT naming the field, the rule and the nearest legal value. */
+/* BAD_INPUT naming the field, the rule and the nearest legal value: recipe and policy, on which programs depend. */
 enum status plan_check(const struct plan *plan);
 /* The same for AdamW's and clipping's numbers, which a program knows from its graph. */
 enum status recipe_check_optimizer(const struct recipe *recipe);
 
-/* {"version", "recipe": {…}, "policy": {…}}; NULL when out of memory. `file` stands for the path in messages. */
+/* {"version", "recipe": {…}, "policy": {…}, "threads"}; NULL when out of memory. `file` stands for the path in
+ * messages. */
 json_t *recipe_to_json(const struct recipe *recipe);
 json_t *policy_to_json(const struct policy *policy);
 json_t *plan_to_json(const struct plan *plan);
+/* A recipe that was written when the threads were a part of it may hold "threads", which plan_from_json takes. */
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out);
 /* Fields that the file leaves out have the plain policy's values. */
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out);

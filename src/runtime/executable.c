@@ -62,7 +62,7 @@ enum status executable_create_beside(const struct backend *backend, struct graph
         graph_free(graph);
         return STATUS_FAILED;
     }
-    *executable = (struct executable){.backend = backend, .graph = graph, .threads = plan->recipe.threads};
+    *executable = (struct executable){.backend = backend, .graph = graph, .threads = plan->threads};
     executable->kernels = mem_array(graph->nodes.count, sizeof(struct kernel *));
     enum status status;
     TRY_GOTO(status, executable->kernels ? STATUS_OK : STATUS_FAILED, failed);

@@ -111,9 +111,10 @@ enum status machine_matrix_rate(const struct machine *machine, const struct prog
                                 const struct recipe *recipe, double *flops_per_s) {
     char *cache = cache_folder();
     if (!cache) return STATUS_FAILED;
-    int64_t memory_bytes = profile_memory_of(machine->backend, programs_main(programs)->graph);
+    const struct executable *main = programs_main(programs);
+    int64_t memory_bytes = profile_memory_of(machine->backend, main->graph);
     enum status status =
-        profile_matrix_rate_kept(machine->backend, recipe->dtype, recipe->threads, memory_bytes, cache, flops_per_s);
+        profile_matrix_rate_kept(machine->backend, recipe->dtype, main->threads, memory_bytes, cache, flops_per_s);
     mem_free(cache);
     return status;
 }

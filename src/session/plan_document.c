@@ -111,7 +111,7 @@ enum status plan_document_read_prediction(const char *path, const struct plan *p
     TRY(status);
     bool same = recipe_require_equal(&found.recipe, &plan->recipe) == STATUS_OK;
     if (!same) status_clear();
-    if (same && policies_equal(&found.policy, &plan->policy)) *out = prediction;
+    if (same && found.threads == plan->threads && policies_equal(&found.policy, &plan->policy)) *out = prediction;
     return STATUS_OK;
 }
 

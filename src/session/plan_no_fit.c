@@ -124,7 +124,7 @@ enum status session_plan_check_memory(const struct session_plan *plan) {
     if (bytes <= capacity) return STATUS_OK;
     TRY(find_fit(plan, &other, &least));
     TRY(find_disk_bytes(plan, &disk_bytes));
-    machine->backend->set_threads(plan->chosen.recipe.threads);
+    machine->backend->set_threads(plan->chosen.threads);
     char need[SIZE_TEXT], over[SIZE_TEXT], there[SIZE_TEXT];
     status_set(STATUS_NO_FIT, "no plan fits: the device tier needs %s, %s more than the %s that there are",
                size_print(needed, need), size_print(needed - capacity, over), size_print(capacity, there));

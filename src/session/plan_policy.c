@@ -24,7 +24,8 @@ static bool fits(const struct choosing *choosing, const struct programs *program
 /* Compiles and proves all programs under the policy; they become the plan's if they fit. */
 static enum status try_policy(struct choosing *choosing, const struct policy *policy, bool *fitted) {
     struct session_plan *plan = choosing->plan;
-    const struct plan tried = {plan->chosen.recipe, *policy, plan->chosen.place};
+    struct plan tried = plan->chosen;
+    tried.policy = *policy;
     struct programs made;
     *fitted = false;
     TRY(programs_compile(plan->session, &plan->request.set, &tried, &made));

@@ -159,10 +159,6 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
     int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
     recipe->grain_sequences =
         choose_whole(resolver, SETTING_grain_sequences, options->grain_sequences, base->grain_sequences, grain);
-    bool given = SETTINGS_HAVE(options, threads), moved = options->allow_recipe_change && given;
-    int threads = given || resolver->base_name ? 0 : plan_options_threads(options);
-    recipe->threads = (int)choose_whole(resolver, SETTING_threads, options->threads,
-                                        moved ? options->threads : base->threads, threads);
     recipe->seed = (uint64_t)choose_whole(resolver, SETTING_seed, options->seed, (int64_t)base->seed,
                                           setting_table[SETTING_seed].whole);
 }
@@ -250,6 +246,12 @@ static enum status check_backend(const struct recipe *base, const char *base_nam
     return hint_at_isa(backend, base->isa, here->isa);
 }
 
+/* As many as before, on as many ranks as before: they may share cores otherwise now. */
+static int choose_threads(const struct plan_options *options, const struct plan *base, const struct rank_place *place) {
+    bool as_before = base && rank_place_ranks(&base->place) == rank_place_ranks(place);
+    return as_before && !SETTINGS_HAVE(options, threads) ? base->threads : plan_options_threads(options);
+}
+
 enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
                                  const struct backend *backend, const struct model_config *model,
                                  const struct plan *base, const char *base_name, struct plan *out) {
@@ -279,6 +281,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
         base ? base->policy : (struct policy){.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};
     if (SETTINGS_HAVE(options, grains_per_pass)) plan.policy.grains_per_pass = options->grains_per_pass;
     plan.place.mesh = mesh_of(options);
+    plan.threads = choose_threads(options, base, &plan.place);
     TRY(plan_check(&plan));
     *out = plan;
     return STATUS_OK;

@@ -87,7 +87,7 @@ enum status programs_compile(const struct session *session, const struct program
                              struct programs *out) {
     struct programs programs = {.of = {NULL}};
     enum status status = STATUS_OK;
-    session->machine.backend->set_threads(plan->recipe.threads);
+    session->machine.backend->set_threads(plan->threads);
     for (enum program_use use = 0; use < PROGRAM_USES && status == STATUS_OK; use++)
         if (program_set_has(set, use)) status = compile_one(session, set, use, plan, &programs);
     if (status != STATUS_OK) {

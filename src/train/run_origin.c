@@ -119,7 +119,11 @@ static enum status compare_plans(struct comparison comparison, const struct plan
              done);
     comparison.part = "plan.policy.";
     comparison.is_fixed = never_fixed;
-    status = compare(&comparison, json_object_get(new_plan, "policy"), json_object_get(old_plan, "policy"));
+    TRY_GOTO(status, compare(&comparison, json_object_get(new_plan, "policy"), json_object_get(old_plan, "policy")),
+             done);
+    (void)json_object_del(new_plan, "policy"), (void)json_object_del(new_plan, "recipe");
+    comparison.part = "plan.";
+    status = compare(&comparison, new_plan, old_plan);
 done:
     json_decref(new_plan);
     json_decref(old_plan);
@@ -189,6 +193,7 @@ enum status run_origin_find(struct comm *comm, const char *run_folder, struct ru
     if (!recipe->products) recipe->products = settings->plan.recipe.products;
     out->state.plan.policy = settings->plan.policy;
     out->state.plan.place = settings->plan.place;
+    out->state.plan.threads = settings->plan.threads;
     return STATUS_OK;
 }
 

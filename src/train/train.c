@@ -187,7 +187,7 @@ enum status train_hash(struct train_run *run, uint64_t *hash) {
 }
 
 void train_take_thread(const struct train_run *run) {
-    run->session.machine.backend->set_threads(run->plan.chosen.recipe.threads);
+    run->session.machine.backend->set_threads(run->plan.chosen.threads);
 }
 
 enum status train_close(struct train_run *run) {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
+#include "support/tiny_run.h"
 #include "support/unit.h"
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, temp_folder_drop)
@@ -141,7 +142,6 @@ static void an_edited_recipe_is_refused(void **state) {
         {"\"grain_sequences\": 2", "\"grain_sequences\": 1", "run.json: plan.recipe.grain_sequences: is 1, and "},
         {"\"seed\": 1", "\"seed\": 7", "run.json: plan.recipe.seed: is 7, and "},
         {"\"clip_norm\": 1.0", "\"clip_norm\": 1.5", "run.json: plan.recipe.clip_norm: is 1.5, and "},
-        {"\"threads\": 2", "\"threads\": 1", "run.json: plan.recipe.threads: is 1, and "},
         {"\"dtype\": \"fp32\"", "\"dtype\": \"bf16\"", "run.json: plan.recipe.dtype: is \"bf16\", and "},
         {"\"loss_on_all\": false", "\"loss_on_all\": true", "run.json: options.loss_on_all: is true, and "},
         {"text.txt\"", "text.txt:0.5\"", "run.json: options.data: is ["},
@@ -230,34 +230,41 @@ static void expect_changes(const char *run, const char *expected) {
     free(changes);
 }
 
-static void other_threads_may_be_taken_on_purpose(void **state) {
-    expect_changes(RUN, "[]");
-    EXPECT(2, TEXTS("threads: 1 differs from the 2 of", "--allow-recipe-change"), "resume", RUN, "--steps", "6",
-           "--threads", "1");
+static const char weights[] = "run/checkpoints/step-00000006/model.safetensors";
+
+/* The number of threads is no part of the recipe: an option sets it, and so does an edit. */
+static void other_threads_change_no_bit(void **state) {
     EXPECT(2, TEXTS("batch: 4 differs from the 3 of"), "resume", RUN, "--steps", "6", "--batch", "4",
            "--allow-recipe-change");
+    EXPECT(0, NULL, "resume", RUN, "--steps", "6", "--threads", "5");
     expect_changes(RUN, "[]");
-    EXPECT(0, TEXTS("warning: recipe: threads is 1 from step 5 on, it was 2: the bits differ"), "resume", RUN,
-           "--steps", "6", "--threads", "1", "--allow-recipe-change");
-    const char *changed = "[{\"step\":4,\"field\":\"threads\",\"from\":\"2\",\"to\":\"1\"}]";
-    expect_changes(RUN, changed);
-    struct program_run seen = PROGRAM(*state, "inspect", RUN);
-    assert_int_equal(seen.status, 0);
-    assert_non_null(strstr(seen.out, "recipe_changes (1)"));
-    program_run_free(&seen);
-    /* From a checkpoint of before the change it is made again, without being asked for. */
-    char *model = read_text(temp_path(*state, "run/checkpoints/step-00000006/ballast_manifest.json"));
+    char *settings = read_text(temp_path(*state, "run/run.json"));
+    assert_non_null(strstr(settings, "\"threads\": 5"));
+    mem_free(settings);
+    assert_int_equal(file_copy(temp_path(*state, weights), temp_path(*state, "with-5")), STATUS_OK);
     assert_int_equal(folder_remove(temp_path(*state, "run/checkpoints/step-00000006")), STATUS_OK);
-    EXPECT(0, NULL, "resume", RUN);
-    expect_changes(RUN, changed);
-    char *again = read_text(temp_path(*state, "run/checkpoints/step-00000006/ballast_manifest.json"));
-    assert_string_equal(model, again);
-    mem_free(model);
-    mem_free(again);
-    EXPECT(0, TEXTS("--allow-recipe-change: nothing had to change"), "resume", RUN, "--steps", "7",
-           "--allow-recipe-change");
-    edit(temp_path(*state, "run/run.json"), "\"field\": \"threads\"", "\"field\": \"batch\"");
-    EXPECT(2, TEXTS("run.json: recipe_changes: number 0: field: 'batch'"), "resume", RUN, "--steps", "8");
+    edit(temp_path(*state, "run/run.json"), "\"threads\": 5", "\"threads\": 1");
+    EXPECT(0, TEXTS("run.json: plan.threads is 1, was 2 up to step 4\n"), "resume", RUN);
+    assert_true(files_equal(temp_path(*state, weights), temp_path(*state, "with-5")));
+}
+
+/* As an earlier version wrote it: the threads in the recipe, in run.json and in the checkpoint. */
+static void threads_of_an_earlier_version_are_taken(void **state) {
+    const char *files[] = {"run/run.json", CHECKPOINT "/state.json"};
+    assert_int_equal(unlink(temp_path(*state, CHECKPOINT "/ballast_manifest.json")), 0);
+    edit(temp_path(*state, files[1]), "\"version\": 4", "\"version\": 3");
+    for (int i = 0; i < 2; i++) {
+        json_error_t error;
+        json_t *object = json_load_file(temp_path(*state, files[i]), 0, &error);
+        json_t *plan = json_object_get(object, "plan");
+        assert_int_equal(json_object_set(json_object_get(plan, "recipe"), "threads", json_object_get(plan, "threads")),
+                         0);
+        assert_int_equal(json_object_del(plan, "threads"), 0);
+        assert_int_equal(json_dump_file(object, temp_path(*state, files[i]), JSON_INDENT(2)), 0);
+        json_decref(object);
+    }
+    EXPECT(0, NULL, "resume", RUN, "--steps", "5");
+    EXPECT(0, NULL, "resume", RUN, "--steps", "6", "--threads", "1");
 }
 
 /* A checkpoint of a processor that is not here; one without checksums can be made to say so. */
@@ -283,8 +290,24 @@ static void another_instruction_set_may_be_taken_on_purpose(void **state) {
            "--steps", "6", "--allow-recipe-change");
     char *changes = changes_of(RUN);
     assert_non_null(strstr(changes, "{\"step\":4,\"field\":\"isa\",\"from\":\"avx1024\",\"to\":\""));
+    struct program_run seen = PROGRAM(*state, "inspect", RUN);
+    assert_int_equal(seen.status, 0);
+    assert_non_null(strstr(seen.out, "recipe_changes (1)"));
+    program_run_free(&seen);
+    /* From a checkpoint of before the change it is made again, without being asked for. */
+    char *model = read_text(temp_path(*state, "run/checkpoints/step-00000006/ballast_manifest.json"));
+    assert_int_equal(folder_remove(temp_path(*state, "run/checkpoints/step-00000006")), STATUS_OK);
+    EXPECT(0, NULL, "resume", RUN);
+    expect_changes(RUN, changes);
+    char *again = read_text(temp_path(*state, "run/checkpoints/step-00000006/ballast_manifest.json"));
+    assert_string_equal(model, again);
+    mem_free(model);
+    mem_free(again);
     free(changes);
-    EXPECT(0, NULL, "resume", RUN, "--steps", "7");
+    EXPECT(0, TEXTS("--allow-recipe-change: nothing had to change"), "resume", RUN, "--steps", "7",
+           "--allow-recipe-change");
+    edit(temp_path(*state, "run/run.json"), "\"field\": \"isa\"", "\"field\": \"batch\"");
+    EXPECT(2, TEXTS("run.json: recipe_changes: number 0: field: 'batch'"), "resume", RUN, "--steps", "8");
 }
 
 /* Where the processor can be held to what the run was made with, that is the way. */
@@ -315,7 +338,8 @@ int main(void) {
         CASE(an_edited_setting_is_said),
         CASE(what_was_not_given_has_not_changed),
         CASE(a_failure_in_a_folder_that_is_not_utf8_is_said),
-        CASE(other_threads_may_be_taken_on_purpose),
+        CASE(other_threads_change_no_bit),
+        CASE(threads_of_an_earlier_version_are_taken),
         CASE(another_instruction_set_may_be_taken_on_purpose),
         CASE(the_way_back_is_named),
     };

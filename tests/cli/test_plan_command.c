@@ -61,7 +61,7 @@ static void a_described_card_can_be_planned(void **state) {
                                      "--batch", "32", "-o", plan);
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "bf16, batch 32 x 1024 tokens"));
-    assert_non_null(strstr(run.out, "2 grains of 16 sequences, 26 threads (sm_90-132sm)"));
+    assert_non_null(strstr(run.out, "2 grains of 16 sequences, sm_90-132sm, seed 1\n"));
     assert_non_null(strstr(run.out, "nothing was measured"));
     assert_non_null(strstr(run.out, "attention_grad "));
     assert_non_null(strstr(run.out, "of the data sheet's 989 TFLOP/s"));

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         json_t *written = plan_to_json(&plan);
         if (!written || plan_from_json("written", written, &back) != STATUS_OK) abort();
         if (recipe_require_equal(&plan.recipe, &back.recipe) != STATUS_OK) abort();
-        if (memcmp(&plan.policy, &back.policy, sizeof back.policy) != 0) abort();
+        if (memcmp(&plan.policy, &back.policy, sizeof back.policy) != 0 || plan.threads != back.threads) abort();
         for (int32_t blocks = 1; blocks <= 6; blocks++)
             check_schedule(plan.policy.schedule, blocks);
         json_decref(written);

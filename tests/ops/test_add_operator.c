@@ -89,7 +89,7 @@ static void job_open(struct graph *graph, int64_t grains, const char *schedule, 
     snprintf(plan.policy.schedule, sizeof plan.policy.schedule, "%s", schedule);
     *job = (struct job){0};
     job->backend = token_shift_backend(&job->kernels);
-    job->backend.set_threads(plan.recipe.threads);
+    job->backend.set_threads(plan.threads);
     require(executable_create(&job->backend, graph, &plan, &job->executable), "compile and prove");
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         require(arena_open(tier, job->executable->program->tier_bytes[tier], NULL, &job->arenas[tier]), "arena");

@@ -14,7 +14,6 @@ static struct plan example(void) {
                    .batch = 12,
                    .sequence_length = 384,
                    .grain_sequences = 3,
-                   .threads = 2,
                    .seed = 77,
                    .beta1 = 0.9,
                    .beta2 = 0.95,
@@ -24,6 +23,7 @@ static struct plan example(void) {
                    .isa = "avx512",
                    .kernels_version = 2},
         .policy = {.grains_per_pass = 4},
+        .threads = 2,
     };
 }
 
@@ -124,6 +124,31 @@ static void refuse_recipe(const char *path, const char *field, json_t *value, co
     assert_string_equal(status_hint_text(), hint);
 }
 
+/* A plan of an earlier version has its threads in the recipe. */
+static json_t *earlier(json_t *threads) {
+    struct plan plan = example();
+    json_t *json = plan_to_json(&plan);
+    assert_int_equal(json_object_del(json, "threads"), 0);
+    if (threads) json_object_set_new(json_object_get(json, "recipe"), "threads", threads);
+    return json;
+}
+
+static void threads_are_read_from_either_place(void **state) {
+    const char *path = temp_path(*state, "plan.json"), *rule = "at least one compute thread";
+    struct plan plan = example(), back;
+    json_t *json = earlier(json_integer(7));
+    assert_int_equal(json_write(path, json), STATUS_OK);
+    json_decref(json);
+    assert_int_equal(plan_read(path, &back), STATUS_OK);
+    assert_int_equal(back.threads, 7);
+    assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_OK);
+    refuse(path, earlier(NULL), "threads: missing", whole);
+    refuse(path, earlier(json_integer(0)), rule, "the nearest legal value is 1");
+    json = plan_to_json(&plan);
+    json_object_set_new(json, "threads", json_integer(((json_int_t)1 << 32) + 2));
+    refuse(path, json, rule, "the nearest legal value is 4096");
+}
+
 static void bad_integers_are_refused(void **state) {
     const char *path = temp_path(*state, "plan.json");
     refuse_recipe(path, "batch", json_integer(0), "a step needs at least one sequence", "1");
@@ -134,8 +159,6 @@ static void bad_integers_are_refused(void **state) {
     refuse_recipe(path, "grain_sequences", json_integer(13), "at most the batch", "12");
     refuse_recipe(path, "grain_sequences", json_integer((json_int_t)1 << 40), "at most the batch", "12");
     refuse_recipe(path, "grain_sequences", json_integer(0), "at most the batch", "1");
-    refuse_recipe(path, "threads", json_integer(0), "at least one compute thread", "1");
-    refuse_recipe(path, "threads", json_integer(((json_int_t)1 << 32) + 2), "at least one compute thread", "4096");
     refuse_recipe(path, "seed", json_integer(-1), "a seed is not negative", "0");
     refuse_recipe(path, "seed", json_real(1e19), "must be a whole number", "9223372036854775807");
     refuse_recipe(path, "kernels_version", json_integer(-2), "a version is not negative", "0");
@@ -341,6 +364,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(plans_without_lanes_have_one, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_lanes_and_ranks_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_plans_are_refused, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(threads_are_read_from_either_place, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_integers_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_reals_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_texts_are_refused, temp_folder_make, temp_folder_drop),

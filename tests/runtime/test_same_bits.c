@@ -9,7 +9,7 @@
 
 enum { BATCH = 7, TOKENS = 13 };
 
-static struct outcome train_part(const char *name, const char *lora, const char *freeze, enum dtype dtype,
+static struct outcome train_part(const char *name, const char *lora, const char *freeze, enum dtype dtype, int threads,
                                  int64_t grains_per_pass, int streams, bool interleaved, uint64_t seed) {
     char folder[512];
     snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, name);
@@ -25,13 +25,14 @@ static struct outcome train_part(const char *name, const char *lora, const char 
                                       .clip_norm = 0.5,
                                       .weight_decay = 0.1,
                                       .streams = streams,
+                                      .threads = threads,
                                       .seed = seed};
     return outcome_train(&options, interleaved);
 }
 
 static struct outcome train(const char *name, enum dtype dtype, int64_t grains_per_pass, int streams, bool interleaved,
                             uint64_t seed) {
-    return train_part(name, NULL, NULL, dtype, grains_per_pass, streams, interleaved, seed);
+    return train_part(name, NULL, NULL, dtype, 0, grains_per_pass, streams, interleaved, seed);
 }
 
 static const char *const models[] = {"gpt2",          "llama", "llama_tied", "mistral",   "opt",
@@ -63,10 +64,10 @@ static void parts_of_models_have_the_same_bits(void **state) {
     for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
         for (int d = 0; d < 2; d++) {
             enum dtype dtype = d ? DTYPE_BF16 : DTYPE_F32;
-            struct outcome plain = train_part(parts[p].name, parts[p].lora, parts[p].freeze, dtype, 1, 1, false, 0);
+            struct outcome plain = train_part(parts[p].name, parts[p].lora, parts[p].freeze, dtype, 0, 1, 1, false, 0);
             for (int64_t grains = 2; grains <= 4; grains++) {
                 struct outcome other =
-                    train_part(parts[p].name, parts[p].lora, parts[p].freeze, dtype, grains, 3, true, 0);
+                    train_part(parts[p].name, parts[p].lora, parts[p].freeze, dtype, 0, grains, 3, true, 0);
                 char what[128];
                 snprintf(what, sizeof what, "%s, lora %s, freeze %s, %s, %d grains per pass", parts[p].name,
                          parts[p].lora, parts[p].freeze, dtype_name(dtype), (int)grains);
@@ -100,12 +101,30 @@ static void several_workers_change_no_bit(void **state) {
     }
 }
 
+static void the_number_of_threads_changes_no_bit(void **state) {
+    (void)state;
+    static const int counts[] = {1, 3, 4, 8, 16};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (int d = 0; d < 2; d++) {
+            enum dtype dtype = d ? DTYPE_BF16 : DTYPE_F32;
+            const char *lora = m % 2 ? "3,5,all-linear" : NULL;
+            struct outcome two = train_part(models[m], lora, NULL, dtype, 2, 2, 1, false, 0);
+            for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+                struct outcome other = train_part(models[m], lora, NULL, dtype, counts[i], 2, 1, false, 0);
+                char what[128];
+                snprintf(what, sizeof what, "%s, %s, %d threads", models[m], dtype_name(dtype), counts[i]);
+                outcome_require_equal(what, &two, &other);
+            }
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repeats_and_grains_in_a_pass_change_no_bit),
         cmocka_unit_test(parts_of_models_have_the_same_bits),
         cmocka_unit_test(random_interleavings_change_no_bit),
         cmocka_unit_test(several_workers_change_no_bit),
+        cmocka_unit_test(the_number_of_threads_changes_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

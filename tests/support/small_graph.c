@@ -95,13 +95,13 @@ struct plan small_plan(const struct graph *graph, int64_t grains, int64_t grains
                    .batch = grains * graph->grain_sequences,
                    .sequence_length = graph->sequence_length,
                    .grain_sequences = graph->grain_sequences,
-                   .threads = 2,
                    .beta1 = 0.9,
                    .beta2 = 0.95,
                    .epsilon = 1e-8,
                    .weight_decay = 0.1,
                    .clip_norm = 1},
         .policy = {.grains_per_pass = grains_per_pass},
+        .threads = 2,
     };
 }
 

@@ -46,6 +46,37 @@ static void runs_are_extended_in_parts(void **state) {
     stop_and_go_on(*state, "llama_tied", DTYPE_BF16);
 }
 
+static enum status resume_on(const char *folder, int threads, int64_t steps) {
+    struct plan_options plan;
+    plan_options_init(&plan);
+    SETTINGS_GIVE(&plan, threads, threads);
+    return train_resume(folder, &plan, TINY_RESUME(steps), NULL);
+}
+
+/* The whole is made on 2. */
+static void go_on_with_other_threads(const char *folder, const char *name, enum dtype dtype) {
+    struct tiny_run run;
+    char whole[512], parts[512];
+    tiny_run_make(folder, name, &run);
+    SETTINGS_GIVE(&run.plan, dtype, dtype);
+    snprintf(whole, sizeof whole, "%s/two-threads-%s", folder, name);
+    snprintf(parts, sizeof parts, "%s/more-threads-%s", folder, name);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    run.options.steps = 1;
+    SETTINGS_GIVE(&run.options, schedule_steps, 6);
+    SETTINGS_GIVE(&run.plan, threads, 1);
+    expect_status(tiny_run_begin(&run, parts, NULL), STATUS_OK, NULL);
+    expect_status(resume_on(parts, 4, 3), STATUS_OK, NULL);
+    expect_status(resume_on(parts, 7, 4), STATUS_OK, NULL);
+    expect_status(resume_on(parts, 16, 6), STATUS_OK, NULL);
+    expect_same_runs(whole, parts, 6);
+}
+
+static void the_number_of_threads_may_change(void **state) {
+    go_on_with_other_threads(*state, "llama", DTYPE_F32);
+    go_on_with_other_threads(*state, "gpt2", DTYPE_BF16);
+}
+
 static void raise_at_step(void *payload, const struct train_step *step) {
     const int *at = payload;
     if (step->step == at[0]) raise(at[1]);
@@ -168,7 +199,6 @@ static void what_may_not_change_is_refused(void **state) {
     REFUSED(batch, 4, "batch: 4 differs from the 3")
     REFUSED(sequence_length, 8, "seq")
     REFUSED(grain_sequences, 1, "grain")
-    REFUSED(threads, 1, "threads")
     REFUSED(seed, 9, "seed")
     REFUSED(dtype, DTYPE_BF16, "dtype")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
@@ -217,6 +247,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(second_signal_ends_at_once), /* first: it forks */
         cmocka_unit_test(runs_are_extended_in_parts),
+        cmocka_unit_test(the_number_of_threads_may_change),
         cmocka_unit_test(a_signal_stops_with_a_checkpoint),
         cmocka_unit_test(a_run_without_a_checkpoint_begins_again),
         cmocka_unit_test(mixtures_go_on),

@@ -8,9 +8,8 @@
  *     kernel_elementwise, kernel_activation, kernel_norm, kernel_rope, kernel_embedding, kernel_linear, kernel_head,
  *         kernel_attention, kernel_attention_grad, kernel_attention_cache, kernel_optimizer: the kernels of the
  *         operators that src/ops defines in files of these names;
- *     matmul: products of matrices, by one of
- *     matmul_onednn, onednn_memory: oneDNN,
- *     matmul_panels: oneDNN with b packed in panels,
+ *     matmul, matmul_parts: products of matrices, by one of
+ *     matmul_blocks, matmul_onednn, onednn_memory: oneDNN, block by block;
  *     matmul_packed: the vector kernels. */
 #ifndef BALLAST_BACKEND_CPU_CPU_KERNEL_H
 #define BALLAST_BACKEND_CPU_CPU_KERNEL_H

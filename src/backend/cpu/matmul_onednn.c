@@ -1,24 +1,42 @@
 #include "backend/cpu/matmul_onednn.h"
 
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "backend/cpu/onednn_memory.h"
-#include "backend/cpu/parallel.h"
 #include "base/mem.h"
 
-enum { ARGUMENTS_MAX = 5 };
+enum { OPERANDS = 3, ARGUMENTS = 4 };
 
-struct onednn_matmul {
-    struct matmul_spec spec;
-    dnnl_primitive_t primitive;
-    dnnl_primitive_desc_t description;
-    dnnl_exec_arg_t arguments[ARGUMENTS_MAX];
-    int count;
-    int64_t workspace_bytes;
-    const char *implementation;
+/* What a thread passes to the primitive: a, b, c, and the scratch where there is one. */
+struct arguments {
+    dnnl_exec_arg_t list[ARGUMENTS];
 };
+
+struct onednn_block {
+    struct onednn_shape shape;
+    int users;
+    struct onednn_block *next;
+    dnnl_primitive_desc_t description;
+    dnnl_primitive_t primitive;
+    const char *implementation;
+    int64_t scratch_bytes;
+    int count;                 /* of arguments */
+    struct arguments *threads; /* [shape.threads] */
+};
+
+/* The blocks that someone has taken. */
+static struct {
+    pthread_mutex_t lock;
+    struct onednn_block *first;
+} taken = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+void onednn_begin(void) { pthread_mutex_lock(&turn); }
+void onednn_end(void) { pthread_mutex_unlock(&turn); }
 
 /* One engine for the process; it and its stream hold no state between calls. */
 static struct {
@@ -43,12 +61,9 @@ static dnnl_data_type_t data_type(enum dtype dtype) { return dtype == DTYPE_BF16
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t description_t;
 
-static dnnl_status_t describe(description_t *out, const dnnl_dims_t dims, const dnnl_dims_t strides, enum dtype dtype) {
-    return dnnl_memory_desc_create_with_strides(out, 2, dims, data_type(dtype), strides);
-}
-
-static dnnl_status_t describe_panels(description_t *out, const dnnl_dims_t dims, enum dtype dtype) {
-    return dnnl_memory_desc_create_with_tag(out, 2, dims, data_type(dtype), dnnl_BA16a64b);
+static dnnl_status_t describe_tagged(description_t *out, const dnnl_dims_t dims, enum dtype dtype,
+                                     dnnl_format_tag_t tag) {
+    return dnnl_memory_desc_create_with_tag(out, 2, dims, data_type(dtype), tag);
 }
 
 static void forget(description_t *description) { dnnl_memory_desc_destroy(*description); }
@@ -57,14 +72,10 @@ static dnnl_status_t create_memory(dnnl_memory_t *out, const description_t *desc
     return dnnl_memory_create(out, *description, onednn.engine, DNNL_MEMORY_NONE);
 }
 
-static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
-    return dnnl_post_ops_append_sum(operations, 1.0f, 0, dnnl_data_type_undef);
-}
-
-static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, const description_t operands[4], bool bias,
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, const description_t operands[OPERANDS],
                                       const_dnnl_primitive_attr_t attributes) {
-    return dnnl_matmul_primitive_desc_create(out, onednn.engine, operands[0], operands[1], bias ? operands[2] : NULL,
-                                             operands[3], attributes);
+    return dnnl_matmul_primitive_desc_create(out, onednn.engine, operands[0], operands[1], NULL, operands[2],
+                                             attributes);
 }
 
 static description_t scratch_description(const_dnnl_primitive_desc_t product) {
@@ -79,12 +90,9 @@ static size_t description_bytes(const description_t *description) {
 #else
 typedef dnnl_memory_desc_t description_t;
 
-static dnnl_status_t describe(description_t *out, const dnnl_dims_t dims, const dnnl_dims_t strides, enum dtype dtype) {
-    return dnnl_memory_desc_init_by_strides(out, 2, dims, data_type(dtype), strides);
-}
-
-static dnnl_status_t describe_panels(description_t *out, const dnnl_dims_t dims, enum dtype dtype) {
-    return dnnl_memory_desc_init_by_tag(out, 2, dims, data_type(dtype), dnnl_BA16a64b);
+static dnnl_status_t describe_tagged(description_t *out, const dnnl_dims_t dims, enum dtype dtype,
+                                     dnnl_format_tag_t tag) {
+    return dnnl_memory_desc_init_by_tag(out, 2, dims, data_type(dtype), tag);
 }
 
 static void forget(description_t *description) { (void)description; }
@@ -93,13 +101,10 @@ static dnnl_status_t create_memory(dnnl_memory_t *out, const description_t *desc
     return dnnl_memory_create(out, description, onednn.engine, DNNL_MEMORY_NONE);
 }
 
-static dnnl_status_t append_sum(dnnl_post_ops_t operations) { return dnnl_post_ops_append_sum(operations, 1.0f); }
-
-static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, const description_t operands[4], bool bias,
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, const description_t operands[OPERANDS],
                                       const_dnnl_primitive_attr_t attributes) {
     dnnl_matmul_desc_t product;
-    dnnl_status_t status =
-        dnnl_matmul_desc_init(&product, &operands[0], &operands[1], bias ? &operands[2] : NULL, &operands[3]);
+    dnnl_status_t status = dnnl_matmul_desc_init(&product, &operands[0], &operands[1], NULL, &operands[2]);
     return status == dnnl_success ? dnnl_primitive_desc_create(out, &product, attributes, onednn.engine, NULL) : status;
 }
 
@@ -111,24 +116,24 @@ static description_t scratch_description(const_dnnl_primitive_desc_t product) {
 static size_t description_bytes(const description_t *description) { return dnnl_memory_desc_get_size(description); }
 #endif
 
-/* Arguments in the order of onednn_matmul_run's pointers; the bias only where there is one. */
-static const int argument_names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
+static dnnl_format_tag_t panel_tag(const struct onednn_shape *shape) {
+    static const dnnl_format_tag_t words[] = {dnnl_BA16a16b, dnnl_BA16a32b, dnnl_BA16a48b, dnnl_BA16a64b};
+    static const dnnl_format_tag_t pairs[] = {dnnl_BA16a16b2a, dnnl_BA16a32b2a, dnnl_BA16a48b2a, dnnl_BA16a64b2a};
+    return (shape->dtype == DTYPE_BF16 ? pairs : words)[shape->panel / 16 - 1];
+}
 
-static enum status describe_operands(const struct matmul_spec *spec, enum onednn_b b, description_t operands[4]) {
+static enum status describe_operands(const struct onednn_shape *shape, description_t operands[OPERANDS]) {
     const struct {
-        dnnl_dims_t dims, strides;
+        dnnl_dims_t dims;
         enum dtype dtype;
-        bool panels;
-    } shapes[4] = {
-        {{spec->m, spec->k}, {spec->a_row, spec->a_k}, spec->dtype, false},
-        {{spec->k, spec->n}, {spec->b_k, spec->b_column}, spec->dtype, b == ONEDNN_B_PANELS},
-        {{1, spec->n}, {spec->n, 1}, spec->dtype, false},
-        {{spec->m, spec->n}, {spec->c_row, 1}, spec->out_dtype, false},
+        dnnl_format_tag_t tag;
+    } matrices[OPERANDS] = {
+        {{shape->rows, shape->k}, shape->dtype, dnnl_ab},
+        {{shape->k, shape->columns}, shape->dtype, shape->panel ? panel_tag(shape) : dnnl_ba},
+        {{shape->rows, shape->columns}, DTYPE_F32, dnnl_ab},
     };
-    for (int i = 0; i < 4; i++) {
-        dnnl_status_t status = shapes[i].panels
-                                   ? describe_panels(&operands[i], shapes[i].dims, shapes[i].dtype)
-                                   : describe(&operands[i], shapes[i].dims, shapes[i].strides, shapes[i].dtype);
+    for (int i = 0; i < OPERANDS; i++) {
+        dnnl_status_t status = describe_tagged(&operands[i], matrices[i].dims, matrices[i].dtype, matrices[i].tag);
         if (status == dnnl_success) continue;
         while (i > 0)
             forget(&operands[--i]);
@@ -137,134 +142,141 @@ static enum status describe_operands(const struct matmul_spec *spec, enum onednn
     return STATUS_OK;
 }
 
-static dnnl_status_t create_attributes(const struct matmul_spec *spec, dnnl_primitive_attr_t *out) {
-    dnnl_status_t status = dnnl_primitive_attr_create(out);
-    if (status != dnnl_success) return status;
-    status = dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user);
-    if (status != dnnl_success || spec->addend_row == 0) return status;
-    dnnl_post_ops_t operations;
-    status = dnnl_post_ops_create(&operations);
-    if (status != dnnl_success) return status;
-    status = append_sum(operations);
-    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(*out, operations);
-    dnnl_post_ops_destroy(operations);
-    return status;
-}
-
-/* Leaves matmul->primitive NULL when oneDNN has no fast implementation. */
-static enum status create_primitive(const struct matmul_spec *spec, const description_t operands[4],
-                                    struct onednn_matmul *matmul) {
+/* Leaves block->primitive NULL when oneDNN has no fast implementation. */
+static enum status create_primitive(const description_t operands[OPERANDS], struct onednn_block *block) {
     dnnl_primitive_attr_t attributes = NULL;
-    dnnl_status_t status = create_attributes(spec, &attributes);
-    if (status == dnnl_success) status = describe_product(&matmul->description, operands, spec->bias, attributes);
+    dnnl_status_t status = dnnl_primitive_attr_create(&attributes);
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
+    if (status == dnnl_success) status = describe_product(&block->description, operands, attributes);
     dnnl_primitive_attr_destroy(attributes);
     if (status == dnnl_unimplemented) return STATUS_OK;
     if (status != dnnl_success) return onednn_failed("describe a matrix product", status);
-    status =
-        dnnl_primitive_desc_query(matmul->description, dnnl_query_impl_info_str, 0, (void *)&matmul->implementation);
+    status = dnnl_primitive_desc_query(block->description, dnnl_query_impl_info_str, 0, (void *)&block->implementation);
     if (status != dnnl_success) return onednn_failed("name its kernel", status);
-    if (strncmp(matmul->implementation, "brg", 3) != 0) return STATUS_OK;
-    status = dnnl_primitive_create(&matmul->primitive, matmul->description);
+    if (strncmp(block->implementation, "brg", 3) != 0) return STATUS_OK;
+    status = dnnl_primitive_create(&block->primitive, block->description);
     return status == dnnl_success ? STATUS_OK : onednn_failed("compile a matrix product", status);
 }
 
-static enum status add_argument(struct onednn_matmul *matmul, int name, const description_t *description) {
-    dnnl_exec_arg_t *argument = &matmul->arguments[matmul->count];
-    dnnl_status_t status = create_memory(&argument->memory, description);
-    if (status != dnnl_success) return onednn_failed("make an operand", status);
-    argument->arg = name;
-    matmul->count++;
+/* oneDNN makes a product for as many threads as OpenMP's next loop would have. */
+static enum status create_primitive_for_one_thread(const description_t operands[OPERANDS], struct onednn_block *block) {
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    enum status status = create_primitive(operands, block);
+    omp_set_num_threads(threads);
+    return status;
+}
+
+static enum status add_arguments(const description_t *operands, int count, struct onednn_block *block) {
+    static const int names[ARGUMENTS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+    block->threads = mem_array((size_t)block->shape.threads, sizeof *block->threads);
+    if (!block->threads) return STATUS_FAILED;
+    block->count = count;
+    for (int thread = 0; thread < block->shape.threads; thread++)
+        for (int i = 0; i < count; i++) {
+            dnnl_exec_arg_t *argument = &block->threads[thread].list[i];
+            argument->arg = names[i];
+            dnnl_status_t status = create_memory(&argument->memory, &operands[i]);
+            if (status != dnnl_success) return onednn_failed("make an operand", status);
+        }
     return STATUS_OK;
 }
 
-static enum status add_arguments(const struct matmul_spec *spec, const description_t operands[4],
-                                 struct onednn_matmul *matmul) {
-    for (int i = 0; i < 4; i++)
-        if (argument_names[i] != DNNL_ARG_BIAS || spec->bias)
-            TRY(add_argument(matmul, argument_names[i], &operands[i]));
-    description_t scratch = scratch_description(matmul->description);
-    matmul->workspace_bytes = (int64_t)description_bytes(&scratch);
-    enum status status = STATUS_OK;
-    if (matmul->workspace_bytes > 0) {
-        status = add_argument(matmul, DNNL_ARG_SCRATCHPAD, &scratch);
-        forget(&scratch);
-    }
+/* operands[OPERANDS] is for the scratch. */
+static enum status create_from(description_t operands[ARGUMENTS], struct onednn_block *block) {
+    TRY(create_primitive_for_one_thread(operands, block));
+    if (!block->primitive) return STATUS_OK;
+    operands[OPERANDS] = scratch_description(block->description);
+    block->scratch_bytes = (int64_t)description_bytes(&operands[OPERANDS]);
+    enum status status = add_arguments(operands, block->scratch_bytes > 0 ? ARGUMENTS : OPERANDS, block);
+    forget(&operands[OPERANDS]);
     return status;
 }
 
-static enum status create_from(const struct matmul_spec *spec, const description_t operands[4],
-                               struct onednn_matmul *matmul) {
-    TRY(create_primitive(spec, operands, matmul));
-    return matmul->primitive ? add_arguments(spec, operands, matmul) : STATUS_OK;
+static void destroy(struct onednn_block *block) {
+    for (int thread = 0; block->threads && thread < block->shape.threads; thread++)
+        for (int i = 0; i < block->count; i++)
+            dnnl_memory_destroy(block->threads[thread].list[i].memory);
+    if (block->primitive) dnnl_primitive_destroy(block->primitive);
+    if (block->description) dnnl_primitive_desc_destroy(block->description);
+    mem_free(block->threads);
+    mem_free(block);
 }
 
-enum status onednn_matmul_create(const struct matmul_spec *spec, enum onednn_b b, struct onednn_matmul **out) {
-    pthread_once(&onednn.once, onednn_start);
-    if (!onednn.stream) return status_set(STATUS_FAILED, "oneDNN does not start");
-    struct onednn_matmul *matmul = mem_array(1, sizeof *matmul);
-    if (!matmul) return STATUS_FAILED;
-    matmul->spec = *spec;
-    description_t operands[4];
-    enum status status = describe_operands(spec, b, operands);
+static enum status create(const struct onednn_shape *shape, struct onednn_block **out) {
+    struct onednn_block *block = mem_array(1, sizeof *block);
+    if (!block) return STATUS_FAILED;
+    block->shape = *shape;
+    description_t operands[ARGUMENTS];
+    enum status status = describe_operands(shape, operands);
     if (status == STATUS_OK) {
-        status = create_from(spec, operands, matmul);
-        for (int i = 0; i < 4; i++)
+        status = create_from(operands, block);
+        for (int i = 0; i < OPERANDS; i++)
             forget(&operands[i]);
     }
-    bool usable = status == STATUS_OK && matmul->primitive;
-    if (!usable) onednn_matmul_free(matmul);
-    *out = usable ? matmul : NULL;
+    bool usable = status == STATUS_OK && block->primitive;
+    if (!usable) destroy(block);
+    *out = usable ? block : NULL;
     return status;
 }
 
-int64_t onednn_matmul_workspace_bytes(const struct onednn_matmul *matmul) { return matmul->workspace_bytes; }
-
-struct copy_run {
-    const struct matmul_spec *spec;
-    const struct matmul_operands *operands;
-};
-
-static void copy_rows(const void *context, int64_t begin, int64_t end) {
-    const struct copy_run *run = context;
-    const struct matmul_spec *spec = run->spec;
-    int64_t bytes = dtype_bytes(spec->out_dtype);
-    for (int64_t row = begin; row < end; row++)
-        memcpy((char *)run->operands->c + row * spec->c_row * bytes,
-               (const char *)run->operands->addend + row * spec->addend_row * bytes, (size_t)(spec->n * bytes));
+static bool same_shape(const struct onednn_shape *a, const struct onednn_shape *b) {
+    return a->rows == b->rows && a->columns == b->columns && a->k == b->k && a->dtype == b->dtype &&
+           a->panel == b->panel && a->threads == b->threads;
 }
 
-/* Copies the addend to c, since oneDNN adds its product to c. */
-static void put_addend(const struct matmul_spec *spec, const struct matmul_operands *operands) {
-    if (!operands->addend || operands->addend == operands->c) return;
-    parallel_for(spec->m, parallel_rows(spec->n), copy_rows, &(struct copy_run){spec, operands});
+static enum status find_or_create(const struct onednn_shape *shape, struct onednn_block **out) {
+    for (struct onednn_block *block = taken.first; block; block = block->next)
+        if (same_shape(&block->shape, shape)) {
+            *out = block;
+            return STATUS_OK;
+        }
+    TRY(create(shape, out));
+    if (!*out) return STATUS_OK;
+    (*out)->next = taken.first;
+    taken.first = *out;
+    return STATUS_OK;
 }
 
-void onednn_matmul_run(const struct onednn_matmul *matmul, const struct matmul_operands *operands, void *workspace) {
-    put_addend(&matmul->spec, operands);
-    const void *pointers[ARGUMENTS_MAX] = {operands->a, operands->b};
-    int count = 2;
-    if (operands->bias) pointers[count++] = operands->bias;
-    pointers[count++] = operands->c;
-    if (matmul->workspace_bytes > 0) pointers[count++] = workspace;
-    BUG_IF(count != matmul->count, "%d operands of a matrix product of %d", count, matmul->count);
+enum status onednn_block_take(const struct onednn_shape *shape, struct onednn_block **out) {
+    pthread_once(&onednn.once, onednn_start);
+    if (!onednn.stream) return status_set(STATUS_FAILED, "oneDNN does not start");
+    *out = NULL;
+    pthread_mutex_lock(&taken.lock);
+    enum status status = find_or_create(shape, out);
+    if (*out) (*out)->users++;
+    pthread_mutex_unlock(&taken.lock);
+    return status;
+}
+
+void onednn_block_give(struct onednn_block *block) {
+    if (!block) return;
+    pthread_mutex_lock(&taken.lock);
+    if (--block->users == 0) {
+        struct onednn_block **at = &taken.first;
+        while (*at != block)
+            at = &(*at)->next;
+        *at = block->next;
+        destroy(block);
+    }
+    pthread_mutex_unlock(&taken.lock);
+}
+
+int64_t onednn_block_scratch_bytes(const struct onednn_block *block) { return block->scratch_bytes; }
+
+const char *onednn_block_implementation(const struct onednn_block *block) { return block->implementation; }
+
+void onednn_block_run(const struct onednn_block *block, int thread, const void *a, const void *b, float *c,
+                      void *scratch) {
+    const dnnl_exec_arg_t *arguments = block->threads[thread].list;
+    const void *pointers[ARGUMENTS] = {a, b, c, scratch};
     onednn_memory_enter();
-    for (int i = 0; i < count; i++)
-        dnnl_memory_set_data_handle(matmul->arguments[i].memory, (void *)pointers[i]);
-    dnnl_status_t status = dnnl_primitive_execute(matmul->primitive, onednn.stream, matmul->count, matmul->arguments);
+    for (int i = 0; i < block->count; i++)
+        dnnl_memory_set_data_handle(arguments[i].memory, (void *)pointers[i]);
+    dnnl_status_t status = dnnl_primitive_execute(block->primitive, onednn.stream, block->count, arguments);
     onednn_memory_leave();
     BUG_IF(status != dnnl_success, "oneDNN cannot run a matrix product (its status %d)", (int)status);
 }
-
-void onednn_matmul_free(struct onednn_matmul *matmul) {
-    if (!matmul) return;
-    for (int i = 0; i < matmul->count; i++)
-        dnnl_memory_destroy(matmul->arguments[i].memory);
-    if (matmul->primitive) dnnl_primitive_destroy(matmul->primitive);
-    if (matmul->description) dnnl_primitive_desc_destroy(matmul->description);
-    mem_free(matmul);
-}
-
-const char *onednn_matmul_implementation(const struct onednn_matmul *matmul) { return matmul->implementation; }
 
 void onednn_limit_avx2(void) { (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2); }
 

@@ -1,22 +1,44 @@
-/* Matrix products by oneDNN's C API, releases 2.6 and 3.x. No other file calls oneDNN. */
+/* Products of small blocks by oneDNN's C API, releases 2.6 and 3.x: c = a b on the calling thread alone. No other file
+ * calls oneDNN.
+ *
+ * oneDNN chooses the order of a product's sums by its sizes, the processor and the number of threads that it is made
+ * for. A block is made for one thread, whatever the caller has set, so its sums depend on the first two only. */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_ONEDNN_H
 #define BALLAST_BACKEND_CPU_MATMUL_ONEDNN_H
 
-#include "backend/cpu/matmul.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-struct onednn_matmul;
-/* The layout of b: that of its spec; or panels of columns, [panel][k][column], with zeros after the last column and the
- * last step of k (BA16a64b in oneDNN's words), in which case the spec's strides of b do not count. */
-enum onednn_b { ONEDNN_B_IN_PLACE, ONEDNN_B_PANELS };
-enum { ONEDNN_PANEL_COLUMNS = 64, ONEDNN_PANEL_STEPS = 16 }; /* b is padded to multiples of these */
+#include "base/status.h"
+#include "graph/tensor.h"
 
-/* Sets *out to NULL when oneDNN has no fast kernel for it that keeps its scratch in the workspace. Equal specs share
- * compiled code through oneDNN's cache of primitives. */
-enum status onednn_matmul_create(const struct matmul_spec *spec, enum onednn_b b, struct onednn_matmul **out);
-int64_t onednn_matmul_workspace_bytes(const struct onednn_matmul *matmul);
-void onednn_matmul_run(const struct onednn_matmul *matmul, const struct matmul_operands *operands, void *workspace);
-void onednn_matmul_free(struct onednn_matmul *matmul);
-const char *onednn_matmul_implementation(const struct onednn_matmul *matmul);
+/* a is [rows][k] of dtype, c [rows][columns] in fp32, both without gaps. b is [columns][k] of dtype, or panels, each
+ * [words][columns of a panel], as pack_steps of simd/kernels.h makes them: the words of k and then zeros, up to a
+ * multiple of ONEDNN_PANEL_WORDS. The columns are then a multiple of the panel's. */
+struct onednn_shape {
+    int64_t rows, columns, k;
+    enum dtype dtype;
+    int64_t panel; /* columns of a panel: 16, 32, 48 or 64; 0: there are none */
+    int threads;   /* that may call it */
+};
+enum { ONEDNN_PANEL_COLUMNS = 64, ONEDNN_PANEL_WORDS = 16 };
+
+struct onednn_block;
+/* The block of that shape, which all who take it share; give it back as often. *out is NULL when oneDNN has no fast
+ * kernel for it that keeps its scratch outside. */
+enum status onednn_block_take(const struct onednn_shape *shape, struct onednn_block **out);
+/* NULL is fine. */
+void onednn_block_give(struct onednn_block *block);
+/* Of each thread. */
+int64_t onednn_block_scratch_bytes(const struct onednn_block *block);
+/* The kernel that computes it: "brg:avx512_core_amx_bf16". */
+const char *onednn_block_implementation(const struct onednn_block *block);
+/* For threads with numbers below shape.threads. Allocates nothing. */
+void onednn_block_run(const struct onednn_block *block, int thread, const void *a, const void *b, float *c,
+                      void *scratch);
+/* Around all runs of a product: blocks are shared, so products of several callers take turns. */
+void onednn_begin(void);
+void onednn_end(void);
 
 /* Limits oneDNN to AVX2. Must be the first call of this header. */
 void onednn_limit_avx2(void);

@@ -1,21 +1,13 @@
 #include "backend/cpu/matmul_packed.h"
 
 #include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/matmul_parts.h"
 
 /* A chunk's packed operands and sums take some 4 MiB each, which the last cache holds; packing then costs 5 to 12
  * percent of the chunk's product. A task's panels of a (block rows by step) stay in the second cache while it goes
  * through those of b. */
 enum { CHUNK_ROWS = 1024, CHUNK_COLUMNS = 1152, CHUNK_DEPTH = 1024, STEP = 256 };
 enum { BLOCK_ROWS = 256, BLOCK_PANELS = 4, TASKS_PER_THREAD = 4 };
-
-static int64_t at_most(int64_t value, int64_t most) { return value < most ? value : most; }
-static int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
-static int64_t rounded_up(int64_t value, int64_t multiple) { return divided_up(value, multiple) * multiple; }
-
-/* Divides `all` into equal parts of at most `most`, and rounds their size up to a multiple. */
-static int64_t part(int64_t all, int64_t most, int64_t multiple) {
-    return rounded_up(divided_up(all, divided_up(all, most)), multiple);
-}
 
 static int64_t chunk_tasks(const struct packed_matmul *matmul) {
     int64_t block_columns = BLOCK_PANELS * cpu_simd()->gemm_columns;
@@ -25,13 +17,13 @@ static int64_t chunk_tasks(const struct packed_matmul *matmul) {
 void packed_matmul_init(const struct matmul_spec *spec, struct packed_matmul *out) {
     *out = (struct packed_matmul){
         .spec = *spec,
-        .rows = part(spec->m, CHUNK_ROWS, cpu_simd()->gemm_rows),
-        .columns = part(spec->n, CHUNK_COLUMNS, cpu_simd()->gemm_columns),
+        .rows = equal_part(spec->m, CHUNK_ROWS, cpu_simd()->gemm_rows),
+        .columns = equal_part(spec->n, CHUNK_COLUMNS, cpu_simd()->gemm_columns),
         .block_rows = BLOCK_ROWS,
         .threads = parallel_threads(),
     };
-    int64_t depth = part(spec->k, CHUNK_DEPTH, 1);
-    out->step = part(depth, STEP, 1);
+    int64_t depth = equal_part(spec->k, CHUNK_DEPTH, 1);
+    out->step = equal_part(depth, STEP, 1);
     out->depth = rounded_up(depth, out->step);
     while (chunk_tasks(out) < TASKS_PER_THREAD * out->threads && out->block_rows > 2 * cpu_simd()->gemm_rows)
         out->block_rows /= 2;
@@ -57,10 +49,6 @@ struct packed_chunk {
     float *left, *right, *sums;
 };
 
-static const void *element(const void *data, enum dtype dtype, int64_t index) {
-    return (const char *)data + index * dtype_bytes(dtype);
-}
-
 /* An operand of a chunk that is packed into panels: its element at the chunk's corner, and how many rows or columns. */
 struct packing {
     const struct packed_chunk *chunk;
@@ -81,7 +69,7 @@ static void pack_panels(const void *context, int64_t begin, int64_t end) {
         int64_t k = i / panels * matmul->step, first = i % panels * packing->panel;
         cpu_simd()->gemm_pack(dtype, packing->panel, at_most(packing->chunk->depth - k, matmul->step),
                               packing->count - first,
-                              element(packing->from, dtype, k * packing->k_stride + first * packing->stride),
+                              element_at(packing->from, dtype, k * packing->k_stride + first * packing->stride),
                               packing->k_stride, packing->stride, packing->to + i * matmul->step * packing->panel);
     }
 }
@@ -95,7 +83,7 @@ static void pack_left(const struct packed_chunk *chunk) {
     const struct matmul_spec *spec = &chunk->matmul->spec;
     pack(&(struct packing){
         .chunk = chunk,
-        .from = element(chunk->operands->a, spec->dtype, chunk->row * spec->a_row + chunk->k * spec->a_k),
+        .from = element_at(chunk->operands->a, spec->dtype, chunk->row * spec->a_row + chunk->k * spec->a_k),
         .count = chunk->rows,
         .panel = cpu_simd()->gemm_rows,
         .k_stride = spec->a_k,
@@ -108,7 +96,7 @@ static void pack_right(const struct packed_chunk *chunk) {
     const struct matmul_spec *spec = &chunk->matmul->spec;
     pack(&(struct packing){
         .chunk = chunk,
-        .from = element(chunk->operands->b, spec->dtype, chunk->k * spec->b_k + chunk->column * spec->b_column),
+        .from = element_at(chunk->operands->b, spec->dtype, chunk->k * spec->b_k + chunk->column * spec->b_column),
         .count = chunk->columns,
         .panel = cpu_simd()->gemm_columns,
         .k_stride = spec->b_k,
@@ -117,12 +105,8 @@ static void pack_right(const struct packed_chunk *chunk) {
     });
 }
 
-/* A task's block, within its chunk. */
-struct packed_block {
-    int64_t row, rows, column, columns;
-};
-
-static void multiply_block(const struct packed_chunk *chunk, const struct packed_block *block) {
+/* A task's block is a part of its chunk. */
+static void multiply_block(const struct packed_chunk *chunk, const struct matmul_part *block) {
     int64_t step = chunk->matmul->step, width = chunk->matmul->columns;
     int64_t all_rows = rounded_up(chunk->rows, cpu_simd()->gemm_rows);
     int64_t all_columns = rounded_up(chunk->columns, cpu_simd()->gemm_columns);
@@ -133,21 +117,12 @@ static void multiply_block(const struct packed_chunk *chunk, const struct packed
                          chunk->sums + block->row * width + block->column, width, chunk->k + k > 0);
 }
 
-static void finish_block(const struct packed_chunk *chunk, const struct packed_block *block) {
-    const struct matmul_spec *spec = &chunk->matmul->spec;
-    const struct matmul_operands *operands = chunk->operands;
-    int64_t column = chunk->column + block->column;
-    for (int64_t i = 0; i < block->rows; i++) {
-        float *sums = chunk->sums + (block->row + i) * chunk->matmul->columns + block->column;
-        int64_t row = chunk->row + block->row + i;
-        if (operands->bias)
-            cpu_simd()->accumulate(spec->dtype, block->columns, element(operands->bias, spec->dtype, column), sums);
-        if (operands->addend)
-            cpu_simd()->accumulate(spec->out_dtype, block->columns,
-                                   element(operands->addend, spec->out_dtype, row * spec->addend_row + column), sums);
-        cpu_simd()->scale(block->columns, DTYPE_F32, sums, 1, spec->out_dtype,
-                          (void *)element(operands->c, spec->out_dtype, row * spec->c_row + column));
-    }
+static void finish_block(const struct packed_chunk *chunk, const struct matmul_part *block) {
+    struct matmul_part part = *block;
+    part.row += chunk->row;
+    part.column += chunk->column;
+    matmul_finish(&chunk->matmul->spec, chunk->operands, &part,
+                  chunk->sums + block->row * chunk->matmul->columns + block->column, chunk->matmul->columns);
 }
 
 static void packed_task(const void *context, int64_t task, int thread) {
@@ -155,8 +130,8 @@ static void packed_task(const void *context, int64_t task, int thread) {
     const struct packed_chunk *chunk = context;
     int64_t block_columns = BLOCK_PANELS * cpu_simd()->gemm_columns;
     int64_t across = divided_up(chunk->columns, block_columns);
-    struct packed_block block = {.row = task / across * chunk->matmul->block_rows,
-                                 .column = task % across * block_columns};
+    struct matmul_part block = {.row = task / across * chunk->matmul->block_rows,
+                                .column = task % across * block_columns};
     block.rows = at_most(chunk->rows - block.row, chunk->matmul->block_rows);
     block.columns = at_most(chunk->columns - block.column, block_columns);
     multiply_block(chunk, &block);

@@ -7,30 +7,42 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { SLOTS = 64, SLOT_BYTES = 128 };
+/* As many groups as there are threads at once, so that each finds a group that no other uses. */
+enum { GROUPS = 512, SLOTS = 16, SLOT_BYTES = 128 };
 
-static _Alignas(64) unsigned char slots[SLOTS][SLOT_BYTES];
-static _Atomic uint64_t slots_used; /* one bit each */
-static _Thread_local int inside;
+struct group {
+    _Alignas(64) _Atomic uint32_t used; /* a bit for each slot */
+    _Alignas(64) unsigned char slots[SLOTS][SLOT_BYTES];
+};
 
-void onednn_memory_enter(void) { inside++; }
+static struct group groups[GROUPS];
+static _Atomic uint32_t threads;
+static _Thread_local int inside, own_group = -1;
+
+void onednn_memory_enter(void) {
+    if (own_group < 0) own_group = (int)(atomic_fetch_add(&threads, 1) % GROUPS);
+    inside++;
+}
+
 void onednn_memory_leave(void) { inside--; }
 
-static void *slot_take(void) {
-    uint64_t used = atomic_load_explicit(&slots_used, memory_order_relaxed);
-    while (used != UINT64_MAX) {
-        int slot = __builtin_ctzll(~used);
-        if (atomic_compare_exchange_weak_explicit(&slots_used, &used, used | UINT64_C(1) << slot, memory_order_acquire,
+static void *slot_take(struct group *group) {
+    uint32_t used = atomic_load_explicit(&group->used, memory_order_relaxed);
+    while (used != (UINT32_C(1) << SLOTS) - 1) {
+        int slot = __builtin_ctz(~used);
+        if (atomic_compare_exchange_weak_explicit(&group->used, &used, used | UINT32_C(1) << slot, memory_order_acquire,
                                                   memory_order_relaxed))
-            return slots[slot];
+            return group->slots[slot];
     }
     return NULL;
 }
 
 static bool slot_give(const void *block) {
-    uintptr_t offset = (uintptr_t)block - (uintptr_t)slots;
-    if (offset >= sizeof slots) return false;
-    atomic_fetch_and_explicit(&slots_used, ~(UINT64_C(1) << offset / SLOT_BYTES), memory_order_release);
+    uintptr_t offset = (uintptr_t)block - (uintptr_t)groups;
+    if (offset >= sizeof groups) return false;
+    struct group *group = &groups[offset / sizeof *group];
+    uintptr_t slot = ((uintptr_t)block - (uintptr_t)group->slots) / SLOT_BYTES;
+    atomic_fetch_and_explicit(&group->used, ~(UINT32_C(1) << slot), memory_order_release);
     return true;
 }
 
@@ -64,7 +76,7 @@ void onednn_operator_delete(void *block) __asm__("_ZdlPv");
 void onednn_operator_delete_sized(void *block, size_t bytes) __asm__("_ZdlPvm");
 
 void *onednn_operator_new(size_t bytes) {
-    void *slot = inside > 0 && bytes <= SLOT_BYTES ? slot_take() : NULL;
+    void *slot = inside > 0 && bytes <= SLOT_BYTES ? slot_take(&groups[own_group]) : NULL;
     return slot ? slot : pass_on_new(bytes);
 }
 

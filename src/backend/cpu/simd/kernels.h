@@ -8,6 +8,7 @@
  *         src/ops by these names;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
  *     gemm_tile, simd_gemm: products of matrices;
+ *     simd_words: matrices packed for oneDNN;
  *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention.
  *
  * They work on single rows, tiles and tasks; their callers in backend/cpu know graphs and threads. `dtype` is
@@ -61,6 +62,15 @@ struct attention_query {
     void *y;
 };
 
+/* A matrix of `lines` (rows of a, columns of b) and steps of k, to be packed in words of 32 bits: a step in fp32, a
+ * pair of steps in bf16, the second 0 after an odd last. Strides are in elements; one of them is 1. */
+struct word_source {
+    enum dtype dtype;
+    const void *data;
+    int64_t lines, steps;
+    int64_t line_stride, step_stride;
+};
+
 /* Every vector kernel: result, name, arguments. Each is a function SIMD_NAME(simd_NAME) in a file of the operator's
  * name, compiled once for each instruction set; a new one is that function and a line here. */
 #define SIMD_LIST(X)                                                                                                   \
@@ -110,6 +120,15 @@ struct attention_query {
     X(void, gemm_pack,                                                                                                 \
       (enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from, int64_t k_stride, int64_t stride,   \
        float *to))                                                                                                     \
+    /* A row of c from n of its sums: c = sums (+ bias, of bias_dtype) (+ addend, of c's dtype); bias and addend may   \
+     * be NULL, the addend may be c. */                                                                                \
+    X(void, gemm_finish,                                                                                               \
+      (int64_t n, const float *sums, enum dtype bias_dtype, const void *bias, enum dtype dtype, const void *addend,    \
+       void *c))                                                                                                       \
+    /* Packs a and b for oneDNN (simd_words.c), with zeros after the last step and line; `words` is a multiple of 16.  \
+     * By steps: [words][width], width a multiple of 16 and not less than the lines. By lines: [lines][words]. */               \
+    X(void, pack_steps, (const struct word_source *source, int64_t words, int64_t width, float *to))                   \
+    X(void, pack_lines, (const struct word_source *source, int64_t words, float *to))                                  \
     /* Attention (simd_attention.c): queries [tile * attention_queries, …) of one head. Workspaces are in            \
      * floats. */                                                                                                      \
     X(int64_t, attention_workspace, (int64_t head_dim))                                                                \

@@ -104,3 +104,21 @@ void SIMD_NAME(simd_gemm_pack)(enum dtype dtype, int64_t panel, int64_t k, int64
     else
         pack_across(false, panel, k, left, from, stride, to);
 }
+
+INLINE void finish(int64_t n, const float *sums, bool bias_bf16, const void *bias, bool bf16, const void *addend,
+                   void *c) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        vf value = load(sums, i, n - i, false);
+        if (bias) value += load(bias, i, n - i, bias_bf16);
+        if (addend) value += load(addend, i, n - i, bf16);
+        store(c, i, n - i, bf16, value);
+    }
+}
+
+void SIMD_NAME(simd_gemm_finish)(int64_t n, const float *sums, enum dtype bias_dtype, const void *bias,
+                                 enum dtype dtype, const void *addend, void *c) {
+    if (dtype == DTYPE_BF16)
+        finish(n, sums, bias_dtype == DTYPE_BF16, bias, true, addend, c);
+    else
+        finish(n, sums, bias_dtype == DTYPE_BF16, bias, false, addend, c);
+}

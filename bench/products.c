@@ -1,0 +1,112 @@
+/* Matrix products of GPT-2 124M's step (1024 tokens), of adapters and of decoding: processor time of each, which other
+ * programs on the machine change less than time.
+ *
+ *     build/bench/products [fp32|bf16] [THREADS]
+ *
+ * Two builds are compared by running them in turns and taking the least of each. */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/cpu/cpu_isa.h"
+#include "backend/cpu/matmul.h"
+#include "base/mem.h"
+#include "base/process.h"
+
+enum { RUNS_LEAST = 3, ALIGNMENT = 64 };
+static const double seconds_least = 0.1;
+
+/* a by rows, or by columns (a weight's gradient); b by rows, or by columns. */
+static const struct product {
+    const char *name;
+    int64_t m, n, k;
+    bool a_columns, b_columns;
+} products[] = {
+    {"qkv", 1024, 2304, 768, false, false},     {"fc", 1024, 3072, 768, false, false},
+    {"fc2", 1024, 768, 3072, false, false},     {"fc.dx", 1024, 768, 3072, false, true},
+    {"fc2.dx", 1024, 3072, 768, false, true},   {"qkv.dw", 768, 2304, 1024, true, false},
+    {"fc.dw", 768, 3072, 1024, true, false},    {"fc2.dw", 3072, 768, 1024, true, false},
+    {"head", 512, 50257, 768, false, true},     {"head.dx", 512, 768, 50257, false, false},
+    {"head.dw", 50257, 768, 512, true, false},  {"lora.a", 1024, 8, 768, false, true},
+    {"lora.b", 1024, 768, 8, false, true},      {"lora.dA", 8, 768, 1024, true, false},
+    {"lora.dB", 768, 8, 1024, true, false},     {"token.kn", 1, 3072, 768, false, false},
+    {"token.nk", 1, 3072, 768, false, true},    {"8 tokens.kn", 8, 3072, 768, false, false},
+    {"8 tokens.nk", 8, 3072, 768, false, true},
+};
+
+static double processor_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static struct matmul_spec spec_of(const struct product *product, enum dtype dtype) {
+    return (struct matmul_spec){.m = product->m,
+                                .n = product->n,
+                                .k = product->k,
+                                .a_row = product->a_columns ? 1 : product->k,
+                                .a_k = product->a_columns ? product->m : 1,
+                                .b_k = product->b_columns ? 1 : product->n,
+                                .b_column = product->b_columns ? product->k : 1,
+                                .c_row = product->n,
+                                .dtype = dtype,
+                                .out_dtype = product->a_columns ? DTYPE_F32 : dtype};
+}
+
+/* Zeroed: pages are there, and numbers do not change the time. */
+static void *buffer(int64_t bytes) {
+    size_t rounded = ((size_t)bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+    void *block = mem_aligned(ALIGNMENT, rounded);
+    if (block) memset(block, 0, rounded);
+    return block;
+}
+
+static double best_s(const struct matmul *matmul, const struct matmul_operands *operands, void *workspace) {
+    double best = 1e30, total = 0;
+    for (int run = 0; run < RUNS_LEAST || total < seconds_least; run++) {
+        double start = processor_s();
+        matmul_run(matmul, operands, workspace);
+        double taken = processor_s() - start;
+        if (taken < best) best = taken;
+        total += taken;
+    }
+    return best;
+}
+
+static enum status measure(const struct product *product, enum dtype dtype) {
+    struct matmul_spec spec = spec_of(product, dtype);
+    struct matmul *matmul;
+    TRY(matmul_create(&spec, &matmul));
+    int64_t bytes = matmul_workspace_bytes(matmul);
+    void *a = buffer(spec.m * spec.k * 4), *b = buffer(spec.n * spec.k * 4), *c = buffer(spec.m * spec.n * 4);
+    void *workspace = buffer(bytes);
+    bool there = a && b && c && workspace;
+    if (there) {
+        double seconds = best_s(matmul, &(struct matmul_operands){.a = a, .b = b, .c = c}, workspace);
+        printf("%-12s %6lld x %6lld x %6lld  %10.1f us  %7.1f GFLOP/s  %8.2f MiB  %s\n", product->name,
+               (long long)spec.m, (long long)spec.n, (long long)spec.k, seconds * 1e6,
+               2e-9 * (double)spec.m * (double)spec.n * (double)spec.k / seconds, (double)bytes / (1 << 20),
+               matmul_implementation(matmul));
+    }
+    mem_free(workspace);
+    mem_free(c);
+    mem_free(b);
+    mem_free(a);
+    matmul_free(matmul);
+    return there ? STATUS_OK : STATUS_FAILED;
+}
+
+int main(int count, char **words) {
+    enum dtype dtype = count > 1 && strcmp(words[1], "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
+    if (process_begin() != STATUS_OK || cpu_isa_check() != STATUS_OK) return STATUS_FAILED;
+    omp_set_num_threads(count > 2 ? atoi(words[2]) : 1);
+    printf("%s, %s\n", dtype_name(dtype), cpu_isa_name());
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        if (measure(&products[i], dtype) != STATUS_OK) {
+            fprintf(stderr, "%s: %s\n", products[i].name, status_message());
+            return STATUS_FAILED;
+        }
+    return 0;
+}

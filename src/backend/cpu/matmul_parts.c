@@ -1,0 +1,31 @@
+#include "backend/cpu/matmul_parts.h"
+
+#include <stddef.h>
+
+#include "backend/cpu/cpu_isa.h"
+
+enum { LINE_BYTES = 64 };
+
+void matmul_fetch(const struct matmul_spec *spec, const struct matmul_operands *operands,
+                  const struct matmul_part *part) {
+    int64_t bytes = part->columns * dtype_bytes(spec->out_dtype);
+    for (int64_t row = part->row; row < part->row + part->rows; row++) {
+        const char *c = element_at(operands->c, spec->out_dtype, row * spec->c_row + part->column);
+        for (int64_t i = 0; i < bytes; i += LINE_BYTES)
+            __builtin_prefetch(c + i, 1, 2);
+    }
+}
+
+static const void *element_or_null(const void *data, enum dtype dtype, int64_t index) {
+    return data ? element_at(data, dtype, index) : NULL;
+}
+
+void matmul_finish(const struct matmul_spec *spec, const struct matmul_operands *operands,
+                   const struct matmul_part *part, const float *sums, int64_t sums_row) {
+    const void *bias = element_or_null(operands->bias, spec->dtype, part->column);
+    for (int64_t row = part->row; row < part->row + part->rows; row++, sums += sums_row)
+        cpu_simd()->gemm_finish(
+            part->columns, sums, spec->dtype, bias, spec->out_dtype,
+            element_or_null(operands->addend, spec->out_dtype, row * spec->addend_row + part->column),
+            (void *)element_at(operands->c, spec->out_dtype, row * spec->c_row + part->column));
+}

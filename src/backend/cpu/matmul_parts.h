@@ -1,0 +1,30 @@
+/* What the ways to multiply matrices share: how sizes are divided, and how a part of the sums becomes c. */
+#ifndef BALLAST_BACKEND_CPU_MATMUL_PARTS_H
+#define BALLAST_BACKEND_CPU_MATMUL_PARTS_H
+
+#include "backend/matmul_spec.h"
+
+static inline int64_t at_most(int64_t value, int64_t most) { return value < most ? value : most; }
+static inline int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+static inline int64_t rounded_up(int64_t value, int64_t multiple) { return divided_up(value, multiple) * multiple; }
+/* Divides `all` into equal parts of at most `most`, and rounds their size up to a multiple. */
+static inline int64_t equal_part(int64_t all, int64_t most, int64_t multiple) {
+    return rounded_up(divided_up(all, divided_up(all, most)), multiple);
+}
+
+static inline const void *element_at(const void *data, enum dtype dtype, int64_t index) {
+    return (const char *)data + index * dtype_bytes(dtype);
+}
+
+/* A part of c. */
+struct matmul_part {
+    int64_t row, rows, column, columns;
+};
+/* Asks for that part of c to be brought near, for matmul_finish not to wait. */
+void matmul_fetch(const struct matmul_spec *spec, const struct matmul_operands *operands,
+                  const struct matmul_part *part);
+/* c = sums (+ bias) (+ addend) in that part. The sums are fp32 with sums_row between rows. */
+void matmul_finish(const struct matmul_spec *spec, const struct matmul_operands *operands,
+                   const struct matmul_part *part, const float *sums, int64_t sums_row);
+
+#endif
