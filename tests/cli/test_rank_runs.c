@@ -30,11 +30,11 @@ static int tear_down(void **state) {
 }
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-/* Steps that do not depend on how many there will be. A rank that is silent is given up after two seconds. */
+/* Steps that do not depend on how many there will be. A rank that is silent is given up after five seconds. */
 #define ENDLESS "1000000"
 #define SETTINGS                                                                                                       \
     "--lanes", "4", "--batch", "8", "--grain", "1", "--seq", "16", "--threads", "1", "--dtype", "fp32", "--lr",        \
-        "1e-2", "--schedule-steps", "40", "--save-every", "4", "--rank-timeout", "2"
+        "1e-2", "--schedule-steps", "40", "--save-every", "4", "--rank-timeout", "5"
 #define TRAIN(run, steps) "train", place.model, place.text, "-o", run, "--continue", "--steps", steps, SETTINGS
 
 static size_t count_steps(void) {
@@ -132,7 +132,7 @@ static void a_users_own_mpirun_passes_stops_on(void **state) {
         pid_t mpirun = mpi_job_start(place.folder,
                                      "exec $MPIRUN -n 2 $BALLAST train '%s' '%s' -o '%s' --continue --steps " ENDLESS
                                      " --lanes 4 --batch 8 --grain 1 --seq 16 --threads 1 --dtype fp32 --lr 1e-2 "
-                                     "--schedule-steps 40 --save-every 4 --rank-timeout 2",
+                                     "--schedule-steps 40 --save-every 4 --rank-timeout 5",
                                      place.model, place.text, place.run);
         wait_for_steps(before, 3);
         assert_int_equal(kill(mpirun, signals[i]), 0);
@@ -166,6 +166,7 @@ static void lose_rank(uint64_t i, int seed, int signal) {
     const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", count == 2 ? "2" : "4", NULL};
     char said[64];
     size_t before = count_steps();
+    print_message("signal %d: rank %d of %d\n", signal, victim, count);
     pid_t parent = program_start(place.folder, words);
     wait_for_steps(before, 1 + bits[2] % 12);
     mpi_job_await(place.run, count, ranks);
@@ -177,16 +178,22 @@ static void lose_rank(uint64_t i, int seed, int signal) {
     expect_ended(run, 1, said);
 }
 
-static void ranks_that_die_or_hang_cost_no_more_than_steps(void **state) {
-    (void)state;
+static void lose_ranks(int signal, uint64_t times) {
     enum { SEED = 1607 };
-    uint64_t kills = unit_sweep(2, 100), stops = unit_sweep(1, 20);
     print_message("seed %d\n", SEED);
-    for (uint64_t i = 0; i < kills; i++)
-        lose_rank(i, SEED, SIGKILL);
-    for (uint64_t i = 0; i < stops; i++)
-        lose_rank(i, SEED, SIGSTOP);
+    for (uint64_t i = 0; i < times; i++)
+        lose_rank(i, SEED, signal);
     expect_whole_bits("1");
+}
+
+static void ranks_that_die_cost_no_more_than_steps(void **state) {
+    (void)state;
+    lose_ranks(SIGKILL, unit_sweep(2, 100));
+}
+
+static void ranks_that_hang_cost_no_more_than_steps(void **state) {
+    (void)state;
+    lose_ranks(SIGSTOP, unit_sweep(1, 20));
 }
 
 static void the_parents_death_leaves_no_rank(void **state) {
@@ -207,7 +214,7 @@ static void a_rank_without_disk_ends_all_and_is_named(void **state) {
     char settings[2560];
     snprintf(settings, sizeof settings,
              "train '%s' '%s' -o '%s' --steps 8 --lanes 4 --batch 8 --grain 1 --seq 16 --threads 1 --save-every 4 "
-             "--rank-timeout 2",
+             "--rank-timeout 5",
              place.model, place.text, place.run);
     struct program_run run = mpi_job_run(
         place.folder, "UCX_TLS=tcp,self $MPIRUN -n 1 $BALLAST %s : -n 1 sh -c \"ulimit -f 8; exec $BALLAST %s\"",
@@ -288,7 +295,8 @@ int main(void) {
         CASE(a_stop_at_any_rank_stops_all_after_one_step),
         CASE(a_users_own_mpirun_passes_stops_on),
         CASE(a_second_signal_ends_at_once),
-        CASE(ranks_that_die_or_hang_cost_no_more_than_steps),
+        CASE(ranks_that_die_cost_no_more_than_steps),
+        CASE(ranks_that_hang_cost_no_more_than_steps),
         CASE(the_parents_death_leaves_no_rank),
         CASE(a_rank_without_disk_ends_all_and_is_named),
         CASE(ranks_with_other_data_are_told_so),

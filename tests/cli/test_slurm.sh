@@ -54,7 +54,7 @@ chain() { # <name> <options> <script> <scancel's options for the stop>
 
 # A rank of a job dies: srun leaves the other to find out, which names the checkpoint.
 lose() { # <name> <options> <script>
-    settings=$(echo "$settings --rank-timeout 2" | sed 's/--steps 400/--steps 1000000/')
+    settings=$(echo "$settings --rank-timeout 5" | sed 's/--steps 400/--steps 1000000/')
     job=$(queue "$1" "$2" "$3" "$1")
     await_steps "$1" 60
     for process in $(pgrep -f "train .*$place/$1 "); do
