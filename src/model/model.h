@@ -7,7 +7,8 @@
  *     model_build: what the families' builders share;
  *     model_gpt2, model_opt: families with a builder of their own;
  *     model_decoder: Llama's form, put together by
- *     model_llama, model_mistral, model_phi3, model_qwen2, model_qwen3, model_smollm3: one layer each;
+ *     model_llama, model_granite, model_mistral, model_olmo2, model_phi3, model_qwen2, model_qwen3, model_smollm3: one
+ *         layer each;
  *     safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_write: weight files;
  *     foreign_weights: recognises formats that are not read, by their first bytes;
  *     model_weights: the weights of a model, read and checked;
@@ -38,8 +39,10 @@
 /* Every family, by its model_type in config.json. */
 #define MODEL_FAMILY_LIST(X)                                                                                           \
     X(gpt2)                                                                                                            \
+    X(granite)                                                                                                         \
     X(llama)                                                                                                           \
     X(mistral)                                                                                                         \
+    X(olmo2)                                                                                                           \
     X(opt)                                                                                                             \
     X(phi3)                                                                                                            \
     X(qwen2)                                                                                                           \
@@ -69,6 +72,11 @@ struct model_config {
     bool windowed[MODEL_LAYERS_MAX];     /* by layer */
     bool without_rope[MODEL_LAYERS_MAX]; /* by layer: SmolLM3 leaves rotary positions out of some */
     struct rope_table_attributes rope;
+    /* Granite; 0 where there is no such setting: */
+    double attention_multiplier; /* of the scores, in place of head_dim^-1/2 */
+    double embedding_multiplier; /* of what comes from the embedding */
+    double residual_multiplier;  /* of what is added to the residual stream */
+    double logits_divisor;
     double initial_range;   /* standard deviation with which matrices start */
     struct adapter adapter; /* beside linear layers; not of config.json, set by model_open and model_set_adapter */
     double dropout;         /* the largest that the file asks for; not applied, model_open says so */

@@ -56,6 +56,12 @@ struct decoder_heads decoder_project(struct builder *builder, struct tensor *nor
     };
 }
 
+/* Granite and Gemma set their own. */
+static double score_scale(const struct model_config *config) {
+    if (config->attention_multiplier > 0) return config->attention_multiplier;
+    return 1 / sqrt((double)config->head_dim);
+}
+
 struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
                                  bool has_bias, struct tensor *x) {
     const struct model_config *config = builder->config;
@@ -64,7 +70,7 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
         .heads = config->heads,
         .kv_heads = config->kv_heads,
         .head_dim = config->head_dim,
-        .scale = 1 / sqrt((double)config->head_dim),
+        .scale = score_scale(config),
         .window = config->windowed[builder->layer] ? config->window : 0,
     };
     if (table) {
@@ -77,15 +83,28 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
                               has_bias, x);
 }
 
-struct tensor *decoder_mlp(struct builder *builder, struct tensor *x, bool has_bias) {
+struct tensor *decoder_mlp(struct builder *builder, struct tensor *normed, bool has_bias, struct tensor *x) {
     const struct model_config *config = builder->config;
     int64_t hidden = config->hidden, ffn = config->ffn;
-    struct tensor *normed = decoder_norm(builder, "post_attention_layernorm", x, hidden);
     struct tensor *gate = build_layer_linear(builder, "mlp.gate_proj", normed, hidden, ffn, has_bias, NULL);
     struct tensor *up = build_layer_linear(builder, "mlp.up_proj", normed, hidden, ffn, has_bias, NULL);
     struct tensor *active =
         ops_gated_activation(builder->graph, build_node_name(builder, "mlp.act"), gate, up, config->activation);
     return build_layer_linear(builder, "mlp.down_proj", active, ffn, hidden, has_bias, x);
+}
+
+struct tensor *decoder_normed_mlp(struct builder *builder, struct tensor *x, bool has_bias) {
+    struct tensor *normed = decoder_norm(builder, "post_attention_layernorm", x, builder->config->hidden);
+    return decoder_mlp(builder, normed, has_bias, x);
+}
+
+struct tensor *decoder_add(struct builder *builder, const char *name, struct tensor *x, struct tensor *part) {
+    return ops_add(builder->graph, build_node_name(builder, name), x, part);
+}
+
+/* x times a setting of the config, where it has the setting. */
+static struct tensor *scale_by(struct graph *graph, const char *name, struct tensor *x, double factor) {
+    return factor == 0 || factor == 1 ? x : ops_scale(graph, name, x, factor);
 }
 
 struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
@@ -97,14 +116,17 @@ struct tensor *decoder_build(const struct model_config *config, const char *pref
     builder.segments = build_segments(&builder);
     struct tensor *table = ops_rope_table(graph, "rope", positions, config->rope);
     struct tensor *embedding = build_parameter(&builder, "embed_tokens.weight", config->vocab_size, config->hidden);
-    struct tensor *x = ops_embedding(graph, "embedding", tokens, embedding);
+    struct tensor *x = scale_by(graph, "embedding.scale", ops_embedding(graph, "embedding", tokens, embedding),
+                                config->embedding_multiplier);
     for (; builder.layer < config->layers; builder.layer++) {
         build_begin_layer(&builder);
         x = config->family->layer(&builder, x, table);
     }
     graph_begin_block(graph, "head");
     struct tensor *weight = build_parameter(&builder, "norm.weight", config->hidden, 0);
-    return build_head(&builder, ops_rms_norm(graph, "norm", x, weight, config->norm_epsilon), embedding);
+    x = ops_rms_norm(graph, "norm", x, weight, config->norm_epsilon);
+    double factor = config->logits_divisor > 0 ? 1 / config->logits_divisor : 1;
+    return build_head(&builder, scale_by(graph, "norm.scale", x, factor), embedding);
 }
 
 /* Which older releases stored with the weights. */

@@ -43,11 +43,15 @@ struct decoder_heads {
 /* By q_proj, k_proj and v_proj. */
 struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed, bool has_bias);
 /* Rotates queries and keys by `table` (NULL: not at all, in layers without positions), attends within the layer's
- * window, and adds the output's projection to x. */
+ * window, and adds the output's projection to x (NULL: to nothing). */
 struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
                                  bool has_bias, struct tensor *x);
-/* x + down_proj(f(gate_proj(norm)) * up_proj(norm)) */
-struct tensor *decoder_mlp(struct builder *builder, struct tensor *x, bool has_bias);
+/* x (NULL: nothing) + down_proj(f(gate_proj(normed)) * up_proj(normed)) */
+struct tensor *decoder_mlp(struct builder *builder, struct tensor *normed, bool has_bias, struct tensor *x);
+/* The same of x's norm by post_attention_layernorm, as most families have it. */
+struct tensor *decoder_normed_mlp(struct builder *builder, struct tensor *x, bool has_bias);
+/* x + part, for families that change what is added. */
+struct tensor *decoder_add(struct builder *builder, const char *name, struct tensor *x, struct tensor *part);
 
 /* Embedding, layers (by the family's `layer`), norm and head. */
 struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,

@@ -36,6 +36,9 @@
 #define TIED ", \"tie_word_embeddings\": true"
 #define UNTIED ", \"tie_word_embeddings\": false"
 #define HEAD_DIM(size) ", \"head_dim\": " #size
+#define GRANITE(scores, logits)                                                                                        \
+    ", \"attention_multiplier\": " #scores ", \"embedding_multiplier\": 12.0, \"residual_multiplier\": 0.22"           \
+    ", \"logits_scaling\": " #logits
 #define WINDOW(tokens) ", \"sliding_window\": " #tokens
 #define LLAMA3_ROPE(factor)                                                                                            \
     ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": " #factor                                             \
@@ -76,6 +79,14 @@ const struct model_preset model_presets[] = {
     DECODER("llama", "smollm2-360m", "HuggingFaceTB/SmolLM2-360M", 960, 2560, 32, 15, 5, 49152, 8192, 1e-5, 1e5, TIED),
     DECODER("llama", "smollm2-1.7b", "HuggingFaceTB/SmolLM2-1.7B", 2048, 8192, 24, 32, 32, 49152, 8192, 1e-5, 1.3e5, TIED),
 
+    DECODER("granite", "granite-3.1-2b", "ibm-granite/granite-3.1-2b-base", 2048, 8192, 40, 32, 8, 49155, 131072, 1e-5, 5e6,
+            TIED GRANITE(0.015625, 8.0)),
+    DECODER("granite", "granite-3.1-8b", "ibm-granite/granite-3.1-8b-base", 4096, 12800, 40, 32, 8, 49155, 131072, 1e-5, 1e7,
+            TIED GRANITE(0.0078125, 16.0)),
+    DECODER("olmo2", "olmo-2-1b", "allenai/OLMo-2-0425-1B", 2048, 8192, 16, 16, 16, 100352, 4096, 1e-6, 5e5, UNTIED),
+    DECODER("olmo2", "olmo-2-7b", "allenai/OLMo-2-1124-7B", 4096, 11008, 32, 32, 32, 100352, 4096, 1e-6, 5e5, UNTIED),
+    DECODER("olmo2", "olmo-2-13b", "allenai/OLMo-2-1124-13B", 5120, 13824, 40, 40, 40, 100352, 4096, 1e-6, 5e5, UNTIED),
+    DECODER("olmo2", "olmo-2-32b", "allenai/OLMo-2-0325-32B", 5120, 27648, 64, 40, 8, 100352, 4096, 1e-6, 5e5, UNTIED),
     DECODER("smollm3", "smollm3-3b", "HuggingFaceTB/SmolLM3-3B", 2048, 11008, 36, 16, 4, 128256, 65536, 1e-6, 5e6, TIED),
     DECODER("mistral", "mistral-7b-v0.1", "mistralai/Mistral-7B-v0.1", 4096, 14336, 32, 32, 8, 32000, 32768, 1e-5, 1e4,
             UNTIED WINDOW(4096)),

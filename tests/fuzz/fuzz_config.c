@@ -30,6 +30,10 @@ static void read_again(const struct model_config *config) {
                again.activation != config->activation || again.rope.scaling != config->rope.scaling ||
                again.window != config->window || again.embedding_width != config->embedding_width ||
                again.norm_after != config->norm_after || again.attention_bias != config->attention_bias ||
+               again.attention_multiplier != config->attention_multiplier ||
+               again.embedding_multiplier != config->embedding_multiplier ||
+               again.residual_multiplier != config->residual_multiplier ||
+               again.logits_divisor != config->logits_divisor ||
                memcmp(again.windowed, config->windowed, sizeof again.windowed) != 0 ||
                memcmp(again.without_rope, config->without_rope, (size_t)config->layers) != 0,
            "the written config is another");

@@ -165,6 +165,7 @@ static void settings_reach_the_graph(void **state) {
     assert_true(attention_scale("gpt2_inverse_layer", "layer.1.attention") == 1 / sqrt(10) / 2);
     assert_true(attention_scale("gpt2", "layer.1.attention") == 1 / sqrt(10));
     assert_true(attention_scale("llama", "layer.1.attention") == 1 / sqrt(10));
+    assert_true(attention_scale("granite", "layer.1.attention") == 0.21);
 
     struct model *model = open_case("llama_rope_llama3");
     struct tensor *loss;
@@ -226,7 +227,9 @@ static void the_same_weights_come_from_other_files(void **state) {
         {"gpt2_bare", "gpt2_relu"},
         {"llama_rope_scaling_linear", "llama_rope_linear"},
         {"llama_rope_scaling_llama3", "llama_rope_llama3"},
+        {"granite_older", "granite"},
         {"mistral_older", "mistral"},
+        {"olmo2_older", "olmo2"},
         {"opt_bare", "opt"},
         {"phi3_older", "phi3"},
         {"qwen2_older", "qwen2"},

@@ -116,6 +116,15 @@ static void other_families_are_read(void **state) {
     assert_true(config.attention_bias && config.rope.theta == 10000);
     config = read_case("qwen3_older");
     assert_true(!config.attention_bias && config.tied && config.rope.theta == 1e6);
+    config = read_case("granite");
+    assert_true(config.attention_multiplier == 0.21 && config.embedding_multiplier == 2.7);
+    assert_true(config.residual_multiplier == 0.63 && config.logits_divisor == 1.3);
+    config = read_case("granite_bias");
+    assert_true(config.attention_multiplier == 1 && config.residual_multiplier == 1 && config.logits_divisor == 2);
+    assert_true(config.attention_bias && config.mlp_bias && config.tied);
+    config = read_case("olmo2");
+    assert_true(!config.attention_bias && !config.tied && config.norm_epsilon == 1e-5);
+    assert_true(read_case("olmo2_bias").attention_bias && read_case("olmo2_older").rope.theta == 10000);
     config = read_case("phi3");
     assert_true(config.dropout == 0.1 && config.kv_heads == 3 && config.head_dim == 10);
 }
@@ -197,7 +206,9 @@ static const struct change accepted[] = {
     {"llama", "torch_dtype", "\"float16\"", NULL},
     {"llama", "use_cache", "false", NULL},
     {"llama", "max_sequence_length", "2048", NULL},
+    {"granite", "logits_scaling", "8", NULL},
     {"mistral", "head_dim", "4", NULL},
+    {"olmo2", "num_key_value_heads", "", NULL},
     {"opt", "prefix", "\"</s>\"", NULL},
     {"opt", "activation_dropout", "0.1", NULL},
     {"opt", "word_embed_proj_dim", "null", NULL},
@@ -271,11 +282,17 @@ static const struct change refused[] = {
     {"gpt2", "rope_theta", "1e4", "rope_theta: unknown setting"},
     {"mistral", "attention_bias", "false", "attention_bias: unknown setting"},
     {"mistral", "layer_types", "[]", "layer_types: unknown setting"},
+    {"olmo2", "clip_qkv", "8.0", "clip_qkv: unknown setting"},
+    {"olmo2", "residual_multiplier", "0.5", "residual_multiplier: unknown setting"},
     {"opt", "hidden_act", "\"relu\"", "hidden_act: unknown setting"},
     {"phi3", "layer_types", "[]", "layer_types: unknown setting"},
     {"qwen2", "attention_bias", "true", "attention_bias: unknown setting"},
     {"qwen3", "num_experts", "8", "num_experts: unknown setting"},
     /* values that would make another model */
+    {"granite", "attention_multiplier", "0", "attention_multiplier: 0 is outside"},
+    {"granite", "residual_multiplier", "-0.2", "residual_multiplier: -0.2 is outside"},
+    {"granite", "logits_scaling", "\"8\"", "logits_scaling: must be a number"},
+    {"granite", "embedding_multiplier", "1e10", "embedding_multiplier: 1e+10 is outside"},
     {"opt", "_remove_final_layer_norm", "true", "_remove_final_layer_norm: only false"},
     {"opt", "layer_norm_elementwise_affine", "false", "layer_norm_elementwise_affine: only true"},
     {"opt", "do_layer_norm_before", "1", "do_layer_norm_before: must be true or false"},
@@ -421,7 +438,7 @@ static void unreadable_configs_are_refused(void **state) {
     assert_open_refused(*state, "model_type: must be a string");
     temp_write_text(path, "{\"model_type\":\"mamba\"}");
     assert_open_refused(*state, "model_type: \"mamba\" is not supported");
-    assert_non_null(strstr(status_hint_text(), "gpt2, llama"));
+    assert_non_null(strstr(status_hint_text(), "gpt2, granite"));
 
     enum { HUGE = 17 << 20 };
     char *text = mem_array(HUGE, 1);

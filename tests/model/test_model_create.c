@@ -59,8 +59,9 @@ static void sizes_of_later_families(void **state) {
     static const struct {
         const char *arch;
         int64_t hidden, heads, ffn; /* of published models */
-    } wanted[] = {{"mistral", 4096, 32, 14336}, {"phi3", 3072, 32, 8192},     {"qwen2", 896, 14, 4864},
-                  {"qwen3", 1024, 16, 3072},    {"smollm3", 2048, 16, 11008}, {"opt", 768, 12, 3072}};
+    } wanted[] = {{"granite", 2048, 32, 8192},  {"olmo2", 4096, 32, 11008}, {"mistral", 4096, 32, 14336},
+                  {"phi3", 3072, 32, 8192},     {"qwen2", 896, 14, 4864},   {"qwen3", 1024, 16, 3072},
+                  {"smollm3", 2048, 16, 11008}, {"opt", 768, 12, 3072}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         struct model_config config = small(wanted[i].arch);
         config.hidden = wanted[i].hidden;
@@ -114,6 +115,25 @@ static void positions_survive_writing(void **state) {
     model = create(&config);
     for (int64_t layer = 0; layer < 9; layer++)
         assert_true(model->config.without_rope[layer] == (layer >= 7));
+    model_free(model);
+}
+
+static void multipliers_survive_writing(void **state) {
+    (void)state;
+    struct model_config config = small("granite");
+    struct model *model = create(&config);
+    const struct model_config *found = &model->config;
+    assert_true(found->attention_multiplier == 1.0 / 16 && found->embedding_multiplier == 12);
+    assert_true(found->residual_multiplier == 0.22 && found->logits_divisor == 8 && found->tied);
+    model_free(model);
+    config.attention_multiplier = 0.3;
+    config.embedding_multiplier = 1;
+    config.residual_multiplier = 0.7;
+    config.logits_divisor = 5;
+    model = create(&config);
+    found = &model->config;
+    assert_true(found->attention_multiplier == 0.3 && found->embedding_multiplier == 1);
+    assert_true(found->residual_multiplier == 0.7 && found->logits_divisor == 5);
     model_free(model);
 }
 
@@ -355,6 +375,7 @@ int main(void) {
         cmocka_unit_test(sizes_of_later_families),
         cmocka_unit_test(windows_survive_writing),
         cmocka_unit_test(positions_survive_writing),
+        cmocka_unit_test(multipliers_survive_writing),
         cmocka_unit_test(opt_layouts_survive_writing),
         cmocka_unit_test(initial_values_are_the_authors),
         cmocka_unit_test(initial_values_of_later_families),

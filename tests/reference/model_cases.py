@@ -32,8 +32,8 @@ import safetensors.torch
 import torch
 import transformers
 from torch.nn.functional import cross_entropy
-from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, OPTConfig, Phi3Config,
-                          Qwen2Config, Qwen3Config, SmolLM3Config)
+from transformers import (AutoModelForCausalLM, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config,
+                          OPTConfig, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config)
 
 BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
 BF16_LEAST = 0.01
@@ -84,18 +84,28 @@ QWEN_WINDOW = {"use_sliding_window": True, "sliding_window": 11}
 ROPE_LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
                "high_freq_factor": 4.0, "original_max_position_embeddings": 100}
 
+# No value is what its absence would mean; products of bf16 with these are not exact.
+GRANITE = {"attention_multiplier": 0.21, "embedding_multiplier": 2.7, "residual_multiplier": 0.63,
+           "logits_scaling": 1.3}
+
 # Each with the norm to clip at: one that most steps pass and some do not.
 FULL = {
     "gpt2": (2.0, lambda: gpt2(heads=9, n_inner=77)),
     "gpt2_gelu": (1.0, lambda: gpt2(activation_function="gelu", layer_norm_epsilon=1e-3)),
     "gpt2_relu": (1.0, lambda: gpt2(activation_function="relu")),
     "gpt2_inverse_layer": (0.9, lambda: gpt2(scale_attn_by_inverse_layer_idx=True, tie_word_embeddings=False)),
+    "granite": (0.88, lambda: decoder(GraniteConfig, **GRANITE)),
+    "granite_bias": (0.68, lambda: decoder(GraniteConfig, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                                         logits_scaling=2.0)),
     "llama": (5.3, lambda: llama(hidden_size=90, intermediate_size=62)),
     "llama_tied": (1.4, lambda: llama(tie_word_embeddings=True, rms_norm_eps=1e-5)),
     "llama_bias": (1.2, lambda: llama(attention_bias=True, mlp_bias=True)),
     "llama_rope_linear": (1.3, lambda: llama(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5})),
     "llama_rope_llama3": (1.5, lambda: llama(rope=ROPE_LLAMA3, rms_norm_eps=1e-2)),
     "mistral": (1.5, lambda: decoder(MistralConfig, sliding_window=7)),
+    "olmo2": (1.8, lambda: decoder(Olmo2Config, pad_token_id=None, eos_token_id=VOCAB - 1)),
+    "olmo2_bias": (1, lambda: decoder(Olmo2Config, attention_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-3,
+                                        rope={"rope_theta": 5e5}, pad_token_id=None, eos_token_id=VOCAB - 1)),
     "opt": (0.85, lambda: opt()),
     "opt_post_norm": (1.0, lambda: opt(do_layer_norm_before=False, word_embed_proj_dim=17, enable_bias=False,
                                        activation_function="gelu", tie_word_embeddings=False)),
@@ -167,6 +177,8 @@ def store_interval(folder, model):
 
 
 LIGHT = {
+    "granite_older": ("granite", store_older_config),
+    "olmo2_older": ("olmo2", store_older_config),
     "gpt2_bare": ("gpt2_relu", store_masks),
     "gpt2_f16": ("gpt2_gelu", store_f16),
     "llama_bf16": ("llama_bias", store_bf16),
