@@ -118,6 +118,51 @@ enum status config_read_rope(const char *file, const json_t *object, struct rope
     return STATUS_OK;
 }
 
+/* rope_parameters[name], where it is there. */
+static enum status read_type_of_layers(const char *file, const json_t *parameters, const char *name,
+                                       struct rope_table_attributes *rope) {
+    const json_t *found = json_object_get(parameters, name);
+    if (!found || json_is_null(found)) return STATUS_OK;
+    char *place = mem_format("%s: rope_parameters: %s", file, name);
+    if (!place) return STATUS_FAILED;
+    enum status status = json_is_object(found) ? read_scaling(place, found, rope)
+                                               : status_set(STATUS_BAD_INPUT, "%s: must be an object", place);
+    mem_free(place);
+    return status;
+}
+
+static enum status read_by_type(const char *file, const json_t *parameters, struct rope_table_attributes *rope,
+                                struct rope_table_attributes *local) {
+    static const char global_name[] = "full_attention", local_name[] = "sliding_attention";
+    const char *name;
+    json_t *ignored;
+    if (!json_is_object(parameters))
+        return status_set(STATUS_BAD_INPUT, "%s: rope_parameters: must be an object", file);
+    json_object_foreach((json_t *)(uintptr_t)parameters, name, ignored) {
+        if (strcmp(name, global_name) == 0 || strcmp(name, local_name) == 0) continue;
+        status_set(STATUS_BAD_INPUT, "%s: rope_parameters: %.60s: unknown setting", file, name);
+        return status_hint(STATUS_BAD_INPUT, "supported: %s, %s, each with settings of its own", global_name,
+                           local_name);
+    }
+    TRY(read_type_of_layers(file, parameters, global_name, rope));
+    TRY(read_type_of_layers(file, parameters, local_name, local));
+    if (local->scaling == ROPE_SCALING_NONE) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: rope_parameters: %s: rope_type: only default is supported", file,
+                      local_name);
+}
+
+enum status config_read_rope_by_type(const char *file, const json_t *object, struct rope_table_attributes *rope,
+                                     struct rope_table_attributes *local) {
+    const json_t *parameters = json_object_get(object, "rope_parameters");
+    double least = settings[0].least, most = settings[0].most;
+    TRY(json_read_double(file, object, "rope_local_base_freq", least, most, &local->theta));
+    if (!parameters || json_is_null(parameters)) return config_read_rope(file, object, rope);
+    if (json_object_get(object, "rope_scaling") && !json_is_null(json_object_get(object, "rope_scaling")))
+        return status_set(STATUS_BAD_INPUT, "%s: rope_parameters and rope_scaling: only one may be given", file);
+    TRY(json_read_double(file, object, "rope_theta", least, most, &rope->theta));
+    return read_by_type(file, parameters, rope, local);
+}
+
 bool config_write_rope(const struct rope_table_attributes *rope, json_t *object) {
     if (json_object_set_new(object, "rope_theta", json_real(rope->theta)) != 0) return false;
     if (rope->scaling == ROPE_SCALING_NONE) return true;

@@ -145,9 +145,19 @@ enum status model_config_init(const char *arch, struct model_config *out) {
     return STATUS_OK;
 }
 
+static bool has_pattern(const struct model_config *config) {
+    bool any = false, all = true;
+    for (int layer = 0; layer < MODEL_LAYERS_MAX; layer++) {
+        any = any || config->windowed[layer];
+        all = all && config->windowed[layer];
+    }
+    return any && !all;
+}
+
 void model_config_set_window(struct model_config *config, int64_t window) {
+    bool stays = window > 0 && has_pattern(config);
     config->window = window;
-    for (int layer = 0; layer < MODEL_LAYERS_MAX; layer++)
+    for (int layer = 0; layer < MODEL_LAYERS_MAX && !stays; layer++)
         config->windowed[layer] = window > 0;
 }
 

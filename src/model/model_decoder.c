@@ -11,10 +11,14 @@ void decoder_set_defaults(struct model_config *config) {
 }
 
 enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config) {
+    TRY(decoder_read_sizes(file, object, config));
+    return config_read_rope(file, object, &config->rope);
+}
+
+enum status decoder_read_sizes(const char *file, const json_t *object, struct model_config *config) {
     const struct config_key *keys = config->family->keys;
     TRY(config_read_keys(file, object, keys, config));
     TRY(config_complete(file, keys, config));
-    TRY(config_read_rope(file, object, &config->rope));
     if (config->head_dim % 2 != 0)
         return status_set(STATUS_BAD_INPUT, "%s: head_dim: %lld is odd; rotary embeddings turn pairs", file,
                           (long long)config->head_dim);
@@ -37,13 +41,18 @@ const char decoder_initial[] = "normal with deviation 0.02 (`initializer_range`)
 
 double decoder_initial_deviation(const struct model_config *config, const struct tensor *parameter) {
     if (name_ends(parameter->name, ".bias")) return 0;
-    return parameter->shape.rank == 1 ? -1 : config->initial_range;
+    if (parameter->shape.rank == 1) return config->norm_one_plus ? 0 : -1;
+    return config->initial_range;
+}
+
+static struct norm_attributes norm_of(const struct model_config *config) {
+    return (struct norm_attributes){.epsilon = config->norm_epsilon, .one_plus = config->norm_one_plus};
 }
 
 struct tensor *decoder_norm(struct builder *builder, const char *name, struct tensor *x, int64_t size) {
     struct tensor *weight =
         build_layer_parameter(builder, graph_format(builder->graph, "%s.weight", name), size, 0, true);
-    return ops_rms_norm(builder->graph, build_node_name(builder, name), x, weight, builder->config->norm_epsilon);
+    return ops_rms_norm(builder->graph, build_node_name(builder, name), x, weight, norm_of(builder->config));
 }
 
 struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed, bool has_bias) {
@@ -59,7 +68,7 @@ struct decoder_heads decoder_project(struct builder *builder, struct tensor *nor
 /* Granite and Gemma set their own. */
 static double score_scale(const struct model_config *config) {
     if (config->attention_multiplier > 0) return config->attention_multiplier;
-    return 1 / sqrt((double)config->head_dim);
+    return 1 / sqrt((double)(config->query_scalar > 0 ? config->query_scalar : config->head_dim));
 }
 
 struct tensor *decoder_attention(struct builder *builder, struct decoder_heads heads, struct tensor *table,
@@ -72,6 +81,7 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
         .head_dim = config->head_dim,
         .scale = score_scale(config),
         .window = config->windowed[builder->layer] ? config->window : 0,
+        .softcap = config->attention_softcap,
     };
     if (table) {
         heads.q = ops_rope(graph, build_node_name(builder, "rope.q"), heads.q, table, config->heads, config->head_dim);
@@ -107,6 +117,22 @@ static struct tensor *scale_by(struct graph *graph, const char *name, struct ten
     return factor == 0 || factor == 1 ? x : ops_scale(graph, name, x, factor);
 }
 
+/* The tables of rotary positions: of all layers, and of windowed layers where these have another. */
+struct rope_tables {
+    struct tensor *global, *local;
+};
+
+static struct rope_tables add_tables(struct graph *graph, const struct model_config *config, struct tensor *positions) {
+    int64_t windowed = 0;
+    for (int64_t layer = 0; layer < config->layers; layer++)
+        windowed += config->windowed[layer];
+    if (config->local_rope.head_dim == 0) windowed = 0;
+    struct rope_tables tables = {0};
+    if (windowed < config->layers) tables.global = ops_rope_table(graph, "rope", positions, config->rope);
+    tables.local = windowed > 0 ? ops_rope_table(graph, "rope.local", positions, config->local_rope) : tables.global;
+    return tables;
+}
+
 struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
                              struct graph *graph) {
     struct builder builder = {
@@ -114,17 +140,17 @@ struct tensor *decoder_build(const struct model_config *config, const char *pref
     graph_begin_block(graph, "embedding");
     struct tensor *tokens = build_input(&builder, "tokens"), *positions = build_input(&builder, "positions");
     builder.segments = build_segments(&builder);
-    struct tensor *table = ops_rope_table(graph, "rope", positions, config->rope);
+    struct rope_tables tables = add_tables(graph, config, positions);
     struct tensor *embedding = build_parameter(&builder, "embed_tokens.weight", config->vocab_size, config->hidden);
     struct tensor *x = scale_by(graph, "embedding.scale", ops_embedding(graph, "embedding", tokens, embedding),
                                 config->embedding_multiplier);
     for (; builder.layer < config->layers; builder.layer++) {
         build_begin_layer(&builder);
-        x = config->family->layer(&builder, x, table);
+        x = config->family->layer(&builder, x, config->windowed[builder.layer] ? tables.local : tables.global);
     }
     graph_begin_block(graph, "head");
     struct tensor *weight = build_parameter(&builder, "norm.weight", config->hidden, 0);
-    x = ops_rms_norm(graph, "norm", x, weight, config->norm_epsilon);
+    x = ops_rms_norm(graph, "norm", x, weight, norm_of(config));
     double factor = config->logits_divisor > 0 ? 1 / config->logits_divisor : 1;
     return build_head(&builder, scale_by(graph, "norm.scale", x, factor), embedding);
 }

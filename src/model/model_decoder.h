@@ -6,17 +6,20 @@
 #include "model/model_build.h"
 #include "model/model_config.h"
 
-/* Keys that all of them have. */
-#define DECODER_KEYS                                                                                                   \
+/* Keys that all of them have; the activation's key is the family's. */
+#define DECODER_KEYS DECODER_KEYS_BUT_ACTIVATION, KEY_ACTIVATION("hidden_act", activation)
+#define DECODER_KEYS_BUT_ACTIVATION                                                                                    \
     KEY_SIZE("vocab_size", vocab_size, CONFIG_MOST_VOCAB),                                                             \
         KEY_SIZE("max_position_embeddings", context, CONFIG_MOST_CONTEXT),                                             \
         KEY_SIZE("hidden_size", hidden, CONFIG_MOST_WIDTH), KEY_SIZE("intermediate_size", ffn, CONFIG_MOST_WIDTH),     \
         KEY_SIZE("num_hidden_layers", layers, CONFIG_MOST_LAYERS),                                                     \
-        KEY_SIZE("num_attention_heads", heads, CONFIG_MOST_HEADS),                                                     \
-        KEY_OPTIONAL_SIZE("head_dim", head_dim, CONFIG_MOST_HEADS), KEY_ACTIVATION("hidden_act", activation),          \
-        KEY_DOUBLE("rms_norm_eps", norm_epsilon, 0, 1), KEY_DOUBLE("initializer_range", initial_range, 0, 100),        \
-        KEY_BOOL("tie_word_embeddings", tied), KEY_DROPOUT("attention_dropout"), KEY_ELSEWHERE("rope_parameters"),     \
-        KEY_ELSEWHERE("rope_theta"), KEY_ELSEWHERE("rope_scaling")
+        KEY_SIZE("num_attention_heads", heads, CONFIG_MOST_HEADS), DECODER_KEYS_OPTIONAL
+/* Those among them that may be missing. */
+#define DECODER_KEYS_OPTIONAL                                                                                          \
+    KEY_OPTIONAL_SIZE("head_dim", head_dim, CONFIG_MOST_HEADS), KEY_DOUBLE("rms_norm_eps", norm_epsilon, 0, 1),        \
+        KEY_DOUBLE("initializer_range", initial_range, 0, 100), KEY_BOOL("tie_word_embeddings", tied),                 \
+        KEY_DROPOUT("attention_dropout"), KEY_ELSEWHERE("rope_parameters"), KEY_ELSEWHERE("rope_theta"),               \
+        KEY_ELSEWHERE("rope_scaling")
 /* Where the key is missing, transformers assumes the number of heads (optional), or that of the authors' first model,
  * which a reader cannot be meant to guess (required). */
 #define DECODER_KEY_KV_HEADS_OPTIONAL KEY_OPTIONAL_SIZE("num_key_value_heads", kv_heads, CONFIG_MOST_HEADS)
@@ -26,6 +29,8 @@
 void decoder_set_defaults(struct model_config *config);
 /* Reads all keys of the family, and rope; windows are the family's. */
 enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config);
+/* The same without rope, but for rope.head_dim. */
+enum status decoder_read_sizes(const char *file, const json_t *object, struct model_config *config);
 /* All of that again, for a new model; NULL when out of memory. A family with no keys beside these has it as
  * write_config. */
 json_t *decoder_write_config(const struct model_config *config);
@@ -53,7 +58,8 @@ struct tensor *decoder_normed_mlp(struct builder *builder, struct tensor *x, boo
 /* x + part, for families that change what is added. */
 struct tensor *decoder_add(struct builder *builder, const char *name, struct tensor *x, struct tensor *part);
 
-/* Embedding, layers (by the family's `layer`), norm and head. */
+/* Embedding, layers (by the family's `layer`), norm and head. Windowed layers have a table of their own where
+ * config->local_rope says so. */
 struct tensor *decoder_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
                              struct graph *graph);
 

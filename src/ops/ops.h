@@ -33,8 +33,8 @@
     /* dy [S,T,N] -> dbias += [N] fp32: where the weight is frozen and the bias is not */                              \
     X(bias_grad)                                                                                                       \
     /* norm.c: x [S,T,C], weight [G] -> y, rstd [S,T,C/G] fp32; rstd = (mean(x^2) + epsilon)^-1/2, y = x * rstd *      \
-     *  weight. Each run of G features, G a divisor of C, is a norm of its own: G = C normalises tokens, G = head_dim  \
-     *  the heads of tokens */                                                                                         \
+     *  weight, or (1 + weight). Each run of G features, G a divisor of C, is a norm of its own: G = C normalises      \
+     *  tokens, G = head_dim the heads of tokens */                                                                    \
     X(rms_norm)                                                                                                        \
     /* dy, x, weight, rstd, [addend] -> dx (+ addend), dweight += */                                                   \
     X(rms_norm_grad)                                                                                                   \
@@ -71,7 +71,8 @@
     /* x -> factor * x */                                                                                              \
     X(scale)                                                                                                           \
     /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]]                             \
-     *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled */                      \
+     *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled; logits may be capped   \
+     */                                                                                                                \
     X(head_loss)                                                                                                       \
     /* x, weight, targets, [bias] -> loss +=, dx, [dweight +=], [dbias +=]; gradients times SCALAR_LOSS_SCALE */       \
     X(head_loss_grad)                                                                                                  \
@@ -123,11 +124,13 @@ struct scale_attributes {
 };
 struct norm_attributes {
     double epsilon;
+    bool one_plus; /* rms_norm: what multiplies is 1 + the weight */
 };
 
 /* Which outputs exist; the others are NULL. */
 struct norm_grad_attributes {
     bool dx, dweight, dbias;
+    bool one_plus; /* as in norm_attributes */
 };
 
 enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_LLAMA3 };
@@ -151,6 +154,7 @@ struct attention_attributes {
         head_dim;   /* heads is a multiple of kv_heads; query head h reads key head h*kv_heads/heads */
     double scale;   /* of the scores, usually head_dim^-1/2 */
     int64_t window; /* position t sees t-window+1 … t; 0: all up to t */
+    double softcap; /* scores become softcap * tanh(score / softcap) (Gemma 2, arXiv 2408.00118); 0: they stay */
 };
 
 struct attention_cache_attributes {
@@ -177,8 +181,12 @@ const char *activation_name(enum activation function);
 /* Its names in transformers, from index 0; NULL where there are no more. */
 const char *activation_hub_name(enum activation function, int index);
 
+struct head_attributes {
+    double softcap; /* logits, with their bias, become softcap * tanh(logit / softcap); 0: they stay */
+};
 struct head_loss_grad_attributes {
     bool dx, dweight, dbias; /* which outputs exist */
+    double softcap;          /* as in head_attributes */
 };
 struct activation_attributes {
     enum activation function;
@@ -209,7 +217,7 @@ struct tensor *ops_linear(struct graph *graph, const char *name, struct tensor *
                           struct tensor *bias, struct tensor *residual, struct linear_attributes attributes);
 /* The weight's length says what is normalised: a token's features, or each group of that many. */
 struct tensor *ops_rms_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
-                            double epsilon);
+                            struct norm_attributes attributes);
 struct tensor *ops_layer_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                               struct tensor *bias, double epsilon);
 struct tensor *ops_rope_table(struct graph *graph, const char *name, struct tensor *positions,
@@ -232,9 +240,9 @@ struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, 
 struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
-                             struct tensor *targets, struct tensor *bias);
+                             struct tensor *targets, struct tensor *bias, struct head_attributes attributes);
 struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
-                               struct tensor *bias);
+                               struct tensor *bias, struct head_attributes attributes);
 
 /* Adds finish and update to a differentiated graph: sums of accumulators, squared norms in parameter order, the
  * clip factor (result "clip"), AdamW for every trainable parameter, with its state tensors "exp_avg", "exp_avg_sq" and,

@@ -70,11 +70,12 @@ static void build_norm(struct graph *graph, const struct fixture *fixture) {
     double epsilon = attribute(fixture, "eps");
     struct tensor *x = input(graph, fixture, "x"), *weight = input(graph, fixture, "weight");
     bool layer = strcmp(fixture->kind, "layernorm") == 0;
+    struct norm_attributes norm = {.epsilon = epsilon, .one_plus = strcmp(fixture->kind, "rmsnorm_one_plus") == 0};
     struct tensor *bias = layer ? input(graph, fixture, "bias") : NULL;
-    struct tensor *y = layer ? ops_layer_norm(graph, "norm", x, weight, bias, epsilon)
-                             : ops_rms_norm(graph, "norm", x, weight, epsilon);
+    struct tensor *y =
+        layer ? ops_layer_norm(graph, "norm", x, weight, bias, epsilon) : ops_rms_norm(graph, "norm", x, weight, norm);
     const struct node *forward = y->producer;
-    struct norm_grad_attributes attributes = {.dx = true, .dweight = true, .dbias = layer};
+    struct norm_grad_attributes attributes = {.dx = true, .dweight = true, .dbias = layer, .one_plus = norm.one_plus};
     struct tensor *in[OP_INPUTS_MAX] = {output_gradient(graph, y), x, weight, forward->out[1], forward->out[2]};
     struct tensor *out[OP_OUTPUTS_MAX] = {gradient(graph, x), gradient(graph, weight),
                                           layer ? gradient(graph, bias) : NULL};
@@ -116,6 +117,7 @@ static void build_attention(struct graph *graph, const struct fixture *fixture) 
         .head_dim = (int64_t)attribute(fixture, "head_dim"),
         .scale = attribute(fixture, "scale"),
         .window = (int64_t)json_integer_value(json_object_get(fixture->attributes, "window")),
+        .softcap = json_number_value(json_object_get(fixture->attributes, "softcap")),
     };
     struct tensor *q = input(graph, fixture, "q"), *k = input(graph, fixture, "k"), *v = input(graph, fixture, "v");
     struct tensor *segments = input(graph, fixture, "segments");
@@ -169,7 +171,11 @@ static void build_linear(struct graph *graph, const struct fixture *fixture) {
 
 static void build_loss(struct graph *graph, const struct fixture *fixture) {
     struct tensor *x = input(graph, fixture, "x"), *weight = input(graph, fixture, "weight");
-    struct head_loss_grad_attributes attributes = {.dx = true, .dweight = true};
+    struct head_loss_grad_attributes attributes = {
+        .dx = true,
+        .dweight = true,
+        .softcap = json_number_value(json_object_get(fixture->attributes, "softcap")),
+    };
     struct tensor *in[OP_INPUTS_MAX] = {x, weight, input(graph, fixture, "labels")};
     struct tensor *loss = graph_tensor(graph, TENSOR_RESULT, "loss", shape_make(DTYPE_F64, 1, 1, 1, 1));
     struct tensor *out[OP_OUTPUTS_MAX] = {loss, gradient(graph, x), gradient(graph, weight)};
@@ -180,6 +186,7 @@ static const struct {
     const char *kind;
     void (*build)(struct graph *graph, const struct fixture *fixture);
 } builders[] = {{"rmsnorm", build_norm},
+                {"rmsnorm_one_plus", build_norm},
                 {"layernorm", build_norm},
                 {"rope", build_rope},
                 {"attention", build_attention},

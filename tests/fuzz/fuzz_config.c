@@ -33,7 +33,10 @@ static void read_again(const struct model_config *config) {
                again.attention_multiplier != config->attention_multiplier ||
                again.embedding_multiplier != config->embedding_multiplier ||
                again.residual_multiplier != config->residual_multiplier ||
-               again.logits_divisor != config->logits_divisor ||
+               again.logits_divisor != config->logits_divisor || again.norm_one_plus != config->norm_one_plus ||
+               again.attention_softcap != config->attention_softcap || again.logits_softcap != config->logits_softcap ||
+               again.query_scalar != config->query_scalar || again.local_rope.theta != config->local_rope.theta ||
+               again.local_rope.head_dim != config->local_rope.head_dim ||
                memcmp(again.windowed, config->windowed, sizeof again.windowed) != 0 ||
                memcmp(again.without_rope, config->without_rope, (size_t)config->layers) != 0,
            "the written config is another");

@@ -157,6 +157,9 @@ static void windows_reach_their_layers(void **state) {
     assert_int_equal(attention_window("qwen3_bias", "layer.1.attention"), 0);
     assert_int_equal(attention_window("qwen3", "layer.0.attention"), 0);
     assert_int_equal(attention_window("smollm3", "layer.1.attention"), 11);
+    assert_int_equal(attention_window("gemma2", "layer.0.attention"), 7);
+    assert_int_equal(attention_window("gemma2", "layer.1.attention"), 0);
+    assert_int_equal(attention_window("gemma3_text_bias", "layer.1.attention"), 11);
 }
 
 static void settings_reach_the_graph(void **state) {
@@ -165,6 +168,7 @@ static void settings_reach_the_graph(void **state) {
     assert_true(attention_scale("gpt2_inverse_layer", "layer.1.attention") == 1 / sqrt(10) / 2);
     assert_true(attention_scale("gpt2", "layer.1.attention") == 1 / sqrt(10));
     assert_true(attention_scale("llama", "layer.1.attention") == 1 / sqrt(10));
+    assert_true(attention_scale("gemma2", "layer.0.attention") == 1 / sqrt(6));
     assert_true(attention_scale("granite", "layer.1.attention") == 0.21);
 
     struct model *model = open_case("llama_rope_llama3");
@@ -227,6 +231,8 @@ static void the_same_weights_come_from_other_files(void **state) {
         {"gpt2_bare", "gpt2_relu"},
         {"llama_rope_scaling_linear", "llama_rope_linear"},
         {"llama_rope_scaling_llama3", "llama_rope_llama3"},
+        {"gemma2_older", "gemma2"},
+        {"gemma3_text_older", "gemma3_text"},
         {"granite_older", "granite"},
         {"mistral_older", "mistral"},
         {"olmo2_older", "olmo2"},

@@ -92,6 +92,12 @@ static void windows_are_read(void **state) {
     assert_windows("qwen3_bias", 11, true, false);
     assert_windows("qwen3_older", 0, false, false);
     assert_windows("llama", 0, false, false);
+    assert_windows("gemma2", 7, true, false);
+    assert_windows("gemma2_older", 7, true, false); /* every other layer */
+    assert_windows("gemma2_bias", 11, false, true);
+    assert_windows("gemma3_text", 7, true, false);
+    assert_windows("gemma3_text_older", 7, true, false); /* by sliding_window_pattern */
+    assert_windows("gemma3_text_bias", 11, true, true);
     assert_windows("smollm3", 11, false, true);
     assert_windows("smollm3_bias", 13, false, true);
     assert_windows("smollm3_interval", 11, false, true); /* the layers without positions */
@@ -127,6 +133,26 @@ static void other_families_are_read(void **state) {
     assert_true(read_case("olmo2_bias").attention_bias && read_case("olmo2_older").rope.theta == 10000);
     config = read_case("phi3");
     assert_true(config.dropout == 0.1 && config.kv_heads == 3 && config.head_dim == 10);
+}
+
+static void gemmas_are_read(void **state) {
+    (void)state;
+    struct model_config config = read_case("gemma2");
+    assert_true(config.norm_one_plus && config.tied && config.query_scalar == 6);
+    assert_true(config.attention_softcap == 0.8 && config.logits_softcap == 2.5);
+    assert_int_equal(config.activation, ACTIVATION_GELU_TANH);
+    config = read_case("gemma2_bias");
+    assert_true(config.attention_softcap == 0 && config.logits_softcap == 0 && config.attention_bias && !config.tied);
+    assert_int_equal(config.activation, ACTIVATION_SILU);
+    static const char *const both[] = {"gemma3_text", "gemma3_text_older"};
+    for (int i = 0; i < 2; i++) {
+        config = read_case(both[i]);
+        assert_true(config.rope.theta == 5e5 && config.rope.scaling == ROPE_SCALING_LINEAR &&
+                    config.rope.factor == 2.5);
+        assert_true(config.local_rope.theta == 300 && config.local_rope.scaling == ROPE_SCALING_NONE);
+        assert_true(config.local_rope.head_dim == 10 && config.query_scalar == 14 && config.logits_softcap == 0);
+    }
+    assert_true(read_case("gemma3_text_bias").logits_softcap == 3);
 }
 
 static void both_spellings_of_rope_are_read_alike(void **state) {
@@ -182,7 +208,39 @@ static void layers_without_positions_are_read(void **state) {
     assert_true(config.rope.theta == 2e6);
 }
 
+/* By what transformers assumes where keys are missing. */
+static void gemmas_miss_what_transformers_knows(void **state) {
+    (void)state;
+    struct model_config config;
+    assert_int_equal(read_changed(&(struct change){"gemma2", "attn_logit_softcapping", "", NULL}, &config), STATUS_OK);
+    assert_true(config.attention_softcap == 50 && config.logits_softcap == 2.5);
+    assert_int_equal(read_changed(&(struct change){"gemma2", "final_logit_softcapping", "", NULL}, &config), STATUS_OK);
+    assert_true(config.logits_softcap == 30);
+    assert_int_equal(read_changed(&(struct change){"gemma2", "query_pre_attn_scalar", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.query_scalar, 256);
+    assert_int_equal(read_changed(&(struct change){"gemma2", "head_dim", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.head_dim, 256);
+    assert_int_equal(read_changed(&(struct change){"gemma2", "sliding_window", "", NULL}, &config), STATUS_OK);
+    assert_true(config.window == 4096 && config.windowed[0] && !config.windowed[1]);
+    assert_int_equal(read_changed(&(struct change){"gemma3_text", "rope_parameters", "", NULL}, &config), STATUS_OK);
+    assert_true(config.rope.theta == 1e6 && config.local_rope.theta == 1e4);
+    assert_int_equal(read_changed(&(struct change){"gemma3_text", "num_attention_heads", "", NULL}, &config),
+                     STATUS_BAD_INPUT); /* 8 heads, but 3 of keys and values */
+    assert_int_equal(read_changed(&(struct change){"gemma3_text", "num_key_value_heads", "", NULL}, &config),
+                     STATUS_BAD_INPUT);
+    assert_int_equal(read_changed(&(struct change){"gemma3_text", "vocab_size", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.vocab_size, 262208);
+    assert_int_equal(read_changed(&(struct change){"gemma3_text", "layer_types", "", NULL}, &config), STATUS_OK);
+    assert_true(config.windowed[0] && config.windowed[1]); /* the sixth is the first without a window */
+}
+
 static const struct change accepted[] = {
+    {"gemma2", "hidden_act", "\"gelu\"", NULL},
+    {"gemma2", "cache_implementation", "\"hybrid\"", NULL},
+    {"gemma2", "sliding_window_size", "4096", NULL},
+    {"gemma2", "use_bidirectional_attention", "null", NULL},
+    {"gemma3_text", "rope_parameters", "{\"sliding_attention\":null,\"full_attention\":{\"rope_theta\":1e5}}", NULL},
+    {"gemma3_text_older", "sliding_window_pattern", "6", NULL},
     {"gpt2", "n_ctx", "40", NULL},
     {"gpt2", "architectures", "", NULL},
     {"gpt2", "architectures", "null", NULL},
@@ -289,6 +347,26 @@ static const struct change refused[] = {
     {"qwen2", "attention_bias", "true", "attention_bias: unknown setting"},
     {"qwen3", "num_experts", "8", "num_experts: unknown setting"},
     /* values that would make another model */
+    {"gemma2", "use_bidirectional_attention", "true", "use_bidirectional_attention: only false"},
+    {"gemma2", "attn_logit_softcapping", "0", "attn_logit_softcapping: 0 is outside"},
+    {"gemma2", "final_logit_softcapping", "\"30\"", "final_logit_softcapping: must be a number"},
+    {"gemma2", "query_pre_attn_scalar", "0", "query_pre_attn_scalar: 0 is outside"},
+    {"gemma2", "num_key_value_heads", "", "num_key_value_heads: missing"},
+    {"gemma2", "rope_local_base_freq", "1e4", "rope_local_base_freq: unknown setting"},
+    {"gemma2", "sliding_window", "null", "layer_types: layer 0 is sliding_attention, but no sliding_window"},
+    {"gemma2", "hidden_activation", "\"tanh\"", "hidden_activation: \"tanh\" is not supported"},
+    {"gemma3_text", "attn_logit_softcapping", "50.0", "attn_logit_softcapping: only null"},
+    {"gemma3_text", "vision_config", "{}", "vision_config: unknown setting"},
+    {"gemma3_text", "rope_parameters", "[]", "rope_parameters: must be an object"},
+    {"gemma3_text", "rope_parameters", "{\"rope_theta\":1e6}", "rope_parameters: rope_theta: unknown setting"},
+    {"gemma3_text", "rope_parameters", "{\"full_attention\":7}", "rope_parameters: full_attention: must be an object"},
+    {"gemma3_text", "rope_parameters", "{\"full_attention\":{\"rope_type\":\"linear\"}}",
+     "rope_parameters: full_attention: factor: missing"},
+    {"gemma3_text", "rope_parameters", "{\"sliding_attention\":{\"rope_type\":\"linear\",\"factor\":2}}",
+     "rope_parameters: sliding_attention: rope_type: only default"},
+    {"gemma3_text", "rope_scaling", "{\"rope_type\":\"linear\",\"factor\":2}", "rope_parameters and rope_scaling"},
+    {"gemma3_text_older", "rope_local_base_freq", "-1", "rope_local_base_freq: -1 is outside"},
+    {"gemma3_text_older", "sliding_window_pattern", "0", "sliding_window_pattern: 0 is outside"},
     {"granite", "attention_multiplier", "0", "attention_multiplier: 0 is outside"},
     {"granite", "residual_multiplier", "-0.2", "residual_multiplier: -0.2 is outside"},
     {"granite", "logits_scaling", "\"8\"", "logits_scaling: must be a number"},
@@ -438,7 +516,7 @@ static void unreadable_configs_are_refused(void **state) {
     assert_open_refused(*state, "model_type: must be a string");
     temp_write_text(path, "{\"model_type\":\"mamba\"}");
     assert_open_refused(*state, "model_type: \"mamba\" is not supported");
-    assert_non_null(strstr(status_hint_text(), "gpt2, granite"));
+    assert_non_null(strstr(status_hint_text(), "gemma2, gemma3_text, gpt2"));
 
     enum { HUGE = 17 << 20 };
     char *text = mem_array(HUGE, 1);
@@ -459,6 +537,8 @@ int main(void) {
         cmocka_unit_test(layers_without_positions_are_read),
         cmocka_unit_test(other_families_are_read),
         cmocka_unit_test(missing_windows_take_defaults),
+        cmocka_unit_test(gemmas_are_read),
+        cmocka_unit_test(gemmas_miss_what_transformers_knows),
         cmocka_unit_test(both_spellings_of_rope_are_read_alike),
         cmocka_unit_test(harmless_changes_are_accepted),
         cmocka_unit_test(missing_fields_take_defaults),

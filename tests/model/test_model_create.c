@@ -59,9 +59,10 @@ static void sizes_of_later_families(void **state) {
     static const struct {
         const char *arch;
         int64_t hidden, heads, ffn; /* of published models */
-    } wanted[] = {{"granite", 2048, 32, 8192},  {"olmo2", 4096, 32, 11008}, {"mistral", 4096, 32, 14336},
-                  {"phi3", 3072, 32, 8192},     {"qwen2", 896, 14, 4864},   {"qwen3", 1024, 16, 3072},
-                  {"smollm3", 2048, 16, 11008}, {"opt", 768, 12, 3072}};
+    } wanted[] = {{"gemma2", 2304, 9, 9216},  {"gemma3_text", 2560, 10, 10240}, {"granite", 2048, 32, 8192},
+                  {"olmo2", 4096, 32, 11008}, {"mistral", 4096, 32, 14336},     {"phi3", 3072, 32, 8192},
+                  {"qwen2", 896, 14, 4864},   {"qwen3", 1024, 16, 3072},        {"smollm3", 2048, 16, 11008},
+                  {"opt", 768, 12, 3072}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         struct model_config config = small(wanted[i].arch);
         config.hidden = wanted[i].hidden;
@@ -115,6 +116,40 @@ static void positions_survive_writing(void **state) {
     model = create(&config);
     for (int64_t layer = 0; layer < 9; layer++)
         assert_true(model->config.without_rope[layer] == (layer >= 7));
+    model_free(model);
+}
+
+static void gemmas_survive_writing(void **state) {
+    (void)state;
+    struct model_config config = small("gemma2");
+    struct model *model = create(&config);
+    const struct model_config *found = &model->config;
+    assert_true(found->attention_softcap == 50 && found->logits_softcap == 30 && found->query_scalar == 16);
+    assert_true(found->window == 4096 && found->windowed[0] && !found->windowed[1] && found->windowed[2]);
+    assert_true(found->tied && found->norm_one_plus && found->activation == ACTIVATION_GELU_TANH);
+    model_free(model);
+    config.attention_softcap = config.logits_softcap = 0;
+    config.query_scalar = 144;
+    model_config_set_window(&config, 9);
+    model = create(&config);
+    found = &model->config;
+    assert_true(found->attention_softcap == 0 && found->logits_softcap == 0 && found->query_scalar == 144);
+    assert_true(found->window == 9 && found->windowed[0] && !found->windowed[1] && found->windowed[2]);
+    model_free(model);
+
+    config = small("gemma3_text");
+    config.layers = 7;
+    config.local_rope.theta = 300;
+    model = create(&config);
+    found = &model->config;
+    assert_true(found->rope.theta == 1e6 && found->local_rope.theta == 300 && found->local_rope.head_dim == 16);
+    for (int64_t layer = 0; layer < 7; layer++)
+        assert_true(found->windowed[layer] == (layer != 5));
+    model_free(model);
+    model_config_set_window(&config, 0);
+    config.logits_softcap = 20;
+    model = create(&config);
+    assert_true(model->config.window == 0 && !model->config.windowed[0] && model->config.logits_softcap == 20);
     model_free(model);
 }
 
@@ -375,6 +410,7 @@ int main(void) {
         cmocka_unit_test(sizes_of_later_families),
         cmocka_unit_test(windows_survive_writing),
         cmocka_unit_test(positions_survive_writing),
+        cmocka_unit_test(gemmas_survive_writing),
         cmocka_unit_test(multipliers_survive_writing),
         cmocka_unit_test(opt_layouts_survive_writing),
         cmocka_unit_test(initial_values_are_the_authors),

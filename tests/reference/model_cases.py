@@ -32,8 +32,10 @@ import safetensors.torch
 import torch
 import transformers
 from torch.nn.functional import cross_entropy
-from transformers import (AutoModelForCausalLM, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config,
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config,
                           OPTConfig, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config)
+from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
+from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
 BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
 BF16_LEAST = 0.01
@@ -76,6 +78,11 @@ def smollm3(**settings):
     return decoder(SmolLM3Config, pad_token_id=None, bos_token_id=VOCAB - 1, eos_token_id=VOCAB - 1, **settings)
 
 
+def gemma(family, rope=None, **settings):
+    """Without a padding token, since PyTorch gives its row of the embedding no gradient."""
+    return decoder(family, rope=rope, pad_token_id=None, bos_token_id=VOCAB - 1, eos_token_id=VOCAB - 1, **settings)
+
+
 # Windows below are shorter than the sequences.
 QWEN_WINDOW = {"use_sliding_window": True, "sliding_window": 11}
 
@@ -83,6 +90,10 @@ QWEN_WINDOW = {"use_sliding_window": True, "sliding_window": 11}
 # At these settings two of the five frequencies stay, one is blended, two are divided by the factor.
 ROPE_LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
                "high_freq_factor": 4.0, "original_max_position_embeddings": 100}
+
+# Rotary positions of Gemma 3's layers.
+BY_TYPE = {"sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+           "full_attention": {"rope_type": "default", "rope_theta": 5e5}}
 
 # No value is what its absence would mean; products of bf16 with these are not exact.
 GRANITE = {"attention_multiplier": 0.21, "embedding_multiplier": 2.7, "residual_multiplier": 0.63,
@@ -94,6 +105,21 @@ FULL = {
     "gpt2_gelu": (1.0, lambda: gpt2(activation_function="gelu", layer_norm_epsilon=1e-3)),
     "gpt2_relu": (1.0, lambda: gpt2(activation_function="relu")),
     "gpt2_inverse_layer": (0.9, lambda: gpt2(scale_attn_by_inverse_layer_idx=True, tie_word_embeddings=False)),
+    # Caps that bend most scores and logits.
+    "gemma2": (1.2, lambda: gemma(Gemma2Config, sliding_window=7, query_pre_attn_scalar=6, attn_logit_softcapping=0.8,
+                                  final_logit_softcapping=2.5)),
+    "gemma2_bias": (1.3, lambda: gemma(Gemma2Config, attention_bias=True, tie_word_embeddings=False, sliding_window=11,
+                                       layer_types=["full_attention", "sliding_attention"], rms_norm_eps=1e-3,
+                                       attn_logit_softcapping=None, final_logit_softcapping=None,
+                                       hidden_activation="silu", query_pre_attn_scalar=10)),
+    "gemma3_text": (1.6, lambda: gemma(Gemma3TextConfig, sliding_window=7, query_pre_attn_scalar=14,
+                                       layer_types=["sliding_attention", "full_attention"],
+                                       rope=BY_TYPE | {"full_attention": {"rope_type": "linear", "rope_theta": 5e5,
+                                                                          "factor": 2.5}})),
+    "gemma3_text_bias": (1.6, lambda: gemma(Gemma3TextConfig, attention_bias=True, sliding_window=11,
+                                            layer_types=["sliding_attention"] * 2, tie_word_embeddings=False,
+                                            rms_norm_eps=1e-3, final_logit_softcapping=3.0,
+                                            query_pre_attn_scalar=10, rope=BY_TYPE)),
     "granite": (0.88, lambda: decoder(GraniteConfig, **GRANITE)),
     "granite_bias": (0.68, lambda: decoder(GraniteConfig, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
                                          logits_scaling=2.0)),
@@ -168,6 +194,22 @@ def store_older_config(folder, model):
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def store_older_bases(folder, model):
+    """As store_older_config, of Gemma 3: two bases, and a pattern in place of layer_types."""
+    model.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    by_type = config.pop("rope_parameters")
+    config["rope_local_base_freq"] = by_type["sliding_attention"]["rope_theta"]
+    scaling = by_type["full_attention"]
+    config["rope_theta"] = scaling.pop("rope_theta")
+    config["rope_scaling"] = scaling
+    config["sliding_window_pattern"] = 2
+    del config["layer_types"]
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.50.0"
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def store_interval(folder, model):
     """As store_older_config, and without the list of layers that have no rotary positions."""
     store_older_config(folder, model)
@@ -177,6 +219,8 @@ def store_interval(folder, model):
 
 
 LIGHT = {
+    "gemma2_older": ("gemma2", store_older_config),
+    "gemma3_text_older": ("gemma3_text", store_older_bases),
     "granite_older": ("granite", store_older_config),
     "olmo2_older": ("olmo2", store_older_config),
     "gpt2_bare": ("gpt2_relu", store_masks),
@@ -202,10 +246,17 @@ def seed_of(case):
     return zlib.crc32(case.encode())
 
 
+def gemma_norm(self, x):
+    return self._norm(x) * (1 + self.weight)
+
+
 @contextlib.contextmanager
 def all_double():
     """Lifts to fp64 what transformers casts to fp32 inside the models: RMSNorm, softmax and rotary angles."""
-    with unittest.mock.patch.multiple(torch, float=torch.float64, float32=torch.float64):
+    with contextlib.ExitStack() as patches:
+        patches.enter_context(unittest.mock.patch.multiple(torch, float=torch.float64, float32=torch.float64))
+        for norm in Gemma2RMSNorm, Gemma3RMSNorm:
+            patches.enter_context(unittest.mock.patch.object(norm, "forward", gemma_norm))
         yield
 
 
@@ -217,7 +268,8 @@ def make_model(config, seed):
         for name, parameter in model.named_parameters():
             value = torch.from_numpy(rng.standard_normal(parameter.shape, dtype=numpy.float32))
             is_norm = parameter.dim() == 1 and name.endswith("weight")
-            parameter.copy_(1 + 0.25 * value if is_norm else 0.15 * value)
+            center = 0 if config.model_type.startswith("gemma") else 1  # where norms multiply by 1 + weight
+            parameter.copy_(center + 0.25 * value if is_norm else 0.15 * value)
     return model
 
 

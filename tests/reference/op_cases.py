@@ -32,6 +32,15 @@ def rms_norm(inputs, attributes):
     return F.rms_norm(groups, weight.shape, weight, attributes["eps"]).flatten(-2)
 
 
+def rms_norm_one_plus(inputs, attributes):
+    return rms_norm({"x": inputs["x"], "weight": 1 + inputs["weight"]}, attributes)
+
+
+def soft_cap(values, attributes):
+    softcap = attributes.get("softcap")
+    return values if softcap is None else softcap * torch.tanh(values / softcap)
+
+
 def layer_norm(inputs, attributes):
     x = inputs["x"]
     return F.layer_norm(x, x.shape[-1:], inputs["weight"], inputs["bias"], attributes["eps"])
@@ -63,7 +72,8 @@ def attention(inputs, attributes):
     if "segments" in inputs:
         segments = inputs["segments"]
         allowed = (allowed & (segments[:, :, None] == segments[:, None, :]))[:, None]
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=attributes["scale"])
+    scores = soft_cap(q @ k.transpose(2, 3) * attributes["scale"], attributes)
+    out = scores.masked_fill(~allowed, -torch.inf).softmax(-1) @ v
     return out.transpose(1, 2).flatten(2)
 
 
@@ -78,12 +88,13 @@ def conv1d(inputs, attributes):
 
 
 def linear_cross_entropy(inputs, attributes):
-    logits = F.linear(inputs["x"], inputs["weight"])
+    logits = soft_cap(F.linear(inputs["x"], inputs["weight"]), attributes)
     return F.cross_entropy(logits, inputs["labels"].long(), ignore_index=-100, reduction="sum")[None]
 
 
 OPERATORS = {
     "rmsnorm": rms_norm,
+    "rmsnorm_one_plus": rms_norm_one_plus,
     "layernorm": layer_norm,
     "rope": rope,
     "attention": attention,
@@ -129,9 +140,9 @@ class Inputs:
         return labels
 
 
-def norm_inputs(draw, scale=1.0, mean=0.0, bias=False):
+def norm_inputs(draw, scale=1.0, mean=0.0, bias=False, weight_mean=1.0):
     inputs = {"x": draw.normal(BATCH, 7, HIDDEN, scale=scale, mean=mean),
-              "weight": draw.normal(HIDDEN, scale=0.3, mean=1.0)}
+              "weight": draw.normal(HIDDEN, scale=0.3, mean=weight_mean)}
     return inputs | ({"bias": draw.normal(HIDDEN, scale=0.3)} if bias else {})
 
 
@@ -178,6 +189,7 @@ CASES = {
     "rmsnorm": ("rmsnorm", {"eps": 1e-5}, norm_inputs),
     "rmsnorm_small": ("rmsnorm", {"eps": 1e-6}, lambda draw: norm_inputs(draw, scale=1e-3)),
     "rmsnorm_heads": ("rmsnorm", {"eps": 1e-6}, head_norm_inputs),
+    "rmsnorm_one_plus": ("rmsnorm_one_plus", {"eps": 1e-6}, lambda draw: norm_inputs(draw, weight_mean=0.0)),
     "layernorm": ("layernorm", {"eps": 1e-5}, lambda draw: norm_inputs(draw, bias=True)),
     "layernorm_offset": ("layernorm", {"eps": 1e-5}, lambda draw: norm_inputs(draw, mean=100.0, bias=True)),
     "rope": ("rope", rope_attributes(), rope_inputs),
@@ -187,6 +199,8 @@ CASES = {
     "attention_segments": ("attention", attention_attributes(),
                            lambda draw: attention_inputs(draw) | {"segments": segments()}),
     "attention_window": ("attention", attention_attributes() | {"window": 9}, attention_inputs),
+    "attention_capped": ("attention", attention_attributes() | {"window": 9, "softcap": 1.5},
+                         lambda draw: attention_inputs(draw, scale=2.0) | {"segments": segments()}),
     "attention_steep": ("attention", attention_attributes(), lambda draw: attention_inputs(draw, scale=60.0)),
     "attention_long": ("attention", attention_attributes(2, 1, 16),
                        lambda draw: attention_inputs(draw, 1, 259, 2, 1, 16)),
@@ -200,6 +214,8 @@ CASES = {
     "linear_bias": ("linear", {}, lambda draw: linear_inputs(draw, (53, 45), bias=True)),
     "conv1d": ("conv1d", {}, lambda draw: linear_inputs(draw, (45, 53), bias=True)),
     "linear_cross_entropy": ("linear_cross_entropy", {}, lambda draw: loss_inputs(draw, 45, VOCAB)),
+    "linear_cross_entropy_capped": ("linear_cross_entropy", {"softcap": 2.5},
+                                    lambda draw: loss_inputs(draw, 45, VOCAB)),
     "linear_cross_entropy_steep": ("linear_cross_entropy", {}, lambda draw: loss_inputs(draw, 21, 47, scale=30.0)),
     "linear_cross_entropy_wide": ("linear_cross_entropy", {}, lambda draw: loss_inputs(draw, 13, 1031)),
 }

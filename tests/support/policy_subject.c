@@ -16,6 +16,8 @@ enum { GRAIN = 2, BATCH = GRAIN * POLICY_SUBJECT_GRAINS - 1, TOKENS = 13 };
     }
 
 const struct policy_subject policy_subjects[] = {
+    SUBJECTS_OF(gemma2, "2,4,all-linear", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(gemma3_text, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(gpt2, "2,4,c_attn,c_fc", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(granite, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(llama, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
