@@ -57,8 +57,12 @@ static enum status write_optimizer(const struct engine *engine, const char *path
     TRY(engine_list_tensors(engine, TENSOR_STATE, hashes, &targets, &count));
     struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
     for (int i = 0; items && i < count; i++)
-        items[i] = (struct safetensors_item){targets[i].tensor->name, targets[i].tensor->shape, targets[i].data,
-                                             targets[i].store,        targets[i].home,          targets[i].hash};
+        items[i] = (struct safetensors_item){.name = targets[i].tensor->name,
+                                             .shape = targets[i].tensor->shape,
+                                             .data = targets[i].data,
+                                             .store = targets[i].store,
+                                             .key = targets[i].home,
+                                             .hash = targets[i].hash};
     enum status status = items ? safetensors_write(path, items, (size_t)count, sums) : STATUS_FAILED;
     mem_free(items);
     mem_free(targets);

@@ -35,8 +35,12 @@ static enum status write_weights(const char *path, const struct weight_target *s
     size_t used = 0;
     for (int i = 0; i < count; i++) {
         if (!adapter_owns(sources[i].tensor->name)) continue;
-        items[used] = (struct safetensors_item){sources[i].tensor->name, sources[i].tensor->shape, sources[i].data,
-                                                sources[i].store,        sources[i].home,          sources[i].hash};
+        items[used] = (struct safetensors_item){.name = sources[i].tensor->name,
+                                                .shape = sources[i].tensor->shape,
+                                                .data = sources[i].data,
+                                                .store = sources[i].store,
+                                                .key = sources[i].home,
+                                                .hash = sources[i].hash};
         items[used++].shape.dtype = sources[i].dtype;
     }
     enum status status = safetensors_write(path, items, used, sums);

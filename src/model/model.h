@@ -51,6 +51,10 @@
     X(qwen3)                                                                                                           \
     X(smollm3)
 
+/* Wrappers, which hold a family's text model beside other parts: the text model trains, the rest is carried unchanged
+ * into what is written. They are read, but not made. */
+#define MODEL_WRAPPER_LIST(X) X(gemma3)
+
 /* For text with their names: " gpt2 llama …", and "gpt2|llama|…". */
 #define MODEL_FAMILY_WORD(name) " " #name
 #define MODEL_FAMILY_CHOICE(name) "|" #name
@@ -130,6 +134,9 @@ struct model_family {
     struct model_ffn ffn;          /* as in the authors' models */
     const struct config_key *keys; /* of config.json (model_config.h) */
     const char *prefix;            /* what transformers puts before the names when it saves the model with its head */
+    const char *stored_prefix;     /* what files may have in its place; NULL: nothing */
+    const char *const *carried;    /* of a wrapper: beginnings of the names of the tensors beside the text model, as
+                                      files have them; ends with NULL */
     const char *embedding;         /* name of the token embedding, without prefix */
     const char *const *buffers;    /* tensors in older files that are no parameters, without prefix; '#' stands for a
                                       number; ends with NULL */
@@ -152,11 +159,16 @@ struct model_family {
 };
 #define FAMILY_DECLARE(name) extern const struct model_family family_##name;
 MODEL_FAMILY_LIST(FAMILY_DECLARE)
+MODEL_WRAPPER_LIST(FAMILY_DECLARE)
 #undef FAMILY_DECLARE
 extern const struct model_family *const model_families[];
 extern const int model_family_count;
+extern const struct model_family *const model_wrappers[];
+extern const int model_wrapper_count;
 /* BAD_INPUT naming the families that there are when `name` is none of them; `file` and `field` are for the message. */
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
+/* The family or wrapper of a config.json, by its model_type. */
+enum status model_family_of(const char *file, const json_t *config, const struct model_family **out);
 
 /* The folder of the model that `given` names, for the caller to free: `given` itself where it holds config.json or
  * adapter_config.json; RUN_DIR/model where it is a run's folder. BAD_INPUT where there is no model: the message says

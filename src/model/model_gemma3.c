@@ -1,6 +1,6 @@
 /* Gemma 3 (Gemma Team, arXiv 2503.19786), its text model: Gemma 2 without the cap of scores, with queries and keys
  * normalised by head, and rotary positions of their own in windowed layers, as transformers' Gemma3ForCausalLM computes
- * it. */
+ * it; and the same beside a vision tower, as Gemma3ForConditionalGeneration has it. */
 #include "base/json.h"
 #include "model/model_gemma.h"
 
@@ -39,9 +39,10 @@ static void set_defaults(struct model_config *config) {
         config->windowed[layer] = (layer + 1) % PATTERN != 0;
 }
 
-static enum status read_config(const char *file, const json_t *object, struct model_config *out) {
+static enum status read_text(const char *file, const json_t *object, const struct model_family *family,
+                             struct model_config *out) {
     struct model_config config = {
-        .family = &family_gemma3_text,
+        .family = family,
         .vocab_size = VOCAB,
         .context = CONTEXT,
         .heads = HEADS,
@@ -61,6 +62,10 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     return STATUS_OK;
 }
 
+static enum status read_config(const char *file, const json_t *object, struct model_config *out) {
+    return read_text(file, object, &family_gemma3_text, out);
+}
+
 static json_t *write_config(const struct model_config *config) {
     json_t *object = gemma_write_config(config);
     if (object && json_object_set_new(object, "rope_local_base_freq", json_real(config->local_rope.theta)) == 0)
@@ -75,7 +80,9 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
 
 const struct model_family family_gemma3_text = {
     .name = "gemma3_text",
-    .models = "Gemma 3 (text)",
+    .models =
+        "Gemma 3 (text). Models of type `gemma3` (from 4B up), which have a vision tower beside that, are read too: "
+        "their text model trains, the rest is written as it was read",
     .ffn = {4, 1, 1}, /* 10240 at a hidden size of 2560 */
     .keys = keys,
     GEMMA_FAMILY,
@@ -84,4 +91,55 @@ const struct model_family family_gemma3_text = {
     .read_config = read_config,
     .layer = layer,
     .write_config = write_config,
+};
+
+/* What the wrapper's config has beside the text model's. */
+static const struct config_key wrapper_keys[] = {
+    KEY_ARCHITECTURES("[\"Gemma3ForConditionalGeneration\"]"),
+    KEY_ELSEWHERE("text_config"),
+    KEY_FIXED("tie_word_embeddings", "true"),
+    KEY_IGNORED("initializer_range"),
+    /* of images, which the text model does not see */
+    KEY_IGNORED("vision_config"),
+    KEY_IGNORED("mm_tokens_per_image"),
+    KEY_IGNORED("image_token_index"),
+    KEY_IGNORED("boi_token_index"),
+    KEY_IGNORED("eoi_token_index"),
+    {0},
+};
+
+static enum status read_wrapped(const char *file, const json_t *object, struct model_config *out) {
+    TRY(read_text(file, object, &family_gemma3, out));
+    if (!out->tied) return status_set(STATUS_BAD_INPUT, "%s: tie_word_embeddings: only true is supported", file);
+    if (out->logits_softcap == 0) return STATUS_OK;
+    /* transformers' class for the wrapper does not read it */
+    return status_set(STATUS_BAD_INPUT, "%s: final_logit_softcapping: only null is supported", file);
+}
+
+static enum status read_wrapper(const char *file, const json_t *object, struct model_config *out) {
+    struct model_config wrapper = {.family = &family_gemma3};
+    const json_t *text = json_object_get(object, "text_config");
+    TRY(json_require(file, object, "text_config"));
+    TRY(config_read_keys(file, object, wrapper_keys, &wrapper));
+    if (!json_is_object(text)) return status_set(STATUS_BAD_INPUT, "%s: text_config: must be an object", file);
+    char *place = mem_format("%s: text_config", file);
+    if (!place) return STATUS_FAILED;
+    enum status status = read_wrapped(place, text, out);
+    mem_free(place);
+    return status;
+}
+
+static const char *const carried[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                      "model.multi_modal_projector.", NULL};
+
+const struct model_family family_gemma3 = {
+    .name = "gemma3",
+    .models = "Gemma 3 with vision",
+    .keys = keys,
+    GEMMA_FAMILY,
+    .prefix = "model.language_model.",
+    .stored_prefix = "language_model.model.",
+    .carried = carried,
+    .read_config = read_wrapper,
+    .layer = layer,
 };

@@ -7,10 +7,11 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "model/model_adapter.h"
+#include "model/model_weights.h"
 
 static const char config_name[] = "config.json", weights_name[] = "model.safetensors";
 
-/* The other files of a usable Hugging Face directory: tokenizer and generation settings. */
+/* The other files of a usable Hugging Face directory: tokenizer, generation settings, and how images become input. */
 static const char *const companions[] = {
     "tokenizer.json",
     "tokenizer_config.json",
@@ -22,6 +23,8 @@ static const char *const companions[] = {
     "chat_template.jinja",
     "chat_template.json",
     "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
 };
 enum { COMPANIONS = sizeof companions / sizeof *companions };
 
@@ -70,18 +73,37 @@ static enum status copy_companion(const char *from_folder, const char *to_folder
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the inputs were accepted long ago */
 }
 
-static enum status write_weights(const char *path, const struct weight_target *sources, int count,
-                                 struct manifest *manifest) {
+/* What a wrapper has beside its text model, as it was read. */
+static size_t add_carried(const struct model *model, struct safetensors_item *items) {
+    size_t count = 0;
+    for (size_t i = 0; i < model->weights->tensors.count; i++) {
+        const struct safetensors_tensor *tensor = &model->weights->tensors.items[i];
+        if (weights_is_carried(model, tensor->name))
+            items[count++] =
+                (struct safetensors_item){.name = tensor->name, .carried = tensor, .carried_from = model->weights};
+    }
+    return count;
+}
+
+static enum status write_weights(const struct model *model, const char *path, const struct weight_target *sources,
+                                 int count, struct manifest *manifest) {
     struct file_sums *sums;
     TRY(manifest_add(manifest, path, &sums));
-    struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
+    bool carries = model->weights && model->config.family->carried;
+    size_t used = (size_t)count, most = used + (carries ? model->weights->tensors.count : 0);
+    struct safetensors_item *items = mem_array(most, sizeof *items);
     if (!items) return STATUS_FAILED;
     for (int i = 0; i < count; i++) {
-        items[i] = (struct safetensors_item){sources[i].tensor->name, sources[i].tensor->shape, sources[i].data,
-                                             sources[i].store,        sources[i].home,          sources[i].hash};
+        items[i] = (struct safetensors_item){.name = sources[i].tensor->name,
+                                             .shape = sources[i].tensor->shape,
+                                             .data = sources[i].data,
+                                             .store = sources[i].store,
+                                             .key = sources[i].home,
+                                             .hash = sources[i].hash};
         items[i].shape.dtype = sources[i].dtype;
     }
-    enum status status = safetensors_write(path, items, (size_t)count, sums);
+    if (carries) used += add_carried(model, items + used);
+    enum status status = safetensors_write(path, items, used, sums);
     mem_free(items);
     return status;
 }
@@ -111,7 +133,7 @@ enum status model_write(const struct model *model, const char *folder, const str
     for (int i = 0; model->folder && i < COMPANIONS; i++)
         TRY_GOTO(status, copy_companion(model->folder, folder, companions[i], manifest), done);
     status = adapter ? adapter_write(model, config, weights, sources, count, manifest)
-                     : write_weights(weights, sources, count, manifest);
+                     : write_weights(model, weights, sources, count, manifest);
 done:
     if (status != STATUS_OK) remove_files(folder);
     mem_free(config);

@@ -47,12 +47,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     json_t *object;
     status_clear();
     if (json_parse_object("fuzz", (const char *)data, bytes, &object) != STATUS_OK) return 0;
-    for (int i = 0; i < model_family_count; i++) {
+    for (int i = 0; i < model_family_count + model_wrapper_count; i++) {
+        bool wrapper = i >= model_family_count;
+        const struct model_family *family = wrapper ? model_wrappers[i - model_family_count] : model_families[i];
         struct model_config config;
-        enum status status = model_families[i]->read_config("fuzz", object, &config);
+        enum status status = family->read_config("fuzz", object, &config);
         BUG_IF(status != STATUS_OK && (status != STATUS_BAD_INPUT || status_message()[0] == '\0'), "no message");
         if (status != STATUS_OK) continue;
-        read_again(&config);
+        if (!wrapper) read_again(&config);
         build(&config, MODEL_LOSS);
         build(&config, MODEL_LOSS_SEGMENTED);
         build(&config, MODEL_LOGITS);

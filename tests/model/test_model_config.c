@@ -8,8 +8,7 @@
 
 static const struct model_family *family_of(const json_t *object) {
     const struct model_family *family = NULL;
-    const char *type = json_string_value(json_object_get(object, "model_type"));
-    assert_int_equal(model_family_find("config.json", "model_type", type, &family), STATUS_OK);
+    assert_int_equal(model_family_of("config.json", object, &family), STATUS_OK);
     return family;
 }
 
@@ -153,6 +152,10 @@ static void gemmas_are_read(void **state) {
         assert_true(config.local_rope.head_dim == 10 && config.query_scalar == 14 && config.logits_softcap == 0);
     }
     assert_true(read_case("gemma3_text_bias").logits_softcap == 3);
+    config = read_case("gemma3_wrapped_modules");
+    assert_string_equal(config.family->name, "gemma3");
+    assert_true(config.rope.theta == 5e5 && config.local_rope.theta == 300 && config.hidden == 27 && config.tied);
+    assert_true(config.windowed[0] && !config.windowed[1] && config.context == 131072);
 }
 
 static void both_spellings_of_rope_are_read_alike(void **state) {
@@ -367,6 +370,17 @@ static const struct change refused[] = {
     {"gemma3_text", "rope_scaling", "{\"rope_type\":\"linear\",\"factor\":2}", "rope_parameters and rope_scaling"},
     {"gemma3_text_older", "rope_local_base_freq", "-1", "rope_local_base_freq: -1 is outside"},
     {"gemma3_text_older", "sliding_window_pattern", "0", "sliding_window_pattern: 0 is outside"},
+    {"gemma3_wrapped", "text_config", "", "text_config: missing"},
+    {"gemma3_wrapped", "text_config", "[]", "text_config: must be an object"},
+    {"gemma3_wrapped", "text_config", "{\"hidden_size\":27}", "text_config: intermediate_size: missing"},
+    {"gemma3_wrapped", "text_config",
+     "{\"hidden_size\":27,\"intermediate_size\":9,\"num_hidden_layers\":1,\"final_logit_softcapping\":30}",
+     "text_config: final_logit_softcapping: only null"},
+    {"gemma3_wrapped", "text_config",
+     "{\"hidden_size\":27,\"intermediate_size\":9,\"num_hidden_layers\":1,\"tie_word_embeddings\":false}",
+     "text_config: tie_word_embeddings: only true"},
+    {"gemma3_wrapped", "audio_config", "{}", "audio_config: unknown setting for a model of type gemma3"},
+    {"gemma3_wrapped", "tie_word_embeddings", "false", "tie_word_embeddings: only true"},
     {"granite", "attention_multiplier", "0", "attention_multiplier: 0 is outside"},
     {"granite", "residual_multiplier", "-0.2", "residual_multiplier: -0.2 is outside"},
     {"granite", "logits_scaling", "\"8\"", "logits_scaling: must be a number"},
@@ -519,6 +533,9 @@ static void unreadable_configs_are_refused(void **state) {
     assert_non_null(strstr(status_hint_text(), "gemma2, gemma3_text, gpt2"));
 
     enum { HUGE = 17 << 20 };
+    temp_write_text(path, "{\"model_type\":\"llava\",\"text_config\":{\"model_type\":\"llama\"}}");
+    assert_open_refused(*state, "model_type: \"llava\" is not supported: it has other parts beside its text model");
+    assert_non_null(strstr(status_hint_text(), "gemma3"));
     char *text = mem_array(HUGE, 1);
     memset(text, ' ', HUGE);
     temp_write(path, text, HUGE);

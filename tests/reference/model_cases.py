@@ -32,8 +32,9 @@ import safetensors.torch
 import torch
 import transformers
 from torch.nn.functional import cross_entropy
-from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config,
-                          OPTConfig, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config)
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3Config, Gemma3ForConditionalGeneration,
+                          Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config, OPTConfig,
+                          Phi3Config, Qwen2Config, Qwen3Config, SiglipVisionConfig, SmolLM3Config)
 from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
@@ -210,6 +211,44 @@ def store_older_bases(folder, model):
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def store_wrapped(folder, model):
+    """Gemma 3 beside a vision tower, which is not trained."""
+    vision = SiglipVisionConfig(hidden_size=14, intermediate_size=22, num_hidden_layers=1, num_attention_heads=2,
+                                image_size=8, patch_size=4)
+    config = Gemma3Config(text_config=model.config, vision_config=vision, mm_tokens_per_image=4,
+                          image_token_index=VOCAB, boi_token_index=VOCAB - 3, eoi_token_index=VOCAB - 2)
+    torch.manual_seed(seed_of(folder.name))
+    wrapper = Gemma3ForConditionalGeneration(config).eval()
+    wrapper.model.language_model.load_state_dict(model.model.state_dict())
+    wrapper.save_pretrained(folder)
+
+
+def store_wrapped_modules(folder, model):
+    """With the names that the modules have, as transformers 4.52 wrote them, the vision tower in bf16, and in
+    text_config no more than what is not assumed, as in the authors' files."""
+    store_wrapped(folder, model)
+    path = folder / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    text = "language_model.model."
+    renamed = {name.replace(text, "model.language_model."): tensor for name, tensor in tensors.items()
+               if name.startswith(text)}
+    renamed |= {f"model.{name}": tensor.to(torch.bfloat16) for name, tensor in tensors.items()
+                if not name.startswith(text)}
+    safetensors.torch.save_file(renamed, path, {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    text = config["text_config"]
+    by_type = text.pop("rope_parameters")
+    kept = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+            "num_key_value_heads", "head_dim", "query_pre_attn_scalar", "sliding_window", "pad_token_id")
+    config["text_config"] = {key: text[key] for key in kept} | {
+        "rope_scaling": {"rope_type": "linear", "factor": by_type["full_attention"]["factor"]},
+        "rope_theta": by_type["full_attention"]["rope_theta"], "sliding_window_pattern": 2,
+        "rope_local_base_freq": by_type["sliding_attention"]["rope_theta"]}
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.52.0"
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def store_interval(folder, model):
     """As store_older_config, and without the list of layers that have no rotary positions."""
     store_older_config(folder, model)
@@ -221,6 +260,8 @@ def store_interval(folder, model):
 LIGHT = {
     "gemma2_older": ("gemma2", store_older_config),
     "gemma3_text_older": ("gemma3_text", store_older_bases),
+    "gemma3_wrapped": ("gemma3_text", store_wrapped),
+    "gemma3_wrapped_modules": ("gemma3_text", store_wrapped_modules),
     "granite_older": ("granite", store_older_config),
     "olmo2_older": ("olmo2", store_older_config),
     "gpt2_bare": ("gpt2_relu", store_masks),
@@ -299,7 +340,8 @@ def gradients(model, ids, labels):
     model.zero_grad()
     loss, logits = loss_of(model, ids, labels)
     loss.backward()
-    return loss.item(), logits.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+    return loss.item(), logits.detach(), {name: p.grad.clone() for name, p in model.named_parameters()
+                                         if p.grad is not None}
 
 
 def lr_at(step):

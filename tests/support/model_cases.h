@@ -10,8 +10,8 @@
         "qwen3", "qwen3_bias", "smollm3", "smollm3_bias"
 /* With logits alone: other spellings of config.json, names, dtypes and files. */
 #define LIGHT_MODEL_CASES                                                                                              \
-    "gemma2_older", "gemma3_text_older", "gpt2_bare", "gpt2_f16", "granite_older", "llama_bf16", "llama_sharded",      \
-        "llama_rope_scaling_linear", "llama_rope_scaling_llama3", "mistral_older", "olmo2_older", "opt_bare",          \
-        "phi3_older", "qwen2_older", "qwen3_older", "smollm3_interval"
+    "gemma2_older", "gemma3_text_older", "gemma3_wrapped", "gemma3_wrapped_modules", "gpt2_bare", "gpt2_f16",          \
+        "granite_older", "llama_bf16", "llama_sharded", "llama_rope_scaling_linear", "llama_rope_scaling_llama3",      \
+        "mistral_older", "olmo2_older", "opt_bare", "phi3_older", "qwen2_older", "qwen3_older", "smollm3_interval"
 
 #endif
