@@ -101,8 +101,13 @@ json_t *config_write_layer_types(const struct model_config *config, json_t *obje
 
 json_t *config_write_listed_windows(const struct model_config *config, json_t *object);
 
-/* rope_parameters (transformers 5), or rope_theta and rope_scaling (before). head_dim is set by the caller. */
+/* rope_parameters (transformers 5), or rope_theta and rope_scaling (before). partial_rotary_factor is read where
+ * rope->partial is not 0, else it must be 1. Then config_complete_rope. */
 enum status config_read_rope(const char *file, const json_t *object, struct rope_table_attributes *rope);
+/* "partial_rotary_factor" of the object, if it has one. */
+enum status config_read_partial_rope(const char *file, const json_t *object, struct rope_table_attributes *rope);
+/* Fills head_dim and what the scaling takes from the config where its setting is missing, and checks that they fit. */
+enum status config_complete_rope(const char *file, struct model_config *config, struct rope_table_attributes *rope);
 /* Where windowed layers have their own rotary positions, as in Gemma 3: rope_parameters by type of layer (transformers
  * 5), or rope_theta, rope_scaling and, of windowed layers, rope_local_base_freq (before). Theirs has no scaling. */
 #define KEYS_LOCAL_ROPE KEY_ELSEWHERE("rope_local_base_freq")

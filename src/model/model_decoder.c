@@ -12,7 +12,8 @@ void decoder_set_defaults(struct model_config *config) {
 
 enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config) {
     TRY(decoder_read_sizes(file, object, config));
-    return config_read_rope(file, object, &config->rope);
+    TRY(config_read_rope(file, object, &config->rope));
+    return config_complete_rope(file, config, &config->rope);
 }
 
 enum status decoder_read_sizes(const char *file, const json_t *object, struct model_config *config) {
@@ -22,7 +23,6 @@ enum status decoder_read_sizes(const char *file, const json_t *object, struct mo
     if (config->head_dim % 2 != 0)
         return status_set(STATUS_BAD_INPUT, "%s: head_dim: %lld is odd; rotary embeddings turn pairs", file,
                           (long long)config->head_dim);
-    config->rope.head_dim = config->head_dim;
     return STATUS_OK;
 }
 
@@ -128,7 +128,10 @@ static struct rope_tables add_tables(struct graph *graph, const struct model_con
         windowed += config->windowed[layer];
     if (config->local_rope.head_dim == 0) windowed = 0;
     struct rope_tables tables = {0};
-    if (windowed < config->layers) tables.global = ops_rope_table(graph, "rope", positions, config->rope);
+    struct rope_table_attributes rope = config->rope;
+    int64_t longest = graph->cache_positions > 0 ? graph->cache_positions : graph->sequence_length;
+    rope.is_long = rope.scaling == ROPE_SCALING_LONGROPE && (double)longest > rope.original_context;
+    if (windowed < config->layers) tables.global = ops_rope_table(graph, "rope", positions, rope);
     tables.local = windowed > 0 ? ops_rope_table(graph, "rope.local", positions, config->local_rope) : tables.global;
     return tables;
 }

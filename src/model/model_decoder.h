@@ -29,7 +29,7 @@
 void decoder_set_defaults(struct model_config *config);
 /* Reads all keys of the family, and rope; windows are the family's. */
 enum status decoder_read_config(const char *file, const json_t *object, struct model_config *config);
-/* The same without rope, but for rope.head_dim. */
+/* The same without rope. */
 enum status decoder_read_sizes(const char *file, const json_t *object, struct model_config *config);
 /* All of that again, for a new model; NULL when out of memory. A family with no keys beside these has it as
  * write_config. */

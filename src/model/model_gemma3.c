@@ -57,7 +57,8 @@ static enum status read_text(const char *file, const json_t *object, const struc
     TRY(json_read_int(file, object, "sliding_window_pattern", 1, (int64_t)CONFIG_MOST_CONTEXT, &pattern));
     TRY(config_read_listed_windows(file, object, &config, pattern));
     TRY(gemma_read_softcap(file, object, "final_logit_softcapping", &config.logits_softcap));
-    config.local_rope.head_dim = config.head_dim;
+    TRY(config_complete_rope(file, &config, &config.rope));
+    TRY(config_complete_rope(file, &config, &config.local_rope));
     *out = config;
     return STATUS_OK;
 }

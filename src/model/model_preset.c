@@ -154,6 +154,11 @@ const struct model_preset model_presets[] = {
             UNTIED WINDOW(2047)),
     DECODER("phi3", "phi-3-medium", "microsoft/Phi-3-medium-4k-instruct", 5120, 17920, 40, 40, 10, 32064, 4096, 1e-5, 1e4,
             UNTIED WINDOW(2047)),
+    /* Without longrope's factors, which no size depends on. */
+    DECODER("phi3", "phi-3.5-mini", "microsoft/Phi-3.5-mini-instruct", 3072, 8192, 32, 32, 32, 32064, 131072, 1e-5, 1e4,
+            UNTIED WINDOW(262144)),
+    DECODER("phi3", "phi-4-mini", "microsoft/Phi-4-mini-instruct", 3072, 8192, 32, 24, 8, 200064, 131072, 1e-5, 1e4,
+            ", \"partial_rotary_factor\": 0.75" TIED WINDOW(262144)),
     DECODER("phi3", "phi-4", "microsoft/phi-4", 5120, 17920, 40, 40, 10, 100352, 16384, 1e-5, 2.5e5, UNTIED WINDOW(null)),
     /* clang-format on */
 };

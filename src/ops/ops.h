@@ -42,9 +42,11 @@
     X(layer_norm)                                                                                                      \
     /* dy, x, weight, mean, rstd, [addend] -> dx (+ addend), dweight +=, [dbias +=] */                                 \
     X(layer_norm_grad)                                                                                                 \
-    /* rope.c: positions [S,T] int32 -> table [S,T,head_dim] fp32: cosines of head_dim/2 angles, then their sines */   \
+    /* rope.c: positions [S,T] int32 -> table [S,T,R] fp32: cosines of R/2 angles, then their sines; R = head_dim, or  \
+     *  as many of a head's features as are rotated */                                                                 \
     X(rope_table)                                                                                                      \
-    /* x [S,T,heads*head_dim], table -> y; halves rotated as Llama's rotate_half; sign -1 turns back (the gradient) */ \
+    /* x [S,T,heads*head_dim], table -> y; halves of each head's first R features rotated as Llama's rotate_half, the  \
+     *  others as they are; sign -1 turns back (the gradient) */                                                       \
     X(rope)                                                                                                            \
     /* attention.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], [segments [S,T] int32]                                   \
      *  -> y [S,T,Hq*D], lse [S,Hq,T] fp32 (log of the sum of exponentials of the scaled scores) */                    \
@@ -133,17 +135,35 @@ struct norm_grad_attributes {
     bool one_plus; /* as in norm_attributes */
 };
 
-enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_LLAMA3 };
+enum rope_scaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LINEAR,
+    ROPE_SCALING_LLAMA3,
+    ROPE_SCALING_YARN,    /* Peng et al., arXiv 2309.00071 */
+    ROPE_SCALING_LONGROPE /* Ding et al., arXiv 2402.13753 */
+};
+enum { ROPE_FACTORS_MOST = 128 };
+/* By the names that transformers has. What is 0 where it may be is not given. */
 struct rope_table_attributes {
-    int64_t head_dim;
+    int64_t head_dim; /* features that are rotated */
+    double partial;   /* partial_rotary_factor: their share of a head; 0: the family rotates all */
     double theta;
     enum rope_scaling scaling;
-    double factor;                            /* linear and llama3 */
+    double factor;                            /* all but longrope, where it may be 0: no factor of attention */
     double low_freq_factor, high_freq_factor; /* llama3 */
-    double original_context;                  /* llama3: original_max_position_embeddings */
+    double original_context;                  /* llama3, yarn, longrope: original_max_position_embeddings */
+    double attention_factor;                  /* yarn, longrope: of cosines and sines; 0: by `factor` */
+    double beta_fast, beta_slow;              /* yarn; 0: 32 and 1 */
+    double mscale, mscale_all_dim;            /* yarn */
+    bool untruncated;                         /* yarn: truncate is false */
+    bool is_long;                             /* longrope: sequences are longer than original_context */
+    int64_t factors;                          /* longrope: how many of each list, half of head_dim */
+    float short_factor[ROPE_FACTORS_MOST], long_factor[ROPE_FACTORS_MOST];
 };
 /* Fills head_dim/2 inverse frequencies in fp32, as transformers computes them (modeling_rope_utils). */
 void rope_inverse_frequencies(const struct rope_table_attributes *attributes, float *out);
+/* What cosines and sines are multiplied by. */
+double rope_attention_factor(const struct rope_table_attributes *attributes);
 struct rope_attributes {
     int64_t heads, head_dim;
     int sign; /* +1 forward, -1 gradient */

@@ -82,19 +82,43 @@ static void build_norm(struct graph *graph, const struct fixture *fixture) {
     add(graph, layer ? &op_layer_norm_grad : &op_rms_norm_grad, &attributes, in, out);
 }
 
+static double rope_number(const json_t *rope, const char *name) {
+    return json_number_value(json_object_get(rope, name));
+}
+
+static void read_factors(const json_t *rope, struct rope_table_attributes *attributes) {
+    const json_t *list = json_object_get(rope, "long_factor");
+    attributes->is_long = true;
+    attributes->original_context = 80; /* rope_partial of op_cases.py, */
+    attributes->factor = 320.0 / 80;   /* whose context is four times that */
+    attributes->factors = (int64_t)json_array_size(list);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        attributes->long_factor[i] = (float)json_number_value(json_array_get(list, i));
+}
+
 static struct rope_table_attributes table_attributes(const struct fixture *fixture) {
     const json_t *rope = json_object_get(fixture->attributes, "rope");
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
+    double partial = rope_number(rope, "partial_rotary_factor");
     struct rope_table_attributes attributes = {
-        .head_dim = (int64_t)attribute(fixture, "head_dim"),
-        .theta = json_number_value(json_object_get(rope, "rope_theta")),
-        .factor = json_number_value(json_object_get(rope, "factor")),
-        .low_freq_factor = json_number_value(json_object_get(rope, "low_freq_factor")),
-        .high_freq_factor = json_number_value(json_object_get(rope, "high_freq_factor")),
-        .original_context = json_number_value(json_object_get(rope, "original_max_position_embeddings")),
+        .head_dim = (int64_t)(attribute(fixture, "head_dim") * (partial > 0 ? partial : 1)),
+        .theta = rope_number(rope, "rope_theta"),
+        .factor = rope_number(rope, "factor"),
+        .low_freq_factor = rope_number(rope, "low_freq_factor"),
+        .high_freq_factor = rope_number(rope, "high_freq_factor"),
+        .original_context = rope_number(rope, "original_max_position_embeddings"),
+        .attention_factor = rope_number(rope, "attention_factor"),
+        .beta_fast = rope_number(rope, "beta_fast"),
+        .beta_slow = rope_number(rope, "beta_slow"),
+        .mscale = rope_number(rope, "mscale"),
+        .mscale_all_dim = rope_number(rope, "mscale_all_dim"),
+        .untruncated = json_is_false(json_object_get(rope, "truncate")),
     };
     if (strcmp(type, "linear") == 0) attributes.scaling = ROPE_SCALING_LINEAR;
     if (strcmp(type, "llama3") == 0) attributes.scaling = ROPE_SCALING_LLAMA3;
+    if (strcmp(type, "yarn") == 0) attributes.scaling = ROPE_SCALING_YARN;
+    if (strcmp(type, "longrope") == 0) attributes.scaling = ROPE_SCALING_LONGROPE;
+    if (attributes.scaling == ROPE_SCALING_LONGROPE) read_factors(rope, &attributes);
     return attributes;
 }
 
@@ -189,6 +213,7 @@ static const struct {
                 {"rmsnorm_one_plus", build_norm},
                 {"layernorm", build_norm},
                 {"rope", build_rope},
+                {"rope_partial", build_rope},
                 {"attention", build_attention},
                 {"swiglu", build_swiglu},
                 {"embedding", build_embedding},

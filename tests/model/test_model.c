@@ -238,6 +238,7 @@ static void the_same_weights_come_from_other_files(void **state) {
         {"olmo2_older", "olmo2"},
         {"opt_bare", "opt"},
         {"phi3_older", "phi3"},
+        {"phi3_longrope_older", "phi3_longrope_long"},
         {"qwen2_older", "qwen2"},
         {"qwen3_older", "qwen3"},
         {"smollm3_interval", "smollm3"},

@@ -280,6 +280,9 @@ static const struct change accepted[] = {
     {"qwen2", "max_window_layers", "28", NULL},
     {"qwen2", "layer_types", "null", NULL},
     {"qwen3", "sliding_window", "4096", NULL},
+    {"qwen2", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":4,\"attention_factor\":null}", NULL},
+    {"phi3_longrope_older", "rope_scaling",
+     "{\"type\":\"su\",\"short_factor\":[1,1,1],\"long_factor\":[2,2,2],\"attention_factor\":1.5}", NULL},
     {"smollm3", "no_rope_layers", "null", NULL},
     {"smollm3", "no_rope_layers", "[1,0,1]", NULL},
     {"smollm3", "no_rope_layers", "[0,0]", NULL},
@@ -287,6 +290,28 @@ static const struct change accepted[] = {
     {"smollm3", "pretraining_tp", "2", NULL},
     {"llama_rope_scaling_linear", "rope_scaling", "{\"type\":\"linear\",\"rope_type\":\"linear\",\"factor\":2}", NULL},
 };
+
+static void partial_and_long_rope_are_read(void **state) {
+    (void)state;
+    static const char *const both[] = {"phi3_longrope_long", "phi3_longrope_older"};
+    for (int i = 0; i < 2; i++) {
+        struct rope_table_attributes rope = read_case(both[i]).rope;
+        assert_int_equal(rope.scaling, ROPE_SCALING_LONGROPE);
+        assert_true(rope.head_dim == 6 && rope.factors == 3 && rope.partial == 0.6);
+        assert_true(rope.original_context == 8 && rope.factor == 128.0 / 8);
+        assert_true(rope.short_factor[2] == 2.5f && rope.long_factor[1] == 3.0f);
+    }
+    struct rope_table_attributes rope = read_case("llama_rope_yarn").rope;
+    assert_int_equal(rope.scaling, ROPE_SCALING_YARN);
+    assert_true(rope.factor == 4 && rope.original_context == 64 && rope.head_dim == 10 && !rope.untruncated);
+    struct model_config config;
+    struct change change = {"llama", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":4}", NULL};
+    assert_int_equal(read_changed(&change, &config), STATUS_OK);
+    assert_true(config.rope.original_context == 128);
+    change = (struct change){"phi3_longrope", "original_max_position_embeddings", "", NULL};
+    assert_int_equal(read_changed(&change, &config), STATUS_OK);
+    assert_true(config.rope.original_context == 4096);
+}
 
 static void harmless_changes_are_accepted(void **state) {
     (void)state;
@@ -390,12 +415,23 @@ static const struct change refused[] = {
     {"opt", "do_layer_norm_before", "1", "do_layer_norm_before: must be true or false"},
     {"opt", "word_embed_proj_dim", "0", "word_embed_proj_dim: 0 is outside"},
     {"opt", "num_attention_heads", "4", "num_attention_heads: 4 does not divide hidden_size (30)"},
-    {"phi3", "partial_rotary_factor", "0.75", "partial_rotary_factor: only 1.0"},
-    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\"}", "rope_type: \"longrope\" is not supported"},
-    {"phi3", "rope_parameters", "{\"rope_type\":\"linear\",\"factor\":2}", "rope_type: only default"},
+    {"phi3", "rope_parameters", "{\"partial_rotary_factor\":0.5}",
+     "partial_rotary_factor: 5 of 10 features of a head would be rotated; only even"},
+    {"phi3_older", "partial_rotary_factor", "1.5", "partial_rotary_factor: 1.5 is outside"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\"}", "rope_parameters: short_factor: missing"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[1,2]}",
+     "rope_parameters: long_factor: 2 entries, but short_factor has 1"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[0]}",
+     "rope_parameters: long_factor: entry 0 must be a number above 0"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[2]}",
+     "short_factor: 1 entries, but 5 pairs of features are rotated"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\",\"short_factor\":3,\"long_factor\":[2]}",
+     "short_factor: must be an array"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"linear\",\"factor\":2}", "rope_type: only default and longrope"},
+    {"phi3_longrope", "original_max_position_embeddings", "1", "original_max_position_embeddings: 1 is outside"},
     {"phi3", "lm_head_bias", "true", "lm_head_bias: only false"},
     {"qwen2", "use_mrope", "true", "use_mrope: only false"},
-    {"qwen2", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":4}", "rope_type: \"yarn\" is not supported"},
+    {"qwen2", "rope_parameters", "{\"rope_type\":\"dynamic\",\"factor\":4}", "rope_type: \"dynamic\" is not supported"},
     /* windows */
     {"mistral", "sliding_window", "0", "sliding_window: 0 is outside"},
     {"mistral", "sliding_window", "\"7\"", "sliding_window: must be a whole number"},
@@ -457,7 +493,11 @@ static const struct change refused[] = {
     {"llama", "rope_theta", "5", "rope_theta: differs from the one in rope_parameters"},
     {"llama", "rope_theta", "-5", "rope_theta: -5 is outside"},
     {"llama", "rope_parameters", "[]", "rope_parameters: must be an object"},
-    {"llama", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":2}", "rope_parameters: rope_type: \"yarn\""},
+    {"llama", "rope_parameters", "{\"rope_type\":\"yarn\"}", "rope_parameters: factor: missing"},
+    {"llama", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":2,\"truncate\":1}",
+     "truncate: must be true or false"},
+    {"llama", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":2,\"beta_fast\":-1}", "beta_fast: -1 is outside"},
+    {"llama", "rope_parameters", "{\"rope_type\":\"linear\",\"factor\":2,\"mscale\":1}", "mscale: unknown setting"},
     {"llama", "rope_parameters", "{\"rope_type\":3}", "rope_parameters: rope_type: must be a string"},
     {"llama", "rope_parameters", "{\"rope_type\":\"linear\",\"type\":\"default\"}", "rope_type and type: differ"},
     {"llama", "rope_parameters", "{\"rope_type\":\"linear\"}", "rope_parameters: factor: missing"},
@@ -556,6 +596,7 @@ int main(void) {
         cmocka_unit_test(missing_windows_take_defaults),
         cmocka_unit_test(gemmas_are_read),
         cmocka_unit_test(gemmas_miss_what_transformers_knows),
+        cmocka_unit_test(partial_and_long_rope_are_read),
         cmocka_unit_test(both_spellings_of_rope_are_read_alike),
         cmocka_unit_test(harmless_changes_are_accepted),
         cmocka_unit_test(missing_fields_take_defaults),

@@ -153,6 +153,35 @@ static void gemmas_survive_writing(void **state) {
     model_free(model);
 }
 
+static void long_rope_survives_writing(void **state) {
+    (void)state;
+    struct model_config config = small("phi3");
+    config.rope.partial = 0.25;
+    config.rope.scaling = ROPE_SCALING_LONGROPE;
+    config.rope.original_context = 16;
+    config.rope.attention_factor = 1.25;
+    config.rope.factors = 2;
+    config.rope.short_factor[0] = config.rope.short_factor[1] = 1.5f;
+    config.rope.long_factor[0] = config.rope.long_factor[1] = 3.1f;
+    struct model *model = create(&config);
+    const struct rope_table_attributes *rope = &model->config.rope;
+    assert_true(rope->scaling == ROPE_SCALING_LONGROPE && rope->head_dim == 4 && rope->factor == 4);
+    assert_true(rope->original_context == 16 && rope->attention_factor == 1.25 && rope->factors == 2);
+    assert_true(rope->short_factor[1] == 1.5f && rope->long_factor[1] == 3.1f);
+    model_free(model);
+    config = small("llama");
+    config.rope.scaling = ROPE_SCALING_YARN;
+    config.rope.factor = 3;
+    config.rope.mscale = 0.7;
+    config.rope.beta_slow = 2;
+    config.rope.untruncated = true;
+    model = create(&config);
+    rope = &model->config.rope;
+    assert_true(rope->scaling == ROPE_SCALING_YARN && rope->factor == 3 && rope->original_context == 64);
+    assert_true(rope->mscale == 0.7 && rope->mscale_all_dim == 0 && rope->beta_slow == 2 && rope->untruncated);
+    model_free(model);
+}
+
 static void multipliers_survive_writing(void **state) {
     (void)state;
     struct model_config config = small("granite");
@@ -411,6 +440,7 @@ int main(void) {
         cmocka_unit_test(windows_survive_writing),
         cmocka_unit_test(positions_survive_writing),
         cmocka_unit_test(gemmas_survive_writing),
+        cmocka_unit_test(long_rope_survives_writing),
         cmocka_unit_test(multipliers_survive_writing),
         cmocka_unit_test(opt_layouts_survive_writing),
         cmocka_unit_test(initial_values_are_the_authors),

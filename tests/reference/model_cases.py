@@ -100,6 +100,18 @@ BY_TYPE = {"sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
 GRANITE = {"attention_multiplier": 0.21, "embedding_multiplier": 2.7, "residual_multiplier": 0.63,
            "logits_scaling": 1.3}
 
+# At this base and context one of the five frequencies stays, two are blended, two are divided by the factor.
+ROPE_YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 64}
+
+
+def phi3_longrope(original):
+    """Six of ten features of each head are rotated; sequences are shorter or longer than the original context."""
+    rope = {"rope_type": "longrope", "rope_theta": 300.0, "short_factor": [1.1, 1.3, 2.5], "long_factor": [1.7, 3.0, 5.5],
+            "partial_rotary_factor": 0.6}
+    return decoder(Phi3Config, hidden_size=30, heads=3, kv_heads=1, rope=rope, pad_token_id=None,
+                   eos_token_id=VOCAB - 1, original_max_position_embeddings=original, tie_word_embeddings=original < 64)
+
+
 # Each with the norm to clip at: one that most steps pass and some do not.
 FULL = {
     "gpt2": (2.0, lambda: gpt2(heads=9, n_inner=77)),
@@ -129,6 +141,7 @@ FULL = {
     "llama_bias": (1.2, lambda: llama(attention_bias=True, mlp_bias=True)),
     "llama_rope_linear": (1.3, lambda: llama(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5})),
     "llama_rope_llama3": (1.5, lambda: llama(rope=ROPE_LLAMA3, rms_norm_eps=1e-2)),
+    "llama_rope_yarn": (1.5, lambda: llama(rope=ROPE_YARN)),
     "mistral": (1.5, lambda: decoder(MistralConfig, sliding_window=7)),
     "olmo2": (1.8, lambda: decoder(Olmo2Config, pad_token_id=None, eos_token_id=VOCAB - 1)),
     "olmo2_bias": (1, lambda: decoder(Olmo2Config, attention_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-3,
@@ -138,6 +151,8 @@ FULL = {
                                        activation_function="gelu", tie_word_embeddings=False)),
     "phi3": (1.35, lambda: decoder(Phi3Config, sliding_window=13, pad_token_id=None, eos_token_id=VOCAB - 1,
                                       resid_pdrop=0.1)),
+    "phi3_longrope": (1.7, lambda: phi3_longrope(64)),
+    "phi3_longrope_long": (2.65, lambda: phi3_longrope(8)),
     "qwen2": (1.5, lambda: decoder(Qwen2Config, **QWEN_WINDOW, max_window_layers=1)),
     "qwen2_tied": (1.7, lambda: decoder(Qwen2Config, hidden_size=30, heads=3, kv_heads=1, tie_word_embeddings=True,
                                         rope={"rope_theta": 1e6})),
@@ -211,6 +226,17 @@ def store_older_bases(folder, model):
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def store_older_longrope(folder, model):
+    """As store_older_config, with the share of a head beside rope_scaling."""
+    store_older_config(folder, model)
+    config = json.loads((folder / "config.json").read_text())
+    scaling = config["rope_scaling"]
+    config["partial_rotary_factor"] = scaling.pop("partial_rotary_factor")
+    scaling.pop("original_max_position_embeddings")
+    scaling["type"] = scaling.pop("rope_type")
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def store_wrapped(folder, model):
     """Gemma 3 beside a vision tower, which is not trained."""
     vision = SiglipVisionConfig(hidden_size=14, intermediate_size=22, num_hidden_layers=1, num_attention_heads=2,
@@ -273,6 +299,7 @@ LIGHT = {
     "mistral_older": ("mistral", store_older_config),
     "opt_bare": ("opt", store_base),
     "phi3_older": ("phi3", store_older_config),
+    "phi3_longrope_older": ("phi3_longrope_long", store_older_longrope),
     "qwen2_older": ("qwen2", store_older_config),
     "qwen3_older": ("qwen3", store_older_config),
     "smollm3_interval": ("smollm3", store_interval),

@@ -19,9 +19,10 @@ import torch
 import torch.nn.functional as F
 import transformers
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.phi3.modeling_phi3 import Phi3RotaryEmbedding, apply_rotary_pos_emb as phi3_apply
 from transformers.pytorch_utils import Conv1D
 
-from model_cases import ROPE_LLAMA3, all_double
+from model_cases import ROPE_LLAMA3, ROPE_YARN, all_double
 
 BATCH, TOKENS, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, VOCAB = 2, 37, 9, 3, 10, 90, 211
 
@@ -48,6 +49,17 @@ def layer_norm(inputs, attributes):
 
 def by_heads(x, heads):
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def rope_partial(inputs, attributes):
+    heads, head_dim = attributes["heads"], attributes["head_dim"]
+    config = transformers.Phi3Config(hidden_size=heads * head_dim, num_attention_heads=heads, pad_token_id=None,
+                                     max_position_embeddings=320, rope_parameters=dict(attributes["rope"]),
+                                     original_max_position_embeddings=80)
+    with all_double():
+        cos, sin = Phi3RotaryEmbedding(config)(inputs["x"], inputs["positions"].long())
+    x = by_heads(inputs["x"], heads)
+    return phi3_apply(x, x, cos, sin)[0].transpose(1, 2).flatten(2)
 
 
 def rope(inputs, attributes):
@@ -97,6 +109,7 @@ OPERATORS = {
     "rmsnorm_one_plus": rms_norm_one_plus,
     "layernorm": layer_norm,
     "rope": rope,
+    "rope_partial": rope_partial,
     "attention": attention,
     "gelu_tanh": lambda inputs, attributes: F.gelu(inputs["x"], approximate="tanh"),
     "gelu_erf": lambda inputs, attributes: F.gelu(inputs["x"]),
@@ -174,6 +187,11 @@ def rope_attributes(**scaling):
     return {"heads": HEADS, "head_dim": HEAD_DIM, "rope": {"rope_type": "default", "rope_theta": 10000.0} | scaling}
 
 
+# Positions go up to 107, past the original context of 80.
+LONGROPE = {"rope_type": "longrope", "rope_theta": 300.0, "partial_rotary_factor": 0.6, "short_factor": [1.0, 1.0, 1.0],
+            "long_factor": [1.2, 2.0, 3.5]}
+
+
 def linear_inputs(draw, weight_shape, bias):
     inputs = {"x": draw.normal(BATCH, 19, 45), "weight": draw.normal(*weight_shape, scale=0.15)}
     return inputs | ({"bias": draw.normal(53, scale=0.3)} if bias else {})
@@ -195,6 +213,12 @@ CASES = {
     "rope": ("rope", rope_attributes(), rope_inputs),
     "rope_linear": ("rope", rope_attributes(rope_type="linear", factor=2.5), rope_inputs),
     "rope_llama3": ("rope", rope_attributes(**ROPE_LLAMA3), rope_inputs),
+    "rope_yarn": ("rope", rope_attributes(**ROPE_YARN), rope_inputs),
+    "rope_yarn_mscale": ("rope", rope_attributes(**ROPE_YARN, mscale=1.5, mscale_all_dim=0.4, beta_fast=3.0,
+                                                 beta_slow=0.2, truncate=False), rope_inputs),
+    "rope_yarn_factor": ("rope", rope_attributes(**ROPE_YARN, attention_factor=1.7), rope_inputs),
+    "rope_longrope": ("rope_partial", rope_attributes(**LONGROPE), rope_inputs),
+    "rope_partial": ("rope_partial", rope_attributes(partial_rotary_factor=0.4), rope_inputs),
     "attention": ("attention", attention_attributes(), attention_inputs),
     "attention_segments": ("attention", attention_attributes(),
                            lambda draw: attention_inputs(draw) | {"segments": segments()}),

@@ -161,8 +161,13 @@ static void build_norm_grad(struct graph *graph, const struct op_case *op_case, 
 }
 
 static void build_rope_table(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
-    (void)op_case;
     struct rope_table_attributes attributes = {.head_dim = sizes->head_dim, .theta = 10000};
+    if (has(op_case, CASE_PARTIAL))
+        attributes = (struct rope_table_attributes){.head_dim = sizes->head_dim / 4 * 2,
+                                                    .theta = 100,
+                                                    .scaling = ROPE_SCALING_YARN,
+                                                    .factor = 4,
+                                                    .original_context = 64};
     ops_rope_table(graph, "table", integers(graph, "positions"), attributes);
 }
 
@@ -419,6 +424,9 @@ const struct op_case op_cases[] = {
     CASE("layer_norm_grad.views", layer_norm_grad, build_norm_grad, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("layer_norm_grad.frozen", layer_norm_grad, build_norm_grad, ODD, .flags = CASE_BIAS | CASE_FROZEN),
     CASE("rope_table", rope_table, build_rope_table, ODD, .flags = CASE_TIMED),
+    CASE("rope_table.yarn", rope_table, build_rope_table, ODD, .flags = CASE_PARTIAL),
+    CASE("rope.partial", rope, build_rope, ODD, .flags = CASE_PARTIAL),
+    CASE("rope.partial.back", rope, build_rope, LONG(0), .flags = CASE_PARTIAL | CASE_BACK | CASE_VIEWS),
     CASE("rope", rope, build_rope, ODD, .flags = CASE_TIMED),
     CASE("rope.back", rope, build_rope, LONG(0), .flags = CASE_BACK | CASE_VIEWS),
     CASE("attention", attention, build_attention, LONG(0), .flags = CASE_TIMED),

@@ -35,6 +35,7 @@ enum op_case_flags {
     CASE_FROM = 1 << 10,     /* embeddings: the table's first rows stand for no token */
     CASE_CAPPED = 1 << 11,   /* attention and heads: a soft cap of scores or logits */
     CASE_ONE_PLUS = 1 << 12, /* rms_norm: by 1 + the weight */
+    CASE_PARTIAL = 1 << 13,  /* rope: of a part of each head, times a factor */
 };
 
 struct op_case {
